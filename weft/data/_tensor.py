@@ -1,0 +1,56 @@
+"""The one place where the data package meets tensors: arrays in, tensors on the same memory out.
+
+Everything else in `weft.data` works on NumPy arrays, so that worker processes need no tensors at all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _as_tensor(array: np.ndarray) -> Any:
+    """A tensor on the memory of `array`; arrays of strings, dates or records stay arrays."""
+    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+        return array
+    import weft
+
+    return weft.asarray(array)
+
+
+def is_tensor(value: Any) -> bool:
+    module = sys.modules.get("weft.tensor")  # not imported yet: then no tensor can exist
+    return module is not None and isinstance(value, module.Tensor)
+
+
+def to_numpy(value: Any) -> np.ndarray:
+    """The array behind a tensor, an array as it is, anything else converted."""
+    if isinstance(value, np.ndarray):
+        return value
+    if is_tensor(value):
+        return value.detach().numpy()
+    return np.asarray(value)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Apply `function` to every leaf of nested dictionaries, lists, tuples and named tuples."""
+    if isinstance(tree, dict):
+        return {key: map_leaves(function, item) for key, item in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_leaves(function, item) for item in tree))
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(map_leaves(function, item) for item in tree)
+    return function(tree)
+
+
+def arrays_to_tensors(tree: Any) -> Any:
+    """What a loader hands out: every array of a collated batch as a tensor on the same memory."""
+    return map_leaves(lambda leaf: _as_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
+def tensors_to_arrays(tree: Any) -> Any:
+    """The inverse, for what a collate function made."""
+    return map_leaves(lambda leaf: to_numpy(leaf) if is_tensor(leaf) else leaf, tree)

@@ -1,0 +1,216 @@
+"""The loader's view of its worker processes: start them, give them tasks, take batches, notice deaths, stop them.
+
+A pool serves one iteration (a *run*) at a time. All its methods are called from the thread that iterates. Whatever
+goes wrong while it waits (an error in a worker, a worker that dies, Ctrl-C, a time-out) stops the whole pool: no
+process is left over, and segments have no names that could be left over.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import weakref
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from .. import multiprocessing as shared
+from .fetch import Epoch, Source
+from .slots import SlotReader
+from .worker import Payload, receive_file, worker_main
+
+
+class WorkerError(RuntimeError):
+    """A dataset, transform or collate function failed in a worker process.
+
+    The message names the worker and the sample and ends with the traceback from there; `__cause__` is the original
+    exception where it could be sent.
+    """
+
+
+class _Worker:
+    """One process, its pipe, and what it owes."""
+
+    def __init__(self, number: int, process: Any, conn: Connection) -> None:
+        self.number, self.process, self.conn = number, process, conn
+        self.reader = SlotReader()
+        self.owed = 0  # tasks of the current run that are not answered
+
+
+class WorkerPool:
+    """`num_workers` processes that load batches of one source."""
+
+    def __init__(self, source: Source, num_workers: int, prefetch_factor: int) -> None:
+        self._prefetch = prefetch_factor
+        self._run = 0
+        self._tasks: dict[int, int] = {}  # batch: worker
+        self._arrived: dict[int, tuple[Any, ...]] = {}
+        self.workers: list[_Worker] = []
+        try:
+            payload = Payload(source)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise shared.unpicklable("DataLoader: the dataset or collate_fn, with num_workers > 0", error) from error
+        self._stop = weakref.finalize(self, _stop_workers, self.workers, os.getpid())
+        try:
+            for number in range(num_workers):
+                self.workers.append(self._start(number, num_workers))
+            for worker in self.workers:
+                self._send(worker, payload.send)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, number: int, num_workers: int) -> _Worker:
+        context = shared.get_context()
+        ours, theirs = context.Pipe(duplex=True)
+        process = context.Process(
+            target=worker_main,
+            # A slot for each batch under way, one that the user works on, and one that the loop variable still holds.
+            args=(theirs, number, num_workers, self._prefetch + 2, shared.SUPPORTED),
+            name=f"weft-loader-{number}",
+            daemon=True,
+        )
+        try:
+            with shared.child_environment(threads=1):
+                process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return _Worker(number, process, ours)
+
+    @property
+    def alive(self) -> bool:
+        return self._stop.alive
+
+    def stop(self) -> None:
+        """End all workers. Arrays that were handed out stay valid."""
+        self._stop()
+
+    def begin(self, epoch: Epoch) -> None:
+        """Start a run; what is still under way from the last one will be thrown away."""
+        self._run += 1
+        self._tasks.clear()
+        for _, worker_number, _, slot, _ in self._arrived.values():
+            self.workers[worker_number].reader.discard(slot)
+        self._arrived.clear()
+        for worker in self.workers:
+            worker.owed = 0
+            self._send(worker, lambda conn: conn.send(("epoch", self._run, epoch)))
+
+    def room(self) -> bool:
+        """Whether another batch may be asked for: few enough are under way or waiting to be handed out."""
+        return len(self._tasks) + len(self._arrived) < len(self.workers) * self._prefetch
+
+    def submit(self, batch: int, indices: np.ndarray | None) -> None:
+        """Ask for a batch: the least busy worker makes it; a batch of a stream belongs to a fixed worker."""
+        if indices is None:
+            worker = self.workers[batch % len(self.workers)]
+        else:
+            worker = min(self.workers, key=lambda w: w.owed)
+        worker.owed += 1
+        self._tasks[batch] = worker.number
+        task = ("task", self._run, batch, indices, worker.reader.take_freed())
+        self._send(worker, lambda conn: conn.send(task))
+
+    def take(self, batch: int, timeout: float | None) -> tuple[Any, Any] | None:
+        """Wait for a batch. Returns its tree of arrays and the stream's state, or None at the end of the stream."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while batch not in self._arrived:
+            self._receive(batch, timeout, deadline)
+        kind, number, tree, slot, state = self._arrived.pop(batch)
+        if kind == "end":
+            return None
+        if kind == "error":  # raised in its turn, so that the batches before it are not lost
+            text, cause = tree
+            raise WorkerError(f"DataLoader: in worker {number}, {text}") from cause
+        return self.workers[number].reader.read(tree, slot), state
+
+    def _receive(self, batch: int, timeout: float | None, deadline: float | None) -> None:
+        """Handle what has come in, waiting for at least one thing."""
+        by_handle: dict[Any, _Worker] = {}
+        for worker in self.workers:
+            by_handle[worker.conn] = by_handle[worker.process.sentinel] = worker
+        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = wait(list(by_handle), remaining)
+        if not ready:
+            owner = self._tasks.get(batch, -1)
+            raise RuntimeError(
+                f"DataLoader: batch {batch} had not come from worker {owner} after {timeout} seconds. "
+                "The dataset may be blocked; raise timeout= if it is only slow."
+            )
+        pipes = [by_handle[handle] for handle in ready if isinstance(handle, Connection)]
+        for worker in pipes:
+            try:
+                self._handle(worker, worker.conn.recv())
+            except (EOFError, ConnectionError):
+                raise self._death(worker) from None
+        if not pipes:  # nothing left to read from whoever ended
+            raise self._death(by_handle[ready[0]])
+
+    def _handle(self, worker: _Worker, message: tuple[Any, ...]) -> None:
+        kind, *rest = message
+        if kind == "segment":
+            worker.reader.add_segment(rest[0], shared.Segment.attach(receive_file(worker.conn)), rest[1])
+            return
+        if kind == "failed":
+            raise RuntimeError(f"DataLoader: worker {worker.number} could not start: {rest[0]}")
+        run, batch = rest[:2]
+        current = run == self._run
+        if current:
+            worker.owed -= 1
+            del self._tasks[batch]
+        if kind == "batch":
+            tree, slot, gone, state = rest[2:]
+            worker.reader.drop_segments(gone)
+            if current:
+                self._arrived[batch] = (kind, worker.number, tree, slot, state)
+            else:
+                worker.reader.discard(slot)
+        elif not current:
+            return
+        elif kind == "end":
+            self._arrived[batch] = (kind, worker.number, None, None, None)
+        else:
+            self._arrived[batch] = (kind, worker.number, rest[2:], None, None)
+
+    def _send(self, worker: _Worker, action: Any) -> None:
+        try:
+            action(worker.conn)
+        except (BrokenPipeError, ConnectionError):
+            # It may have said why before it went: what it sent is still in the pipe.
+            try:
+                while worker.conn.poll(0):
+                    self._handle(worker, worker.conn.recv())
+            except (EOFError, ConnectionError):
+                pass
+            raise self._death(worker) from None
+
+    def _death(self, worker: _Worker) -> RuntimeError:
+        worker.process.join(2.0)
+        code = worker.process.exitcode
+        batches = sorted(batch for batch, number in self._tasks.items() if number == worker.number)
+        doing = f" while it was to load batch {batches[0]}" if batches else ""
+        hint = ""
+        if code == 1:
+            hint = (
+                " If its traceback above speaks of bootstrapping, guard the main part of your program with "
+                '`if __name__ == "__main__":`, because each worker imports it.'
+            )
+        return RuntimeError(
+            f"DataLoader: worker {worker.number} (process {worker.process.pid}) {shared.describe_exit(code)}{doing}.{hint}"
+        )
+
+
+def _stop_workers(workers: list[_Worker], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a forked copy of the loader: the workers are not ours
+    for worker in workers:
+        worker.conn.close()  # to the worker, the end of the pipe is the end of its work
+    shared.stop_processes([worker.process for worker in workers], grace=1.0)
+    for worker in workers:
+        if worker.process.exitcode is not None:
+            worker.process.close()
