@@ -33,7 +33,12 @@ def run_python(code: str, timeout: float = 30, **environment: str) -> subprocess
     env = {key: value for key, value in os.environ.items() if key not in (*OPENMP_VARIABLES, "OMP_WAIT_POLICY")}
     env.update(environment)
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=env, text=True, capture_output=True, timeout=timeout
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
     )
 
 

@@ -7,6 +7,7 @@ file, not Linux, no limit set) and never raises: a limit that cannot be read is 
 from __future__ import annotations
 
 import os
+from functools import cache
 from math import ceil
 from pathlib import Path
 
@@ -22,8 +23,9 @@ def _read(path: Path) -> str | None:
         return None
 
 
+@cache
 def _control_groups(controller: str) -> list[Path]:
-    """Directories, innermost first, whose limits for `controller` apply to this process.
+    """Directories, innermost first, whose limits for `controller` apply to this process. Looked for once.
 
     A limit on any ancestor binds as well, so the whole chain is returned. Inside a container the path in
     `/proc/self/cgroup` often names the host's tree, which is not mounted: the root then holds our own limits.
@@ -115,39 +117,61 @@ def _memory_stat(directory: Path, *names: str) -> int:
     return total
 
 
+def _cgroup_memory_limit(directory: Path) -> int | None:
+    limit = _integer(_read(directory / "memory.max"))
+    if limit is None:
+        limit = _integer(_read(directory / "memory.limit_in_bytes"))
+    return None if limit is None or limit >= _UNLIMITED else limit
+
+
 def cgroup_memory_available() -> int | None:
     """Bytes the control group still grants (page cache it can drop counted as free), or `None` without a limit."""
     left = []
     for directory in _control_groups("memory"):
-        limit = _integer(_read(directory / "memory.max"))
+        limit = _cgroup_memory_limit(directory)
         used = _integer(_read(directory / "memory.current"))
-        if limit is None and used is None:
-            limit = _integer(_read(directory / "memory.limit_in_bytes"))
+        if used is None:
             used = _integer(_read(directory / "memory.usage_in_bytes"))
-        if limit is None or used is None or limit >= _UNLIMITED:
-            continue
-        droppable = _memory_stat(directory, "inactive_file", "total_inactive_file")
-        left.append(max(limit - used + min(droppable, used), 0))
+        if limit is not None and used is not None:
+            droppable = _memory_stat(directory, "inactive_file", "total_inactive_file")
+            left.append(max(limit - used + min(droppable, used), 0))
     return min(left, default=None)
 
 
+def _meminfo(*names: str) -> list[int | None]:
+    """The named fields of `/proc/meminfo`, in bytes."""
+    fields = {}
+    for line in (_read(Path("/proc/meminfo")) or "").splitlines():
+        name, _, figure = line.partition(":")
+        if name in names:
+            fields[name] = int(figure.split()[0]) * 1024
+    return [fields.get(name) for name in names]
+
+
 def system_memory_available() -> int | None:
-    """Bytes the kernel could hand out without swapping (`MemAvailable`) plus free swap, or `None` off Linux."""
-    text = _read(Path("/proc/meminfo"))
-    if text is None:
-        return None
-    fields: dict[str, int] = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        figure = rest.split()
-        if figure and figure[0].isdigit():
-            fields[name] = int(figure[0]) * 1024
-    if "MemAvailable" not in fields:
-        return None
-    return fields["MemAvailable"] + fields.get("SwapFree", 0)
+    """Bytes the kernel could hand out (`MemAvailable`, and free swap), or `None` off Linux."""
+    available, swap = _meminfo("MemAvailable", "SwapFree")
+    return None if available is None else available + (swap or 0)
 
 
 def memory_available() -> int | None:
     """Bytes this process can still obtain: the smaller of what the system and the control group have left."""
     figures = [figure for figure in (system_memory_available(), cgroup_memory_available()) if figure is not None]
     return min(figures, default=None)
+
+
+@cache
+def memory_total() -> int | None:
+    """Bytes this process could obtain if it were alone: the machine's memory or its control group's limit."""
+    (total,) = _meminfo("MemTotal")
+    figures = [_cgroup_memory_limit(directory) for directory in _control_groups("memory")]
+    return min((figure for figure in (total, *figures) if figure is not None), default=None)
+
+
+def anonymous_resident() -> int | None:
+    """Bytes of this process's own (not file-backed) memory that are in RAM, or `None` off Linux."""
+    text = _read(Path("/proc/self/statm"))
+    if text is None:
+        return None
+    _, resident, shared, *_ = text.split()
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")

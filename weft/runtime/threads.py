@@ -36,6 +36,7 @@ import warnings
 from collections import deque
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from . import _host
 
@@ -404,7 +405,7 @@ class ComputeToken:
         """Whether the calling thread holds the token."""
         return self._owner == threading.get_ident()
 
-    def __enter__(self) -> ComputeToken:
+    def __enter__(self) -> Self:
         self.acquire()
         return self
 
@@ -430,7 +431,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _state_lock, _poisoned, _width
+    global _state_lock, _poisoned
     # Another thread may have held these at the moment of the fork, and does not exist here to release them.
     _state_lock = threading.RLock()
     compute_token._reset()
