@@ -184,6 +184,11 @@ def _intern(fn: str, args: tuple[Expr, ...], dtype: np.dtype, payload: Any = Non
     return found
 
 
+def make(fn: str, args: Sequence[Expr], dtype: np.dtype, payload: Any = None) -> Expr:
+    """A node as it is, unchecked: for backends that lower to functions of their own."""
+    return _intern(fn, tuple(args), dtype, payload)
+
+
 # ---------------------------------------------------------------------------------------------------- leaves
 
 

@@ -1,0 +1,31 @@
+"""The op functions that the backward engine itself needs, gathered after all ops exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops.creation import ones_like as ones_like
+from ..ops.creation import zeros_like_spec as zeros_like_spec
+from ..ops.elementwise import astype as astype
+from ..ops.elementwise import conj as conj
+from ..ops.elementwise import real as real
+from ..ops.shaping import sum_to as sum_to
+from ..ops.shaping import sum_to_like as sum_to_like
+from ..tensor import Tensor, wrap
+
+
+def own(g: Tensor) -> Tensor:
+    """`g` as it may be stored in `.grad`: memory of its own, so that the user may write to it."""
+    data = g._data
+    if not data.flags.writeable or data.base is not None and _shared(data):
+        copied = wrap(np.array(data), g._node)
+        return copied
+    return g
+
+
+def _shared(data: np.ndarray) -> Any:
+    """Whether `data` shows only part of its memory or repeats it (a broadcast gradient)."""
+    base = data.base
+    return 0 in data.strides and data.size > 1 or isinstance(base, np.ndarray)

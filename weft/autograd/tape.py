@@ -1,0 +1,202 @@
+"""The tape: what an op leaves behind so that it can be differentiated later.
+
+Note [Tape]. A tensor that takes part in differentiation has a `_node`: a `Leaf` if the user created it, a `Node` if
+an op made it. A node keeps edges to the nodes of its inputs and only the values its gradient rules ask for; saved
+outputs are arrays, not tensors, so there are no reference cycles and memory goes when the last reference goes. Every
+node has a sequence number greater than those of its inputs: processing nodes by falling number is a topological order.
+
+Note [Mutation clock]. Writing to a tensor in place notes `(clock, location)` under the identity of the memory it lives
+in (views share it). A saved array is stale exactly if its memory was written after the node that saved it was
+recorded. Forward recording pays nothing for this; backward pays one dictionary look-up per saved array.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import Location, user_location
+
+if TYPE_CHECKING:
+    from ..ops.registry import Op
+    from ..tensor import Tensor
+
+ndarray = np.ndarray
+tick = itertools.count(1).__next__  # the clock of nodes and mutations, one for all threads
+
+
+class _GradMode(threading.local):
+    """Whether ops are recorded in this thread."""
+
+    enabled = True
+
+
+grad_mode = _GradMode()
+
+
+class Node:
+    """An op that was run on tensors that require gradients.
+
+    `edges[i]` is the node of input i, or None if it needs no gradient. `saved` follows `op.saved_items`. `specs` holds
+    the inputs' shapes and dtypes if the op broadcast or promoted them, else None. After a backward pass that frees the
+    graph `saved` is `FREED`.
+    """
+
+    __slots__ = ("op", "edges", "saved", "attrs", "specs", "seq", "hooks", "where", "outputs", "__weakref__")
+
+    op: Op | Any
+    edges: tuple[Any, ...]
+    saved: Any
+    attrs: tuple[Any, ...]
+    specs: Any
+    seq: int
+    hooks: list[Callable[..., Any]] | None
+    where: Location | None
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} #{self.seq}>"
+
+
+class Output:
+    """One of several outputs of a Node: where its gradient is collected before the node itself is run."""
+
+    __slots__ = ("parent", "index", "seq", "hooks", "__weakref__")
+
+    def __init__(self, parent: Node, index: int) -> None:
+        self.parent, self.index, self.seq = parent, index, tick()
+        self.hooks: list[Callable[..., Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<output {self.index} of {self.parent.op.name} #{self.parent.seq}>"
+
+
+class Leaf:
+    """The end of the tape: gradients that reach it are added to the `.grad` of its tensor."""
+
+    __slots__ = ("tensor", "seq", "hooks", "after", "__weakref__")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.seq = 0
+        self.hooks: list[Callable[..., Any]] | None = None
+        self.after: list[Callable[..., Any]] | None = None  # run after the gradient was accumulated
+
+    def __repr__(self) -> str:
+        return "<leaf>"
+
+
+class _Freed:
+    def __repr__(self) -> str:
+        return "<freed>"
+
+
+FREED = _Freed()
+
+
+# Grad mode -----------------------------------------------------------------------------------------------------------
+
+
+class set_grad_enabled:
+    """Record ops (True) or not (False) in this thread: at once, and as a context manager or decorator."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._previous = [grad_mode.enabled]
+        self._enabled = bool(enabled)
+        grad_mode.enabled = self._enabled
+
+    def __enter__(self) -> set_grad_enabled:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        grad_mode.enabled = self._previous[0]
+
+
+class _Switch:
+    """A context manager and decorator that sets the grad mode of this thread while it is active."""
+
+    value = True
+
+    def __init__(self) -> None:
+        self._previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(grad_mode.enabled)
+        grad_mode.enabled = self.value
+
+    def __exit__(self, *_: Any) -> None:
+        grad_mode.enabled = self._previous.pop()
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        import functools
+
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with type(self)():
+                return fn(*args, **kwargs)
+
+        return wrapped
+
+
+class no_grad(_Switch):
+    """Ops inside are not recorded: `with wf.no_grad(): …`, or `@wf.no_grad()` above a function."""
+
+    value = False
+
+
+class enable_grad(_Switch):
+    """Ops inside are recorded even within `no_grad`."""
+
+    value = True
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are being recorded in this thread."""
+    return grad_mode.enabled
+
+
+# Mutation ------------------------------------------------------------------------------------------------------------
+
+_mutations: dict[int, tuple[int, Location | None, str]] = {}
+_watched: dict[int, Any] = {}
+
+
+def memory_of(array: ndarray) -> Any:
+    """The object that owns the memory of `array`; views of one array share it."""
+    base = array.base
+    return array if base is None else base
+
+
+def note_mutation(array: ndarray, op: str) -> None:
+    """Remember that the memory of `array` is being written by `op` now, at the user's line."""
+    owner = memory_of(array)
+    key = id(owner)
+    if key not in _mutations:
+        try:
+            _watched[key] = weakref.ref(owner, lambda _, key=key: _forget(key))
+        except TypeError:  # an exotic buffer without weak references: keep it from being recycled under our key
+            _watched[key] = owner
+    _mutations[key] = (tick(), user_location(2), op)
+
+
+def _forget(key: int) -> None:
+    _mutations.pop(key, None)
+    _watched.pop(key, None)
+
+
+def check_saved(array: Any, node: Node, name: str) -> None:
+    """Raise if `array`, saved by `node`, was overwritten since."""
+    if not _mutations or type(array) is not ndarray:
+        return
+    found = _mutations.get(id(memory_of(array)))
+    if found is not None and found[0] > node.seq:
+        _, where, op = found
+        raise RuntimeError(
+            f"backward of {node.op.name}: its saved tensor {name!r} of shape {array.shape} was overwritten in place by "
+            f"{op} after it was saved. Overwritten at {where}. "
+            f"Compute out of place (`y = y + 1` instead of `y += 1`) or clone the tensor first."
+        )

@@ -1,0 +1,63 @@
+"""How Weft speaks when something goes wrong: shapes in words, and the user's own line.
+
+Every message answers: what happened and where, what was given, what was expected, what to type instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Location:
+    """A place in the user's program. Cheap to make (no line is looked up) and printed on demand."""
+
+    __slots__ = ("code", "line")
+
+    def __init__(self, code: CodeType, line: int) -> None:
+        self.code, self.line = code, line
+
+    @property
+    def filename(self) -> str:
+        return self.code.co_filename
+
+    def __str__(self) -> str:
+        import linecache
+
+        text = linecache.getline(self.filename, self.line).strip()
+        where = f"{self.filename}:{self.line} in {self.code.co_name}"
+        return f"{where}: `{text}`" if text else where
+
+    def __repr__(self) -> str:
+        return f"Location({os.path.basename(self.filename)}:{self.line})"
+
+
+def user_location(depth: int = 1) -> Location | None:
+    """The innermost frame outside this package: the line the user wrote."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            return Location(frame.f_code, frame.f_lineno or 0)
+        frame = frame.f_back
+    return None
+
+
+def describe(value: Any) -> str:
+    """A tensor, array or scalar in a few words: `float32 (4, 3)`."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and (shape is not None or hasattr(value, "ndim")):
+        return f"{dtype.name} {format_shape(shape)}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def format_shape(shape: Any) -> str:
+    """A shape as a user would write it; unknown sizes are `?`, unknown rank `(...)`."""
+    if shape is None:
+        return "(...)"
+    parts = ["?" if d is None else str(d) for d in shape]
+    return "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"

@@ -1,0 +1,1 @@
+"""What can be computed: one record per op, one file per family. `registry` explains what a record holds."""

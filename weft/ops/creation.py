@@ -1,0 +1,273 @@
+"""Making tensors: from data, filled, ranged. Large results come from the pool of `weft.runtime.memory`."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..runtime import memory
+from ..tensor import Tensor, to_array, wrap
+from . import dispatch
+from .dispatch import constant, primitive
+from .registry import NOT_DIFFERENTIABLE
+from .samples import Sample
+from .spec import Spec, check_shape, check_size, is_known
+
+
+def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+    """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
+
+    Python floats become float32, Python integers int64.
+
+    >>> import weft as wf
+    >>> wf.tensor([[1.0, 2.0], [3.0, 4.0]]).shape
+    (2, 2)
+    """
+    check_device("tensor", device)
+    result = constant(to_array(data, dtype, copy=True))
+    return result.requires_grad_() if requires_grad else result
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless `copy=True`."""
+    check_device("asarray", device)
+    if isinstance(obj, Tensor):
+        if copy:
+            from .shaping import clone
+
+            obj = clone(obj)
+        if dtype is None or obj.dtype == dtypes.as_dtype(dtype):
+            return obj
+        if copy is False:
+            raise ValueError(f"asarray: a cast from {obj.dtype.name} to {dtypes.as_dtype(dtype).name} needs a copy.")
+        from .elementwise import astype
+
+        return astype(obj, dtype)
+    return wrap(to_array(obj, dtype, copy))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of any object with `__dlpack__` (NumPy, torch, jax …), without a copy."""
+    check_device("from_dlpack", device)
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: expected an object with `__dlpack__`. Got {type(x).__name__}.")
+    from ..dlpack import import_array
+
+    return wrap(to_array(import_array(x), copy=copy))
+
+
+def check_device(op: str, device: Any) -> None:
+    """Eager tensors live on the CPU; anything else is refused with the reason."""
+    if device is not None:
+        from ..runtime.device import as_device
+
+        if as_device(device).kind != "cpu":
+            raise ValueError(f"{op}: eager tensors live on the CPU. Got device {device!r}; expected 'cpu'.")
+
+
+def _float(dtype: Any) -> np.dtype:
+    return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+
+
+def _shape(op: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """`zeros(2, 3)` and `zeros((2, 3))` mean the same."""
+    return check_shape(op, shape[0] if len(shape) == 1 else shape)
+
+
+def _infer_filled(shape: Any, value: Any, dtype: np.dtype) -> Spec:
+    return Spec(shape, dtype)
+
+
+def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
+    if value.__class__ in (int, float, bool) and value == 0 and not (isinstance(value, float) and math.copysign(1, value) < 0):
+        return memory.zeros(shape, dtype)
+    out = memory.empty(shape, dtype)
+    out.fill(value)
+    return out
+
+
+@primitive(
+    infer=_infer_filled,
+    vjp=NOT_DIFFERENTIABLE,
+    batch="source",
+    reference=lambda shape, value, dtype: np.full(shape, value, dtype),
+    samples=lambda m: [Sample((2, 3), 1.5, dtypes.float32), Sample((), 7, dtypes.int64), Sample((0, 2), True, dtypes.bool_)],
+)
+def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
+    """A tensor of `shape` with every element `value`: the primitive behind `full`, `zeros` and `ones`."""
+    return _fill(shape, value, dtype)
+
+
+def zeros(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros (float32 unless `dtype` says otherwise)."""
+    check_device("zeros", device)
+    result = filled(_shape("zeros", shape), 0, _float(dtype))
+    return result.requires_grad_() if requires_grad else result
+
+
+def ones(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones (float32 unless `dtype` says otherwise)."""
+    check_device("ones", device)
+    result = filled(_shape("ones", shape), 1, _float(dtype))
+    return result.requires_grad_() if requires_grad else result
+
+
+def empty(*shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor whose elements are not set to anything in particular."""
+    check_device("empty", device)
+    shape = _shape("empty", shape)
+    if dispatch.current_modes():
+        return filled(shape, 0, _float(dtype))
+    return wrap(memory.empty(shape, _float(dtype)))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor of `shape` with every element `fill_value`, whose kind decides the dtype unless given."""
+    check_device("full", device)
+    shape = check_shape("full", shape)
+    if isinstance(fill_value, Tensor):
+        from .elementwise import astype
+        from .shaping import broadcast_to
+
+        value = broadcast_to(fill_value, shape)
+        return astype(value, value.dtype if dtype is None else dtype, copy=True)
+    if not isinstance(fill_value, (bool, int, float, complex, np.generic)):
+        raise TypeError(f"full: fill_value must be a number. Got {type(fill_value).__name__}.")
+    if isinstance(fill_value, np.generic):
+        dtype = fill_value.dtype if dtype is None else dtype
+        fill_value = fill_value.item()
+    resolved = dtypes.python_scalar_dtype(fill_value) if dtype is None else dtypes.as_dtype(dtype)
+    if dtypes.is_integral(resolved) and not isinstance(fill_value, (bool, complex)):
+        if fill_value != fill_value or not float(fill_value).is_integer() and not isinstance(fill_value, int):
+            raise ValueError(f"full: {fill_value} is not an integer; expected a value that {resolved.name} can hold.")
+        info = np.iinfo(resolved)
+        if not info.min <= fill_value <= info.max:
+            raise OverflowError(f"full: {fill_value} does not fit {resolved.name}, which holds {info.min} to {info.max}.")
+    return filled(shape, fill_value, resolved)
+
+
+def zeros_like_spec(spec: Spec) -> Tensor:
+    """Zeros with the shape and dtype of a Spec; in a graph its sizes may be known only at run time."""
+    if is_known(spec.shape):
+        return filled(tuple(spec.shape), 0, spec.dtype)
+    return zeros_like(wrap(spec.value))
+
+
+def _like(x: Any, value: Any, dtype: Any) -> Tensor:
+    dtype = x.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if x.is_symbolic and not is_known(x.shape):
+        return filled_like(x, value, dtype)
+    return filled(tuple(x.shape), value, dtype)
+
+
+@primitive(
+    infer=lambda x, value, dtype: Spec(x.shape, dtype),
+    vjp=NOT_DIFFERENTIABLE,
+    batch="elementwise",
+    reference=lambda x, value, dtype: np.full_like(x, value, dtype),
+    samples=lambda m: [Sample(m.normal(2, 3), 1, dtypes.float32)],
+)
+def filled_like(x: Tensor, value: Any, dtype: np.dtype) -> Any:
+    """A tensor shaped like `x` with every element `value`, for graphs whose sizes are known only at run time."""
+    return _fill(x.shape, value, dtype)
+
+
+def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Zeros with the shape (and dtype, unless given) of `x`."""
+    return _like(x, 0, dtype)
+
+
+def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Ones with the shape (and dtype, unless given) of `x`."""
+    return _like(x, 1, dtype)
+
+
+def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor with the shape of `x` whose elements are not set to anything in particular."""
+    return empty(tuple(x.shape), dtype=x.dtype if dtype is None else dtype)
+
+
+def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`fill_value` everywhere, with the shape (and dtype, unless given) of `x`."""
+    return full(tuple(x.shape), fill_value, dtype=x.dtype if dtype is None else dtype)
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Evenly spaced values `start, start + step, …` below `stop`; `arange(n)` counts from 0."""
+    check_device("arange", device)
+    if stop is None:
+        start, stop = 0, start
+    values = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, stop, step)]
+    for name, v in zip(("start", "stop", "step"), values, strict=True):
+        if not isinstance(v, (int, float)) or v != v:
+            raise TypeError(f"arange: {name} must be a number. Got {v!r}.")
+    start, stop, step = values
+    if step == 0:
+        raise ValueError("arange: step must not be zero.")
+    if dtype is None:
+        resolved = dtypes.int64 if all(isinstance(v, int) for v in values) else dtypes.get_default_dtype()
+    else:
+        resolved = dtypes.as_dtype(dtype)
+    count = (stop - start) / step
+    if count == math.inf or count > 2**48:
+        raise MemoryError(f"arange: {count:g} values are too many.")
+    n = max(0, math.ceil(count))
+    steps = np.arange(n)
+    return constant(np.asarray(steps * step + start).astype(resolved))
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Tensor:
+    """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`."""
+    check_device("linspace", device)
+    num = check_size("linspace", num, "num")
+    is_complex = isinstance(start, complex) or isinstance(stop, complex)
+    default = dtypes.complex_dtype(dtypes.get_default_dtype()) if is_complex else dtypes.get_default_dtype()
+    resolved = default if dtype is None else dtypes.as_dtype(dtype)
+    return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+    """Ones on the `k`-th diagonal, zeros elsewhere."""
+    check_device("eye", device)
+    rows = check_size("eye", n_rows, "n_rows")
+    cols = rows if n_cols is None else check_size("eye", n_cols, "n_cols")
+    return constant(np.eye(rows, cols, k=max(min(operator.index(k), cols), -rows), dtype=_float(dtype)))
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """Coordinate matrices from coordinate vectors; `indexing` is "xy" (Cartesian) or "ij" (matrix)."""
+    from .shaping import broadcast_to, reshape
+
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij'. Got {indexing!r}.")
+    vectors = [a if a.ndim else reshape(a, (1,)) for a in arrays]
+    for a in vectors:
+        if a.ndim != 1:
+            raise ValueError(f"meshgrid: expected vectors. Got a tensor with {a.ndim} axes.")
+    n = len(vectors)
+    axes = list(range(n))
+    if indexing == "xy" and n > 1:
+        axes[0], axes[1] = 1, 0
+    shape = [0] * n
+    for a, axis in zip(vectors, axes, strict=True):
+        shape[axis] = a.shape[0]
+    grids = []
+    for a, axis in zip(vectors, axes, strict=True):
+        view = [1] * n
+        view[axis] = a.shape[0]
+        grids.append(broadcast_to(reshape(a, tuple(view)), tuple(shape)))
+    return tuple(grids)
+
+
+def complex_(real: Sequence[Any] | Tensor, imag: Sequence[Any] | Tensor) -> Tensor:
+    """The complex tensor with these real and imaginary parts."""
+    from .elementwise import make_complex
+
+    return make_complex(asarray(real), asarray(imag))

@@ -1,0 +1,680 @@
+"""Elementwise mathematics: each op is its scalar expression, its gradient rules and a few samples.
+
+The names and dtype rules are the array API's; functions such as `exp` also take integers, which become the default
+float. Gradient rules use the ops of this file.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..tensor import Tensor
+from . import scalar as s
+from .dispatch import composite, elementwise, primitive
+from .registry import NOT_DIFFERENTIABLE
+from .samples import Bad, Maker, Sample
+from .samples import binary as pairs
+from .samples import unary as values
+from .spec import Spec
+
+SQRT_HALF = math.sqrt(0.5)
+
+# Casting -------------------------------------------------------------------------------------------------------------
+
+
+def _cast_array(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+        raise TypeError(
+            f"astype: a complex tensor cannot become {dtype.name}. Use `wf.real(x)`, `wf.imag(x)` or `wf.abs(x)`."
+        )
+    return x.astype(dtype)
+
+
+def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+        raise TypeError(
+            f"astype: a complex tensor cannot become {dtype.name}. Use `wf.real(x)`, `wf.imag(x)` or `wf.abs(x)`."
+        )
+    return Spec(x.shape, dtype)
+
+
+@primitive(
+    infer=_infer_cast,
+    vjp=lambda g, like_x: _back_cast(g, like_x),
+    batch="elementwise",
+    reference=lambda x, dtype: x.astype(dtype),
+    samples=lambda m: [Sample(m.normal(2, 3), dtypes.float64), Sample(m.ints(4), dtypes.float32)],
+    errors=lambda m: [Bad(TypeError, "astype: a complex tensor", np.ones(2, "complex64"), dtypes.float32)],
+    test={"dtypes": ("float64",)},
+)
+def cast(x: Tensor, dtype: np.dtype) -> Any:
+    """`x` converted to `dtype` (a Weft dtype object), always a copy. `astype` is the friendly form."""
+    return _cast_array(x, dtype)  # type: ignore[arg-type]
+
+
+def _back_cast(g: Tensor, like: Any) -> Tensor:
+    if dtypes.is_complex(g.dtype) and not dtypes.is_complex(like.dtype):
+        g = real(g)
+    return astype(g, like.dtype)
+
+
+def astype(x: Tensor, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Tensor:
+    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for."""
+    dtype = dtypes.as_dtype(dtype)
+    if x.dtype == dtype and not copy:
+        return x
+    return cast(x, dtype)
+
+
+# Arithmetic ----------------------------------------------------------------------------------------------------------
+
+
+@elementwise(numpy=np.add, vjp=(lambda g: g, lambda g: g), reference=np.add, samples=pairs(), errors=lambda m: [
+    Bad(ValueError, r"add: shapes do not broadcast.*x1 of shape \(2, 3\) and x2 of shape \(4,\)", m.normal(2, 3), m.normal(4)),
+    Bad(TypeError, "add: x2 must be a tensor. Got str", m.normal(2), "a"),
+])  # fmt: skip
+def add(x1, x2):  # type: ignore[no-untyped-def]
+    """`x1 + x2`, elementwise."""
+    return s.add(x1, x2)
+
+
+@elementwise(numpy=np.subtract, kind="arithmetic", vjp=(lambda g: g, lambda g: -g), reference=np.subtract, samples=pairs())
+def subtract(x1, x2):  # type: ignore[no-untyped-def]
+    """`x1 - x2`, elementwise."""
+    return s.sub(x1, x2)
+
+
+@elementwise(
+    numpy=np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1), reference=np.multiply, samples=pairs()
+)
+def multiply(x1, x2):  # type: ignore[no-untyped-def]
+    """`x1 * x2`, elementwise."""
+    return s.mul(x1, x2)
+
+
+@elementwise(
+    numpy=np.true_divide,
+    kind="float",
+    vjp=(lambda g, x2: g / x2, lambda g, x2, out: -g * out / x2),
+    reference=np.true_divide,
+    samples=pairs(0.5, 3.0),
+)
+def divide(x1, x2):  # type: ignore[no-untyped-def]
+    """`x1 / x2`, elementwise; integers become the default float."""
+    return s.div(x1, x2)
+
+
+@elementwise(numpy=np.floor_divide, kind="real", vjp=NOT_DIFFERENTIABLE, reference=np.floor_divide, samples=pairs(0.5, 3.0))
+def floor_divide(x1, x2):  # type: ignore[no-untyped-def]
+    """The floor of `x1 / x2`. An integer divided by zero is 0, as in NumPy."""
+    return s.floor_divide(x1, x2)
+
+
+@elementwise(
+    numpy=np.remainder,
+    kind="real",
+    vjp=(lambda g: g, lambda g, x1, x2: -g * floor_divide(x1, x2)),
+    reference=np.remainder,
+    samples=pairs(0.5, 3.0),
+)
+def remainder(x1, x2):  # type: ignore[no-untyped-def]
+    """The rest of the floor division `x1 // x2`; it has the sign of `x2`."""
+    return s.remainder(x1, x2)
+
+
+@elementwise(
+    numpy=np.power,
+    kind="arithmetic",
+    vjp=(
+        lambda g, x1, x2: _power_base(g, x1, x2),
+        lambda g, x1, out: g * out * log(_positive(x1)),
+    ),
+    reference=np.power,
+    samples=pairs(0.5, 3.0),
+    errors=lambda m: [Bad(ValueError, "pow: integers to negative", m.ints(3, low=1), -1)],
+)
+def pow(x1, x2):  # type: ignore[no-untyped-def]
+    """`x1 ** x2`, elementwise."""
+    if isinstance(x1, np.ndarray) and x1.dtype.kind in "iu" and np.any(np.asarray(x2) < 0):
+        raise ValueError("pow: integers to negative powers are not integers. Use `x.astype(wf.float32) ** y`.")
+    return s.pow(x1, x2)
+
+
+def _power_base(g: Any, x: Any, y: Any) -> Any:
+    """d(x**y)/dx = y x**(y-1); for a constant exponent without the singularity at 0."""
+    if not isinstance(y, Tensor):
+        if y == 2:
+            return g * x * 2
+        return g * y * x ** (y - 1) if y != 0 else g * 0
+    return g * where(y == 0, 0.0, y * x ** where(y == 0, 1.0, y - 1))
+
+
+def _positive(x: Any) -> Any:
+    if not isinstance(x, Tensor):
+        return Tensor(float(x))
+    return x if dtypes.is_complex(x.dtype) else where(x == 0, 1.0, x)
+
+
+@elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
+def negative(x):  # type: ignore[no-untyped-def]
+    """`-x`, elementwise."""
+    return s.neg(x)
+
+
+@elementwise(numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
+def positive(x):  # type: ignore[no-untyped-def]
+    """`+x`: a copy of `x`."""
+    return s.add(x, 0) if isinstance(x, s.Expr) else np.positive(x)
+
+
+@elementwise(numpy=np.square, vjp=lambda g, x: g * x * 2, reference=np.square, samples=values())
+def square(x):  # type: ignore[no-untyped-def]
+    """`x * x`."""
+    return s.square(x)
+
+
+@elementwise(numpy=np.reciprocal, kind="float", vjp=lambda g, out: -g * out * out, reference=np.reciprocal, samples=values(0.5, 3))
+def reciprocal(x):  # type: ignore[no-untyped-def]
+    """`1 / x`."""
+    return s.reciprocal(x)
+
+
+@elementwise(
+    numpy=np.maximum,
+    kind="real",
+    vjp=(lambda g, x1, x2: g * _share(x1, x2, x1 > x2), lambda g, x1, x2: g * _share(x1, x2, x2 > x1)),
+    reference=np.maximum,
+    samples=pairs(),
+)
+def maximum(x1, x2):  # type: ignore[no-untyped-def]
+    """The larger of two values; NaN if one is NaN. Equal values share the gradient."""
+    return s.maximum(x1, x2)
+
+
+@elementwise(
+    numpy=np.minimum,
+    kind="real",
+    vjp=(lambda g, x1, x2: g * _share(x1, x2, x1 < x2), lambda g, x1, x2: g * _share(x1, x2, x2 < x1)),
+    reference=np.minimum,
+    samples=pairs(),
+)
+def minimum(x1, x2):  # type: ignore[no-untyped-def]
+    """The smaller of two values; NaN if one is NaN. Equal values share the gradient."""
+    return s.minimum(x1, x2)
+
+
+def _share(x: Any, y: Any, wins: Any) -> Any:
+    """1 where this side wins, 1/2 at ties, 0 where the other wins."""
+    dtype = x.dtype if isinstance(x, Tensor) else y.dtype
+    return where(x == y, Tensor(np.asarray(0.5, dtype)), astype(wins, dtype))
+
+
+def _abs_rule(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    if dtypes.is_complex(x.dtype):  # transpose of a real-linear map, in the engine's convention
+        return g * conj(x) / where(out == 0, 1.0, out)
+    return g * sign(x)
+
+
+@elementwise(name="abs", numpy=np.absolute, vjp=_abs_rule, reference=np.abs, samples=values())
+def abs_(x):  # type: ignore[no-untyped-def]
+    """The absolute value; for complex numbers the modulus."""
+    return s.abs(x)
+
+
+@elementwise(numpy=np.sign, vjp=lambda g, x: zeros_of(x), reference=np.sign, samples=values())
+def sign(x):  # type: ignore[no-untyped-def]
+    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+    return s.sign(x)
+
+
+def zeros_of(x: Tensor) -> Tensor:
+    from .creation import zeros_like
+
+    return zeros_like(x)
+
+
+# Exponentials and powers -----------------------------------------------------------------------------------------------
+
+
+@elementwise(numpy=np.exp, kind="float", vjp=lambda g, out: g * out, reference=np.exp, samples=values())
+def exp(x):  # type: ignore[no-untyped-def]
+    """e to the power of x."""
+    return s.exp(x)
+
+
+@elementwise(numpy=np.exp2, kind="float", vjp=lambda g, out: g * out * math.log(2), reference=np.exp2, samples=values())
+def exp2(x):  # type: ignore[no-untyped-def]
+    """2 to the power of x."""
+    return s.exp2(x)
+
+
+@elementwise(numpy=np.expm1, kind="float", vjp=lambda g, out: g * (out + 1), reference=np.expm1, samples=values())
+def expm1(x):  # type: ignore[no-untyped-def]
+    """exp(x) - 1, exact near zero."""
+    return s.expm1(x)
+
+
+@elementwise(numpy=np.log, kind="float", vjp=lambda g, x: g / x, reference=np.log, samples=values(0.25, 4))
+def log(x):  # type: ignore[no-untyped-def]
+    """The natural logarithm."""
+    return s.log(x)
+
+
+@elementwise(numpy=np.log1p, kind="float", vjp=lambda g, x: g / (x + 1), reference=np.log1p, samples=values(-0.7, 4))
+def log1p(x):  # type: ignore[no-untyped-def]
+    """log(1 + x), exact near zero."""
+    return s.log1p(x)
+
+
+@elementwise(numpy=np.log2, kind="float", vjp=lambda g, x: g / (x * math.log(2)), reference=np.log2, samples=values(0.25, 4))
+def log2(x):  # type: ignore[no-untyped-def]
+    """The logarithm to base 2."""
+    return s.log2(x)
+
+
+@elementwise(numpy=np.log10, kind="float", vjp=lambda g, x: g / (x * math.log(10)), reference=np.log10, samples=values(0.25, 4))
+def log10(x):  # type: ignore[no-untyped-def]
+    """The logarithm to base 10."""
+    return s.log10(x)
+
+
+@elementwise(numpy=np.sqrt, kind="float", vjp=lambda g, out: g / (out * 2), reference=np.sqrt, samples=values(0.25, 4))
+def sqrt(x):  # type: ignore[no-untyped-def]
+    """The square root; NaN for negative real numbers."""
+    return s.sqrt(x)
+
+
+@elementwise(kind="real float", vjp=lambda g, out: g * out * out * out * -0.5, reference=lambda x: 1 / np.sqrt(x), samples=values(0.25, 4))
+def rsqrt(x):  # type: ignore[no-untyped-def]
+    """1 / sqrt(x)."""
+    return s.rsqrt(x)
+
+
+@elementwise(
+    numpy=np.logaddexp,
+    kind="real float",
+    vjp=(lambda g, x1, out: g * exp(x1 - out), lambda g, x2, out: g * exp(x2 - out)),
+    reference=np.logaddexp,
+    samples=pairs(),
+)
+def logaddexp(x1, x2):  # type: ignore[no-untyped-def]
+    """log(exp(x1) + exp(x2)), stable for large values."""
+    return s.logaddexp(x1, x2)
+
+
+@elementwise(
+    numpy=np.hypot,
+    kind="real float",
+    vjp=(lambda g, x1, out: g * x1 / out, lambda g, x2, out: g * x2 / out),
+    reference=np.hypot,
+    samples=pairs(0.5, 3),
+)
+def hypot(x1, x2):  # type: ignore[no-untyped-def]
+    """sqrt(x1² + x2²) without overflow."""
+    return s.hypot(x1, x2)
+
+
+# Trigonometry ----------------------------------------------------------------------------------------------------------
+
+
+@elementwise(numpy=np.sin, kind="float", vjp=lambda g, x: g * cos(x), reference=np.sin, samples=values())
+def sin(x):  # type: ignore[no-untyped-def]
+    """The sine of x (radians)."""
+    return s.sin(x)
+
+
+@elementwise(numpy=np.cos, kind="float", vjp=lambda g, x: -g * sin(x), reference=np.cos, samples=values())
+def cos(x):  # type: ignore[no-untyped-def]
+    """The cosine of x (radians)."""
+    return s.cos(x)
+
+
+@elementwise(numpy=np.tan, kind="float", vjp=lambda g, out: g * (out * out + 1), reference=np.tan, samples=values(-1, 1))
+def tan(x):  # type: ignore[no-untyped-def]
+    """The tangent of x (radians)."""
+    return s.tan(x)
+
+
+@elementwise(numpy=np.arcsin, kind="float", vjp=lambda g, x: g / sqrt(1 - x * x), reference=np.arcsin, samples=values(-0.9, 0.9))
+def asin(x):  # type: ignore[no-untyped-def]
+    """The angle in [-π/2, π/2] whose sine is x."""
+    return s.asin(x)
+
+
+@elementwise(numpy=np.arccos, kind="float", vjp=lambda g, x: -g / sqrt(1 - x * x), reference=np.arccos, samples=values(-0.9, 0.9))
+def acos(x):  # type: ignore[no-untyped-def]
+    """The angle in [0, π] whose cosine is x."""
+    return s.acos(x)
+
+
+@elementwise(numpy=np.arctan, kind="float", vjp=lambda g, x: g / (x * x + 1), reference=np.arctan, samples=values())
+def atan(x):  # type: ignore[no-untyped-def]
+    """The angle in (-π/2, π/2) whose tangent is x."""
+    return s.atan(x)
+
+
+@elementwise(
+    numpy=np.arctan2,
+    kind="real float",
+    vjp=(
+        lambda g, x1, x2: g * x2 / (x1 * x1 + x2 * x2),
+        lambda g, x1, x2: -g * x1 / (x1 * x1 + x2 * x2),
+    ),
+    reference=np.arctan2,
+    samples=pairs(0.5, 3),
+)
+def atan2(x1, x2):  # type: ignore[no-untyped-def]
+    """The angle of the point (x2, x1), in [-π, π]."""
+    return s.atan2(x1, x2)
+
+
+@elementwise(numpy=np.sinh, kind="float", vjp=lambda g, x: g * cosh(x), reference=np.sinh, samples=values())
+def sinh(x):  # type: ignore[no-untyped-def]
+    """The hyperbolic sine."""
+    return s.sinh(x)
+
+
+@elementwise(numpy=np.cosh, kind="float", vjp=lambda g, x: g * sinh(x), reference=np.cosh, samples=values())
+def cosh(x):  # type: ignore[no-untyped-def]
+    """The hyperbolic cosine."""
+    return s.cosh(x)
+
+
+@elementwise(numpy=np.tanh, kind="float", vjp=lambda g, out: g * (1 - out * out), reference=np.tanh, samples=values())
+def tanh(x):  # type: ignore[no-untyped-def]
+    """The hyperbolic tangent."""
+    return s.tanh(x)
+
+
+@elementwise(numpy=np.arcsinh, kind="float", vjp=lambda g, x: g / sqrt(x * x + 1), reference=np.arcsinh, samples=values())
+def asinh(x):  # type: ignore[no-untyped-def]
+    """The inverse hyperbolic sine."""
+    return s.asinh(x)
+
+
+@elementwise(numpy=np.arccosh, kind="float", vjp=lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)), reference=np.arccosh, samples=values(1.25, 4))
+def acosh(x):  # type: ignore[no-untyped-def]
+    """The inverse hyperbolic cosine."""
+    return s.acosh(x)
+
+
+@elementwise(numpy=np.arctanh, kind="float", vjp=lambda g, x: g / (1 - x * x), reference=np.arctanh, samples=values(-0.9, 0.9))
+def atanh(x):  # type: ignore[no-untyped-def]
+    """The inverse hyperbolic tangent."""
+    return s.atanh(x)
+
+
+# Rounding and floating-point facts ---------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
+    def body(x):  # type: ignore[no-untyped-def]
+        if isinstance(x, np.ndarray) and x.dtype.kind in "iub":
+            return x.copy()
+        return expression(x)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        vjp=lambda g, x: zeros_of(x),
+        kind="real" if name != "round" else "numeric",
+        reference=ufunc,
+        samples=values(),
+        test={"linear_pieces": True},
+    )(body)
+
+
+floor = _rounding("floor", s.floor, np.floor, "The largest integer that is not above x.")
+ceil = _rounding("ceil", s.ceil, np.ceil, "The smallest integer that is not below x.")
+trunc = _rounding("trunc", s.trunc, np.trunc, "x without its fraction.")
+round = _rounding("round", s.round, np.round, "The nearest integer; halves go to the even one.")  # noqa: A001
+
+
+def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "numeric") -> Any:
+    def body(x):  # type: ignore[no-untyped-def]
+        return ufunc(x) if isinstance(x, np.ndarray) and x.dtype.kind in "cfiub" else expression(x)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        vjp=NOT_DIFFERENTIABLE,
+        kind=kind,
+        reference=ufunc,
+        samples=lambda m: [Sample(m.normal(3)), Sample(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]))],
+    )(body)
+
+
+isnan = _predicate("isnan", s.isnan, np.isnan, "Whether x is not a number.")
+isinf = _predicate("isinf", s.isinf, np.isinf, "Whether x is infinite.")
+isfinite = _predicate("isfinite", s.isfinite, np.isfinite, "Whether x is neither infinite nor NaN.")
+signbit = _predicate("signbit", s.signbit, np.signbit, "Whether the sign bit of x is set (true for -0.0).", "real float")
+
+
+@elementwise(
+    numpy=np.copysign,
+    kind="real float",
+    vjp=(lambda g, x1, out: g * where(signbit(x1) == signbit(out), 1.0, -1.0), lambda g, x2: zeros_of(x2)),
+    reference=np.copysign,
+    samples=pairs(0.5, 3),
+)
+def copysign(x1, x2):  # type: ignore[no-untyped-def]
+    """The magnitude of x1 with the sign of x2."""
+    return s.copysign(x1, x2)
+
+
+@elementwise(numpy=np.nextafter, kind="real float", vjp=NOT_DIFFERENTIABLE, reference=np.nextafter, samples=pairs(), test={"dtypes": ("float64",)})
+def nextafter(x1, x2):  # type: ignore[no-untyped-def]
+    """The next representable number after x1 in the direction of x2."""
+    return s.nextafter(x1, x2)
+
+
+# Comparison and logic ----------------------------------------------------------------------------------------------------
+
+
+def _comparison(name: str, expression: Any, ufunc: Any, symbol: str, kind: str = "real") -> Any:
+    def body(x1, x2):  # type: ignore[no-untyped-def]
+        return expression(x1, x2)
+
+    body.__name__, body.__doc__ = name, f"`x1 {symbol} x2`, elementwise."
+    return elementwise(numpy=ufunc, vjp=NOT_DIFFERENTIABLE, kind=kind, reference=ufunc, samples=pairs())(body)
+
+
+equal = _comparison("equal", s.eq, np.equal, "==", "numeric")
+not_equal = _comparison("not_equal", s.ne, np.not_equal, "!=", "numeric")
+less = _comparison("less", s.lt, np.less, "<")
+less_equal = _comparison("less_equal", s.le, np.less_equal, "<=")
+greater = _comparison("greater", s.gt, np.greater, ">")
+greater_equal = _comparison("greater_equal", s.ge, np.greater_equal, ">=")
+
+
+def _bit_samples(m: Maker) -> list[Sample]:
+    return [Sample(m.ints(3), m.ints(3)), Sample(m.bools(2, 3), m.bools(3)), Sample(m.ints(0), m.ints(1))]
+
+
+def _shift_samples(m: Maker) -> list[Sample]:
+    return [Sample(m.ints(3, low=0), m.ints(3, low=0)), Sample(m.ints(2, 3), m.ints(3, low=0))]
+
+
+def _bitwise(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "bitwise", samples: Any = _bit_samples) -> Any:
+    def body(x1, x2):  # type: ignore[no-untyped-def]
+        return expression(x1, x2)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        numpy=ufunc, vjp=NOT_DIFFERENTIABLE, kind=kind, reference=ufunc, samples=samples,
+        errors=lambda m: [Bad(TypeError, f"{name}: expected integer", m.normal(2), m.normal(2))],
+    )(body)  # fmt: skip
+
+
+bitwise_and = _bitwise("bitwise_and", s.bitwise_and, np.bitwise_and, "The bits set in both.")
+bitwise_or = _bitwise("bitwise_or", s.bitwise_or, np.bitwise_or, "The bits set in either.")
+bitwise_xor = _bitwise("bitwise_xor", s.bitwise_xor, np.bitwise_xor, "The bits set in exactly one.")
+bitwise_left_shift = _bitwise(
+    "bitwise_left_shift", s.left_shift, np.left_shift, "x1 shifted left by x2 bits.", "integer", _shift_samples
+)
+bitwise_right_shift = _bitwise(
+    "bitwise_right_shift", s.right_shift, np.right_shift, "x1 shifted right by x2 bits.", "integer", _shift_samples
+)
+
+
+@elementwise(
+    numpy=np.invert, kind="bitwise", vjp=NOT_DIFFERENTIABLE, reference=np.invert,
+    samples=lambda m: [Sample(m.ints(4)), Sample(m.bools(3))],
+)  # fmt: skip
+def bitwise_invert(x):  # type: ignore[no-untyped-def]
+    """All bits flipped; for bools, not."""
+    return s.bitwise_not(x)
+
+
+def _logic(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
+    def body(x1, x2):  # type: ignore[no-untyped-def]
+        return expression(x1, x2)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        vjp=NOT_DIFFERENTIABLE, kind="logical", reference=ufunc,
+        samples=lambda m: [Sample(m.bools(4), m.bools(4)), Sample(m.ints(2, 3, low=0, high=2), m.bools(3))],
+    )(body)  # fmt: skip
+
+
+logical_and = _logic("logical_and", s.bitwise_and, np.logical_and, "Whether both are true (non-zero).")
+logical_or = _logic("logical_or", s.bitwise_or, np.logical_or, "Whether at least one is true (non-zero).")
+logical_xor = _logic("logical_xor", s.bitwise_xor, np.logical_xor, "Whether exactly one is true (non-zero).")
+
+
+@elementwise(
+    kind="logical", vjp=NOT_DIFFERENTIABLE, reference=np.logical_not,
+    samples=lambda m: [Sample(m.bools(4)), Sample(m.ints(3, low=0, high=2))],
+)  # fmt: skip
+def logical_not(x):  # type: ignore[no-untyped-def]
+    """Whether x is false (zero)."""
+    return s.bitwise_not(x)
+
+
+@elementwise(
+    kind="select",
+    vjp=(None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
+    reference=np.where,
+    samples=lambda m: [
+        Sample(m.bools(2, 3), m.normal(2, 3), m.normal(2, 3)),
+        Sample(m.bools(3), m.normal(2, 3), m.normal(1)),
+        Sample(m.bools(2, 1), m.normal(), m.normal(3)),
+    ],
+)
+def where(condition, x1, x2):  # type: ignore[no-untyped-def]
+    """`x1` where `condition` is true, else `x2`; the three broadcast together."""
+    return s.where(condition, x1, x2)
+
+
+# Complex numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _infer_part(x: Any) -> Spec:
+    return Spec(x.shape, dtypes.real_dtype(x.dtype))
+
+
+def _to_complex(re: Any, im: Any) -> Any:
+    return make_complex(re, im)
+
+
+_complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.array([[1 + 1j], [2 - 1j]]))]
+
+
+@primitive(
+    infer=lambda x: Spec(x.shape, x.dtype), vjp=lambda g: conj(g), batch="elementwise", reference=np.conj,
+    samples=lambda m: _complex_samples, test={"complex_only": True},
+)  # fmt: skip
+def conj(x: Tensor) -> Any:
+    """The complex conjugate; real tensors are returned as they are."""
+    return np.conj(x)  # type: ignore[arg-type]
+
+
+@primitive(
+    infer=_infer_part, vjp=lambda g, like_x: _to_complex(g, g * 0) if dtypes.is_complex(like_x.dtype) else g,
+    batch="elementwise", reference=np.real, samples=lambda m: _complex_samples, test={"complex_only": True},
+)  # fmt: skip
+def real(x: Tensor) -> Any:
+    """The real part."""
+    return np.array(np.real(x))  # type: ignore[arg-type]
+
+
+@primitive(
+    infer=_infer_part, vjp=lambda g, like_x: _to_complex(g * 0, -g) if dtypes.is_complex(like_x.dtype) else g * 0,
+    batch="elementwise", reference=np.imag, samples=lambda m: _complex_samples, test={"complex_only": True},
+)  # fmt: skip
+def imag(x: Tensor) -> Any:
+    """The imaginary part (zeros for a real tensor)."""
+    return np.array(np.imag(x))  # type: ignore[arg-type]
+
+
+def _infer_complex(real: Any, imag: Any) -> Spec:
+    from .spec import broadcast_shapes
+
+    if not dtypes.is_floating(real.dtype):
+        raise TypeError(f"make_complex: expected real floating tensors. Got {real.dtype.name}.")
+    return Spec(broadcast_shapes("make_complex", real.shape, imag.shape), dtypes.complex_dtype(real.dtype))
+
+
+@primitive(
+    infer=_infer_complex, promote="real float", broadcasts=True, batch="elementwise",
+    vjp=(lambda g: g.real_part(), lambda g: -g.imag_part()),
+    reference=lambda re, im: re + 1j * im, samples=lambda m: [Sample(m.normal(3), m.normal(3)), Sample(m.normal(2, 1), m.normal(2))],
+)  # fmt: skip
+def make_complex(real: Tensor, imag: Tensor) -> Any:
+    """The complex tensor with these real and imaginary parts."""
+    return np.asarray(real + 1j * imag, dtypes.complex_dtype(real.dtype))
+
+
+@composite(
+    reference=np.angle,
+    samples=lambda m: _complex_samples,
+    test={"complex_only": True},
+)
+def angle(x: Tensor) -> Tensor:
+    """The phase of a complex number, in [-π, π]."""
+    return atan2(imag(x), real(x))
+
+
+# Functions of models and statistics ------------------------------------------------------------------------------------------
+
+
+@elementwise(kind="real float", vjp=lambda g, x: g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=s.erf, samples=values())
+def erf(x):  # type: ignore[no-untyped-def]
+    """The error function."""
+    return s.erf(x)
+
+
+@elementwise(kind="real float", vjp=lambda g, x: -g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=lambda x: 1 - s.erf(x), samples=values())
+def erfc(x):  # type: ignore[no-untyped-def]
+    """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
+    return s.erfc(x)
+
+
+@elementwise(kind="real float", vjp=lambda g, out: g * out * (1 - out), reference=lambda x: 1 / (1 + np.exp(-x)), samples=values())
+def sigmoid(x):  # type: ignore[no-untyped-def]
+    """The logistic function 1 / (1 + exp(-x))."""
+    return s.sigmoid(x)
+
+
+@composite(
+    reference=lambda x, min=None, max=None: np.clip(x, min, max),
+    samples=lambda m: [Sample(m.normal(2, 3), -0.5, 0.5), Sample(m.normal(4), min=0.1), Sample(m.normal(4), max=0.1), Sample(m.normal(4), None, None)],
+)
+def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts."""
+    if min is not None:
+        x = maximum(x, _bound(x, min))
+    if max is not None:
+        x = minimum(x, _bound(x, max))
+    return x if min is not None or max is not None else positive(x)
+
+
+def _bound(x: Tensor, bound: Any) -> Any:
+    """A bound with the dtype of `x`: clipping never changes a tensor's dtype."""
+    if isinstance(bound, (Tensor, np.ndarray)):
+        return astype(bound if isinstance(bound, Tensor) else Tensor(bound), x.dtype)
+    if dtypes.is_integral(x.dtype) and isinstance(bound, float):
+        raise TypeError(f"clip: a float bound {bound} does not fit an {x.dtype.name} tensor. Cast the tensor first.")
+    return bound

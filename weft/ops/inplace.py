@@ -1,0 +1,202 @@
+"""Writing to tensors: `x += y`, `x[i] = v`, `x.add_(y)`, and what that means for gradients and graphs.
+
+Note [In-place]. An in-place op is its out-of-place op whose result then takes the place of the tensor's value. Without
+gradients the result is written straight into the memory. With gradients the op is recorded as usual and the tensor's
+tape link moves to the new node. If the tensor is a view, its base gets a new value too: `put` (a fact of every view op)
+writes the view's new value into the base, and every other live view of that base is derived anew from it. In a graph,
+where values are immutable, the same steps replace values instead of memory, so that captured and eager code agree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.tape import Leaf, grad_mode, note_mutation
+from ..errors import format_shape
+from ..tensor import Tensor, wrap
+from . import dispatch
+from .dispatch import Base, View, common_dtype, elementwise_dtypes
+from .registry import Op
+
+ndarray = np.ndarray
+
+
+def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
+    """Replace the value of `x`, the first of `values`, by `op(*values)`."""
+    capture = writer_of(x)
+    if capture is not None:
+        replace(x, check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values))), capture)
+        return x
+    recorded = grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in op.tensors(values))
+    if not recorded:
+        write_through(op, x, values)
+        return x
+    refuse_leaf(op.name, x)
+    if any(kind == "in" and index == 0 for kind, index, _ in op.saved_items):
+        values = (wrap(x._data.copy(), x._node), *values[1:])  # the rules need the old value
+    result = check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values)))
+    note_mutation(x._data, op.name)
+    np.copyto(x._data, result._data, casting="unsafe")
+    rebase(x, result)
+    return x
+
+
+def _keywords(op: Op, values: tuple[Any, ...]) -> dict[str, Any]:
+    n = op.num_positional
+    return dict(zip(op.parameters[n:], values[n:], strict=True))
+
+
+def writer_of(x: Tensor) -> Any:
+    """What takes writes to `x` if they are not memory writes: a capture in progress, or its symbolic value."""
+    if dispatch._special:
+        for mode in reversed(dispatch.current_modes()):
+            if hasattr(mode, "assign"):
+                return mode
+    if type(x._data) is not ndarray:
+        return x._data
+    return None
+
+
+def refuse_leaf(name: str, x: Tensor) -> None:
+    """A leaf that requires gradients must not be overwritten by recorded ops: its gradient would have no meaning."""
+    view = getattr(x, "_view", None)
+    root = view.base if view.__class__ is View else x
+    if root._node.__class__ is Leaf:
+        what = "a view of a leaf" if root is not x else "a leaf"
+        raise RuntimeError(
+            f"{name}: {what} tensor that requires gradients is written in place. "
+            "Wrap the update in `with wf.no_grad():`, or compute out of place."
+        )
+
+
+def check_result(op: Op, x: Tensor, result: Tensor) -> Tensor:
+    """The new value of `x`: the same shape, and a dtype that `x` can hold."""
+    if result.shape != x.shape:
+        raise ValueError(
+            f"{op.name}: the result of an in-place op must keep the shape {format_shape(x.shape)}. "
+            f"Got {format_shape(result.shape)}; write it out of place."
+        )
+    if result.dtype != x.dtype:
+        check_cast(op.name, result.dtype, x.dtype)
+        from .elementwise import astype
+
+        result = astype(result, x.dtype)
+    return result
+
+
+def check_cast(name: str, source: np.dtype, target: np.dtype) -> None:
+    if dtypes._KIND[source] > dtypes._KIND[target]:
+        raise TypeError(
+            f"{name}: a {source.name} result cannot be stored in a {target.name} tensor in place. "
+            f"Cast first, for example `x = x.astype(wf.{source.name})`."
+        )
+
+
+def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
+    """Compute `op` into the memory of `x` without recording anything."""
+    data = x._data
+    if not data.flags.writeable:
+        raise ValueError(f"{op.name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
+    datas = [v._data if isinstance(v, Tensor) else v for v in (dispatch._operand(op, i, t) for i, t in enumerate(op.tensors(values)))]
+    if op.expression is not None:
+        wanted = elementwise_dtypes(op, datas)
+    elif op.promote is not None:
+        wanted = (common_dtype(op, datas),)
+    else:
+        wanted = (data.dtype,)
+    ufunc = op.ufunc
+    if ufunc is not None and wanted[0] == data.dtype and data.size < dispatch.LARGE:
+        arrays = [d if type(d) is ndarray and d.dtype == data.dtype else np.asarray(d, data.dtype) for d in datas]
+        try:
+            with np.errstate(all="ignore"):
+                ufunc(*arrays, out=data)
+            note_mutation(data, op.name)
+            return
+        except (ValueError, TypeError):
+            pass  # the general path below finds the words for what is wrong
+    out = dispatch.compute(op, datas, op.attrs(values))
+    if out.shape != data.shape:
+        check_result(op, x, wrap(out))
+    check_cast(op.name, out.dtype, data.dtype)
+    note_mutation(data, op.name)
+    np.copyto(data, out, casting="unsafe")
+
+
+def replace(x: Tensor, result: Tensor, capture: Any) -> None:
+    """Give `x` a new symbolic value, and its base and the base's other views with it."""
+    if grad_mode.enabled and result._node is not None:
+        refuse_leaf("in-place", x)
+    view = getattr(x, "_view", None)
+    if view.__class__ is not View:
+        _set_value(x, result, capture)
+        _refresh_views(x, capture, None)
+        return
+    new_base = put_steps(view.base, view.steps, result)
+    _set_value(view.base, new_base, capture)
+    _set_value(x, result, capture, is_view=True)
+    _refresh_views(view.base, capture, x)
+
+
+def _set_value(x: Tensor, value: Tensor, capture: Any, is_view: bool = False) -> None:
+    if type(x._data) is ndarray:  # an outside tensor: the capture keeps its new value
+        capture.assign(x, value)
+    else:
+        x._data = value._data
+    if x._node.__class__ is not Leaf:
+        x._node = value._node if grad_mode.enabled else x._node
+
+
+def rebase(x: Tensor, result: Tensor) -> None:
+    """After `result` was written into the memory of `x`: move tape links of `x`, its base and its views."""
+    view = getattr(x, "_view", None)
+    if view.__class__ is not View:
+        x._node = result._node
+        _refresh_views(x, None, None)
+        return
+    base = view.base
+    base._node = put_steps(base, view.steps, result)._node
+    x._node = result._node
+    _refresh_views(base, None, x)
+
+
+def put_steps(base: Tensor, steps: tuple[Any, ...], value: Tensor) -> Tensor:
+    """`base` with the view that `steps` make of it replaced by `value`, out of place."""
+    (op, attrs), rest = steps[0], steps[1:]
+    if rest:
+        inner = op.call(*op.merge([base], attrs)[: op.num_positional], **_keywords(op, tuple(op.merge([base], attrs))))
+        value = put_steps(inner, rest, value)
+    put = op.put
+    if put is None:
+        raise RuntimeError(
+            f"in-place: cannot write through the view made by {op.name}: several of its elements may share one place. "
+            "Use `.clone()` before writing."
+        )
+    return put(base, value, *attrs)
+
+
+def _refresh_views(base: Tensor, capture: Any, written: Tensor | None) -> None:
+    """Derive every live view of `base` anew, so that its tape link (and symbolic value) reflects the write."""
+    found = getattr(base, "_view", None)
+    if found.__class__ is not Base:
+        return
+    views, found.views = found.views, []
+    for ref in views:
+        view = ref()
+        if view is None or view.__class__ is not Tensor and view._data is None:
+            continue
+        found.views.append(ref)
+        if view is written and capture is None:
+            continue
+        fresh = base
+        for op, attrs in view._view.steps:
+            values = tuple(op.merge([fresh], attrs))
+            fresh = op.call(*values[: op.num_positional], **_keywords(op, values))
+        if type(view._data) is not ndarray:
+            view._data = fresh._data
+        if grad_mode.enabled:
+            view._node = fresh._node
+
+

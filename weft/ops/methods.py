@@ -1,0 +1,240 @@
+"""Operators and methods of Tensor, derived from the op table.
+
+Every op whose first parameter is a tensor is a method of the same name; operators and PyTorch's other names for some
+methods are listed here, because that is all they are: names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor import Tensor
+from . import creation, elementwise, indexing, inplace, products, reduction, shaping
+from .registry import Op, table
+
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+_COMPARE = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
+
+
+
+def _operand_types(value: Any) -> bool:
+    return value is not None and not isinstance(value, (str, list, tuple, dict, set))
+
+
+def _forward(op: Op) -> Callable[..., Any]:
+    function = op.call
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if not _operand_types(other):
+            return NotImplemented
+        return function(self, other)
+
+    return operator if op.reflected is None and op.expression is None else function
+
+
+def _reflected(op: Op) -> Callable[..., Any]:
+    if op.reflected is not None:
+        return op.reflected
+    function = op.call
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if not _operand_types(other):
+            return NotImplemented
+        return function(other, self)
+
+    return operator
+
+
+def _comparison(op: Op) -> Callable[..., Any]:
+    """`==` with something that is no operand is simply unequal, as Python objects are; `<` is a TypeError."""
+    function = op.call
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if not _operand_types(other):
+            return NotImplemented
+        return function(self, other)
+
+    return operator if op.name in ("equal", "not_equal") else function
+
+
+def _in_place(op: Op) -> Callable[..., Any]:
+    def operator(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
+
+    operator.__name__ = op.name + "_"
+    operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
+    return operator
+
+
+def attach() -> None:
+    """Put operators and methods on Tensor. Called once, after all op files are imported."""
+    for name, op_name in _BINARY.items():
+        op = table[op_name]
+        setattr(Tensor, f"__{name}__", _forward(op))
+        setattr(Tensor, f"__r{name}__", _reflected(op))
+        setattr(Tensor, f"__i{name}__", _in_place(op))
+    for name, op_name in _COMPARE.items():
+        setattr(Tensor, f"__{name}__", _comparison(table[op_name]))
+    for name, op_name in _UNARY.items():
+        setattr(Tensor, f"__{name}__", table[op_name].call)
+    Tensor.__getitem__ = indexing.tensor_getitem  # type: ignore[method-assign]
+    Tensor.__setitem__ = indexing.tensor_setitem  # type: ignore[method-assign]
+    for op in list(table.values()):
+        attach_method(op)
+    for name, function in aliases().items():
+        setattr(Tensor, name, function)
+    Tensor.T = property(_transpose)  # type: ignore[attr-defined]
+    Tensor.mT = property(shaping.matrix_transpose)  # type: ignore[attr-defined]
+    Tensor.H = property(lambda x: elementwise.conj(shaping.matrix_transpose(x)))  # type: ignore[attr-defined]
+    Tensor.real = property(elementwise.real)  # type: ignore[attr-defined]
+    Tensor.imag = property(elementwise.imag)  # type: ignore[attr-defined]
+
+
+def attach_method(op: Op) -> None:
+    """Make `op` a method of Tensor (and, for elementwise ops, its in-place form with a trailing underscore)."""
+    if op.namespace != "weft" or op.variadic or not op.tensor_slots or op.tensor_slots[0] != 0:
+        return
+    name = op.method or op.name
+    if name not in Tensor.__dict__:
+        setattr(Tensor, name, op.call)
+    if op.expression is not None and name + "_" not in Tensor.__dict__:
+        setattr(Tensor, name + "_", _in_place(op))
+
+
+def _transpose(x: Tensor) -> Tensor:
+    """`x` with its axes in reverse order (a matrix's transpose)."""
+    return shaping.permute_dims(x, tuple(range(x.ndim))[::-1])
+
+
+def _reshape(x: Tensor, *shape: Any) -> Tensor:
+    """`x.reshape(2, 3)` and `x.reshape((2, 3))`."""
+    return shaping.reshape(x, shape[0] if len(shape) == 1 else shape)
+
+
+def _permute(x: Tensor, *axes: Any) -> Tensor:
+    return shaping.permute_dims(x, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+
+def _transpose_method(x: Tensor, *axes: Any) -> Tensor:
+    """`x.transpose(0, 1)` exchanges two axes, as in PyTorch; without arguments all axes are reversed, as in NumPy."""
+    if not axes:
+        return _transpose(x)
+    if len(axes) == 2 and all(isinstance(a, int) for a in axes):
+        return shaping.swapaxes(x, *axes)
+    raise TypeError(f"transpose: expected two axes to exchange. Got {axes!r}; use `permute_dims` for a full order.")
+
+
+def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Methods take `axis` by position, as NumPy's and PyTorch's do."""
+
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return function(x, axis=axis, keepdims=keepdims, **options)
+
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    return method
+
+
+def _squeeze(x: Tensor, axis: Any = None) -> Tensor:
+    """`x` without its axes of size 1 (all of them, or those in `axis`)."""
+    return shaping.squeeze(x, tuple([i for i, d in enumerate(x.shape) if d == 1]) if axis is None else axis)
+
+
+def _flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """`x` with the axes from `start_axis` to `end_axis` joined into one."""
+    return shaping.flatten(x, start_axis, end_axis)
+
+
+def _fill(x: Tensor, value: Any) -> Tensor:
+    """Set every element to `value`, in place."""
+    indexing.tensor_setitem(x, Ellipsis, value)
+    return x
+
+
+def _zero(x: Tensor) -> Tensor:
+    """Set every element to zero, in place."""
+    return _fill(x, 0)
+
+
+def _copy(x: Tensor, source: Any) -> Tensor:
+    """Copy the elements of `source` (broadcast) into this tensor, in place."""
+    indexing.tensor_setitem(x, Ellipsis, source)
+    return x
+
+
+def _to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+    """`x.to(wf.float64)`: cast; a device must be the CPU. Returns `x` itself if nothing changes."""
+    for a in args:
+        if isinstance(a, Tensor):
+            dtype = a.dtype
+        elif isinstance(a, str) and a.split(":")[0] in ("cpu", "ref") or type(a).__name__ == "Device":
+            device = a
+        else:
+            dtype = a
+    creation.check_device("to", device)
+    return elementwise.astype(x, x.dtype if dtype is None else dtype, copy=copy)
+
+
+def _to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """`x` on `device`; eager tensors live on the CPU."""
+    creation.check_device("to_device", device)
+    return x
+
+
+def _expand(x: Tensor, *shape: Any) -> Tensor:
+    """PyTorch's expand: broadcast; -1 keeps a size."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    offset = len(sizes) - x.ndim
+    return shaping.broadcast_to(x, tuple([x.shape[i - offset] if d == -1 else d for i, d in enumerate(sizes)]))
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    """`x` in C order: itself if it is so already, else a copy."""
+    return x if x.is_symbolic or x.is_contiguous() else shaping.clone_contiguous(x)
+
+
+def _caster(dtype_name: str) -> Callable[..., Any]:
+    def method(x: Tensor) -> Tensor:
+        from .. import dtypes
+
+        return elementwise.astype(x, dtypes.as_dtype(dtype_name))
+
+    method.__doc__ = f"`x` as {dtype_name}."
+    return method
+
+
+def aliases() -> dict[str, Callable[..., Any]]:
+    names: dict[str, Callable[..., Any]] = {
+        "astype": elementwise.astype, "type": elementwise.astype, "to": _to, "to_device": _to_device,
+        "reshape": _reshape, "view": _reshape, "permute": _permute, "transpose": _transpose_method,
+        "unsqueeze": shaping.expand_dims, "squeeze": _squeeze, "flatten": _flatten, "ravel": lambda x: _reshape(x, -1),
+        "sub": table["subtract"].call, "mul": table["multiply"].call, "div": table["divide"].call,
+        "neg": table["negative"].call, "clamp": elementwise.clip, "mm": products.matmul, "dot": products.matmul,
+        "fill_": _fill, "zero_": _zero, "copy_": _copy, "copy": shaping.clone, "expand": _expand,
+        "expand_as": lambda x, other: shaping.broadcast_to(x, other.shape), "contiguous": _contiguous,
+        "view_as": lambda x, other: _reshape(x, other.shape), "real_part": elementwise.real, "imag_part": elementwise.imag,
+        "float": _caster("float32"), "double": _caster("float64"), "half": _caster("float16"), "int": _caster("int32"),
+        "long": _caster("int64"), "bool": _caster("bool"), "bfloat16": _caster("bfloat16"),
+        "sum": _reducer(reduction.sum), "mean": _reducer(reduction.mean), "prod": _reducer(reduction.prod),
+        "max": _reducer(reduction.max_), "min": _reducer(reduction.min_), "any": _reducer(reduction.any_),
+        "all": _reducer(reduction.all_), "cpu": lambda x: x, "split": shaping.split, "chunk": shaping.chunk,
+        "unbind": lambda x, axis=0: shaping.unstack(x, axis=axis), "repeat_interleave": lambda x, n, axis=None: shaping.repeat(x, n, axis=axis),
+        "repeat": lambda x, *n: shaping.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
+        "tile": lambda x, *n: shaping.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
+        "unstack": shaping.unstack, "take": indexing.take,
+    }  # fmt: skip
+    for short, op_name in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide"), ("neg", "negative")):
+        names[short + "_"] = _in_place(table[op_name])
+    names["clamp_"] = _in_place(table["clip"])
+    names["clip_"] = _in_place(table["clip"])
+    names["masked_fill_"] = _in_place(table["masked_fill"])
+    return names

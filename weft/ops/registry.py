@@ -1,0 +1,294 @@
+"""The op table: one record per op, from which everything else is derived.
+
+A record is made by decorating the op's own Python definition:
+
+* `@primitive(infer=…, vjp=…)`: the body is the op's NumPy kernel, over arrays. Further kernels (oneDNN, LLVM, a
+  user's) are added with `register_kernel`.
+* `@elementwise(vjp=…)`: the body is a scalar expression written with `weft.ops.scalar`; NumPy runs it on arrays, the
+  compiler turns it into vector code and fuses it with its neighbours.
+* `@composite(…)`: the body is written with other ops and needs no gradient and no kernel of its own.
+
+The signature of the definition is the signature users call. Parameters annotated `Tensor`, `Tensor | None` or
+`Sequence[Tensor]` are tensors, all others are attributes (static, hashable).
+
+Gradient rules, Note [vjp rules]: a rule is a function `rule(g, …)` from the gradient of the output to the gradient of
+one input, written with public ops. Its further parameters say by name what the tape keeps: an input's name asks for
+that input, `out` for the output (`outs` for all of several), `like_<input>` for shape and dtype only, an attribute's
+name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or `None` per tensor
+input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one bool per input).
+Rules are plain transposes; broadcasting, dtype promotion and complex conjugation are undone by the engine.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import format_shape as format_shape
+
+NOT_DIFFERENTIABLE = "not differentiable"
+
+
+class Joint:
+    """Marks a gradient rule that returns the gradients of all tensor inputs together."""
+
+    __slots__ = ("rule",)
+
+    def __init__(self, rule: Callable[..., Any]) -> None:
+        self.rule = rule
+
+
+def joint(rule: Callable[..., Any]) -> Joint:
+    return Joint(rule)
+
+
+class Kernel:
+    """One way to compute an op on one kind of device. `when(*args, **attrs)` says where it applies (None: always)."""
+
+    __slots__ = ("fn", "device", "when", "name")
+
+    def __init__(self, fn: Callable[..., Any], device: str, when: Callable[..., bool] | None, name: str) -> None:
+        self.fn, self.device, self.when, self.name = fn, device, when, name
+
+
+class Rule:
+    """A gradient rule with its parameters resolved to places in the node's saved values and attributes."""
+
+    __slots__ = ("fn", "sources")
+
+    def __init__(self, fn: Callable[..., Any], sources: tuple[tuple[str, int], ...]) -> None:
+        self.fn, self.sources = fn, sources
+
+
+class Op:
+    """Everything that is true about one op. Immutable after definition, except for the list of kernels.
+
+    `effects` is a subset of {"reads", "writes", "blocks", "random", "host"}; an op without effects is pure and may be
+    merged, moved and dropped. `alias` names the input that the output may be a view of; `put(base, value, *attrs)` then
+    writes a new value of the view into its base, out of place. `batch` is the vmap rule ("elementwise", "composite", a
+    function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a forward-mode rule or None: forward mode is then
+    derived from double reverse. `cost(*specs, **attrs)` estimates FLOPs.
+    """
+
+    def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
+        self.name = name
+        self.fn = fn
+        self.version: int = facts.pop("version", 1)
+        self.doc = inspect.cleandoc(fn.__doc__ or "")
+        self._parse_signature(fn, facts.pop("all_tensors", False))
+        self.num_outputs: int | None = facts.pop("outputs", 1)
+        self.infer: Callable[..., Any] | None = facts.pop("infer", None)
+        self.promote: str | None = facts.pop("promote", None)
+        self.kind: str = facts.pop("kind", "numeric")
+        self.expression: Callable[..., Any] | None = facts.pop("expression", None)
+        self.broadcasts: bool = facts.pop("broadcasts", False)
+        self.effects: frozenset[str] = frozenset(facts.pop("effects", ()))
+        self.alias: str | None = facts.pop("alias", None)
+        self.put: Callable[..., Any] | None = facts.pop("put", None)
+        self.ufunc: Callable[..., Any] | None = facts.pop("ufunc", None)
+        self.reflected: Callable[..., Any] | None = None
+        self.batch: Any = facts.pop("batch", None)
+        self.jvp: Any = facts.pop("jvp", None)
+        self.cost: Callable[..., int] | None = facts.pop("cost", None)
+        self.composite: bool = facts.pop("composite", False)
+        self.samples: Callable[..., Any] | None = facts.pop("samples", None)
+        self.errors: Callable[..., Any] | None = facts.pop("errors", None)
+        self.reference: Callable[..., Any] | None = facts.pop("reference", None)
+        self.tolerance: float = facts.pop("tolerance", 1.0)
+        self.test: dict[str, Any] = facts.pop("test", {})
+        self.method: str | None = facts.pop("method", None)
+        self.namespace: str = facts.pop("namespace", "weft")
+        self.kernels: list[Kernel] = []
+        vjp = facts.pop("vjp", None)
+        if facts:
+            raise TypeError(f"op {name}: unknown facts {sorted(facts)}.")
+        self.declared_nondifferentiable = vjp is NOT_DIFFERENTIABLE
+        self._resolve_rules(vjp)
+        self.call: Callable[..., Any] = fn  # replaced by dispatch for ops that are not composite
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> Any:
+        return (get, (self.name,))
+
+    # The signature ------------------------------------------------------------------------------------------------
+
+    def _parse_signature(self, fn: Callable[..., Any], all_tensors: bool) -> None:
+        code = fn.__code__
+        count, kwonly = code.co_argcount, code.co_kwonlyargcount
+        names = code.co_varnames[: count + kwonly]
+        annotations = fn.__annotations__
+        self.parameters: tuple[str, ...] = names
+        self.num_positional = count
+        self.tensor_slots: tuple[int, ...] = tuple(
+            i for i, n in enumerate(names) if all_tensors or "Tensor" in str(annotations.get(n, ""))
+        )
+        self.attr_slots = tuple(i for i in range(len(names)) if i not in self.tensor_slots)
+        self.variadic = bool(self.tensor_slots) and "Sequence" in str(annotations.get(names[self.tensor_slots[0]], ""))
+        if self.variadic and len(self.tensor_slots) != 1:
+            raise TypeError(f"op {self.name}: a sequence of tensors must be the only tensor parameter.")
+        self.tensor_names = tuple(names[i] for i in self.tensor_slots)
+        self.attr_names = tuple(names[i] for i in self.attr_slots)
+        self.slot_of = {n: i for i, n in enumerate(names)}
+        defaults: list[Any] = [REQUIRED] * len(names)
+        positional_defaults = fn.__defaults__ or ()
+        defaults[count - len(positional_defaults) : count] = positional_defaults
+        for n, v in (fn.__kwdefaults__ or {}).items():
+            defaults[self.slot_of[n]] = v
+        self.defaults: tuple[Any, ...] = tuple(defaults)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call as a full tuple in parameter order; lists become tuples."""
+        n = len(args)
+        if n > self.num_positional:
+            raise TypeError(
+                f"{self.name}: takes {self.num_positional} positional arguments but {n} were given. "
+                f"Signature: {self.signature}."
+            )
+        values = list(args)
+        values += self.defaults[n:]
+        for key, value in kwargs.items():
+            slot = self.slot_of.get(key)
+            if slot is None or slot < n:
+                problem = "unexpected argument" if slot is None else "two values for argument"
+                raise TypeError(f"{self.name}: {problem} {key!r}. Signature: {self.signature}.")
+            values[slot] = value
+        for i, value in enumerate(values):
+            if value is REQUIRED:
+                raise TypeError(
+                    f"{self.name}: argument {self.parameters[i]!r} is missing. Signature: {self.signature}."
+                )
+            if value.__class__ is list:
+                values[i] = tuple(value)
+        return tuple(values)
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}{inspect.signature(self.fn)}"
+
+    def run(self, fn: Callable[..., Any], values: Sequence[Any]) -> Any:
+        """Call `fn`, which has this op's parameters, with a full tuple of values."""
+        n = self.num_positional
+        if n == len(self.parameters):
+            return fn(*values)
+        return fn(*values[:n], **dict(zip(self.parameters[n:], values[n:], strict=True)))
+
+    def tensors(self, values: Sequence[Any]) -> list[Any]:
+        """The tensor arguments among `values`, flat."""
+        if self.variadic:
+            return list(values[self.tensor_slots[0]])
+        return [values[i] for i in self.tensor_slots]
+
+    def attrs(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple([values[i] for i in self.attr_slots])
+
+    def merge(self, tensors: Sequence[Any], attrs: Sequence[Any]) -> list[Any]:
+        """The inverse of `tensors` and `attrs`: the full list of values."""
+        values: list[Any] = [None] * len(self.parameters)
+        if self.variadic:
+            values[self.tensor_slots[0]] = tuple(tensors)
+        else:
+            for i, t in zip(self.tensor_slots, tensors, strict=True):
+                values[i] = t
+        for i, a in zip(self.attr_slots, attrs, strict=True):
+            values[i] = a
+        return values
+
+    # Gradient rules -----------------------------------------------------------------------------------------------
+
+    def _resolve_rules(self, vjp: Any) -> None:
+        """Turn `vjp` into `rules` and the list `saved_items` of (kind, index, mask of inputs whose rule wants it)."""
+        self.rules: tuple[Rule | None, ...] | None = None
+        self.joint_rule: Rule | None = None
+        self.saved_items: tuple[tuple[str, int, int], ...] = ()
+        if vjp is None or vjp is NOT_DIFFERENTIABLE:
+            return
+        items: dict[tuple[str, int], int] = {}
+        if isinstance(vjp, Joint):
+            self.joint_rule = self._resolve(vjp.rule, items, -1)
+        else:
+            if callable(vjp):
+                vjp = (vjp,) + (None,) * (len(self.tensor_slots) - 1)
+            if self.variadic or len(vjp) != len(self.tensor_slots):
+                raise TypeError(f"op {self.name}: expected one vjp rule per tensor argument {self.tensor_names}.")
+            self.rules = tuple(
+                None if rule is None else self._resolve(rule, items, 1 << i) for i, rule in enumerate(vjp)
+            )
+        self.saved_items = tuple((kind, index, mask) for (kind, index), mask in items.items())
+
+    def _resolve(self, fn: Callable[..., Any], items: dict[tuple[str, int], int], mask: int) -> Rule:
+        code = fn.__code__
+        sources = []
+        for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]:
+            if name == "needs":
+                sources.append(("needs", 0))
+                continue
+            if name in self.attr_names:
+                sources.append(("attr", self.attr_names.index(name)))
+                continue
+            if name in ("out", "outs"):
+                key = (name, 0)
+            elif name in self.tensor_names:
+                key = ("in", self.tensor_names.index(name))
+            elif name.startswith("like_") and name[5:] in self.tensor_names:
+                key = ("like", self.tensor_names.index(name[5:]))
+            else:
+                raise TypeError(
+                    f"op {self.name}: vjp rule parameter {name!r} is neither an input of {self.tensor_names}, "
+                    f"an attribute of {self.attr_names}, nor 'out', 'outs', 'like_<input>' or 'needs'."
+                )
+            items[key] = items.get(key, 0) | mask
+            sources.append(("saved", list(items).index(key)))
+        return Rule(fn, tuple(sources))
+
+    @property
+    def differentiable(self) -> bool:
+        return self.rules is not None or self.joint_rule is not None or self.composite
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+table: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    if op.name in table:
+        raise ValueError(f"op {op.name!r} is defined already; choose another name.")
+    table[op.name] = op
+    return op
+
+
+def get(name: str) -> Op:
+    """The record of the op called `name`."""
+    try:
+        return table[name]
+    except KeyError:
+        import difflib
+
+        close = difflib.get_close_matches(name, table, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise KeyError(f"there is no op called {name!r}.{hint}") from None
+
+
+def register_kernel(
+    name: str, *, device: str = "cpu", when: Callable[..., bool] | None = None, label: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add a kernel for the op `name`: a function over arrays with the op's own parameters.
+
+    The kernel registered last is tried first; `when(*args)` (same parameters) says whether it applies. The op's
+    NumPy body is always there as the last resort and as the reference.
+    """
+    op = get(name)
+
+    def add(fn: Callable[..., Any]) -> Callable[..., Any]:
+        op.kernels.insert(0, Kernel(fn, device, when, label or getattr(fn, "__name__", "kernel")))
+        return fn
+
+    return add

@@ -1,0 +1,48 @@
+"""How tensors look: NumPy's layout, with dtype and gradient information where they are not obvious."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import dtypes
+from .errors import format_shape
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_OBVIOUS = ("float32", "int64", "bool", "complex64")  # what a literal of these values would become
+
+
+def tensor_text(t: Tensor) -> str:
+    """`tensor([1., 2.], requires_grad=True)`."""
+    facts = []
+    data = t._data
+    if type(data) is not np.ndarray:
+        return data.describe(t)
+    if data.dtype == dtypes.bfloat16:
+        data = data.astype(np.float32)
+    body = np.array2string(data, separator=", ", prefix="tensor(")
+    if t.size == 0 and t.ndim != 1:
+        facts.append(f"shape={format_shape(t.shape)}")
+    if t.dtype.name not in _OBVIOUS or (t.size == 0 and t.dtype.name != "float32"):
+        facts.append(f"dtype={t.dtype.name}")
+    if t._node is not None:
+        name = getattr(getattr(t.grad_fn, "op", None), "name", None)
+        parent = getattr(t.grad_fn, "parent", None)
+        if parent is not None:
+            name = parent.op.name
+        facts.append(f"grad_fn={name}" if name else "requires_grad=True")
+    return f"tensor({', '.join([body, *facts])})"
+
+
+def tensor_html(t: Tensor) -> str:
+    """A table for notebooks; large tensors show their corners' text form."""
+    head = f"{t.dtype.name} {format_shape(t.shape)}" + (" requires_grad" if t.requires_grad else "")
+    if t.is_symbolic or t.ndim > 2 or t.ndim == 0 or t.size > 400:
+        return f"<div><code>{html.escape(head)}</code><pre>{html.escape(tensor_text(t))}</pre></div>"
+    array = np.atleast_2d(np.asarray(t.detach().numpy()))
+    rows = "".join("<tr>" + "".join(f"<td>{html.escape(f'{v:.4g}' if array.dtype.kind in 'fV' else str(v))}</td>" for v in row) + "</tr>" for row in array)
+    return f"<div><code>{html.escape(head)}</code><table>{rows}</table></div>"

@@ -1,0 +1,491 @@
+"""Tensor: an array, its link to the tape, and what the user may ask of it.
+
+A CPU tensor *is* a NumPy array plus a tape link: `t.numpy()` and `wf.asarray(a)` share memory, `t[1:3] += 1` writes
+through the view. `_data` is that array; inside a graph it is a symbolic `Value` with the same `shape`, `dtype` and
+`ndim`, under `vmap` a `Batched` value. Everything computed from tensors is an op (see `weft.ops`): operators and
+methods are attached to this class from the op table, so this file holds only what is not an op.
+
+Slots: `_data`; `_node` (see Note [Tape]; None if no gradient is needed); `_grad` and `_view` are set only where
+needed: `_view` is `(base tensor, replay)` for a view whose base is on the tape or in a graph.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from . import dtypes
+from .autograd.tape import Leaf
+from .errors import describe, format_shape
+
+ndarray = np.ndarray
+_new = object.__new__
+
+
+class Tensor:
+    """An n-dimensional array that ops can differentiate. Make one with `wf.tensor`, `wf.asarray`, `wf.zeros` …"""
+
+    __slots__ = ("_data", "_node", "_grad", "_view", "__weakref__")
+
+    _data: Any
+    _node: Any
+
+    # Weft's reflected operators win over NumPy's: `array + tensor` is a tensor.
+    __array_priority__ = 1000
+    __array_ufunc__ = None
+
+    if TYPE_CHECKING:  # operators and methods come from the op table, see `weft.ops.methods`
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    def __new__(cls, data: Any = None, *, requires_grad: bool = False) -> Tensor:
+        self = _new(cls)
+        self._data = data if type(data) is ndarray else to_array(data)
+        self._node = None
+        if requires_grad:
+            self.requires_grad_()
+        return self
+
+    # Facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._data.size
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        return self._array("strides").strides
+
+    @property
+    def itemsize(self) -> int:
+        return self._data.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def device(self) -> Any:
+        """Where the data live: a `Device` such as `cpu:0`."""
+        from .runtime.device import device_of
+
+        return device_of(self._data)
+
+    def numel(self) -> int:
+        """The number of elements (PyTorch's word for `size`)."""
+        return self._data.size
+
+    def dim(self) -> int:
+        """The number of axes (PyTorch's word for `ndim`)."""
+        return self._data.ndim
+
+    def element_size(self) -> int:
+        return self._data.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        return dtypes.is_floating(self.dtype)
+
+    def is_complex(self) -> bool:
+        return dtypes.is_complex(self.dtype)
+
+    def is_contiguous(self) -> bool:
+        return bool(self._array("is_contiguous").flags.c_contiguous)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether this stands for a value that is not computed yet (inside a graph or a captured function)."""
+        return type(self._data) is not ndarray
+
+    def _array(self, action: str) -> ndarray:
+        """The NumPy array behind this tensor, for `action`, which needs actual numbers."""
+        data = self._data
+        if type(data) is ndarray:
+            return data
+        return data.no_array(action)
+
+    # Gradients ----------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for gradients of this tensor (in place). Only floating and complex tensors can have them."""
+        if requires_grad:
+            if self._node is None:
+                if not dtypes.is_inexact(self.dtype):
+                    raise TypeError(
+                        f"requires_grad: only floating and complex tensors have gradients. Got {self.dtype.name}; "
+                        "use `x.astype(wf.float32)` first."
+                    )
+                self._node = Leaf(self)
+        elif self._node is not None:
+            if not isinstance(self._node, Leaf):
+                raise RuntimeError(
+                    "requires_grad: only a leaf can stop requiring gradients. "
+                    "This tensor was computed by an op; use `x.detach()`."
+                )
+            self._node = None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for tensors that no recorded op made."""
+        return self._node is None or isinstance(self._node, Leaf)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The tape node of the op that made this tensor, or None for a leaf."""
+        return None if self.is_leaf else self._node
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that `backward` accumulated here, or None."""
+        if _grad_hook is not None:
+            return _grad_hook.get(self)
+        try:
+            return self._grad
+        except AttributeError:
+            return None
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None and not hasattr(value, "is_row_sparse"):
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad: expected a tensor or None. Got {type(value).__name__}.")
+            if value.shape != self.shape or value.dtype != self.dtype:
+                raise ValueError(
+                    f"grad: expected {describe(self)}, like the tensor itself. Got {describe(value)}."
+                )
+        if _grad_hook is not None:
+            _grad_hook.set(self, value)
+        else:
+            self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    def backward(self, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+        """Add the gradients of this tensor to the `.grad` of every leaf it was computed from.
+
+        Args:
+            gradient: the gradient of some final scalar with respect to this tensor; needed unless it has one element.
+            retain_graph: keep the saved values so that backward can run again (default: as `create_graph`).
+            create_graph: record the backward pass itself, for higher derivatives.
+        """
+        from .autograd.engine import run_backward
+
+        run_backward([self], [gradient], retain_graph=retain_graph, create_graph=create_graph)
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
+        """Call `hook(gradient)` when this tensor's gradient is known; a returned tensor replaces it.
+
+        Returns a handle whose `remove()` takes the hook off again.
+        """
+        from .autograd.hooks import add_hook
+
+        return add_hook(self, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this interior tensor in `.grad` after backward."""
+        if self._node is None:
+            raise RuntimeError("retain_grad: this tensor does not require gradients.")
+        if isinstance(self._node, Leaf):
+            return
+        me = weakref.ref(self)
+
+        def keep(g: Tensor) -> None:
+            tensor = me()
+            if tensor is not None:
+                tensor._grad = g
+
+        self.register_hook(keep)
+
+    def detach(self) -> Tensor:
+        """The same data without history: gradients do not flow through the result."""
+        return wrap(self._data)
+
+    def detach_(self) -> Tensor:
+        """Forget this tensor's history, in place."""
+        self._node = None
+        return self
+
+    # To Python and NumPy --------------------------------------------------------------------------------------------
+
+    def numpy(self) -> ndarray:
+        """The data as a NumPy array that shares memory with this tensor."""
+        if self._node is not None:
+            raise RuntimeError("numpy: the tensor requires gradients. Write `x.detach().numpy()`.")
+        return self._array("numpy()")
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        array = self._array("item()")
+        if array.size != 1:
+            raise ValueError(
+                f"item: expected a tensor with one element. Got shape {format_shape(array.shape)}; use `tolist()`."
+            )
+        return array.item()
+
+    def tolist(self) -> Any:
+        """The data as nested Python lists."""
+        return self._array("tolist()").tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
+        array = self._array("conversion to a NumPy array")
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"__array__: a cast from {array.dtype} to {dtype} needs a copy.")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        import weft
+
+        if api_version is not None and api_version not in weft.ARRAY_API_VERSIONS:
+            raise ValueError(
+                f"__array_namespace__: unknown version {api_version!r}. Expected one of {weft.ARRAY_API_VERSIONS}."
+            )
+        return weft
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self._node is not None:
+            raise BufferError("__dlpack__: the tensor requires gradients. Export `x.detach()`.")
+        from .dlpack import export
+
+        return export(self._array("__dlpack__"), **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __bool__(self) -> bool:
+        data = self._data
+        if type(data) is not ndarray:
+            return data.truth(self)
+        if data.size != 1:
+            raise ValueError(
+                f"bool: the truth of a tensor with {data.size} elements is ambiguous. "
+                "Use `x.any()`, `x.all()` or `x.size > 0`."
+            )
+        return bool(data)
+
+    def __float__(self) -> float:
+        return float(self._one("float"))
+
+    def __int__(self) -> int:
+        return int(self._one("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._one("complex"))
+
+    def __index__(self) -> int:
+        array = self._array("use as an index")
+        if array.ndim != 0 or array.dtype.kind not in "iu":
+            raise TypeError(
+                f"index: only a 0-d integer tensor can be used as an index. Got {describe(self)}."
+            )
+        return int(array)
+
+    def _one(self, what: str) -> Any:
+        array = self._array(f"{what}()")
+        if array.size != 1:
+            raise TypeError(
+                f"{what}: only a tensor with one element converts to a Python number. "
+                f"Got shape {format_shape(array.shape)}."
+            )
+        return array.item()
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len: a 0-d tensor has no length.")
+        return self._data.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.ndim == 0:
+            raise TypeError("iter: a 0-d tensor cannot be iterated over; use `x.item()`.")
+        return (self[i] for i in range(self._data.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __format__(self, spec: str) -> str:
+        if spec and self.size == 1 and not self.is_symbolic:
+            return format(self.item(), spec)
+        return format(str(self), spec)
+
+    # Text ---------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        from .printing import tensor_text
+
+        return tensor_text(self)
+
+    def _repr_html_(self) -> str:
+        from .printing import tensor_html
+
+        return tensor_html(self)
+
+    # Copies -------------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Tensor:
+        return self.__reduce_ex__(2)[0](*self.__reduce_ex__(2)[1])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "deepcopy: only leaf tensors can be deep-copied. Use `x.detach().clone()` or `x.clone()`."
+            )
+        copied = wrap(self._array("deepcopy").copy(), cls=type(self))
+        memo[id(self)] = copied
+        if self._node is not None:
+            copied._node = Leaf(copied)
+        grad = self.grad
+        if grad is not None:
+            copied.grad = grad.__deepcopy__(memo)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError("pickle: only leaf tensors can be pickled. Use `x.detach()`.")
+        from .multiprocessing import reduce_array
+
+        rebuild, args = reduce_array(self._array("pickle"))
+        return (_rebuild, (type(self), rebuild, args, self.requires_grad))
+
+
+def _rebuild(cls: type[Tensor], rebuild: Callable[..., ndarray], args: tuple[Any, ...], requires_grad: bool) -> Tensor:
+    tensor = wrap(rebuild(*args), cls=cls)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+_grad_hook: Any = None  # while a function is captured: where gradients of outside tensors are looked up
+
+
+def set_grad_hook(hook: Any) -> Any:
+    """Install the object whose `get(tensor)`/`set(tensor, grad)` serve `.grad`; returns the previous one."""
+    global _grad_hook
+    previous, _grad_hook = _grad_hook, hook
+    return previous
+
+
+def wrap(data: Any, node: Any = None, cls: type[Tensor] = Tensor) -> Tensor:
+    """A tensor on `data` as it is (no copy, no check)."""
+    tensor = _new(cls)
+    tensor._data = data
+    tensor._node = node
+    return tensor
+
+
+def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
+    """A NumPy array with a Weft dtype from anything array-like; Python floats become the default float."""
+    if isinstance(data, Tensor):
+        data = data._array("conversion to an array")
+    if isinstance(data, (ndarray, np.generic)):
+        array = np.asarray(data)
+    elif hasattr(data, "__array__"):
+        array = np.asarray(data)
+    elif hasattr(data, "__dlpack__"):
+        array = np.from_dlpack(data)
+    else:
+        array = _from_python(data)
+        if dtype is None and array.dtype == np.float64:
+            dtype = dtypes.get_default_dtype()
+        elif dtype is None and array.dtype == np.complex128:
+            dtype = dtypes.as_dtype(complex)
+        copy = None
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype)
+    elif array.dtype not in dtypes._KIND or not array.dtype.isnative:
+        dtype = dtypes.as_dtype(array.dtype)
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"asarray: a cast from {array.dtype} to {dtype} needs a copy.")
+        array = array.astype(dtype)
+    elif copy:
+        array = array.copy()
+    return array if type(array) is ndarray else np.asarray(array)
+
+
+def _from_python(data: Any) -> ndarray:
+    """Nested lists of numbers and tensors to an array."""
+    if isinstance(data, (list, tuple)):
+        data = _plain(data)
+        if isinstance(data, ndarray):
+            return data
+    try:
+        array = np.asarray(data)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"tensor: the nested sequence has no single shape or dtype. {error}") from None
+    if array.dtype == object or array.dtype.kind not in "biufc":
+        if array.dtype.type not in (dtypes.bfloat16.type,):
+            raise TypeError(
+                f"tensor: expected numbers, nested sequences of numbers, or an array. Got {type(data).__name__}."
+            )
+    if array.size == 0 and isinstance(data, (list, tuple)):
+        array = array.astype(dtypes.get_default_dtype())
+    return array
+
+
+def _plain(data: Any) -> Any:
+    """Replace tensors inside nested sequences by arrays; a sequence that holds one is stacked."""
+    items = [_plain(d) if isinstance(d, (list, tuple)) else d for d in data]
+    if any(isinstance(d, (Tensor, ndarray)) for d in items):
+        arrays = [to_array(d) for d in items]
+        if len({a.shape for a in arrays}) > 1:
+            raise ValueError(f"tensor: cannot stack shapes {sorted({a.shape for a in arrays})} into one tensor.")
+        return np.stack(arrays)
+    return items
+
+
+def unsupported(what: str) -> NoReturn:
+    raise TypeError(what)
