@@ -431,7 +431,9 @@ def watch_parent() -> None:
     threading.Thread(target=wait, name="weft-parent-watch", daemon=True).start()
 
 
-def _run_child(conn: _connection.Connection, function: Callable[..., Any], rank: int, args: tuple[Any, ...]) -> None:
+def _run_child(
+    conn: _connection.Connection, function: Callable[..., Any], rank: int, args: tuple[Any, ...]
+) -> None:
     watch_parent()
     accept_interrupts(ignore=False)
     try:
@@ -442,7 +444,7 @@ def _run_child(conn: _connection.Connection, function: Callable[..., Any], rank:
             conn.send(("error", str(unpicklable(f"spawn: the result of process {rank}", error))))
     except KeyboardInterrupt:
         sys.exit(130)  # the parent gets the same signal and tells the user
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported
         conn.send(("error", f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"))
         sys.exit(1)
     finally:
@@ -495,7 +497,9 @@ class ProcessGroup:
             kind, value = self._connections[rank].recv()
         except (EOFError, ConnectionError):
             self.processes[rank].join(5.0)
-            raise RuntimeError(f"spawn: process {rank} {describe_exit(self.processes[rank].exitcode)}.") from None
+            raise RuntimeError(
+                f"spawn: process {rank} {describe_exit(self.processes[rank].exitcode)}."
+            ) from None
         if kind == "error":
             raise RuntimeError(f"spawn: process {rank} failed with {value}")
         self._results[rank] = value

@@ -18,7 +18,8 @@ def _as_tensor(array: np.ndarray) -> Any:
         return array
     import weft
 
-    return weft.asarray(array)
+    make: Callable[[np.ndarray], Any] = weft.asarray  # type: ignore[assignment]  # names come from the op table
+    return make(array)
 
 
 def is_tensor(value: Any) -> bool:

@@ -16,13 +16,18 @@ from ._tensor import arrays_to_tensors, is_tensor, map_leaves, to_numpy
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 
-_SCALARS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int64"), (float, "float32"), (complex, "complex64"))
+_SCALARS: tuple[tuple[type, str], ...] = (
+    (bool, "bool"),
+    (int, "int64"),
+    (float, "float32"),
+    (complex, "complex64"),
+)
 
 
 class Leaf:
     """One array of a batch that is not written yet."""
 
-    __slots__ = ("values", "shape", "dtype")
+    __slots__ = ("dtype", "shape", "values")
 
     def __init__(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.values, self.shape, self.dtype = values, shape, dtype
@@ -74,7 +79,9 @@ def plan(samples: Sequence[Any], path: str = "") -> Any:
     first = samples[0]
     if isinstance(first, np.ndarray) or is_tensor(first):
         return _plan_arrays([to_numpy(s) for s in samples], path)
-    if isinstance(first, (bool, int, float, complex, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
+    if isinstance(first, (bool, int, float, complex, np.generic)) and not isinstance(
+        first, (np.str_, np.bytes_)
+    ):
         return _plan_numbers(samples, path)
     if isinstance(first, (str, bytes)):
         return list(samples)

@@ -56,8 +56,8 @@ class IterableDataset:
     The stream of an epoch is the same in every process; the loader divides it between ranks and workers by
     position (see `select`), so the order of batches does not depend on the number of workers. Optional methods:
     `set_epoch(epoch)`, called before each epoch; `state_dict()` and `load_state_dict(state)`, where the state (plain
-    numbers, strings, lists) says after which sample the latest iterator stands, and after loading it ``iter()``
-    goes on from there. Without them, a resume skips what was seen.
+    numbers, strings, lists) says after which sample the latest iterator stands, and after loading it the next
+    ``iter()``, and only that, goes on from there. Without them, a resume skips what was seen.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -97,7 +97,7 @@ class Rows(Leaf):
 
     def write(self, out: np.ndarray) -> np.ndarray:
         array, indices = self.values
-        if array.dtype == out.dtype:
+        if array.dtype == out.dtype and array.flags.c_contiguous:  # take() would copy any other array whole
             # The indices have been checked; only with another mode than "raise" does take() write without a buffer.
             return np.take(array, indices, axis=0, out=out, mode="clip")
         out[...] = array[indices]
@@ -143,7 +143,9 @@ class TensorDataset(Dataset):
             return tuple(a[index] for a in self.arrays)
         except IndexError:
             n = len(self)
-            raise IndexError(f"TensorDataset: index {index} is out of range. Expected -{n} to {n - 1}.") from None
+            raise IndexError(
+                f"TensorDataset: index {index} is out of range. Expected -{n} to {n - 1}."
+            ) from None
 
     def gather(self, indices: np.ndarray) -> Any:
         indices = check_indices("TensorDataset", indices, len(self))
@@ -191,7 +193,9 @@ class ConcatDataset(Dataset):
 class MapDataset(Dataset):
     """A dataset with a function applied to its samples as they are loaded."""
 
-    def __init__(self, source: Dataset, function: Callable[[Any], Any], element: int | str | None = None) -> None:
+    def __init__(
+        self, source: Dataset, function: Callable[[Any], Any], element: int | str | None = None
+    ) -> None:
         self.source, self.function, self.element = source, function, element
 
     def __len__(self) -> int:

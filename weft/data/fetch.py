@@ -44,7 +44,7 @@ class LoadError(Exception):
     """Wraps what a dataset raised (its `__cause__`) with the place where it did."""
 
 
-class End(Exception):  # noqa: N818 (not an error)
+class End(Exception):
     """An iterable dataset has no such batch any more."""
 
 
@@ -167,7 +167,9 @@ def is_stream(dataset: Any) -> bool:
     return isinstance(dataset, IterableDataset)
 
 
-def make_fetcher(source: Source, epoch: Epoch, worker: int = 0, num_workers: int = 1) -> MapFetcher | StreamFetcher:
+def make_fetcher(
+    source: Source, epoch: Epoch, worker: int = 0, num_workers: int = 1
+) -> MapFetcher | StreamFetcher:
     if is_stream(source.dataset):
         return StreamFetcher(source, epoch, worker, num_workers)
     return MapFetcher(source, epoch)

@@ -20,7 +20,7 @@ import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -100,7 +100,14 @@ class DataLoader:
         self._pool: WorkerPool | None = None
 
     def _check(
-        self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any, rank: Any, world: Any
+        self,
+        batch_size: Any,
+        shuffle: Any,
+        sampler: Any,
+        batch_sampler: Any,
+        drop_last: Any,
+        rank: Any,
+        world: Any,
     ) -> None:
         if batch_size is not None:
             check_batch_size("DataLoader", batch_size)
@@ -120,13 +127,17 @@ class DataLoader:
                 "DataLoader: batch_sampler replaces batch_size, shuffle, sampler and drop_last; leave those out."
             )
         if batch_sampler is not None and world > 1:
-            raise ValueError("DataLoader: a batch_sampler is not divided by rank. Divide it yourself; drop world_size.")
+            raise ValueError(
+                "DataLoader: a batch_sampler is not divided by rank. Divide it yourself; drop world_size."
+            )
         if self._stream and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(
                 f"DataLoader: {type(self.dataset).__name__} is a stream and has no random order. "
                 "Leave out shuffle and samplers; shuffle inside the dataset, with `sample_rng()`."
             )
-        if not self._stream and not (hasattr(self.dataset, "__getitem__") and hasattr(self.dataset, "__len__")):
+        if not self._stream and not (
+            hasattr(self.dataset, "__getitem__") and hasattr(self.dataset, "__len__")
+        ):
             raise TypeError(
                 f"DataLoader: {type(self.dataset).__name__} is not a dataset. Expected `__len__` and "
                 "`__getitem__`, or a subclass of IterableDataset."
@@ -234,10 +245,10 @@ class DataLoader:
         if pool is not None:
             pool.stop()
 
-    def __enter__(self) -> DataLoader:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Position -------------------------------------------------------------------------------------------------------
@@ -451,5 +462,7 @@ def _group(indices: Iterable[int], size: int, drop_last: bool) -> Iterator[np.nd
 def _as_indices(batch: Any) -> np.ndarray:
     indices = np.asarray(batch)
     if indices.ndim != 1 or not indices.size or indices.dtype.kind not in "iu":
-        raise TypeError(f"DataLoader: a sampler gave {batch!r}. Expected integer indices, at least one per batch.")
+        raise TypeError(
+            f"DataLoader: a sampler gave {batch!r}. Expected integer indices, at least one per batch."
+        )
     return indices.astype(np.int64, copy=False)

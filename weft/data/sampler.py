@@ -145,9 +145,11 @@ class DistributedSampler(Sampler):
     `drop_last`, left out.
     """
 
-    def __init__(self, sampler: Sampler | int | Sized, rank: int, world_size: int, drop_last: bool = False) -> None:
+    def __init__(
+        self, sampler: Sampler | int | Sized, rank: int, world_size: int, drop_last: bool = False
+    ) -> None:
         check_rank("DistributedSampler", rank, world_size)
-        self.sampler = sampler if hasattr(sampler, "order") else SequentialSampler(sampler)  # type: ignore[arg-type]
+        self.sampler: Sampler = sampler if hasattr(sampler, "order") else SequentialSampler(sampler)  # type: ignore
         self.rank, self.world_size, self.drop_last = rank, world_size, drop_last
 
     def set_epoch(self, epoch: int) -> None:

@@ -156,7 +156,7 @@ class SlotReader:
 
         def view(leaf: Any) -> Any:
             if isinstance(leaf, ArrayRef):
-                return np.ndarray(leaf.shape, leaf.dtype, buffer=lease, offset=leaf.offset)
+                return np.ndarray(leaf.shape, leaf.dtype, buffer=lease, offset=leaf.offset)  # type: ignore[arg-type]
             return leaf
 
         return map_leaves(view, tree)
@@ -172,4 +172,3 @@ class SlotReader:
         while self._freed:
             freed.append(self._freed.popleft())
         return freed
-

@@ -13,6 +13,7 @@ abandoned one is thrown away.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import pickle
@@ -131,7 +132,7 @@ def _serve(
         if kind == "start":
             try:
                 source = Payload.load(rest[0], rest[1], rest[2] if len(rest) > 2 else None)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported
                 conn.send(("failed", _start_problem(error)))
                 return
             gc.collect()
@@ -141,7 +142,7 @@ def _serve(
             try:
                 assert source is not None
                 fetcher, problem = make_fetcher(source, epoch, worker, num_workers), None
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - as above
                 fetcher, problem = None, (_text(error), error)
         elif kind == "task":
             run, batch, indices, freed = rest
@@ -152,7 +153,7 @@ def _serve(
             if problem is not None:
                 conn.send(("error", run, batch, problem[0], _portable(problem[1])))
                 continue
-            _answer(conn, writer, run, batch, lambda b=batch, i=indices: fetcher.fetch(b, i))
+            _answer(conn, writer, run, batch, functools.partial(fetcher.fetch, batch, indices))
 
 
 def _answer(
@@ -162,7 +163,7 @@ def _answer(
     try:
         tree, state = fetch()
         if writer is None:
-            message = ("batch", run, batch, fill(tree, np.empty), None, [], state)
+            message: tuple[Any, ...] = ("batch", run, batch, fill(tree, np.empty), None, [], state)
         else:
             references, slot, new, gone = writer.write(tree)
             if new is not None:
@@ -178,7 +179,7 @@ def _answer(
         conn.send(("end", run, batch))
     except (BrokenPipeError, ConnectionError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported
         conn.send(("error", run, batch, _text(error), _portable(error)))
 
 
@@ -196,7 +197,7 @@ def _portable(error: BaseException) -> BaseException | None:
     cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
     try:
         copy = pickle.loads(pickle.dumps(cause))
-    except Exception:  # exceptions with their own constructors often do not pickle; the text has it all
+    except Exception:  # noqa: BLE001 - exceptions with their own constructors often do not pickle; the text has it all
         return None
     return copy if isinstance(copy, BaseException) else None
 

@@ -1,0 +1,233 @@
+"""CIFAR-10 and CIFAR-100, in the binary and in the Python version, as a folder or as the archive it came in.
+
+The Python version is a pickle, and a pickle may run any code when it is loaded. These are read by an unpickler
+that knows bytes, strings, numbers, lists, dictionaries and arrays of bytes and refuses everything else; NumPy's
+own pickle functions are not called, small stand-ins are.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..dataset import TensorDataset
+from ._files import PathLike, _listing
+
+_PIXELS = 3 * 32 * 32
+
+
+def cifar10(root: PathLike, split: str = "train") -> TensorDataset:
+    """CIFAR-10 from files on disk.
+
+    Args:
+        root: the folder with ``data_batch_1.bin`` … (binary) or ``data_batch_1`` … (Python version), its parent, or the
+            ``cifar-10-binary.tar.gz`` or ``cifar-10-python.tar.gz`` archive.
+        split: "train" (50,000 images) or "test" (10,000).
+
+    Returns:
+        A dataset of (image, label): bytes of shape (3, 32, 32), and int64. Use ``.map(ToFloat(), element=0)``.
+    """
+    names = ["test_batch"] if _is_test("cifar10", split) else [f"data_batch_{i}" for i in range(1, 6)]
+    return _load(
+        "cifar10",
+        root,
+        names,
+        label_bytes=1,
+        key="labels",
+        folders=("cifar-10-batches-bin", "cifar-10-batches-py"),
+    )
+
+
+def cifar100(root: PathLike, split: str = "train", coarse: bool = False) -> TensorDataset:
+    """CIFAR-100 from files on disk, like `cifar10`; with `coarse`, the 20 superclasses."""
+    names = ["test"] if _is_test("cifar100", split) else ["train"]
+    key = "coarse_labels" if coarse else "fine_labels"
+    return _load(
+        "cifar100", root, names, label_bytes=2, key=key, folders=("cifar-100-binary", "cifar-100-python")
+    )
+
+
+def _is_test(what: str, split: str) -> bool:
+    if split not in ("train", "test"):
+        raise ValueError(f"{what}: unknown split. Got {split!r}; expected 'train' or 'test'.")
+    return split == "test"
+
+
+def _load(
+    what: str, root: PathLike, names: Sequence[str], *, label_bytes: int, key: str, folders: Sequence[str]
+) -> TensorDataset:
+    images, labels = [], []
+    for name, data in _open_all(what, Path(root), names, folders):
+        if name.endswith(".bin"):
+            x, y = _parse_binary(
+                what, name, data, label_bytes, column=label_bytes - 1 if key != "coarse_labels" else 0
+            )
+        else:
+            x, y = _parse_python(what, name, data, key)
+        images.append(x.reshape(-1, 3, 32, 32))
+        labels.append(y)
+    return TensorDataset(np.concatenate(images), np.concatenate(labels))
+
+
+def _open_all(
+    what: str, root: Path, names: Sequence[str], folders: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    if root.is_file():
+        yield from _open_archive(what, root, names)
+        return
+    if not root.is_dir():
+        raise FileNotFoundError(f"{what}: no such file or folder: {root}.")
+    places = [root, *(root / folder for folder in folders)]
+    for name in names:
+        found = [
+            place / (name + end)
+            for place in places
+            for end in (".bin", "")
+            if (place / (name + end)).is_file()
+        ]
+        if not found:
+            raise FileNotFoundError(
+                f"{what}: {root} has neither {name}.bin (binary version) nor {name} (Python version). "
+                f"Found {_listing(root)}."
+            )
+        yield str(found[0]), found[0].read_bytes()
+
+
+def _open_archive(what: str, path: Path, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    wanted = {name + end: name for name in names for end in (".bin", "")}
+    found: dict[str, tuple[str, bytes]] = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                base = member.name.rsplit("/", 1)[-1]
+                if member.isfile() and base in wanted:
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    found[wanted[base]] = (f"{path}/{member.name}", stream.read())
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise ValueError(
+            f"{what}: {path} ({path.stat().st_size:,} bytes) is not a complete archive: {error}. Fetch it again."
+        ) from None
+    for name in names:
+        if name not in found:
+            raise ValueError(f"{what}: the archive {path} has no {name}. Expected {', '.join(names)}.")
+        yield found[name]
+
+
+def _parse_binary(
+    what: str, name: str, data: bytes, label_bytes: int, column: int
+) -> tuple[np.ndarray, np.ndarray]:
+    record = label_bytes + _PIXELS
+    if not data or len(data) % record:
+        raise ValueError(
+            f"{what}: {name} is truncated or of another kind. Got {len(data):,} bytes; expected a multiple of {record:,} "
+            f"({label_bytes} for the label and {_PIXELS:,} for the pixels of each image)."
+        )
+    records = np.frombuffer(data, np.uint8).reshape(-1, record)
+    return records[:, label_bytes:], records[:, column].astype(np.int64)
+
+
+def _parse_python(what: str, name: str, data: bytes, key: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+    except _Refused as error:
+        raise ValueError(f"{what}: {name} is not a CIFAR batch: {error}.") from None
+    except Exception as error:  # noqa: BLE001 - damaged pickles fail in any way there is
+        raise ValueError(
+            f"{what}: {name} ({len(data):,} bytes) is truncated or damaged ({type(error).__name__}: {error})."
+        ) from None
+    if isinstance(content, dict):
+        content = {k.decode("latin-1") if isinstance(k, bytes) else k: v for k, v in content.items()}
+    if not isinstance(content, dict) or "data" not in content or key not in content:
+        got = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
+        raise ValueError(
+            f"{what}: {name} is not a batch of this set. Got {got}; expected 'data' and {key!r}."
+        )
+    images, labels = content["data"], content[key]
+    if isinstance(images, _ArrayState):
+        images = images.array
+    if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != _PIXELS:
+        raise ValueError(f"{what}: {name} holds no images. Expected 'data' of shape (n, {_PIXELS}).")
+    if (
+        not isinstance(labels, list)
+        or len(labels) != len(images)
+        or not all(type(v) is int and 0 <= v < 100 for v in labels)
+    ):
+        raise ValueError(
+            f"{what}: {name} has no usable labels. Expected a list of {len(images)} numbers in {key!r}."
+        )
+    return images, np.array(labels, np.int64)
+
+
+class _Refused(Exception):
+    """The pickle wants something that a CIFAR file has no use for."""
+
+
+class _DtypeState:
+    """Stands in for `numpy.dtype`; only bytes are allowed."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        if name not in ("u1", b"u1", "uint8", b"uint8"):
+            raise _Refused(f"an array of dtype {name!r}; only uint8 is allowed")
+
+    def __setstate__(self, state: Any) -> None:
+        """Byte order and alignment mean nothing for single bytes."""
+
+
+class _ArrayState:
+    """Stands in for `numpy.ndarray`: takes the state that an array pickles and checks it."""
+
+    array: np.ndarray | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, dtype, fortran, raw = state
+        if isinstance(raw, str):
+            raw = raw.encode("latin-1")
+        if not isinstance(dtype, _DtypeState) or not isinstance(raw, bytes) or not isinstance(shape, tuple):
+            raise _Refused("an array that is not made of bytes")
+        if math.prod(shape) != len(raw):
+            raise _Refused(f"an array of shape {shape} with {len(raw):,} bytes")
+        self.array = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
+
+
+def _reconstruct(*_: Any) -> _ArrayState:
+    return _ArrayState()
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+    """Stands in for `_codecs.encode`, with which Python 3 writes bytes into old pickles."""
+    if isinstance(encoding, bytes):
+        encoding = encoding.decode("ascii")
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise _Refused(f"text in encoding {encoding!r}")
+    return text.encode("latin-1")
+
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): _ArrayState,
+    ("numpy", "dtype"): _DtypeState,
+    ("_codecs", "encode"): _encode,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ALLOWED[module, name]
+        except KeyError:
+            raise _Refused(
+                f"it asks for {module}.{name}, which a CIFAR file does not need; it was not run"
+            ) from None
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise _Refused("it refers to objects outside the file")
