@@ -1,0 +1,89 @@
+"""Object code on disk: one file per kernel, in a directory only its owner can enter.
+
+Directory: `WEFT_CACHE_DIR`, or `$XDG_CACHE_HOME/weft`, or `~/.cache/weft`; `WEFT_CACHE=0` switches the cache off.
+Loading code is running it, so an entry counts only if the directory and the file belong to this user, nobody else
+may write them, and the contents match the checksum stored with them. Anything else is ignored and written anew.
+No failure here is an error for the caller: a cache that cannot be read or written is slower, not wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+MAGIC = b"weft-object-1\n"
+_DIGEST = 32
+
+
+def directory() -> Path | None:
+    """The cache directory, made if need be; None when the cache is off or cannot be trusted."""
+    if os.environ.get("WEFT_CACHE", "").strip().lower() in ("0", "off", "no", "false"):
+        return None
+    chosen = os.environ.get("WEFT_CACHE_DIR", "").strip()
+    if chosen:
+        path = Path(chosen) / "kernels"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
+        path = Path(base) / "weft" / "kernels"
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.lstat()
+        if not stat.S_ISDIR(info.st_mode) or not _ours(info):
+            return None
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            path.chmod(0o700)
+    except (OSError, RuntimeError):
+        return None
+    return path
+
+
+def _ours(info: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or info.st_uid == os.getuid()
+
+
+def read(key: str) -> bytes | None:
+    """Object code stored under `key`; None if there is none that can be trusted."""
+    folder = directory()
+    if folder is None:
+        return None
+    try:
+        # O_NOFOLLOW: an entry is a file of ours, never a link to something else.
+        handle = os.open(folder / key, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or not _ours(info) or stat.S_IMODE(info.st_mode) & 0o022:
+            return None
+        try:
+            content = file.read()
+        except OSError:
+            return None
+    header = len(MAGIC) + _DIGEST
+    code = content[header:]
+    if content[: len(MAGIC)] != MAGIC or _checksum(key, code) != content[len(MAGIC) : header]:
+        return None
+    return code
+
+
+def write(key: str, code: bytes) -> None:
+    """Store object code: complete or not at all, whoever else is writing."""
+    folder = directory()
+    if folder is None:
+        return
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(MAGIC + _checksum(key, code) + code)
+        os.replace(temporary, folder / key)
+    except OSError:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def _checksum(key: str, code: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + code).digest()

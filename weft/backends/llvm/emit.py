@@ -1,0 +1,469 @@
+"""Loop IR to LLVM IR, with explicit vector code.
+
+Each statement is written out in order; the emitter decides what LLVM's own vectoriser would have to guess:
+
+* *lanes* of a vector loop come from the target's register width and the widest element the loop computes with;
+* the loop runs in whole vectors (several at a time when the body is light, so that reductions have independent
+  sums), and the rest under a mask, with the same instructions: an element's result never depends on where a
+  loop was split, hence not on the number of threads;
+* every memory access is classed by how its address moves with the vector index: not at all (one scalar load,
+  spread), by one element (a vector load or store), or otherwise (gather, scatter);
+* a parallel loop becomes a function of a range. Threads take ranges from a shared counter.
+
+LLVM is left with what it does well: registers, common subexpressions, loop invariants, instruction selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...compiler import loops
+from ...compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Statement, Store, Update
+from ...ops import scalar as s
+from ...ops.scalar import INT64, Expr
+from . import mathlib, parallel, primitives, reductions
+from .ir import Function, Module, Value, compute_type, full_type, is_literal, literal, mangle, memory_type
+from .schedule import Plan, plan_loop
+from .target import Target
+
+ZERO = Value("0", "i64")
+
+
+class _Lanes(NamedTuple):
+    """The vector loop being emitted: lane 0 stands at `base`; `mask` says which lanes exist (None: all)."""
+
+    var: str
+    count: int
+    base: Value
+    mask: Value | None
+    copy: int
+
+
+class KernelEmitter:
+    """Emits one function's worth of statements (the kernel's body, or the body of a parallel loop)."""
+
+    def __init__(self, kernel: Kernel, target: Target, module: Module, function: Function) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.module = module
+        self.f = function
+        self.memo: dict[Expr, Value] = {}
+        self.base_memo: dict[Expr, Value] = {}
+        self.reads: dict[Expr, frozenset[object]] = {}
+        self.pointers: dict[Buffer, Value] = {}
+        self.names: dict[str, Value] = {}  # params, loop variables and lets
+        self.accumulators: dict[str, reductions.State] = {}
+        self.lanes: _Lanes | None = None
+        self.plans: dict[Loop, Plan] = {}
+        self.strides: dict[tuple[Expr, str], Expr | None] = {}
+
+    # ------------------------------------------------------------------------------------------ expressions
+
+    def value(self, expr: Expr) -> Value:
+        """Emit an expression, reusing what is already there. Iterative: long chains do not exhaust the stack."""
+        memo = self.memo
+        if expr in memo:
+            return memo[expr]
+        stack = [expr]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+                continue
+            needed = () if node.fn == "load" else (node.args[0], node.args[2]) if node.fn == "rarely" else node.args
+            missing = [x for x in needed if x not in memo]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            result = self.node(node)
+            self.reads[node] = self.sources(node)
+            memo = self.memo
+            memo[node] = result
+        return memo[expr]
+
+    def sources(self, node: Expr) -> frozenset[object]:
+        """Buffers and accumulators a value depends on: it must be computed anew once one of them changes."""
+        known = self.reads.get(node)
+        if known is None:
+            own: frozenset[object] = frozenset((node.payload,)) if node.fn in ("load", "var") else frozenset()
+            known = self.reads[node] = own.union(*(self.sources(x) for x in node.args)) if node.args else own
+        return known
+
+    def forget(self, *changed: object) -> None:
+        """Drop values that read one of these buffers or accumulators."""
+        gone = set(changed)
+        if gone:
+            self.memo = {e: v for e, v in self.memo.items() if gone.isdisjoint(self.sources(e))}
+            self.base_memo = {e: v for e, v in self.base_memo.items() if gone.isdisjoint(self.sources(e))}
+
+    def node(self, e: Expr) -> Value:
+        f = self.f
+        match e.fn:
+            case "const":
+                return primitives.constant(f, e)
+            case "param":
+                return self.names[e.payload]
+            case "index":
+                if self.lanes is not None and e.payload == self.lanes.var:
+                    first = f.splat(self.lanes.base, self.lanes.count)
+                    return f.binary("add", first, f.iota("i64", self.lanes.count)) if first.lanes > 1 else first
+                return self.names[e.payload]
+            case "var":
+                return self.variable(e.payload)
+            case "load":
+                return self.load(e)
+            case "rarely":
+                return self.rarely(e)
+        lowered = mathlib.lower(e)
+        if lowered is not None:
+            return self.value(lowered)
+        operands = [self.memo[x] for x in e.args]
+        lanes = max(v.lanes for v in operands)
+        operands = [f.splat(v, lanes) for v in operands]
+        if e.fn == "library":
+            return primitives.library_call(f, e.payload, operands)
+        return primitives.EMITTERS[e.fn](f, e, operands)
+
+    def variable(self, name: str) -> Value:
+        if name in self.names:
+            return self.names[name]
+        owner = name.removesuffix(".index")
+        value, index = self.accumulators[owner].read(self.f)
+        if owner != name:
+            assert index is not None
+            return index
+        return value
+
+    def differs(self, name: str) -> bool:
+        """Whether a named value differs between lanes."""
+        if name in self.names:
+            return self.names[name].lanes > 1
+        return self.accumulators[name.removesuffix(".index")].lanes > 1
+
+    def rarely(self, e: Expr) -> Value:
+        """`where(condition, slow, fast)` with a branch around `slow` when no lane needs it."""
+        f = self.f
+        condition, fast = self.memo[e.args[0]], self.memo[e.args[2]]
+        lanes = max(condition.lanes, fast.lanes)
+        fast = f.splat(fast, lanes)
+        before = f.block
+        slow, done = f.label("slow"), f.label("common")
+        f.branch(f.any_lane(condition), slow, done)
+        f.start(slow)
+        kept = self.memo, self.base_memo
+        self.memo, self.base_memo = dict(self.memo), dict(self.base_memo)
+        other = f.splat(self.value(e.args[1]), lanes)
+        merged = f.select(f.splat(condition, lanes), other, fast)
+        self.memo, self.base_memo = kept
+        last = f.block
+        f.jump(done)
+        f.start(done)
+        return f.op(f"phi {fast.full} [ {fast.ref}, %{before} ], [ {merged.ref}, %{last} ]", fast.type, lanes)
+
+    # ----------------------------------------------------------------------------------------------- memory
+
+    def stride(self, offset: Expr) -> Expr | None:
+        """How an address moves with the vector index; None when it does not move evenly."""
+        assert self.lanes is not None
+        key = (offset, self.lanes.var)
+        if key not in self.strides:
+            uneven = any(node.fn == "var" and self.differs(node.payload) for node in s.topological([offset]))
+            self.strides[key] = None if uneven else loops.coefficient(offset, self.lanes.var)
+        return self.strides[key]
+
+    def base(self, expr: Expr) -> Value:
+        """A scalar: the expression at lane 0 of the vector loop."""
+        lanes = self.lanes
+        if lanes is None:
+            return self.value(expr)
+        kept, self.memo = self.memo, self.base_memo
+        self.names[lanes.var] = lanes.base
+        self.lanes = None
+        try:
+            return self.value(expr)
+        finally:
+            self.base_memo, self.memo, self.lanes = self.memo, kept, lanes
+            del self.names[lanes.var]
+
+    def address(self, buffer: Buffer, offset: Value) -> Value:
+        pointer = self.pointers[buffer]
+        if offset.lanes == 1 and offset.ref == "0":
+            return pointer
+        element = memory_type(buffer.dtype)
+        return self.f.op(f"getelementptr {element}, ptr {pointer.ref}, {offset}", "ptr", offset.lanes)
+
+    def load(self, e: Expr) -> Value:
+        f, lanes = self.f, self.lanes
+        buffer: Buffer = e.payload
+        offset = buffer.offset(e.args)
+        t, align = memory_type(buffer.dtype), buffer.dtype.itemsize
+        step = loops.as_index(0) if lanes is None else self.stride(offset)
+        constant = loops.constant(step) if step is not None else None
+        if lanes is None or constant == 0:
+            return primitives.from_memory(f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype)
+        if constant == 1:
+            pointer = self.address(buffer, self.base(offset))
+            if lanes.mask is None:
+                loaded = f.load(pointer, t, lanes.count, align)
+            else:
+                name = f"llvm.masked.load.{mangle(t, lanes.count)}.p0"
+                rest = Value("zeroinitializer", t, lanes.count)
+                loaded = f.call(name, t, lanes.count, pointer, literal("i32", align), lanes.mask, rest)
+        else:
+            pointers = self.address(buffer, f.splat(self.value(offset), lanes.count))
+            name = f"llvm.masked.gather.{mangle(t, lanes.count)}.{mangle('ptr', lanes.count)}"
+            mask = lanes.mask or f.const("i1", 1, lanes.count)
+            rest = Value("zeroinitializer", t, lanes.count)
+            loaded = f.call(name, t, lanes.count, pointers, literal("i32", align), mask, rest)
+        return primitives.from_memory(f, loaded, buffer.dtype)
+
+    def store(self, statement: Store) -> None:
+        f, lanes, buffer = self.f, self.lanes, statement.buffer
+        value = statement.value
+        # Storing rounds; a rounding cast just before it would do the same work twice.
+        if value.fn == "cast" and value.dtype.itemsize == 2 and s.kind(value.dtype) == "f" and value.args[0].dtype == s.FLOAT32:
+            value = value.args[0]
+        computed = self.value(value)
+        offset = buffer.offset(statement.indices)
+        t, align = memory_type(buffer.dtype), buffer.dtype.itemsize
+        if lanes is None:
+            f.store(primitives.to_memory(f, computed, buffer.dtype), self.address(buffer, self.value(offset)), align)
+        else:
+            stored = f.splat(primitives.to_memory(f, computed, buffer.dtype), lanes.count)
+            step = self.stride(offset)
+            if step is not None and loops.constant(step) == 1:
+                pointer = self.address(buffer, self.base(offset))
+                if lanes.mask is None:
+                    f.store(stored, pointer, align)
+                else:
+                    name = f"llvm.masked.store.{mangle(t, lanes.count)}.p0"
+                    f.call_void(name, stored, pointer, literal("i32", align), lanes.mask)
+            else:
+                pointers = self.address(buffer, f.splat(self.value(offset), lanes.count))
+                name = f"llvm.masked.scatter.{mangle(t, lanes.count)}.{mangle('ptr', lanes.count)}"
+                mask = lanes.mask or f.const("i1", 1, lanes.count)
+                f.call_void(name, stored, pointers, literal("i32", align), mask)
+        self.forget(buffer)
+
+    # ------------------------------------------------------------------------------------------- statements
+
+    def body(self, statements: Sequence[Statement]) -> None:
+        for position, statement in enumerate(statements):
+            match statement:
+                case Store():
+                    self.store(statement)
+                case Let(name, value):
+                    self.names[name] = self.value(value)
+                    self.memo[statement.var] = self.names[name]
+                    self.reads[statement.var] = frozenset()  # a let keeps its value
+                case Accumulator():
+                    self.declare(statement, statements[position + 1 :])
+                case Update():
+                    self.update(statement)
+                case Local(buffer):
+                    count = 1
+                    for dim in buffer.shape:
+                        count *= loops.constant(dim) or 0
+                    self.pointers[buffer] = self.f.slot(memory_type(buffer.dtype), 1, max(count, 1))
+                case Loop():
+                    self.loop(statement)
+
+    def declare(self, a: Accumulator, following: Sequence[Statement]) -> None:
+        lanes = self.lanes.count if self.lanes else 1
+        state = reductions.State(a, lanes, self.f)
+        if self.lanes is None:
+            for statement in loops.walk(following):
+                if isinstance(statement, Loop) and statement.kind == "vector":
+                    inner = loops.walk(statement.body)
+                    if any(isinstance(x, Update) and x.accumulator == a for x in inner):
+                        plan = self.plan(statement)
+                        state.prepare(self.f, plan.lanes, plan.unroll)
+        state.reset(self.f)
+        self.accumulators[a.name] = state
+        self.forget(a.name, a.name + ".index")
+
+    def update(self, statement: Update) -> None:
+        state = self.accumulators[statement.accumulator.name]
+        value = self.value(statement.value)
+        index = None if statement.index is None else self.value(statement.index)
+        lanes = self.lanes
+        if lanes is None:
+            state.update(self.f, 1, 0, value, index, None)
+        else:
+            state.update(self.f, lanes.count, lanes.copy, value, index, lanes.mask)
+        name = statement.accumulator.name
+        self.forget(name, name + ".index")
+
+    def plan(self, statement: Loop) -> Plan:
+        if statement not in self.plans:
+            self.plans[statement] = plan_loop(statement, self.target)
+        return self.plans[statement]
+
+    # ------------------------------------------------------------------------------------------------ loops
+
+    def changed_in(self, statement: Loop) -> set[object]:
+        changed: set[object] = set()
+        for inner in loops.walk(statement.body):
+            if isinstance(inner, Store):
+                changed.add(inner.buffer)
+            elif isinstance(inner, (Update, Accumulator)):
+                name = inner.accumulator.name if isinstance(inner, Update) else inner.name
+                changed |= {name, name + ".index"}
+        return changed
+
+    def loop(self, statement: Loop) -> None:
+        if statement.parallel:
+            parallel.emit(self, statement)
+            return
+        extent = self.value(statement.extent)
+        changed = self.changed_in(statement)
+        self.forget(*changed)
+        self.hoist(statement, changed)
+        outer = self.memo, self.base_memo, dict(self.names)
+        self.range(statement, ZERO, extent)
+        self.memo, self.base_memo, self.names = outer
+        self.forget(*changed)
+
+    def hoist(self, statement: Loop, changed: set[object]) -> None:
+        """Read finished accumulators before the loop, not in every iteration."""
+        for inner in loops.walk([statement]):
+            for expr in loops.expressions(inner):
+                for node in s.topological([expr]):
+                    if node.fn == "var" and node.payload not in changed and node.payload not in self.names:
+                        owner = node.payload.removesuffix(".index")
+                        if owner in self.accumulators:
+                            self.value(node)
+
+    def inside(self) -> None:
+        """Values computed in a block that may not run must not be used after it."""
+        self.memo, self.base_memo = dict(self.memo), dict(self.base_memo)
+
+    def range(self, statement: Loop, start: Value, end: Value) -> None:
+        """Emit the loop's iterations from `start` to `end`."""
+        if statement.kind == "vector":
+            self.vector_range(statement, start, end)
+        elif statement.kind == "unroll":
+            count = loops.constant(statement.extent) or 0
+            for i in range(count):
+                self.iteration(statement, literal("i64", i))
+        else:
+            self.counted(statement.var, start, end, 1, lambda i: self.iteration(statement, i))
+
+    def iteration(self, statement: Loop, i: Value) -> None:
+        outer_names = dict(self.names)
+        kept = self.memo, self.base_memo
+        self.inside()
+        self.names[statement.var] = i
+        self.body(statement.body)
+        self.names = outer_names
+        survivors = self.memo, self.base_memo
+        if statement.kind == "unroll":
+            # The copies follow each other: what does not name the loop's own things stays valid.
+            own = {statement.var} | {x.name for x in loops.walk(statement.body) if isinstance(x, (Let, Accumulator))}
+            self.memo, self.base_memo = (
+                {e: v for e, v in m.items() if e in k or not self.mentions(e, own)}
+                for m, k in zip(survivors, kept, strict=True)
+            )
+        else:
+            self.memo, self.base_memo = kept
+
+    def mentions(self, expr: Expr, own: set[str]) -> bool:
+        return any(x.fn in ("index", "var") and x.payload in own for x in s.topological([expr]))
+
+    def counted(self, hint: str, start: Value, end: Value, step: int, emit) -> None:  # type: ignore[no-untyped-def]
+        """`for i in range(start, end, step)`: emits a loop whose body `emit(i)` writes."""
+        f = self.f
+        head, done = f.label(f"loop.{hint}."), f.label(f"done.{hint}.")
+        before = f.block
+        f.branch(f.compare("slt", start, end), head, done)
+        f.start(head)
+        i = Value(f.fresh("i"), "i64")
+        place = len(f.lines)
+        f.lines.append("")
+        emit(i)
+        following = f.op(f"add nuw nsw {i}, {step}", "i64")
+        f.branch(f.compare("slt", following, end), head, done)
+        f.lines[place] = f"  {i.ref} = phi i64 [ {start.ref}, %{before} ], [ {following.ref}, %{f.block} ]"
+        f.start(done)
+
+    def vector_range(self, statement: Loop, start: Value, end: Value) -> None:
+        f = self.f
+        plan = self.plan(statement)
+        lanes = plan.lanes
+        if plan.static and is_literal(start) and is_literal(end):
+            count = int(end.ref) - int(start.ref)
+            for copy, base in enumerate(range(int(start.ref), int(end.ref), lanes)):
+                left = count - copy * lanes
+                mask = None
+                if left < lanes:
+                    bits = ", ".join(f"i1 {'true' if lane < left else 'false'}" for lane in range(lanes))
+                    mask = Value(f"<{bits}>", "i1", lanes)
+                self.vector_iteration(statement, literal("i64", base), mask, copy % plan.unroll)
+            return
+        step = lanes * plan.unroll
+        whole = f.binary("and", f.binary("sub", end, start), literal("i64", -step))
+        middle = f.binary("add", start, whole)
+
+        def main(i: Value) -> None:
+            for copy in range(plan.unroll):
+                base = f.binary("add", i, literal("i64", copy * lanes))
+                self.vector_iteration(statement, base, None, copy)
+
+        def rest(i: Value) -> None:
+            left = f.binary("sub", end, i)
+            limit = literal("i64", lanes)
+            left = f.select(f.compare("slt", left, limit), left, limit)
+            narrow = "i32" if lanes <= 16 else "i8"
+            count = f.splat(f.convert("trunc", left, narrow), lanes)
+            mask = f.compare("ult", f.iota(narrow, lanes), count) if lanes > 1 else None
+            self.vector_iteration(statement, i, mask, 0)
+
+        if plan.masked_only:
+            self.counted(statement.var, start, end, lanes, rest)
+        else:
+            self.counted(statement.var, start, middle, step, main)
+            self.counted(f"{statement.var}.rest", middle, end, lanes, rest)
+
+    def vector_iteration(self, statement: Loop, base: Value, mask: Value | None, copy: int) -> None:
+        outer = self.memo, self.base_memo, dict(self.names)
+        self.memo = dict(self.memo)
+        self.base_memo = dict(self.memo)  # outside values are scalars, equal in both worlds
+        self.lanes = _Lanes(statement.var, self.plan(statement).lanes, base, mask, copy)
+        self.body(statement.body)
+        self.lanes = None
+        self.memo, self.base_memo, self.names = outer
+
+
+def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: int | None = None) -> str:
+    """LLVM IR of a module that exports `entry(buffers..., params...)`.
+
+    With `object_data_offset`, also `entry.objects`, which takes array *objects* in place of data pointers and
+    reads each pointer at that offset of the object: the eager path saves the look-up in Python.
+    """
+    module = Module(target.triple, target.vector_bytes, target.fma)
+    args = [Value(f"%b.{b.name}", "ptr") for b in kernel.buffers] + [Value(f"%p.{p}", "i64") for p in kernel.params]
+    function = Function(module, f'"{entry}"', args)
+    emitter = KernelEmitter(kernel, target, module, function)
+    for buffer, value in zip(kernel.buffers, args, strict=False):
+        emitter.pointers[buffer] = value
+    for name, value in zip(kernel.params, args[len(kernel.buffers) :], strict=True):
+        emitter.names[name] = value
+    emitter.body(kernel.body)
+    function.do("ret void")
+    module.functions.append(function)
+    if object_data_offset is not None:
+        thunk = Function(module, f'"{entry}.objects"', args)
+        passed = []
+        for value in args:
+            if value.type == "ptr":
+                field = thunk.op(f"getelementptr i8, ptr {value.ref}, i64 {object_data_offset}", "ptr")
+                value = thunk.load(field, "ptr", 1, 8)
+            passed.append(str(value))
+        thunk.do(f'call void @"{entry}"({", ".join(passed)})')
+        thunk.do("ret void")
+        module.functions.append(thunk)
+    return module.text()
+
+

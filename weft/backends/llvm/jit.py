@@ -1,0 +1,169 @@
+"""From LLVM IR to a callable: optimise, generate object code, cache it on disk, load it.
+
+Threads: everything here may be called from several threads; LLVM itself holds one lock, and so do we. A loaded
+kernel stays loaded for the life of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.loops import Kernel
+from ...compiler.validate import validate
+from ...runtime import threads
+from . import cache, target
+from .emit import emit_kernel
+from .parallel import START, WIDTH
+
+# Fallback for `GOMP_parallel` where there is no OpenMP: the calling thread is the team.
+_ALONE = """define void @weft_alone(ptr %fn, ptr %data, i32 %n, i32 %flags) {
+  call void %fn(ptr %data)
+  ret void
+}
+"""
+# C functions that generated code may call for rare arguments.
+_LIBRARY = ("sin", "cos", "tan", "fmod", "lgamma")
+
+OPTIMISER = "o2-1"
+"""Names the pass pipeline in cache keys; change it when the pipeline changes."""
+
+_lock = threading.RLock()
+
+
+@dataclass(slots=True)
+class Engine:
+    """The process's LLJIT and the symbols generated code may use."""
+
+    target: target.Target
+    lljit: Any
+    imports: dict[str, int]
+    loaded: int = 0
+
+
+_engine: Engine | None = None
+
+
+def engine() -> Engine:
+    """The engine, made on first use."""
+    global _engine
+    with _lock:
+        if _engine is None:
+            import llvmlite.binding as llvm
+
+            host = target.host()
+            lljit = llvm.create_lljit_compiler(host.machine())
+            imports = {WIDTH: threads.width_cell_address()}
+            library = ctypes.CDLL(None)
+            for name in _LIBRARY:
+                for symbol in (name, name + "f"):
+                    function = getattr(library, symbol, None) or getattr(_libm(), symbol)
+                    imports[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
+            _engine = Engine(host, lljit, imports)
+            start = threads.symbol_address(START)
+            if start is None:
+                start = _load(_engine, compile_ir(_ALONE, host), ["weft_alone"])["weft_alone"]
+            imports[START] = start
+        return _engine
+
+
+def _libm() -> ctypes.CDLL:
+    from ctypes.util import find_library
+
+    return ctypes.CDLL(find_library("m") or "libm.so.6")
+
+
+def optimise(ir: str, machine: Any) -> Any:
+    """Parse, check and optimise a module. The vectorisers stay off: the emitter has done their work."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def compile_ir(ir: str, host: target.Target) -> bytes:
+    """Object code for a module."""
+    machine = host.machine()
+    return bytes(machine.emit_object(optimise(ir, machine)))
+
+
+def _load(e: Engine, code: bytes, symbols: list[str]) -> dict[str, int]:
+    import llvmlite.binding as llvm
+
+    builder = llvm.JITLibraryBuilder().add_object_img(code)
+    for name, address in e.imports.items():
+        builder.import_symbol(name, address)
+    for name in symbols:
+        builder.export_symbol(name)
+    e.loaded += 1
+    tracker = builder.link(e.lljit, f"weft{e.loaded}")
+    _keep.append(tracker)
+    return {name: tracker[name] for name in symbols}
+
+
+_keep: list[Any] = []
+
+
+def versions() -> str:
+    """Everything besides the IR and the CPU that object code depends on."""
+    import llvmlite
+
+    return f"{OPTIMISER}/llvmlite-{llvmlite.__version__}"
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A loaded kernel: `call(pointers..., integers...)`, or `call_objects(id(array)..., integers...)`.
+
+    Both release the GIL while they run. `address` is the function's own, for programs that call it natively.
+    """
+
+    kernel: Kernel
+    address: int
+    call: Any
+    call_objects: Any
+
+
+def compile_kernel(kernel: Kernel) -> Compiled:
+    """Compile (or fetch from the cache) and load a kernel."""
+    validate(kernel)
+    with _lock:
+        e = engine()
+        ir = kernel_ir(kernel)
+        key = hashlib.sha256("\0".join((ir, e.target.key, versions())).encode()).hexdigest()
+        code = cache.read(key)
+        if code is None:
+            code = compile_ir(ir, e.target)
+            cache.write(key, code)
+        addresses = _load(e, code, ["kernel", "kernel.objects"])
+    arguments = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.params)
+    prototype = ctypes.CFUNCTYPE(None, *arguments)
+    address = addresses["kernel"]
+    return Compiled(kernel, address, prototype(address), prototype(addresses["kernel.objects"]))
+
+
+def kernel_ir(kernel: Kernel) -> str:
+    """The LLVM IR of a kernel before optimisation, for reading and for the cache key."""
+    return emit_kernel(kernel, target.host(), "kernel", data_offset())
+
+
+def assembly(kernel: Kernel) -> str:
+    """The machine code of a kernel as text, for reading."""
+    host = target.host()
+    machine = host.machine()
+    return str(machine.emit_assembly(optimise(kernel_ir(kernel), machine)))
+
+
+def data_offset() -> int:
+    """Where in an ndarray object its data pointer lies: first after the object header, since NumPy 1.0."""
+    return object.__basicsize__

@@ -1,0 +1,150 @@
+"""Accumulators in LLVM IR: identities, combination, and the fixed tree that joins lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiler.loops import Accumulator
+from ...ops import scalar as s
+from . import primitives
+from .ir import Function, Value, compute_type
+
+_LAST = 2**63 - 1
+
+
+def identity(a: Accumulator) -> float | int:
+    """The value that changes nothing when combined."""
+    match a.op:
+        case "sum" | "any":
+            return 0
+        case "prod" | "all":
+            return 1
+    lowest = a.op in ("max", "argmax")
+    if s.kind(a.dtype) == "f":
+        return -np.inf if lowest else np.inf
+    if a.dtype == s.BOOL:
+        return 0 if lowest else 1
+    limits = np.iinfo(a.dtype)
+    return int(limits.min if lowest else limits.max)
+
+
+class State:
+    """Where an accumulator lives: one slot at its own lane count, and one per vector of loops it is reduced over.
+
+    Slots are stack memory in the entry block; LLVM turns them into registers.
+    """
+
+    def __init__(self, a: Accumulator, lanes: int, f: Function) -> None:
+        self.a = a
+        self.type = compute_type(a.dtype)
+        self.lanes = lanes
+        self.pairs = a.op in ("argmax", "argmin")
+        self.slots: dict[tuple[int, int], tuple[Value, Value | None]] = {}
+        self.prepare(f, lanes, 1)
+
+    def prepare(self, f: Function, lanes: int, copies: int) -> None:
+        """Make slots for `copies` independent partial results of `lanes` lanes each."""
+        for copy in range(copies):
+            if (lanes, copy) not in self.slots:
+                index = f.slot("i64", lanes) if self.pairs else None
+                self.slots[lanes, copy] = (f.slot(self.type, lanes), index)
+
+    def reset(self, f: Function) -> None:
+        for (lanes, _), (slot, index) in self.slots.items():
+            f.store(f.const(self.type, identity(self.a), lanes), slot)
+            if index is not None:
+                f.store(f.const("i64", _LAST, lanes), index)
+
+    def _get(self, f: Function, lanes: int, copy: int) -> tuple[Value, Value | None]:
+        slot, index = self.slots[lanes, copy]
+        return f.load(slot, self.type, lanes), None if index is None else f.load(index, "i64", lanes)
+
+    def update(self, f: Function, lanes: int, copy: int, value: Value, index: Value | None, mask: Value | None) -> None:
+        """Combine a value into the partial result of this lane count; masked-off lanes keep what they had."""
+        key = (lanes, copy) if (lanes, copy) in self.slots else (lanes, 0)
+        old, old_index = self._get(f, *key)
+        value = f.splat(value, lanes)
+        index = None if index is None else f.splat(index, lanes)
+        new, new_index = self.combine(f, old, old_index, value, index)
+        # Lanes of their own (declared inside the vector loop) need no mask: nobody reads the absent ones.
+        if mask is not None and self.lanes == 1:
+            new = f.select(mask, new, old)
+            new_index = None if new_index is None or old_index is None else f.select(mask, new_index, old_index)
+        slot, index_slot = self.slots[key]
+        f.store(new, slot)
+        if index_slot is not None and new_index is not None:
+            f.store(new_index, index_slot)
+
+    def read(self, f: Function) -> tuple[Value, Value | None]:
+        """All partial results combined, in a fixed order."""
+        result, index = self._get(f, self.lanes, 0)
+        widths = sorted({lanes for lanes, _ in self.slots})
+        for lanes in widths:
+            copies = sorted(c for w, c in self.slots if w == lanes and (w, c) != (self.lanes, 0))
+            if not copies:
+                continue
+            parts = [self._get(f, lanes, c) for c in copies]
+            while len(parts) > 1:
+                half = len(parts) // 2
+                joined = [self.combine(f, *parts[i], *parts[i + half]) for i in range(half)]
+                parts = joined + parts[2 * half :]
+            part = parts[0]
+            if lanes != self.lanes:
+                part = self.join_lanes(f, *part)
+            result, index = self.combine(f, result, index, *part)
+        return result, index
+
+    def join_lanes(self, f: Function, value: Value, index: Value | None) -> tuple[Value, Value | None]:
+        """Reduce a vector to a scalar by halves."""
+        lanes = value.lanes
+
+        def half(v: Value, first: int, count: int) -> Value:
+            mask = ", ".join(f"i32 {first + i}" for i in range(count))
+            return f.op(f"shufflevector {v}, {v.full} poison, <{count} x i32> <{mask}>", v.type, count)
+
+        while lanes > 1:
+            lanes //= 2
+            if lanes == 1:
+                pick = [f.op(f"extractelement {value}, i64 {i}", value.type) for i in (0, 1)]
+                where = [None if index is None else f.op(f"extractelement {index}, i64 {i}", "i64") for i in (0, 1)]
+                value, index = self.combine(f, pick[0], where[0], pick[1], where[1])
+            else:
+                low, high = half(value, 0, lanes), half(value, lanes, lanes)
+                low_index = None if index is None else half(index, 0, lanes)
+                high_index = None if index is None else half(index, lanes, lanes)
+                value, index = self.combine(f, low, low_index, high, high_index)
+        return value, index
+
+    def combine(
+        self, f: Function, a: Value, a_index: Value | None, b: Value, b_index: Value | None
+    ) -> tuple[Value, Value | None]:
+        kind = s.kind(self.a.dtype)
+        op = self.a.op
+        if op == "sum":
+            return f.binary("fadd contract" if kind == "f" else "add", a, b), None
+        if op == "prod":
+            return f.binary("fmul contract" if kind == "f" else "mul", a, b), None
+        if op == "any":
+            return f.binary("or", a, b), None
+        if op == "all":
+            return f.binary("and", a, b), None
+        if op in ("max", "min"):
+            return primitives.extremum(f, op == "max", kind, a, b), None
+        assert a_index is not None and b_index is not None
+        better = self._better(f, kind, op == "argmax", a, a_index, b, b_index)
+        return f.select(better, b, a), f.select(better, b_index, a_index)
+
+    def _better(
+        self, f: Function, kind: str, greatest: bool, a: Value, a_index: Value, b: Value, b_index: Value
+    ) -> Value:
+        """Whether b beats a: more extreme, or equal and earlier; nan beats numbers, the earlier nan the later."""
+        earlier = f.compare("slt", b_index, a_index)
+        prefix = "o" if kind == "f" else "s" if kind == "i" else "u"
+        beats = f.compare(prefix + ("gt" if greatest else "lt"), b, a)
+        same = f.compare("oeq" if kind == "f" else "eq", b, a)
+        result = f.binary("or", beats, f.binary("and", same, earlier))
+        if kind != "f":
+            return result
+        a_nan, b_nan = f.compare("uno", a, a), f.compare("uno", b, b)
+        number = f.binary("xor", a_nan, f.const("i1", 1, a.lanes))
+        return f.binary("or", result, f.binary("and", b_nan, f.binary("or", number, earlier)))

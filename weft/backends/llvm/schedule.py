@@ -1,0 +1,84 @@
+"""How a vector loop is run: lanes, how many vectors at a time, and whether it is written out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...compiler import loops
+from ...compiler.loops import Accumulator, Loop, Store, Update
+from ...ops import scalar as s
+from .target import Target
+
+CHEAP = frozenset(
+    "add sub mul fma neg abs minimum maximum lt le eq ne gt ge logical_and logical_or logical_xor logical_not "
+    "bitwise_and bitwise_or bitwise_xor bitwise_not left_shift right_shift where cast bitcast square sqrt floor ceil "
+    "round trunc isnan isinf isfinite signbit copysign mulhi load sign div reciprocal".split()
+)
+HEAVY = 15
+"""Instructions of a function that is a polynomial, roughly."""
+
+STATIC_VECTORS = 8
+STATIC_WEIGHT = 400
+MASKED_ONLY_WEIGHT = 400
+
+
+class Plan(NamedTuple):
+    """`static`: constant extent, written out. `masked_only`: one copy of the code, always masked (large bodies)."""
+
+    lanes: int
+    unroll: int
+    static: bool
+    masked_only: bool
+
+
+def weight(statement: Loop) -> int:
+    """Rough number of instructions of one iteration; each expression node counts once."""
+    seen: set[s.Expr] = set()
+    total = 0
+    for inner in loops.walk(statement.body):
+        for expr in loops.expressions(inner):
+            for node in s.topological([expr]):
+                if node not in seen and node.args:
+                    seen.add(node)
+                    total += 1 if node.fn in CHEAP or s.kind(node.dtype) != "f" else HEAVY
+        total += isinstance(inner, (Store, Update))
+    return total
+
+
+def _element_size(statement: Loop) -> int:
+    """Bytes of the widest element computed with. Index arithmetic does not count: its vectors are simply split."""
+    sizes: set[int] = set()
+    wide_integers = False
+    for inner in loops.walk(statement.body):
+        dtypes = [node.dtype for e in loops.expressions(inner) for node in s.topological([e]) if node.fn != "const"]
+        if isinstance(inner, Store):
+            dtypes.append(inner.buffer.dtype)
+        elif isinstance(inner, Accumulator):
+            dtypes.append(inner.dtype)
+        for dtype in dtypes:
+            if s.kind(dtype) == "f":
+                sizes.add(max(dtype.itemsize, 4))  # half precision is computed in float32
+            elif dtype.itemsize < 8:
+                sizes.add(dtype.itemsize)
+            else:
+                wide_integers = True
+    return max(sizes, default=8 if wide_integers else 4)
+
+
+def plan_loop(statement: Loop, target: Target) -> Plan:
+    """Decide from the body alone, never from run-time sizes: equal kernels give equal code."""
+    lanes = max(1, target.vector_bytes // _element_size(statement))
+    cost = weight(statement)
+    extent = loops.constant(statement.extent)
+    if extent is not None:
+        while lanes > 1 and lanes // 2 >= extent:
+            lanes //= 2
+        vectors = -(-extent // lanes)
+        if vectors <= STATIC_VECTORS and cost * vectors <= STATIC_WEIGHT:
+            return Plan(lanes, min(max(vectors, 1), 4), True, False)
+    if any(isinstance(x, Loop) for x in statement.body):
+        return Plan(lanes, 1, False, cost > MASKED_ONLY_WEIGHT)
+    reduces = any(isinstance(x, Update) for x in statement.body)
+    limits = ((40, 4), (120, 2)) if reduces else ((8, 4), (48, 2))
+    unroll = next((u for limit, u in limits if cost <= limit), 1)
+    return Plan(lanes, unroll, False, cost > MASKED_ONLY_WEIGHT)
