@@ -32,6 +32,8 @@ ALL = (bool_, *INTEGRAL, *FLOATING, *COMPLEX)
 
 # The rank orders kinds: bool < integer < float < complex. A kind never falls when two tensors meet.
 _KIND = {d: k for k, group in enumerate(((bool_,), INTEGRAL, FLOATING, COMPLEX)) for d in group}
+# One object per dtype: the hot path compares dtypes with `is` (NumPy may hand out equal dtypes that are not identical).
+_SAME = {d: d for d in ALL}
 _BY_NAME = {d.name: d for d in ALL} | {"bool_": bool_, "float": float32, "int": int64, "complex": complex64}
 _KIND_NAMES = {
     "bool": (bool_,),
@@ -62,8 +64,9 @@ def set_default_dtype(dtype: Any) -> None:
 
 def as_dtype(dtype: Any) -> np.dtype:
     """The Weft dtype for a dtype object, a name, a NumPy scalar type or a Python type."""
-    if type(dtype) in (np.dtype, type(bfloat16)) and dtype in _KIND:
-        return dtype
+    found = _SAME.get(dtype) if isinstance(dtype, np.dtype) else None
+    if found is not None:
+        return found
     if dtype is float:
         return _default_float
     if dtype is int:
@@ -79,8 +82,11 @@ def as_dtype(dtype: Any) -> np.dtype:
             found = np.dtype(dtype)
         except TypeError:
             found = None
-    if found is not None and found in _KIND:
-        return found.newbyteorder("=")
+    if found is not None:
+        # a byte order that is not the machine's, and equal dtypes that are other objects, become ours
+        found = _SAME.get(found if found in _SAME else found.newbyteorder("="))
+        if found is not None:
+            return found
     names = ", ".join(d.name for d in ALL)
     raise TypeError(f"dtype: {dtype!r} is not a Weft dtype. Expected one of {names}.")
 

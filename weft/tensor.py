@@ -445,14 +445,16 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
         copy = None
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
-    elif array.dtype not in dtypes._KIND or not array.dtype.isnative:
+    else:
         dtype = dtypes.as_dtype(array.dtype)
-    if dtype is not None and array.dtype != dtype:
+    if array.dtype != dtype:
         if copy is False:
             raise ValueError(f"asarray: a cast from {array.dtype} to {dtype} needs a copy.")
         array = array.astype(dtype)
     elif copy:
         array = array.copy()
+    if array.dtype is not dtype:
+        array = array.view(dtype)  # an equal dtype that is another object, see `dtypes._SAME`
     return array if type(array) is ndarray else np.asarray(array)
 
 
