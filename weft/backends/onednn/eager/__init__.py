@@ -1,0 +1,21 @@
+"""oneDNN for eager code: functions from NumPy arrays to NumPy arrays.
+
+Contract of every function here:
+
+* Arguments are checked before native code sees them: `ValueError`/`TypeError` for what makes no sense,
+  `Unsupported` for what oneDNN cannot do (dtype, empty arrays, exotic layouts, missing library), on which the caller
+  uses its plain lowering. Arrays with an axis of size 0 are `Unsupported`: the caller handles those.
+* Inputs may have any strides; layouts that oneDNN is slow at are copied. `out`, where it exists, must not overlap an input.
+* Results are fresh arrays from `weft.runtime.memory`; images are (N, C, spatial...) with channels-last strides.
+* The first call for a combination of shapes, strides, dtypes and thread width creates primitives (0.1 to 10 ms);
+  further calls cost a few microseconds of Python.
+* Any number of threads may call at once. No function may be called inside an OpenMP region.
+"""
+
+from __future__ import annotations
+
+from .conv import conv_backward_data as conv_backward_data
+from .conv import conv_backward_weights as conv_backward_weights
+from .conv import conv_forward as conv_forward
+from .kernel import cache as cache
+from .matmul import matmul as matmul

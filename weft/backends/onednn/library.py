@@ -1,0 +1,149 @@
+"""Finds and loads oneDNN once, on first use.
+
+The wheel puts `libdnnl.so.3` into `<prefix>/lib`, without a run path, and expects the system's `libgomp.so.1` to
+be loaded already (`weft.runtime.threads` does that, with bounded spinning). Importing this module loads nothing. `load()` may be called from any thread; the answer (a
+`Library`, or `None` with exactly one warning that says what to install) never changes during a process.
+
+Environment:
+    WEFT_ONEDNN=0             switches oneDNN off, without a warning.
+    WEFT_ONEDNN_LIBRARY=path  uses this libdnnl (any version >= 3.2) and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from weft.runtime import threads
+
+from . import capi
+
+MINIMUM_VERSION = (3, 2)
+_FILE_NAMES = ("libdnnl.so.3", "libdnnl.so", "libdnnl.3.dylib", "libdnnl.dylib")
+_INSTALL_HINT = "Weft goes on without it, slower. To get it: `pip install onednn-cpu-gomp`"
+
+_lock = threading.Lock()
+_loaded: capi.Library | None = None
+_tried = False
+
+
+class _NotLoaded(Exception):
+    """Why oneDNN cannot be used; the text becomes the warning."""
+
+
+def _candidates() -> Iterator[str]:
+    """Paths worth trying, best first, without repetition. The last ones leave the search to the system's loader."""
+    folders = [Path(sys.prefix) / "lib", Path(sys.base_prefix) / "lib"]
+    if site.ENABLE_USER_SITE:
+        folders.append(Path(site.getuserbase()) / "lib")
+    # `pip install --target DIR` leaves the library in DIR/lib, DIR/../lib or deeper prefixes of DIR: this package's own
+    # folder and every import path may be such a DIR.
+    package_root = Path(__file__).resolve().parents[3]
+    roots = [package_root, Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib"))]
+    roots += [Path(entry) for entry in sys.path if entry and os.path.isdir(entry)]
+    for root in roots:
+        folders += [root / "lib", root.parent / "lib"]
+        if root.name in ("site-packages", "dist-packages"):
+            folders.append(root.parents[1] if len(root.parents) > 1 else root)
+    seen: set[str] = set()
+    for folder in folders:
+        for name in _FILE_NAMES:
+            path = str(folder / name)
+            if path not in seen:
+                seen.add(path)
+                if os.path.isfile(path):
+                    yield path
+    yield from _FILE_NAMES
+
+
+def _open() -> capi.Library:
+    chosen = os.environ.get("WEFT_ONEDNN_LIBRARY")
+    problems: list[str] = []
+    for path in (chosen,) if chosen else _candidates():
+        try:
+            library = capi.Library(path)
+        except OSError as error:
+            problems.append(str(error))
+            continue
+        except AttributeError as error:  # a libdnnl before 3.0 lacks parts of the interface
+            problems.append(f"{path}: {error}")
+            continue
+        if library.version < MINIMUM_VERSION:
+            problems.append(f"{path} is version {'.'.join(map(str, library.version))}, too old")
+            continue
+        return library
+    wanted = ".".join(map(str, MINIMUM_VERSION))
+    if chosen:
+        raise _NotLoaded(
+            f"oneDNN: WEFT_ONEDNN_LIBRARY={chosen!r} cannot be used ({problems[0]}); expected the path of a libdnnl "
+            f">= {wanted}. Weft goes on without oneDNN, slower."
+        )
+    found = [problem for problem in problems if "cannot open shared object file: No such file" not in problem]
+    detail = f" ({'; '.join(found)})" if found else ""
+    raise _NotLoaded(f"oneDNN: no usable libdnnl >= {wanted} was found{detail}. {_INSTALL_HINT}, "
+                     "or set WEFT_ONEDNN_LIBRARY to a libdnnl.")
+
+
+def _switched_off() -> bool:
+    return os.environ.get("WEFT_ONEDNN", "").strip().lower() in ("0", "off", "no", "false")
+
+
+def load() -> capi.Library | None:
+    """The loaded library, or `None` if it is switched off or cannot be loaded (the first failure warns, once)."""
+    global _loaded, _tried
+    if _tried:
+        return _loaded
+    with _lock:
+        if _tried:
+            return _loaded
+        message = None
+        # Without libgomp `threads.openmp()` has said what to install (or the user switched it off): no second warning.
+        if not _switched_off() and threads.openmp() is not None:
+            try:
+                _loaded = _open()
+            except _NotLoaded as problem:
+                message = str(problem)
+        _tried = True
+    if message is not None:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    return _loaded
+
+
+def require() -> capi.Library:
+    """The loaded library; raises `Unsupported` where `load()` would return `None`."""
+    library = load()
+    if library is None or not threads.openmp_usable():
+        raise capi.Unsupported("oneDNN: not available in this process. Check `available()` first.")
+    return library
+
+
+def available() -> bool:
+    """Whether oneDNN can be used now. Loads it on the first call.
+
+    It turns false in a forked child that must not enter OpenMP (see `weft.runtime.threads`, *Fork*).
+    """
+    return load() is not None and threads.openmp_usable()
+
+
+def version() -> str | None:
+    """The version of the loaded oneDNN such as "3.2.0", or `None`."""
+    library = load()
+    return None if library is None else ".".join(map(str, library.version))
+
+
+def path() -> str | None:
+    """The file the loaded oneDNN came from, or `None`."""
+    library = load()
+    return None if library is None else library.path
+
+
+def isa() -> str | None:
+    """The instruction set oneDNN generates code for, such as "avx512_core_vnni", or `None`."""
+    library = load()
+    return None if library is None else library.isa

@@ -1,0 +1,1 @@
+"""oneDNN primitives: descriptors in, an immutable `Primitive` out. See `base` for the contract."""

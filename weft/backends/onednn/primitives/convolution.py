@@ -1,0 +1,87 @@
+"""Convolution and transposed convolution, forward and both gradients, 1-d to 3-d."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import library
+from ..capi import Alg, Arg, Prop, dims
+from ..descriptors import MemoryDesc
+from .base import PostOp, Primitive, PrimitiveDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a kernel moves over the spatial axes; one number per spatial axis.
+
+    `dilation` counts from 1 (1 = dense), as in NumPy-like APIs; oneDNN counts from 0.
+    """
+
+    stride: tuple[int, ...]
+    pad_before: tuple[int, ...]
+    pad_after: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def native(self) -> tuple[object, object, object, object]:
+        dilates = tuple(d - 1 for d in self.dilation)
+        return dims(self.stride), dims(dilates), dims(self.pad_before), dims(self.pad_after)
+
+
+def _what(x: MemoryDesc, w: MemoryDesc, y: MemoryDesc, window: Window) -> str:
+    return f"x {x}, w {w}, y {y}, {window}"
+
+
+def _names(transposed: bool) -> tuple[str, Alg]:
+    if transposed:
+        return "deconvolution", Alg.DECONVOLUTION_DIRECT
+    return "convolution", Alg.CONVOLUTION_DIRECT
+
+
+def _forward_desc(
+    x: MemoryDesc, w: MemoryDesc, bias: MemoryDesc | None, y: MemoryDesc, window: Window, transposed: bool,
+    prop: Prop = Prop.FORWARD_TRAINING, post_ops: Sequence[PostOp] = (),
+) -> PrimitiveDesc:  # fmt: skip
+    name, alg = _names(transposed)
+    return PrimitiveDesc(f"{name}_forward_primitive_desc_create", library.require().engine, prop, alg, x, w, bias, y,
+                         *window.native(), what=_what(x, w, y, window), post_ops=post_ops)  # fmt: skip
+
+
+def convolution_forward(
+    x: MemoryDesc, w: MemoryDesc, bias: MemoryDesc | None, y: MemoryDesc, window: Window,
+    post_ops: Sequence[PostOp] = (), transposed: bool = False, training: bool = True,
+) -> Primitive:  # fmt: skip
+    """`DST = conv(SRC, WEIGHTS) + BIAS`, then the post-ops.
+
+    Args:
+        x: (N, C, spatial...), argument SRC.
+        w: (O, C, kernel...), or (G, O/G, C/G, kernel...) for G groups, argument WEIGHTS. For a transposed
+            convolution O is the number of channels of `y` as well. Best given as `MemoryDesc.any`.
+        bias: (O,) or `None`, argument BIAS.
+        y: (N, O, spatial...), argument DST.
+    """
+    prop = Prop.FORWARD_TRAINING if training else Prop.FORWARD_INFERENCE
+    desc = _forward_desc(x, w, bias, y, window, transposed, prop, post_ops)
+    return Primitive(_names(transposed)[0], desc, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS), (Arg.DST,), post_ops)
+
+
+def convolution_backward_data(
+    x: MemoryDesc, w: MemoryDesc, y: MemoryDesc, window: Window, transposed: bool = False
+) -> Primitive:
+    """Gradient of the convolution in its input: (DIFF_DST like `y`, WEIGHTS) -> DIFF_SRC like `x`."""
+    name, alg = _names(transposed)
+    hint = _forward_desc(x, w, None, y, window, transposed)
+    desc = PrimitiveDesc(f"{name}_backward_data_primitive_desc_create", library.require().engine, alg, x, w, y,
+                         *window.native(), hint, what=_what(x, w, y, window))  # fmt: skip
+    return Primitive(f"{name}_backward_data", desc, (Arg.DIFF_DST, Arg.WEIGHTS), (Arg.DIFF_SRC,))
+
+
+def convolution_backward_weights(
+    x: MemoryDesc, w: MemoryDesc, bias: MemoryDesc | None, y: MemoryDesc, window: Window, transposed: bool = False
+) -> Primitive:
+    """Gradient in weights and bias: (SRC, DIFF_DST) -> DIFF_WEIGHTS, and DIFF_BIAS if `bias` is given."""
+    name, alg = _names(transposed)
+    hint = _forward_desc(x, w, bias, y, window, transposed)
+    desc = PrimitiveDesc(f"{name}_backward_weights_primitive_desc_create", library.require().engine, alg, x, w, bias, y,
+                         *window.native(), hint, what=_what(x, w, y, window))  # fmt: skip
+    return Primitive(f"{name}_backward_weights", desc, (Arg.SRC, Arg.DIFF_DST), (Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS))

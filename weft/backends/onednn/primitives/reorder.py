@@ -1,0 +1,16 @@
+"""Reorder: the same values in another layout or dtype."""
+
+from __future__ import annotations
+
+from .. import library
+from ..capi import Arg
+from ..descriptors import MemoryDesc
+from .base import Primitive, PrimitiveDesc
+
+
+def reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
+    """A primitive that copies `source` (SRC) into `target` (DST). Padding inside a blocked target becomes zero."""
+    engine = library.require().engine
+    what = f"{source} to {target}"
+    desc = PrimitiveDesc("reorder_primitive_desc_create", source, engine, target, engine, what=what)
+    return Primitive("reorder", desc, (Arg.SRC,), (Arg.DST,))
