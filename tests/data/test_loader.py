@@ -234,6 +234,8 @@ def test_ranks_share_the_dataset_evenly(shuffle, drop_last):
         for r in range(3)
     ]
     assert len({len(p) for p in parts}) == 1
+    made = loader(samples.Squares(), shuffle=shuffle, drop_last=drop_last, batch_size=2, rank=1, world_size=3)
+    assert len(list(made)) == len(made)
     seen = [v for p in parts for v in p]
     if drop_last:
         assert len(set(seen)) == len(seen) == 18
@@ -340,3 +342,22 @@ def test_a_bad_index_from_a_sampler_is_an_index_error():
         list(loader(TensorDataset(np.arange(3)), sampler=[0, 99]))
     with pytest.raises(TypeError, match="Expected integer indices"):
         list(loader(samples.Squares(), sampler=["a"]))
+
+
+def test_a_sampler_without_a_listed_order_is_shared_by_ranks():
+    parts = [loader(samples.Squares(), sampler=Shuffler(), rank=r, world_size=2) for r in range(2)]
+    assert [len(p) for p in parts] == [3, 3]
+    whole = [v for b in loader(samples.Squares(), sampler=Shuffler()) for v in b["square"].tolist()]
+    halves = [[v for b in p for v in b["square"].tolist()] for p in parts]
+    assert halves == [whole[::2], whole[1::2]]
+
+
+def test_without_shared_memory_batches_travel_through_the_pipe(monkeypatch):
+    from weft import multiprocessing
+
+    expected = listed(loader(samples.Squares()))
+    monkeypatch.setattr(multiprocessing, "SUPPORTED", False)
+    with loader(samples.Squares(), num_workers=1) as there:
+        assert listed(there) == expected
+    with pytest.raises(RuntimeError, match="shared memory: not available"):
+        multiprocessing.Segment.create(8)

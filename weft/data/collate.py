@@ -56,6 +56,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
         TypeError: a sample holds something that cannot be stacked.
 
     Example:
+        >>> import numpy as np
         >>> x, label = default_collate([(np.zeros(3), 0), (np.ones(3), 1)])
         >>> x.shape, label.shape
         ((2, 3), (2,))

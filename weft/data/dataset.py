@@ -121,7 +121,7 @@ class TensorDataset(Dataset):
 
     Example:
         >>> dataset = TensorDataset(np.zeros((10, 3)), np.arange(10))
-        >>> len(dataset), dataset[4][1]
+        >>> len(dataset), int(dataset[4][1])
         (10, 4)
     """
 

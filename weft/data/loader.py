@@ -55,6 +55,7 @@ class DataLoader:
         as_numpy: hand out NumPy arrays instead of tensors.
 
     Example:
+        >>> from weft.data import TensorDataset
         >>> loader = DataLoader(TensorDataset(np.arange(10)), batch_size=4, as_numpy=True)
         >>> [x.tolist() for (x,) in loader]
         [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
@@ -198,7 +199,11 @@ class DataLoader:
                 raise TypeError(f"DataLoader: {type(self.dataset).__name__} is a stream without a length.")
             n = len(range(self.source.rank, len(self.dataset), self.source.world_size))
         else:
-            n = len(self._ordered_sampler())
+            n = len(self.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
+            if self.source.drop_last:
+                n //= self.source.world_size
+            else:
+                n = -(-n // self.source.world_size)
         return n // size if self.source.drop_last else -(-n // size)
 
     # Iteration ------------------------------------------------------------------------------------------------------

@@ -135,6 +135,7 @@ def sample_rng() -> Generator:
     continue one stream. Outside a loader it is one generator per thread with a fresh seed.
 
     Example:
+        >>> from weft.data import Dataset
         >>> class Noisy(Dataset):
         ...     def __len__(self): return 10
         ...     def __getitem__(self, i): return i + sample_rng().normal()
