@@ -196,7 +196,7 @@ class _Pool:
             address = mapping.address
             self.live[address] = mapping
             self.in_use += mapping.size
-            if self.in_use > self.peak:  # noqa: PLR1730 (twice as fast as max)
+            if self.in_use > self.peak:  # twice as fast as max()
                 self.peak = self.in_use
         return found.owner.from_address(address)
 
@@ -433,7 +433,7 @@ def root(array: NDArray[Any]) -> NDArray[Any]:
 
 def is_pooled(array: NDArray[Any]) -> bool:
     """Whether `array` lives on a block of the pool."""
-    base = root(array).base
+    base: Any = root(array).base
     return isinstance(base, ctypes.Array) and ctypes.addressof(base) in _pool.live
 
 

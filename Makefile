@@ -1,0 +1,57 @@
+# `make demo` and `make test` do all the set-up themselves, on a machine that has only make and Python 3.11 or newer.
+# Both keep their environment in .venv and are quick the second time.
+
+VENV ?= .venv
+PYTEST_ARGS ?= -q -n 2
+
+# The first interpreter on this list that runs and is new enough; `make PYTHON=/path/to/python` chooses another.
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14 python
+PYTHON ?= $(shell for python in $(CANDIDATES); do \
+	if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$python; break; fi; done)
+
+# What is installed depends on pyproject.toml and on where the checkout is; a change of either installs again.
+KEY := $(shell { cat pyproject.toml; pwd; } | cksum | tr ' ' -)
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: demo test lint clean help
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo    install into $(VENV) and train a small digit classifier"
+	@echo "make test    install into $(VENV) and run the test suite (PYTEST_ARGS='$(PYTEST_ARGS)')"
+	@echo "make lint    ruff and mypy"
+	@echo "make clean   remove $(VENV) and every cache"
+
+demo: $(VENV)/installed-$(KEY)
+	@if $(VENV)/bin/weft train --help >/dev/null 2>&1; \
+	then $(VENV)/bin/weft train digits; else $(VENV)/bin/python examples/digits_by_hand.py; fi
+
+test: $(VENV)/installed-test-$(KEY)
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/installed-dev-$(KEY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+$(VENV)/made:
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer with venv found (on Debian and Ubuntu: \
+	apt-get install python3-venv). Or name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/installed-$(KEY): $(VENV)/made
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-test-$(KEY): $(VENV)/installed-$(KEY)
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/installed-dev-$(KEY): $(VENV)/installed-test-$(KEY)
+	$(PIP) --editable '.[test,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

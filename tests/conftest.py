@@ -1,0 +1,35 @@
+"""What every test gets: its own random seed, and a kernel cache that is not the user's."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+import zlib
+
+import numpy as np
+import pytest
+
+CACHE_VARIABLE = "WEFT_CACHE_DIR"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the session one cache directory; the workers of a parallel run inherit, and share, the first one's."""
+    if not hasattr(config, "workerinput"):
+        directory = tempfile.mkdtemp(prefix="weft-test-cache-")
+        os.environ[CACHE_VARIABLE] = directory
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+@pytest.fixture(autouse=True)
+def seed(request: pytest.FixtureRequest) -> int:
+    """Seed every generator from the test's name: the same numbers alone, in any order, and in any process."""
+    value = zlib.crc32(request.node.nodeid.encode())
+    random.seed(value)
+    np.random.seed(value)
+    manual_seed = getattr(sys.modules.get("weft"), "manual_seed", None)
+    if manual_seed is not None:
+        manual_seed(value)
+    return value

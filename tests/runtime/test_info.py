@@ -1,0 +1,73 @@
+"""What Weft says about the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from weft.runtime import _host, info, memory, threads
+
+
+def test_info_is_plain_data_and_agrees_with_its_sources() -> None:
+    found = info.info()
+    assert json.loads(json.dumps(found)) == found
+    assert found["versions"]["numpy"] == np.__version__
+    assert found["threads"]["width"] == threads.get_num_threads()
+    assert found["openmp"]["path"] == threads.openmp_path()
+    assert found["memory"]["in_use"] == memory.stats().in_use
+    assert found["cpu"]["usable"] >= 1 and found["cpu"]["model"]
+
+
+def test_text_names_every_section() -> None:
+    text = info.format_info()
+    for name in ("weft", "python", "numpy", "processor", "threads", "OpenMP", "oneDNN", "kernel cache", "allocator"):
+        assert f"\n{name}" in f"\n{text}"
+    assert os.environ["WEFT_CACHE_DIR"] in text
+
+
+@pytest.mark.parametrize(
+    ("environment", "key", "expected"),
+    [
+        ({"WEFT_OPENMP": "0"}, "openmp", {"path": None, "usable": False, "others": []}),
+        ({"WEFT_ONEDNN": "0"}, "onednn", {"available": False, "version": None, "path": None, "isa": None}),
+        ({"WEFT_CACHE": "0"}, "cache", {"directory": None, "files": 0, "bytes": 0}),
+    ],
+)
+def test_what_is_switched_off_is_said(environment: dict[str, str], key: str, expected: dict[str, object]) -> None:
+    code = "import json; from weft.runtime import info; f = info.info(); info.format_info(f); print(json.dumps(f))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, **environment},
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found[key] == expected
+    assert found["problems"] == []
+
+
+def test_a_missing_library_is_listed_as_a_problem_with_the_remedy() -> None:
+    code = "from weft.runtime import info; print(info.format_info())"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "WEFT_OPENMP": "/nonexistent/libgomp.so.1"},
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert "apt-get install libgomp1" in done.stdout and "none: one thread" in done.stdout
+
+
+def test_a_machine_that_says_nothing_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_host, "_read", lambda path: None)
+    monkeypatch.setattr(_host, "memory_total", lambda: None)
+    text = info.format_info()
+    assert "unknown" in text

@@ -1,0 +1,175 @@
+"""What Weft found on this machine: versions, processor, threads, libraries, cache, memory.
+
+`info()` is for programs, `format_info()` for people; `weft info` prints it. It is the first thing to look at, and
+to attach, when something is slow or does not work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from . import _host, memory, threads
+from .memory import format_bytes
+
+_PACKAGES = ("numpy", "llvmlite", "onednn-cpu-gomp", "ml_dtypes", "safetensors", "rich")
+# Instruction sets that decide how fast kernels are; /proc/cpuinfo lists a hundred others.
+_FEATURES = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "bf16", "i8mm")
+
+
+def info() -> dict[str, Any]:
+    """Everything Weft knows about where it runs, as plain Python values.
+
+    Loads OpenMP and oneDNN if they are not loaded yet; what goes wrong there is listed under `"problems"` rather than
+    warned about.
+
+    >>> sorted(info())
+    ['cache', 'cpu', 'memory', 'onednn', 'openmp', 'platform', 'problems', 'python', 'threads', 'versions', 'weft']
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        threads.ensure_width()
+        onednn = _onednn()
+    figures = memory.stats()
+    return {
+        "weft": {"version": _weft_version(), "path": str(Path(__file__).resolve().parents[1])},
+        "python": {"version": platform.python_version(), "executable": sys.executable},
+        "platform": platform.platform(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "cpu": {
+            "model": cpu_model(),
+            "features": cpu_features(),
+            "count": os.cpu_count() or 1,
+            "usable": _host.usable_cpus(),
+            "quota": _host.cpu_quota(),
+        },
+        "threads": {"width": threads.get_num_threads(), "limit": threads._limit()},
+        "openmp": {
+            "path": threads.openmp_path(),
+            "usable": threads.openmp_usable(),
+            "others": [path for path in threads.openmp_libraries() if path != threads.openmp_path()],
+        },
+        "onednn": onednn,
+        "cache": _cache(),
+        "memory": {
+            "available": _host.memory_available(),
+            "total": _host.memory_total(),
+            "in_use": figures.in_use,
+            "cached": figures.cached,
+            "peak": figures.peak,
+            "hits": figures.hits,
+            "misses": figures.misses,
+            "released": figures.released,
+        },
+        "problems": [str(warning.message) for warning in caught],
+    }
+
+
+def format_info(found: dict[str, Any] | None = None) -> str:
+    """`info()` as a table of text, one fact per line."""
+    found = info() if found is None else found
+    memory_figures, cpu, cache = found["memory"], found["cpu"], found["cache"]
+    onednn, openmp = found["onednn"], found["openmp"]
+    rows = [
+        ("weft", f"{found['weft']['version']} ({found['weft']['path']})"),
+        ("python", f"{found['python']['version']} ({found['python']['executable']})"),
+        ("platform", found["platform"]),
+        *((name, version or "not installed") for name, version in found["versions"].items()),
+        ("processor", cpu["model"]),
+        ("features", " ".join(cpu["features"]) or "unknown"),
+        ("cores", _cores(cpu)),
+        ("threads", f"{found['threads']['width']} (WEFT_NUM_THREADS; at most {found['threads']['limit']})"),
+        ("OpenMP", openmp["path"] or "none: one thread"),
+        *(("", f"also loaded, not used by Weft: {path}") for path in openmp["others"]),
+        ("oneDNN", f"{onednn['version']}, {onednn['isa']} ({onednn['path']})" if onednn["version"] else "none"),
+        ("kernel cache", _cache_text(cache)),
+        ("memory", _memory_text(memory_figures)),
+        ("allocator", _allocator_text(memory_figures)),
+        *(("problem", problem) for problem in found["problems"]),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def cpu_model() -> str:
+    """The processor's name."""
+    fields = _cpuinfo()
+    return fields.get("model name") or platform.processor() or platform.machine() or "unknown"
+
+
+def cpu_features() -> list[str]:
+    """The instruction sets that matter to kernels, in the operating system's spelling."""
+    fields = _cpuinfo()
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
+    return [flag for flag in flags if flag.startswith(_FEATURES)]
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's entry in /proc/cpuinfo."""
+    fields: dict[str, str] = {}
+    for line in (_host._read(Path("/proc/cpuinfo")) or "").splitlines():
+        if not line.strip():
+            break
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
+    return fields
+
+
+def _weft_version() -> str:
+    return str(getattr(sys.modules.get("weft"), "__version__", None) or _version("weft") or "unknown")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _onednn() -> dict[str, Any]:
+    # By name: this layer is below the backends and must not need them to be imported.
+    library = importlib.import_module("weft.backends.onednn.library")
+    return {
+        "available": library.available(),
+        "version": library.version(),
+        "path": library.path(),
+        "isa": library.isa(),
+    }
+
+
+def _cache() -> dict[str, Any]:
+    directory = importlib.import_module("weft.backends.llvm.cache").directory()
+    files = [entry for entry in directory.iterdir() if entry.is_file()] if directory is not None else []
+    return {
+        "directory": None if directory is None else str(directory),
+        "files": len(files),
+        "bytes": sum(entry.stat().st_size for entry in files),
+    }
+
+
+def _cores(cpu: dict[str, Any]) -> str:
+    text = f"{cpu['usable']} usable of {cpu['count']}"
+    return text if cpu["quota"] is None else f"{text} (quota {cpu['quota']:g})"
+
+
+def _cache_text(cache: dict[str, Any]) -> str:
+    if cache["directory"] is None:
+        return "off"
+    return f"{cache['directory']} ({cache['files']} files, {format_bytes(cache['bytes'])})"
+
+
+def _memory_text(figures: dict[str, Any]) -> str:
+    if figures["available"] is None or figures["total"] is None:
+        return "unknown"
+    return f"{format_bytes(figures['available'])} available of {format_bytes(figures['total'])}"
+
+
+def _allocator_text(figures: dict[str, Any]) -> str:
+    names = ("in_use", "cached", "peak", "hits", "misses", "released")
+    return str(memory.MemoryStats(**{name: figures[name] for name in names}))
