@@ -130,8 +130,9 @@ def _open_anonymous() -> int:
     """A file descriptor on memory that has no name anywhere."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("weft", os.MFD_CLOEXEC)
-    import _posixshmem  # no memfd on this system: a named segment whose name is gone before anyone can see it
+    import _posixshmem  # type: ignore[import-not-found]
 
+    # No memfd on this system: a named segment whose name is gone before anyone can see it.
     name = f"/weft-{os.getpid()}-{time.monotonic_ns()}"
     fd = _posixshmem.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
     _posixshmem.shm_unlink(name)
@@ -444,7 +445,7 @@ def _run_child(
             conn.send(("error", str(unpicklable(f"spawn: the result of process {rank}", error))))
     except KeyboardInterrupt:
         sys.exit(130)  # the parent gets the same signal and tells the user
-    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported
+    except Exception as error:  # whatever the user's code raises is reported
         conn.send(("error", f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"))
         sys.exit(1)
     finally:

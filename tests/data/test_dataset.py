@@ -55,7 +55,7 @@ def test_concatenation_goes_through_the_parts():
 
 def test_map_changes_the_sample_or_one_element():
     base = TensorDataset(np.arange(3), np.arange(3))
-    assert [v for v in base.map(sum)] == [0, 2, 4]
+    assert list(base.map(sum)) == [0, 2, 4]
     assert [int(x) for x, _ in base.map(np.negative, element=0)] == [0, -1, -2]
     changed = data.map(np.sqrt, samples.Squares(4), element="square")
     assert [s["square"] for s in changed] == [0, 1, 2, 3]

@@ -304,7 +304,8 @@ class DataLoader:
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
             got = state.get("version") if isinstance(state, dict) else type(state).__name__
             raise ValueError(
-                f"load_state_dict: this is not the state of a DataLoader. Got version {got!r}; expected {STATE_VERSION}."
+                "load_state_dict: this is not the state of a DataLoader. "
+                f"Got version {got!r}; expected {STATE_VERSION}."
             )
         differences = [
             f"{key} was {state.get(key)!r} and is {value!r}"

@@ -202,9 +202,8 @@ class WorkerPool:
                 " If its traceback above speaks of bootstrapping, guard the main part of your program with "
                 '`if __name__ == "__main__":`, because each worker imports it.'
             )
-        return RuntimeError(
-            f"DataLoader: worker {worker.number} (process {worker.process.pid}) {shared.describe_exit(code)}{doing}.{hint}"
-        )
+        who = f"worker {worker.number} (process {worker.process.pid})"
+        return RuntimeError(f"DataLoader: {who} {shared.describe_exit(code)}{doing}.{hint}")
 
 
 def _stop_workers(workers: list[_Worker], owner: int) -> None:

@@ -4,11 +4,17 @@ The main thread fetches batches, one task after another. A second thread reads t
 waits to hand over a task; when the pipe ends (the loader is done, or its process is gone), it ends this process
 even if the dataset is in the middle of something.
 
-Messages to the worker: ``("start", data, places)``, followed by an open file if there are places; ``("epoch", run,
-Epoch)``; ``("task", run, batch, indices, freed)``. Messages from it: ``("segment", number, slot_size)`` followed by the open file,
-``("batch", run, batch, tree, slot, gone, state)``, ``("end", run, batch)``, ``("error", run, batch, text, cause)`` and
-``("failed", text)`` when it could not start at all. `run` numbers the iterations of the loader: what belongs to an
-abandoned one is thrown away.
+Messages to the worker:
+    ("start", data, places), followed by an open file if there are places
+    ("epoch", run, Epoch)
+    ("task", run, batch, indices, freed slots)
+Messages from it:
+    ("segment", number, slot size), followed by the open file
+    ("batch", run, batch, tree, slot, segments that are gone, state of the stream)
+    ("end", run, batch) of a stream that has no such batch any more
+    ("error", run, batch, text, cause)
+    ("failed", text) when it could not start at all
+`run` numbers the iterations of the loader: what belongs to an abandoned one is thrown away.
 """
 
 from __future__ import annotations
@@ -132,7 +138,7 @@ def _serve(
         if kind == "start":
             try:
                 source = Payload.load(rest[0], rest[1], rest[2] if len(rest) > 2 else None)
-            except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported
+            except Exception as error:  # whatever the user's code raises is reported
                 conn.send(("failed", _start_problem(error)))
                 return
             gc.collect()
@@ -142,7 +148,7 @@ def _serve(
             try:
                 assert source is not None
                 fetcher, problem = make_fetcher(source, epoch, worker, num_workers), None
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # as above
                 fetcher, problem = None, (_text(error), error)
         elif kind == "task":
             run, batch, indices, freed = rest
@@ -179,7 +185,7 @@ def _answer(
         conn.send(("end", run, batch))
     except (BrokenPipeError, ConnectionError):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported
+    except Exception as error:  # whatever the user's code raises is reported
         conn.send(("error", run, batch, _text(error), _portable(error)))
 
 
@@ -197,7 +203,7 @@ def _portable(error: BaseException) -> BaseException | None:
     cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
     try:
         copy = pickle.loads(pickle.dumps(cause))
-    except Exception:  # noqa: BLE001 - exceptions with their own constructors often do not pickle; the text has it all
+    except Exception:  # exceptions with their own constructors often do not pickle; the text has it all
         return None
     return copy if isinstance(copy, BaseException) else None
 

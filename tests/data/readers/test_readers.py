@@ -218,7 +218,7 @@ def test_image_folder_says_what_is_missing(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="cat has no pictures"):
         ImageFolder(tmp_path)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"pip install weft\[images\]"):
+    with pytest.raises(ImportError, match=r"pip install weft\[data\]"):
         ImageFolder(tmp_path)
 
 
@@ -331,5 +331,5 @@ def test_arrow_and_parquet(tmp_path):
 
 def test_arrow_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"pip install weft\[arrow\]"):
+    with pytest.raises(ImportError, match=r"pip install weft\[data\]"):
         arrow_file(tmp_path / "x")

@@ -28,8 +28,8 @@ def cifar10(root: PathLike, split: str = "train") -> TensorDataset:
     """CIFAR-10 from files on disk.
 
     Args:
-        root: the folder with ``data_batch_1.bin`` … (binary) or ``data_batch_1`` … (Python version), its parent, or the
-            ``cifar-10-binary.tar.gz`` or ``cifar-10-python.tar.gz`` archive.
+        root: the folder with ``data_batch_1.bin`` … (binary) or ``data_batch_1`` … (Python version), its parent, or
+            the ``cifar-10-binary.tar.gz`` or ``cifar-10-python.tar.gz`` archive.
         split: "train" (50,000 images) or "test" (10,000).
 
     Returns:
@@ -128,8 +128,8 @@ def _parse_binary(
     record = label_bytes + _PIXELS
     if not data or len(data) % record:
         raise ValueError(
-            f"{what}: {name} is truncated or of another kind. Got {len(data):,} bytes; expected a multiple of {record:,} "
-            f"({label_bytes} for the label and {_PIXELS:,} for the pixels of each image)."
+            f"{what}: {name} is truncated or of another kind. Got {len(data):,} bytes; "
+            f"expected a multiple of {record:,} ({label_bytes} for the label and {_PIXELS:,} for the pixels of each image)."
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, record)
     return records[:, label_bytes:], records[:, column].astype(np.int64)
@@ -140,7 +140,7 @@ def _parse_python(what: str, name: str, data: bytes, key: str) -> tuple[np.ndarr
         content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
     except _Refused as error:
         raise ValueError(f"{what}: {name} is not a CIFAR batch: {error}.") from None
-    except Exception as error:  # noqa: BLE001 - damaged pickles fail in any way there is
+    except Exception as error:  # damaged pickles fail in any way there is
         raise ValueError(
             f"{what}: {name} ({len(data):,} bytes) is truncated or damaged ({type(error).__name__}: {error})."
         ) from None

@@ -91,7 +91,7 @@ def _pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise ImportError(
-            "ImageFolder: reading pictures needs Pillow. Install it with `pip install weft[images]` or "
+            "ImageFolder: reading pictures needs Pillow. Install it with `pip install weft[data]` or "
             "`pip install pillow`."
         ) from None
     return Image

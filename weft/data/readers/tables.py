@@ -211,7 +211,7 @@ def arrow_file(
         import pyarrow.parquet
     except ImportError:
         raise ImportError(
-            "arrow_file: reading Arrow and Parquet files needs pyarrow. Install it with `pip install weft[arrow]` or "
+            "arrow_file: reading Arrow and Parquet files needs pyarrow. Install it with `pip install weft[data]` or "
             "`pip install pyarrow`."
         ) from None
     path = existing("arrow_file", path)
