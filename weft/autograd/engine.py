@@ -18,9 +18,11 @@ from .. import dtypes
 from ..errors import describe, format_shape
 from ..ops.spec import Spec, is_known
 from ..tensor import Tensor, wrap
-from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode
+from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
 
 ndarray = np.ndarray
+_new = object.__new__
+_AS_THEY_ARE = frozenset({Spec, type(None), bool, int, float, complex})  # saved values that are no arrays
 _ops: Any = None
 
 
@@ -134,9 +136,10 @@ def _run(
     needed: set[int] | None,
     accumulate: bool,
 ) -> dict[Any, Any]:
+    """Run the nodes by falling number; returns the gradients of the nodes in `wanted`."""
     grads: dict[Any, Any] = {}  # node -> gradient of its output (a dict by index for several outputs)
-    heap: list[tuple[int, int]] = []
-    by_key: dict[int, Any] = {}
+    queue: list[tuple[int, Any]] = []  # (-seq, node); numbers are unique, so nodes are never compared
+    leaves: list[Any] = []
     found: dict[Any, Any] = {}
     push, pop = heapq.heappush, heapq.heappop
 
@@ -147,22 +150,19 @@ def _run(
             if node.__class__ is Leaf:
                 leaves.append(node)
             else:
-                push(heap, (-node.seq, id(node)))
-                by_key[id(node)] = node
+                push(queue, (-node.seq, node))
         else:
-            grads[node] = have + g
+            grads[node] = _plus(have, g)
 
-    leaves: list[Any] = []
     for node, g in zip(roots, seeds, strict=True):
         if needed is None or id(node) in needed:
             give(node, g)
-    while heap:
-        _, key = pop(heap)
-        node = by_key.pop(key)
+    while queue:
+        node = pop(queue)[1]
         g = grads.pop(node)
+        if node.hooks:
+            g = run_hooks(node.hooks, g)
         if node.__class__ is Output:
-            if node.hooks:
-                g = run_hooks(node.hooks, g)
             if node in wanted:
                 found[node] = _finish(g)
             parent = node.parent
@@ -170,29 +170,24 @@ def _run(
                 continue
             slots = grads.get(parent)
             if slots is None:
-                grads[parent] = {node.index: g}
-                push(heap, (-parent.seq, id(parent)))
-                by_key[id(parent)] = parent
-            else:
-                have = slots.get(node.index)
-                slots[node.index] = g if have is None else have + g
+                slots = grads[parent] = {}
+                push(queue, (-parent.seq, parent))
+            slots[node.index] = _plus(slots[node.index], g) if node.index in slots else g
             continue
-        if node.hooks:
-            g = run_hooks(node.hooks, g)
-        if wanted and node in wanted:
-            found[node] = _finish(g)
-            if needed is not None and not any(id(p) in needed for p in node.edges if p is not None):
+        edges = node.edges
+        if needed is not None:
+            if node in wanted:
+                found[node] = _finish(g)
+            edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
+            if not any(edges):
                 continue
         if node.saved is FREED:
             raise RuntimeError(
                 f"backward of {node.op.name}: the graph was freed by an earlier backward. "
                 "Pass `retain_graph=True` to the first backward if you need a second one."
             )
-        edges = node.edges
-        if needed is not None:
-            edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
         results = pullback(node, g, edges, create_graph)
-        if not retain:
+        if not retain and node.saved:
             node.saved = FREED
         specs = node.specs
         for i, edge in enumerate(edges):
@@ -205,7 +200,14 @@ def _run(
                 spec = specs[i]
                 if gi.shape != spec.shape or gi.dtype != spec.dtype or not is_known(spec.shape):
                     gi = fit(gi, spec)
-            give(edge, gi)
+            if edge in grads:
+                give(edge, gi)
+            else:  # `give`, written out: most values are used once
+                grads[edge] = gi
+                if edge.__class__ is Leaf:
+                    leaves.append(edge)
+                else:
+                    push(queue, (-edge.seq, edge))
     # A gradient may reach two leaves as one object (add passes it on unchanged); each leaf must own its memory.
     taken = {id(g._data) for g in seeds if g.__class__ is Tensor}
     for leaf in leaves:
@@ -219,39 +221,62 @@ def _run(
     return found
 
 
+def _plus(a: Any, b: Any) -> Any:
+    """The sum of two gradients, of which none, one or both are row-sparse."""
+    return b + a if a.__class__ is Tensor and b.__class__ is not Tensor else a + b
+
+
 def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Sequence[Any]:
     """Apply the gradient rules of `node.op`: gradients for the inputs with an edge, aligned with `edges`."""
     op = node.op
     if g.__class__ is dict:
-        specs = node.outputs
-        g = [g.get(i) for i in range(len(specs))]
-        g = [ops().zeros_like_spec(sp) if gi is None and dtypes.is_inexact(sp.dtype) else _dense(gi) for gi, sp in zip(g, specs, strict=True)]
+        g = [_output_gradient(g.get(i), spec) for i, spec in enumerate(node.outputs)]
     elif g.__class__ is not Tensor:
         g = _dense(g)
     custom = getattr(op, "pullback", None)
     if custom is not None:
         return custom(node, g, edges, create_graph)
-    values = [
-        _unwrap(node, item, value, create_graph) for item, value in zip(op.saved_items, node.saved, strict=True)
-    ] if node.saved else ()
-    rules = op.rules
+    saved = node.saved
+    if saved:
+        saved = saved_values(node, create_graph)
+    rules, attrs = op.rules, node.attrs
     if rules is None:
-        rule = op.joint_rule
-        return rule.fn(g, *_arguments(rule, node, values, edges))
+        return op.joint_rule.apply(g, saved, attrs, edges)
     if len(rules) == 1:
-        rule = rules[0]
-        return (rule.fn(g, *_arguments(rule, node, values, edges)),)
+        return (rules[0].apply(g, saved, attrs, edges),)
     return [
-        None if edge is None else rule.fn(g, *_arguments(rule, node, values, edges))
-        for rule, edge in zip(rules, edges, strict=True)
+        None if edge is None else rule.apply(g, saved, attrs, edges) for rule, edge in zip(rules, edges, strict=True)
     ]
 
 
-def _arguments(rule: Any, node: Node, values: Any, edges: tuple[Any, ...]) -> list[Any]:
-    return [
-        values[index] if kind == "saved" else node.attrs[index] if kind == "attr" else tuple([e is not None for e in edges])
-        for kind, index in rule.sources
-    ]
+def _output_gradient(g: Any, spec: Spec) -> Any:
+    """The gradient of one of several outputs: zeros if nobody used it, None if it is of a kind that has none."""
+    if g is None:
+        return ops().zeros_like_spec(spec) if dtypes.is_inexact(spec.dtype) else None
+    return _dense(g)
+
+
+def saved_values(node: Node, create_graph: bool) -> list[Any]:
+    """What `node` saved, as its rules want it: tensors that, for higher order, are linked to the tape again."""
+    op = node.op
+    if create_graph or not op.plain_saves:
+        return [_unwrap(node, item, value, create_graph) for item, value in zip(op.saved_items, node.saved, strict=True)]
+    values = []
+    for i, value in enumerate(node.saved):
+        if value.__class__ is ndarray:
+            base = value.base
+            key = id(value) if base is None else id(memory_of(value))
+            if key in mutations and mutations[key][0] > node.seq:
+                return [_unwrap(node, item, v, False) for item, v in zip(op.saved_items, node.saved, strict=True)]
+            tensor = _new(Tensor)
+            tensor._data = value
+            tensor._node = None
+            values.append(tensor)
+        elif value.__class__ in _AS_THEY_ARE:
+            values.append(value)
+        else:
+            values.append(_unwrap(node, op.saved_items[i], value, False))
+    return values
 
 
 def _unwrap(node: Node, item: tuple[str, int, int], value: Any, create_graph: bool) -> Any:

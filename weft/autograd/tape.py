@@ -161,38 +161,37 @@ def is_grad_enabled() -> bool:
 
 # Mutation ------------------------------------------------------------------------------------------------------------
 
-_mutations: dict[int, tuple[int, Location | None, str]] = {}
-_watched: dict[int, Any] = {}
+mutations: dict[int, tuple[int, Location | None, str]] = {}
+_watchers: dict[int, Any] = {}
 
 
-def memory_of(array: ndarray) -> Any:
-    """The object that owns the memory of `array`; views of one array share it."""
+def memory_of(array: ndarray) -> ndarray:
+    """The array that all views of one piece of memory come from (its own base, if any, is not an array)."""
     base = array.base
-    return array if base is None else base
+    while base.__class__ is ndarray:
+        array, base = base, base.base
+    return array
 
 
 def note_mutation(array: ndarray, op: str) -> None:
     """Remember that the memory of `array` is being written by `op` now, at the user's line."""
     owner = memory_of(array)
     key = id(owner)
-    if key not in _mutations:
-        try:
-            _watched[key] = weakref.ref(owner, lambda _, key=key: _forget(key))
-        except TypeError:  # an exotic buffer without weak references: keep it from being recycled under our key
-            _watched[key] = owner
-    _mutations[key] = (tick(), user_location(2), op)
+    if key not in mutations:
+        _watchers[key] = weakref.ref(owner, lambda _, key=key: _forget(key))
+    mutations[key] = (tick(), user_location(2), op)
 
 
 def _forget(key: int) -> None:
-    _mutations.pop(key, None)
-    _watched.pop(key, None)
+    mutations.pop(key, None)
+    _watchers.pop(key, None)
 
 
 def check_saved(array: Any, node: Node, name: str) -> None:
     """Raise if `array`, saved by `node`, was overwritten since."""
-    if not _mutations or type(array) is not ndarray:
+    if type(array) is not ndarray:
         return
-    found = _mutations.get(id(memory_of(array)))
+    found = mutations.get(id(memory_of(array)))
     if found is not None and found[0] > node.seq:
         _, where, op = found
         raise RuntimeError(

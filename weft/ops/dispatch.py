@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd.tape import Leaf, Node, Output, grad_mode, tick
+from ..autograd.tape import Leaf, Node, Output, grad_mode, memory_of, tick
 from ..errors import describe, user_location
 from ..tensor import Tensor, wrap
 from . import registry
@@ -379,8 +379,7 @@ def note_view(op: Op, x: Tensor, data: Any, attrs: tuple[Any, ...], out: Tensor)
     """Remember that `out` is a view of `x`, if it is one, so that writing to either is seen by the other's gradient."""
     symbolic = type(data) is not ndarray
     if not symbolic:
-        view = out._data
-        if (view.base if view.base is not None else view) is not (data.base if data.base is not None else data):
+        if out._data is not data and memory_of(out._data) is not memory_of(data):
             return
     link(op, x, attrs, out, symbolic)
 

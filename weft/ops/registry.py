@@ -21,6 +21,7 @@ Rules are plain transposes; broadcasting, dtype promotion and complex conjugatio
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,12 +54,25 @@ class Kernel:
 
 
 class Rule:
-    """A gradient rule with its parameters resolved to places in the node's saved values and attributes."""
+    """A gradient rule with its parameters resolved to places in the node's saved values and attributes.
 
-    __slots__ = ("fn", "sources")
+    `apply(g, saved, attrs, edges)` calls it.
+    """
+
+    __slots__ = ("fn", "sources", "apply")
 
     def __init__(self, fn: Callable[..., Any], sources: tuple[tuple[str, int], ...]) -> None:
         self.fn, self.sources = fn, sources
+        self.apply: Callable[..., Any] = _applier(sources)(fn)
+
+
+@functools.cache
+def _applier(sources: tuple[tuple[str, int], ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The call of a rule as one line of Python, `rule(g, saved[0], attrs[1])`: backward makes it for every node."""
+    words = {"saved": "saved[{}]", "attr": "attrs[{}]", "needs": "tuple([e is not None for e in edges])"}
+    parts = ["g", *[words[kind].format(index) for kind, index in sources]]
+    made: Callable[..., Any] = eval(f"lambda rule: lambda g, saved, attrs, edges: rule({', '.join(parts)})")
+    return made
 
 
 class Op:
@@ -68,7 +82,8 @@ class Op:
     merged, moved and dropped. `alias` names the input that the output may be a view of; `put(base, value, *attrs)` then
     writes a new value of the view into its base, out of place. `batch` is the vmap rule ("elementwise", "composite", a
     function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a forward-mode rule or None: forward mode is then
-    derived from double reverse. `cost(*specs, **attrs)` estimates FLOPs.
+    derived from double reverse. `cost(*specs, **attrs)` estimates FLOPs. `checks_once` says that `infer` looks at nothing
+    but shapes, dtypes and attributes: a signature that passed it is not checked again.
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
@@ -89,6 +104,8 @@ class Op:
         self.ufunc: Callable[..., Any] | None = facts.pop("ufunc", None)
         self.reflected: Callable[..., Any] | None = None
         self.batch: Any = facts.pop("batch", None)
+        self.checks_once: bool = facts.pop("checks_once", False)
+        self.checked: set[tuple[Any, ...]] = set()
         self.jvp: Any = facts.pop("jvp", None)
         self.cost: Callable[..., int] | None = facts.pop("cost", None)
         self.composite: bool = facts.pop("composite", False)
@@ -105,6 +122,8 @@ class Op:
             raise TypeError(f"op {name}: unknown facts {sorted(facts)}.")
         self.declared_nondifferentiable = vjp is NOT_DIFFERENTIABLE
         self._resolve_rules(vjp)
+        # what the tape keeps is one array, scalar or Spec per item: backward need not look at it closely
+        self.plain_saves = not self.variadic and self.num_outputs == 1
         self.call: Callable[..., Any] = fn  # replaced by dispatch for ops that are not composite
 
     def __repr__(self) -> str:
