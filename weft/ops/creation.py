@@ -92,6 +92,7 @@ def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_filled,
     vjp=NOT_DIFFERENTIABLE,
     batch="source",

@@ -153,12 +153,33 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     arrays = promoted(op, datas)
     values = op.merge(arrays, attrs)
     if op.infer is not None:
-        op.run(op.infer, values)
+        if op.checks_once:
+            check_once(op, arrays, attrs, values)
+        else:
+            op.run(op.infer, values)
     for kernel in op.kernels:
         if kernel.device == "cpu" and (kernel.when is None or op.run(kernel.when, values)):
             return as_arrays(op.run(kernel.fn, values))
     with np.errstate(all="ignore"):
         return as_arrays(op.run(op.fn, values))
+
+
+def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Sequence[Any]) -> None:
+    """Run the shape rule of `op` unless this signature passed it before (see `Op.checks_once`)."""
+    if len(arrays) == 1:
+        key = (arrays[0].shape, arrays[0].dtype, attrs)
+    else:
+        key = (*[None if a is None else (a.shape, a.dtype) for a in arrays], attrs)
+    try:
+        if key in op.checked:
+            return
+    except TypeError:  # an attribute that cannot be hashed is the rule's to judge
+        op.run(op.infer, values)  # type: ignore[arg-type]
+        return
+    op.run(op.infer, values)  # type: ignore[arg-type]
+    if len(op.checked) >= 4096:
+        op.checked.clear()
+    op.checked.add(key)
 
 
 def as_arrays(outs: Any) -> Any:
@@ -539,6 +560,52 @@ def make_binary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> tuple[Cal
     return binary, reflected
 
 
+def make_checked(op: Op) -> Callable[..., Any]:
+    """`f(x, *attributes)` for an op with one tensor whose shape rule need run only once per signature."""
+    fn, count, kernels, checked = op.fn, len(op.parameters), op.kernels, op.checked
+    split = op.num_positional
+    names = op.parameters[split:]
+    differentiable, has_alias = op.differentiable and not op.declared_nondifferentiable, op.alias is not None
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != count:
+            args = op.bind(args, kwargs)
+        if _special:
+            return call(op, args)
+        x = args[0]
+        attrs = args[1:]
+        try:
+            a = x._data
+            if (a.shape, a.dtype, attrs) not in checked:
+                return call(op, args)
+            if names:
+                keywords = dict(zip(names, args[split:], strict=True))
+                for kernel in kernels:
+                    if kernel.when is None or kernel.when(a, *args[1:split], **keywords):
+                        return call(op, args)
+                out = fn(a, *args[1:split], **keywords)
+            else:
+                for kernel in kernels:
+                    if kernel.when is None or kernel.when(a, *attrs):
+                        return call(op, args)
+                out = fn(a, *attrs)
+        except Exception:
+            return call(op, args)
+        if type(out) is not ndarray:
+            out = np.asarray(out)
+        t = _new(Tensor)
+        t._data = out
+        t._node = None
+        if grad_mode.enabled:
+            if x._node is not None and differentiable:
+                t._node = make_node(op, (x,), (a,), attrs, out, 1)
+            if has_alias:
+                note_view(op, x, a, attrs, t)
+        return t
+
+    return public
+
+
 def make_general(op: Op) -> Callable[..., Any]:
     """The public function of any other op: bind the arguments, then take the general path."""
     count = len(op.parameters)
@@ -577,7 +644,8 @@ def primitive(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..
 
     def define(fn: Callable[..., Any]) -> Callable[..., Any]:
         op = registry.register(Op(name or fn.__name__, fn, **facts))
-        return _public(op, make_general(op), fn)
+        single = op.tensor_slots == (0,) and not op.variadic and op.num_outputs == 1 and op.promote is None
+        return _public(op, make_checked(op) if op.checks_once and single else make_general(op), fn)
 
     return define
 

@@ -43,6 +43,7 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_cast,
     vjp=lambda g, like_x: _back_cast(g, like_x),
     batch="elementwise",
@@ -583,6 +584,7 @@ _complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.
 
 
 @primitive(
+    checks_once=True,
     infer=lambda x: Spec(x.shape, x.dtype), vjp=lambda g: conj(g), batch="elementwise", reference=np.conj,
     samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
@@ -592,6 +594,7 @@ def conj(x: Tensor) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_part, vjp=lambda g, like_x: _to_complex(g, g * 0) if dtypes.is_complex(like_x.dtype) else g,
     batch="elementwise", reference=np.real, samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
@@ -601,6 +604,7 @@ def real(x: Tensor) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_part, vjp=lambda g, like_x: _to_complex(g * 0, -g) if dtypes.is_complex(like_x.dtype) else g * 0,
     batch="elementwise", reference=np.imag, samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip

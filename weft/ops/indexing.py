@@ -114,6 +114,7 @@ def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_basic,
     vjp=lambda g, like_x, index: put_zeros(g, like_x, index),
     alias="x",
@@ -204,6 +205,7 @@ def put_into_zeros_like(x: Tensor, like: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=lambda x, shape, index: Spec(shape, x.dtype),
     vjp=lambda g, index: getitem(g, index),
     batch=lambda axes, tensors, attrs: put_into_zeros(

@@ -93,6 +93,7 @@ def _batch_matmul(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_matmul,
     promote="arithmetic",
     vjp=joint(_matmul_rule),

@@ -86,6 +86,7 @@ def _batch(op: Any) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer("sum"),
     vjp=lambda g, like_x, axis, keepdims: spread(g, like_x, axis, keepdims),
     batch=_batch(lambda: reduce_sum),
@@ -97,7 +98,7 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over `axis`, in the dtype of `x`: the primitive behind `sum` and `mean`."""
     if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype):  # half precision accumulates in float32
         return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)).astype(x.dtype)  # type: ignore[call-overload]
-    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype))  # type: ignore[call-overload]
+    return np.asarray(np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype))  # type: ignore[call-overload]
 
 
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
@@ -107,8 +108,9 @@ def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = 
     >>> wf.sum(wf.ones(2, 3), axis=0).tolist()
     [2.0, 2.0, 2.0]
     """
-    wanted = sum_dtype(x.dtype) if dtype is None else dtypes.as_dtype(dtype)
-    if x.dtype != wanted:
+    have = x.dtype
+    wanted = have if dtype is None and have is dtypes.float32 else sum_dtype(have) if dtype is None else dtypes.as_dtype(dtype)
+    if have is not wanted and have != wanted:
         x = astype(x, wanted)
     return reduce_sum(x, tuple(axis) if axis.__class__ is list else axis, keepdims)
 
@@ -149,6 +151,7 @@ def _prod_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) ->
 
 
 @primitive(
+    checks_once=True,
     infer=_infer("prod"),
     vjp=_prod_rule,
     batch=_batch(lambda: reduce_prod),
@@ -186,6 +189,7 @@ def _real_infer(name: str) -> Any:
 
 @primitive(
     name="max",
+    checks_once=True,
     infer=_real_infer("max"),
     vjp=_extreme_rule,
     batch=_batch(lambda: max_),
@@ -200,6 +204,7 @@ def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @primitive(
     name="min",
+    checks_once=True,
     infer=_real_infer("min"),
     vjp=_extreme_rule,
     batch=_batch(lambda: min_),
@@ -218,6 +223,7 @@ def _bool(_: np.dtype) -> np.dtype:
 
 @primitive(
     name="any",
+    checks_once=True,
     infer=_infer("any", _bool),
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch(lambda: any_),
@@ -231,6 +237,7 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @primitive(
     name="all",
+    checks_once=True,
     infer=_infer("all", _bool),
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch(lambda: all_),

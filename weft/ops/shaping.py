@@ -60,6 +60,7 @@ def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
 
 
 @primitive(
+    checks_once=True,
     infer=lambda x, shape, copy: Spec(resolve_shape(shape, x), x.dtype),
     vjp=lambda g, like_x: reshape_like(g, like_x),
     alias="x",
@@ -130,6 +131,7 @@ def _inverse(axes: Any) -> tuple[int, ...]:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_permute,
     vjp=lambda g, axes: permute_dims(g, _inverse(axes)),
     alias="x",
@@ -218,6 +220,7 @@ def _batch_axes(op: Any, extra: int) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_expand,
     vjp=lambda g, axis: squeeze(g, axis),
     alias="x",
@@ -249,6 +252,7 @@ def _restore(g: Tensor, axis: Any, like: Any) -> Tensor:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_squeeze,
     vjp=lambda g, like_x, axis: _restore(g, axis, like_x),
     alias="x",
@@ -276,6 +280,7 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_broadcast,
     vjp=lambda g, like_x: sum_to_like(g, like_x),
     alias="x",
@@ -508,6 +513,7 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_flip,
     vjp=lambda g, axis: flip(g, axis=axis),
     batch=lambda axes, tensors, attrs: flip(
@@ -535,6 +541,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_roll,
     vjp=lambda g, shift, axis: roll(g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis),
     reference=lambda x, shift, axis=None: np.roll(x, shift, axis),
@@ -567,6 +574,7 @@ def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_tile,
     vjp=_tile_rule,
     reference=np.tile,
@@ -608,6 +616,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
 
 @primitive(
     name="repeat_static",
+    checks_once=True,
     infer=_infer_repeat,
     vjp=_repeat_rule,
     reference=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
@@ -639,6 +648,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
 
 
 @primitive(
+    checks_once=True,
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=lambda g: g,
     batch="elementwise",
@@ -651,6 +661,7 @@ def clone(x: Tensor) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=NOT_DIFFERENTIABLE,
     batch="elementwise",
@@ -665,6 +676,7 @@ def stop_gradient(x: Tensor) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=lambda g: g,
     batch="elementwise",
