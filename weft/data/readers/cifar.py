@@ -129,7 +129,8 @@ def _parse_binary(
     if not data or len(data) % record:
         raise ValueError(
             f"{what}: {name} is truncated or of another kind. Got {len(data):,} bytes; "
-            f"expected a multiple of {record:,} ({label_bytes} for the label and {_PIXELS:,} for the pixels of each image)."
+            f"expected a multiple of {record:,} ({label_bytes} for the label and {_PIXELS:,} for the pixels "
+            "of each image)."
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, record)
     return records[:, label_bytes:], records[:, column].astype(np.int64)
