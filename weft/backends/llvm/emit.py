@@ -198,7 +198,7 @@ class KernelEmitter:
         f, lanes = self.f, self.lanes
         buffer: Buffer = e.payload
         offset = buffer.offset(e.args)
-        t, align = memory_type(buffer.dtype), buffer.dtype.itemsize
+        t, align = memory_type(buffer.dtype), 1  # views may lie anywhere; costs nothing on CPUs of today
         step = loops.as_index(0) if lanes is None else self.stride(offset)
         constant = loops.constant(step) if step is not None else None
         if lanes is None or constant == 0:
@@ -227,7 +227,7 @@ class KernelEmitter:
             value = value.args[0]
         computed = self.value(value)
         offset = buffer.offset(statement.indices)
-        t, align = memory_type(buffer.dtype), buffer.dtype.itemsize
+        t, align = memory_type(buffer.dtype), 1  # views may lie anywhere; costs nothing on CPUs of today
         if lanes is None:
             f.store(primitives.to_memory(f, computed, buffer.dtype), self.address(buffer, self.value(offset)), align)
         else:

@@ -287,7 +287,8 @@ def asinh(x: Expr) -> Expr:
 def acosh(x: Expr) -> Expr:
     t = x - 1.0
     y = log1p(t + s.sqrt(t * (t + 2.0)))
-    return _rarely(x > (1e9 if _single(x) else 1e18), log(x) + math.log(2), y)
+    y = _rarely(x > (1e9 if _single(x) else 1e18), log(x) + math.log(2), y)
+    return s.where(x < 1.0, math.nan, y)
 
 
 @_rule
@@ -581,8 +582,8 @@ def erfc(x: Expr) -> Expr:
     ratio = x * (_poly(z, c._PP) / _poly(z, c._QQ))
     small = s.where(x < 0.25, 1.0 - (x + ratio), 0.5 - ((x - 0.5) + ratio))
     t = a - 1.0
-    middle = c._ERX + _poly(t, c._PA) / _poly(t, c._QA)
-    middle = s.where(x > 0.0, 1.0 - middle, 1.0 + middle)
+    middle = _poly(t, c._PA) / _poly(t, c._QA)
+    middle = s.where(x > 0.0, (1.0 - c._ERX) - middle, 1.0 + (c._ERX + middle))
     far = _at_most(_at_least(a, 1.0), 30.0)
     head = s.bitcast(_bits(far) & -0x100000000, FLOAT64)  # head * head is exact
     tail = exp(s.fma(-head, head, -0.5625)) * exp((head - far) * (head + far) + _tail_ratio(far)) / far

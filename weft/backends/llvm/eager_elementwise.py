@@ -1,0 +1,251 @@
+"""Elementwise expressions on NumPy arrays.
+
+A call looks up a *plan* by expression, dtypes, shapes and strides: the loaded kernel and its integer arguments. Plans
+are bounded in number; kernels, of which there are few, are shared by all shapes of one structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...compiler.kernels import elementwise as build
+from ...compiler.kernels.layout import collapse, stride_class
+from ...ops import scalar as s
+from ...runtime import memory, threads
+from . import jit
+
+MAX_PLANS = 8192
+PARALLEL = 16384
+"""Elements from which a call may use several threads, and so asks for the compute token."""
+
+
+class Plan(NamedTuple):
+    """`call(id(array)..., *integers)` computes; `order` is the memory order of a new output."""
+
+    call: Any
+    integers: tuple[int, ...]
+    dtypes: tuple[np.dtype, ...]
+    order: tuple[int, ...] | None
+    large: bool
+
+
+_plans: dict[Any, Plan | None] = {}
+_traces: dict[Any, tuple[s.Expr, ...]] = {}
+_kernels: dict[Any, jit.Compiled] = {}
+
+
+def elementwise(
+    name: str,
+    expression: Callable[..., Any],
+    arrays: Sequence[np.ndarray],
+    shape: tuple[int, ...],
+    out: np.ndarray | None = None,
+) -> np.ndarray | None:
+    """`expression(*arrays)`, broadcast to `shape`, as one native loop.
+
+    Args:
+        name: for printing.
+        expression: a function in the scalar language, the same object on every call.
+        arrays: real dtypes; they broadcast to `shape`.
+        out: where to store, of that shape; may be one of `arrays`. A new array by default, laid out as the inputs.
+
+    Returns:
+        The result, or None where native code does not serve (complex numbers, odd strides).
+    """
+    key: Any
+    if len(arrays) == 1:
+        a = arrays[0]
+        key = (expression, shape, a.dtype, a.shape, a.strides)
+    elif len(arrays) == 2:
+        a, b = arrays
+        key = (expression, shape, a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides)
+    else:
+        key = (expression, shape, *[x for a in arrays for x in (a.dtype, a.shape, a.strides)])
+    if out is not None:
+        key = (key, out.dtype, out.strides)
+    try:
+        plan = _plans[key]
+    except KeyError:
+        plan = _remember(key, _make_plan(name, expression, arrays, shape, None if out is None else (out,)))
+    if plan is None:
+        return None
+    if out is None:
+        out = memory.empty(shape, plan.dtypes[0], plan.order)
+    else:
+        arrays = apart(arrays, (out,))
+    if plan.large:
+        with threads.compute_token:
+            plan.call(*map(id, arrays), id(out), *plan.integers)
+    else:
+        plan.call(*map(id, arrays), id(out), *plan.integers)
+    return out
+
+
+def elementwise_many(
+    name: str,
+    expression: Callable[..., Any],
+    arrays: Sequence[np.ndarray],
+    shape: tuple[int, ...],
+    outs: Sequence[np.ndarray] | None = None,
+) -> tuple[np.ndarray, ...] | None:
+    """As `elementwise` for an expression that returns a tuple: one loop, several outputs.
+
+    All results are computed from the inputs as they were, so an output may be an input's own memory.
+    """
+    key = ("many", expression, shape, *[x for a in arrays for x in (a.dtype, a.shape, a.strides)])
+    if outs is not None:
+        key = (key, *[x for o in outs for x in (o.dtype, o.strides)])
+    try:
+        plan = _plans[key]
+    except KeyError:
+        plan = _remember(key, _make_plan(name, expression, arrays, shape, outs))
+    if plan is None:
+        return None
+    if outs is None:
+        outs = [memory.empty(shape, d, plan.order) for d in plan.dtypes]
+    else:
+        arrays = apart(arrays, outs)
+    with threads.compute_token:
+        plan.call(*map(id, arrays), *map(id, outs), *plan.integers)
+    return tuple(outs)
+
+
+def apart(arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Copies of the inputs that overlap an output in another way than element for element."""
+    result: list[np.ndarray] | None = None
+    for k, a in enumerate(arrays):
+        for out in outs:
+            if a is out or not np.may_share_memory(a, out):
+                continue
+            same = a.shape == out.shape and a.strides == out.strides and a.dtype == out.dtype
+            if same and a.__array_interface__["data"] == out.__array_interface__["data"]:
+                continue
+            if result is None:
+                result = list(arrays)
+            result[k] = a.copy()
+            # A copy is row-major while the plan was made for the old strides: keep those.
+            if result[k].strides != a.strides:
+                kept = np.lib.stride_tricks.as_strided(np.empty(_span(a), a.dtype), a.shape, a.strides)
+                if any(st < 0 for st in a.strides):
+                    raise ValueError(
+                        "elementwise: an input overlaps the output. Got a reversed view of the memory written to; "
+                        "copy it first."
+                    )
+                kept[...] = a
+                result[k] = kept
+            break
+    return arrays if result is None else result
+
+
+def _span(a: np.ndarray) -> int:
+    """Elements between the first and the last of a view with non-negative strides."""
+    return sum((n - 1) * st for n, st in zip(a.shape, a.strides, strict=True)) // a.itemsize + 1 if a.size else 0
+
+
+def _remember(key: Any, plan: Plan | None) -> Plan | None:
+    if len(_plans) >= MAX_PLANS:
+        _plans.clear()
+    _plans[key] = plan
+    return plan
+
+
+def element_strides(a: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides in elements after broadcasting to `shape`; None if they are no whole number of elements."""
+    steps: list[int] = [0] * (len(shape) - a.ndim)
+    for n, st, wanted in zip(a.shape, a.strides, shape[len(shape) - a.ndim :], strict=True):
+        if n == 1 and wanted != 1:
+            steps.append(0)
+            continue
+        if n != wanted:
+            raise ValueError(f"elementwise: shapes do not broadcast. Got {a.shape}; expected {shape}.")
+        whole, odd = divmod(st, a.itemsize)
+        if odd and n > 1:
+            return None
+        steps.append(whole)
+    return tuple(steps)
+
+
+def serves(arrays: Sequence[np.ndarray]) -> bool:
+    """Whether native code handles these dtypes."""
+    return all(a.dtype in s.DTYPES and type(a) is np.ndarray for a in arrays)
+
+
+def _make_plan(
+    name: str,
+    expression: Callable[..., Any],
+    arrays: Sequence[np.ndarray],
+    shape: tuple[int, ...],
+    outs: Sequence[np.ndarray] | None,
+) -> Plan | None:
+    if not serves(arrays) or (outs is not None and not serves(outs)):
+        return None
+    inputs = tuple(a.dtype for a in arrays)
+    trace_key = (expression, inputs)
+    if trace_key not in _traces:
+        traced = s.trace(expression, inputs)
+        _traces[trace_key] = traced if isinstance(traced, tuple) else (traced,)
+    exprs = _traces[trace_key]
+    dtypes = tuple(e.dtype for e in exprs) if outs is None else tuple(o.dtype for o in outs)
+    strides = [element_strides(a, shape) for a in arrays]
+    if outs is None:
+        order = memory_order(shape, strides)
+        steps = dense_strides(shape, order)
+        strides += [steps] * len(exprs)
+    else:
+        order = None
+        for o in outs:
+            if o.shape != shape:
+                raise ValueError(f"{name}: out has the wrong shape. Got {o.shape}; expected {shape}.")
+            if not o.flags.writeable:
+                raise ValueError(f"{name}: out is read-only. Got an array that cannot be written; copy it first.")
+        strides += [element_strides(o, shape) for o in outs]
+    if any(st is None for st in strides):
+        return None
+    size = int(np.prod(shape, dtype=object))
+    dims = collapse(shape, strides, first=len(arrays))  # type: ignore[arg-type]
+    sizes, steps_by_operand = dims.sizes, dims.strides
+    if size == 0 or not sizes:
+        sizes, steps_by_operand = (size,), tuple((1,) for _ in strides)
+    ndim = len(sizes)
+    classes = tuple(stride_class(st[-1]) for st in steps_by_operand)
+    kernel_key = (exprs, inputs, dtypes, ndim, classes)
+    compiled = _kernels.get(kernel_key)
+    if compiled is None:
+        kernel = build.elementwise(exprs, inputs, dtypes, ndim, classes, name)
+        compiled = _kernels[kernel_key] = jit.compile_kernel(kernel)
+    integers: list[int] = []
+    if ndim == 1:
+        integers.append(sizes[0])
+    else:
+        rows = int(np.prod(sizes[:-1], dtype=object))
+        integers += [rows, *build.blocking(rows, sizes[-1]), *sizes]
+    for st, c in zip(steps_by_operand, classes, strict=True):
+        integers += st[:-1]
+        if c == 2:
+            integers.append(st[-1])
+    return Plan(compiled.call_objects, tuple(integers), dtypes, order, size >= PARALLEL)
+
+
+def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    """Axis order for a new result: that of the first input that fills the shape, so layouts pass through."""
+    row_major = tuple(range(len(shape)))
+    for st in strides:
+        if st is None or any(step == 0 and n > 1 for step, n in zip(st, shape, strict=True)):
+            continue
+        order = tuple(sorted(row_major, key=lambda a: (-abs(st[a]) if shape[a] > 1 else 0, a)))
+        moving = [a for a in order if shape[a] > 1]
+        return None if moving == sorted(moving) else order
+    return None
+
+
+def dense_strides(shape: tuple[int, ...], order: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Strides without gaps, in elements."""
+    strides = [0] * len(shape)
+    step = 1
+    for axis in reversed(order or range(len(shape))):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)

@@ -1,0 +1,23 @@
+"""Passes: functions from Flow to Flow, in the order in which `optimise` runs them."""
+
+from __future__ import annotations
+
+import os
+
+from ..flow import Flow
+from .decompose import decompose
+from .merge import merge
+from .simplify import simplify
+from .split_reductions import split_reductions
+
+PASSES = (decompose, simplify, merge, split_reductions)
+
+
+def optimise(flow: Flow) -> Flow:
+    """Run all passes. WEFT_DEBUG=2 prints the flow after each."""
+    verbose = os.environ.get("WEFT_DEBUG", "0") >= "2"
+    for run in PASSES:
+        flow = run(flow)
+        if verbose:
+            print(f"-- after {run.__name__} ({len(flow.nodes)} nodes)\n{flow}")
+    return flow

@@ -1,0 +1,57 @@
+"""Ops that fuse better as their parts are replaced by them.
+
+    %y = softmax(%x, axis=-1)                                                          before
+    %m = max(%x); %e = exp(%x - %m); %s = reduce_sum(%e); %y = %e / %s                after
+
+A decomposition is a Python function with the op's parameters, written with public ops; `decomposition(name)` registers
+one. It is traced into the flow, so whatever it is made of is simplified and fused like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.tape import no_grad
+from ...graph.graph import Node
+from ...tensor import wrap
+from ..flow import Flow, rebuild
+
+_table: dict[str, Callable[..., Any]] = {}
+
+
+def decomposition(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register how the op `name` is written with other ops for the compiler."""
+
+    def add(fn: Callable[..., Any]) -> Callable[..., Any]:
+        _table[name] = fn
+        return fn
+
+    return add
+
+
+def decompose(flow: Flow) -> Flow:
+    """Replace every op that has a decomposition, until none is left."""
+    from . import decompositions as decompositions
+
+    while any(node.op.name in _table for node in flow.nodes):
+        flow = rebuild(flow, _rule)
+    return flow
+
+
+def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+    fn = _table.get(node.op.name)
+    if fn is None:
+        return None
+    tensors = [None if a is None else wrap(a) for a in args]
+    with no_grad():
+        result = node.op.run(fn, node.op.merge(tensors, node.attrs))
+    if result is NotImplemented:
+        return None
+    outs = result if isinstance(result, tuple) else (result,)
+    values = [new.operand(t) for t in outs]
+    for value, old in zip(values, node.outputs, strict=True):
+        assert tuple(value.shape) == tuple(old.shape) and value.dtype == old.dtype, (node.op.name, value, old)
+    return values
+
+

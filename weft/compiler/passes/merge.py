@@ -1,0 +1,35 @@
+"""Common subexpressions: equal computations are done once.
+
+    %a = exp(%x); %b = exp(%x); %c = add(%a, %b)      before
+    %a = exp(%x); %c = add(%a, %a)                    after
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...graph.graph import Node, Value
+from ..flow import Flow, rebuild
+
+
+def merge(flow: Flow) -> Flow:
+    """Give equal pure nodes one result."""
+    seen: dict[Any, tuple[Value, ...]] = {}
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.effects:
+            return None
+        try:
+            key = (node.op.name, tuple([id(a) for a in args]), node.attrs)
+            found = seen.get(key)
+        except TypeError:  # an attribute that cannot be hashed
+            return None
+        if found is not None:
+            return found
+        from ...ops.spec import Spec
+
+        made = new.add(node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where).outputs
+        seen[key] = made
+        return made
+
+    return rebuild(flow, rule)

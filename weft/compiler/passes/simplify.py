@@ -1,0 +1,92 @@
+"""Algebra: constants folded, neutral elements and inverse pairs removed, reshapes and transposes joined.
+
+    %b = multiply(%a, 1.0); %c = permute_dims(permute_dims(%b, (1, 0)), (1, 0))      before
+    %a                                                                               after
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import CONSTANT, Node, Value
+from ...ops import dispatch
+from ...ops.registry import table
+from ...ops.spec import Spec
+from ..flow import Flow, rebuild
+
+FOLD_LIMIT = 4096  # elements of a constant worth computing at compile time
+
+# op -> (position of the neutral operand, its value)
+_NEUTRAL = {
+    "add": ((0, 0), (1, 0)),
+    "subtract": ((1, 0),),
+    "multiply": ((0, 1), (1, 1)),
+    "divide": ((1, 1),),
+    "pow": ((1, 1),),
+}
+_IDENTITY = ("stop_gradient", "clone", "positive", "clone_contiguous")
+
+
+def simplify(flow: Flow) -> Flow:
+    """Remove work that does nothing and compute what is known already."""
+    return rebuild(flow, _rule)
+
+
+def _scalar(value: Any) -> Any:
+    """The number that a constant or filled value holds everywhere, or None."""
+    if not isinstance(value, Value):
+        return None
+    node = value.node
+    if node.op is CONSTANT and node.attrs[0].size == 1:
+        return node.attrs[0].item()
+    if node.op.name == "filled":
+        return node.attrs[1]
+    if node.op.name in ("broadcast_to", "reshape", "expand_dims", "squeeze"):
+        return _scalar(node.inputs[0])
+    return None
+
+
+def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+    op, out = node.op, node.outputs[0]
+    name = op.name
+    if op.effects or len(node.outputs) != 1:
+        return None
+    if name in _IDENTITY:
+        return (args[0],)
+    for position, neutral in _NEUTRAL.get(name, ()):
+        other = args[1 - position]
+        if _scalar(args[position]) == neutral and _matches(other, out):
+            return (other,)
+    if name == "cast" and args[0].dtype == out.dtype:
+        return (args[0],)
+    if name in ("reshape", "broadcast_to", "expand_dims", "squeeze", "reshape_as", "broadcast_as", "sum_as") and args[0].shape == out.shape:
+        return (args[0],)
+    if name in ("reshape", "reshape_as", "expand_dims", "squeeze") and args[0].node.op.name == "reshape":
+        return _emit(new, "reshape", (args[0].node.inputs[0],), (out.shape, None), out)
+    if name == "permute_dims":
+        axes = tuple([a % len(out.shape) for a in node.attrs[0]])
+        if axes == tuple(range(len(axes))):
+            return (args[0],)
+        inner = args[0].node
+        if inner.op.name == "permute_dims":
+            first = [a % len(axes) for a in inner.attrs[0]]
+            return _emit(new, "permute_dims", (inner.inputs[0],), (tuple([first[a] for a in axes]),), out)
+    if name == "broadcast_to" and args[0].node.op.name == "filled":
+        return _emit(new, "filled", (), (tuple(out.shape), args[0].node.attrs[1], out.dtype), out)
+    if name in ("filled_like",):
+        return _emit(new, "filled", (), (tuple(out.shape), node.attrs[0], out.dtype), out)
+    if all(isinstance(a, Value) and a.node.op is CONSTANT for a in args) and args and (out.size or 0) <= FOLD_LIMIT:
+        result = dispatch.compute(op, [a.node.attrs[0] for a in args], node.attrs)
+        if isinstance(result, np.ndarray):
+            return (new.constant(np.ascontiguousarray(result)),)
+    return None
+
+
+def _matches(value: Any, out: Value) -> bool:
+    return isinstance(value, Value) and value.shape == out.shape and value.dtype == out.dtype
+
+
+def _emit(new: Flow, name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...], out: Value) -> tuple[Value, ...]:
+    return new.add(table[name], inputs, attrs, (Spec(out.shape, out.dtype),)).outputs

@@ -1,0 +1,37 @@
+"""Large reductions to few results are done in two steps, so that several threads have work.
+
+    %s = reduce_sum(%x: (64, 4096), axis=None)                       before
+    %p = reduce_sum(%x, axis=(1,)); %s = reduce_sum(%p, axis=None)   after
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...graph.graph import Node
+from ...ops.registry import table
+from ...ops.spec import Spec, normalize_axes, num_elements, reduced_shape
+from ..flow import Flow, rebuild
+
+LEAST = 65536  # elements from which a second kernel pays
+_SPLITTABLE = ("reduce_sum", "reduce_prod", "max", "min", "any", "all")
+
+
+def split_reductions(flow: Flow) -> Flow:
+    """Reduce all axes but the first, then the first, where the result has few elements."""
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.name not in _SPLITTABLE:
+            return None
+        x, (axis, keepdims), out = args[0], node.attrs, node.outputs[0]
+        axes = sorted(normalize_axes(node.op.name, axis, len(x.shape)))
+        total = num_elements(x.shape) or 0
+        if total < LEAST or (num_elements(out.shape) or 0) > 8 or len(axes) < 2 or x.shape[axes[0]] < 4:
+            return None
+        rest = tuple(axes[1:])
+        partial = new.add(
+            table[node.op.name], (x,), (rest, True), (Spec(reduced_shape(x.shape, rest, True), out.dtype),)
+        ).outputs[0]
+        return new.add(table[node.op.name], (partial,), (tuple(axes), keepdims), (Spec(out.shape, out.dtype),)).outputs
+
+    return rebuild(flow, rule)
