@@ -88,6 +88,9 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
             )
         if dtypes.is_complex(output.dtype):
             raise RuntimeError("backward: a complex output needs an explicit `gradient`; use a real loss.")
+        data = output._data
+        if data.__class__ is ndarray:
+            return wrap(np.ones(data.shape, data.dtype))
         return ops().ones_like(output.detach())
     if not isinstance(gradient, Tensor):
         gradient = Tensor(gradient)
@@ -233,9 +236,8 @@ def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> 
         g = [_output_gradient(g.get(i), spec) for i, spec in enumerate(node.outputs)]
     elif g.__class__ is not Tensor:
         g = _dense(g)
-    custom = getattr(op, "pullback", None)
-    if custom is not None:
-        return custom(node, g, edges, create_graph)
+    if op.pullback is not None:
+        return op.pullback(node, g, edges, create_graph)
     saved = node.saved
     if saved:
         saved = saved_values(node, create_graph)

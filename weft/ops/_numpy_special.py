@@ -156,20 +156,18 @@ def lgamma(x: Any) -> Any:
 def _floating(x: Any) -> np.ndarray:
     """Integers in the float type NumPy's own functions would use for them."""
     x = np.asarray(x)
+    if x.dtype.kind == "f":
+        return x
     return (
         x if x.dtype == _BFLOAT16 or x.dtype.kind in "fc" else x.astype(np.sqrt(np.ones((), x.dtype)).dtype)
     )
 
 
 def sigmoid(x: Any) -> Any:
-    """Logistic function: the exponential is only ever taken of a negative number."""
+    """Logistic function. Where exp(-x) overflows, the result is below every normal number: 1 / inf = 0 is right."""
     x = _floating(x)
-    with np.errstate(under="ignore", over="ignore"):
-        if x.dtype.kind == "c":
-            return 1 / (1 + np.exp(-x))
-        e = np.exp(-np.abs(x))
-        one = e.dtype.type(1)
-        return np.where(np.greater_equal(x, 0), one, e) / (one + e)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.reciprocal(np.exp(np.negative(x)) + x.dtype.type(1))
 
 
 def reciprocal(x: Any) -> Any:

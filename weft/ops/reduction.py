@@ -64,7 +64,7 @@ def _infer(name: str, out_dtype: Any = None, empty: bool = True) -> Any:
 
 def spread(g: Tensor, like: Any, axis: Axis, keepdims: bool) -> Tensor:
     """A reduction's gradient (or result) broadcast back over the reduced axes."""
-    if like.shape is None:
+    if like.shape is None or g.ndim == 0:
         return broadcast_to_like(g, like)
     axes = normalize_axes("reduction", axis, len(like.shape))
     if not keepdims and axes and g.ndim != len(like.shape):

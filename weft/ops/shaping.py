@@ -291,6 +291,11 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
 )
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Any:
     """`x` repeated, without copying, to `shape`; a read-only view."""
+    if x.size == 1 and x.ndim == 0 and x.dtype.kind in "biufc" and shape.__class__ is tuple and len(shape) < 32:
+        # one number: what np.broadcast_to does, several times faster
+        view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[call-overload]
+        view.flags.writeable = False
+        return view
     return np.broadcast_to(x, check_shape("broadcast_to", shape))  # type: ignore[arg-type]
 
 
