@@ -11,12 +11,12 @@ import math
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import dtypes, tensor
+from . import dtypes, random, tensor
 from .autograd import functional, tape
 from .ops import creation, elementwise, indexing, methods, products, reduction, registry, row_sparse, shaping
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
-MODULES = [creation, elementwise, shaping, indexing, reduction, products]
+MODULES = [creation, elementwise, shaping, indexing, reduction, products, random]
 
 # Names found on first use: they need more of the package than every program does.
 LAZY: dict[str, str] = {}
@@ -52,6 +52,7 @@ def namespace() -> dict[str, Any]:
     for name in ("grad", "backward", "value_and_grad", "grad_fn", "vjp", "jvp", "jacobian", "hessian"):
         names[name] = getattr(functional, name)
     names.update(e=math.e, pi=math.pi, inf=math.inf, nan=math.nan, newaxis=None)
+    names.update(Generator=random.Generator, default_generator=random.default_generator)
     names.update(Tensor=tensor.Tensor, RowSparse=row_sparse.RowSparse, register_kernel=registry.register_kernel)
     return names
 

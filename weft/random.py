@@ -1,0 +1,391 @@
+"""Random numbers for users: seeds, generators, draws.
+
+A `Generator` is a seed and an offset that counts draws (Note [Random numbers] in `weft.ops.philox`). Both live in one
+int64 tensor, `state`, and each draw advances the offset in place. So a captured function sees the state as one of its
+variables, and eager and captured code draw the same numbers. A generator may be shared by threads: every draw
+gets an offset of its own, though which thread gets which is theirs to race for; give each thread its own generator
+where that matters.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+from .ops import dispatch, random_ops
+from .ops.spec import check_shape, check_size, is_known
+from .tensor import Tensor, wrap
+
+ALGORITHM = "philox4x32-10"
+_SIGN = 1 << 63
+
+
+def _signed(value: int) -> int:
+    """A 64-bit pattern as the int64 that holds it."""
+    return ((value + _SIGN) & 0xFFFFFFFFFFFFFFFF) - _SIGN
+
+
+def _seed_value(seed: Any) -> int:
+    try:
+        value = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed: expected an integer. Got {seed!r}.") from None
+    if not -_SIGN <= value < 2 * _SIGN:
+        raise ValueError(f"seed: expected an integer of 64 bits. Got {value}.")
+    return _signed(value)
+
+
+_ONE = np.array([0, 1], np.int64)
+
+
+class Generator:
+    """A source of random numbers: a seed, and how many draws were made from it.
+
+    Args:
+        seed: any integer of 64 bits; without one the operating system is asked.
+
+    >>> import weft as wf
+    >>> g = wf.Generator(0)
+    >>> a = wf.rand(3, generator=g)
+    >>> bool((wf.rand(3, generator=wf.Generator(0)) == a).all())
+    True
+    """
+
+    __slots__ = ("state", "_lock", "__weakref__")
+
+    def __init__(self, seed: int | None = None) -> None:
+        value = int.from_bytes(os.urandom(8), "little") if seed is None else seed
+        self.state: Tensor = wrap(np.array([_seed_value(value), 0], np.int64))
+        self._lock = threading.Lock()
+        _generators.add(self)
+
+    def next_state(self) -> Tensor:
+        """The state of the next draw, as a tensor of its own; the generator moves on by one."""
+        state = self.state
+        with self._lock:
+            data = state._data
+            if type(data) is np.ndarray and not dispatch.current_modes():
+                snapshot = wrap(data.copy())
+                data[1] += 1
+                return snapshot
+            from .ops.shaping import clone
+
+            snapshot = clone(state)
+            state += dispatch.constant(_ONE)
+            return snapshot
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from `seed`."""
+        self._write(_seed_value(seed), 0)
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed that the operating system chooses; returns it."""
+        value = int.from_bytes(os.urandom(8), "little")
+        self._write(_seed_value(value), 0)
+        return value
+
+    def initial_seed(self) -> int:
+        """The seed, as an integer of 0 to 2**64 - 1."""
+        return int(self.state._array("initial_seed")[0]) & 0xFFFFFFFFFFFFFFFF
+
+    def random_seed(self) -> int:
+        """A fresh seed of 62 bits drawn from this generator, for another one (loaders, workers)."""
+        bits = random_ops.random_bits(self.next_state(), (), dtypes.uint64)
+        return int(bits._array("random_seed")) >> 2
+
+    def spawn(self, n: int) -> list[Generator]:
+        """`n` new generators, seeded from this one."""
+        return [Generator(self.random_seed()) for _ in range(check_size("spawn", n, "n"))]
+
+    def get_state(self) -> Tensor:
+        """A copy of the state, an int64 tensor [seed, offset]."""
+        with self._lock:
+            return wrap(self.state._array("get_state").copy())
+
+    def set_state(self, state: Any) -> Generator:
+        """Continue from a state that `get_state` returned."""
+        array = np.asarray(state)
+        if array.shape != (2,) or array.dtype != np.int64:
+            raise TypeError(f"set_state: expected an int64 tensor [seed, offset]. Got {array.dtype} {array.shape}.")
+        self._write(int(array[0]), int(array[1]))
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain numbers, ready for JSON."""
+        seed, offset = (int(v) for v in self.get_state().tolist())
+        return {"algorithm": ALGORITHM, "seed": seed, "offset": offset}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
+        if not isinstance(state, dict) or state.get("algorithm") != ALGORITHM:
+            raise ValueError(f"load_state_dict: expected the state of a {ALGORITHM} generator. Got {state!r}.")
+        self._write(_seed_value(state["seed"]), _seed_value(state["offset"]))
+
+    def clone(self) -> Generator:
+        """A generator that will draw the same numbers as this one."""
+        return Generator().set_state(self.get_state())
+
+    def _write(self, seed: int, offset: int) -> None:
+        with self._lock:
+            array = self.state._array("seeding (a captured function cannot reseed; do it outside)")
+            if dispatch.current_modes():
+                self.state.copy_(np.array([seed, offset], np.int64))
+            else:
+                array[...] = (seed, offset)
+
+    def __reduce__(self) -> Any:
+        return (_restore, (self.state_dict(),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
+        return self.clone()
+
+    def __repr__(self) -> str:
+        if self.state.is_symbolic:
+            return "Generator(symbolic)"
+        return f"Generator(seed={self.initial_seed()}, offset={int(self.state._data[1])})"
+
+
+def _restore(state: dict[str, Any]) -> Generator:
+    generator = Generator(0)
+    generator.load_state_dict(state)
+    return generator
+
+
+_generators: weakref.WeakSet[Generator] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a forked child another thread's lock would stay locked for ever."""
+    for generator in list(_generators):
+        generator._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+default_generator = Generator()
+
+
+def _next(op: str, generator: Any) -> Tensor:
+    if generator is None:
+        return default_generator.next_state()
+    if not isinstance(generator, Generator):
+        raise TypeError(f"{op}: generator must be a wf.Generator. Got {type(generator).__name__}.")
+    return generator.next_state()
+
+
+# The default generator -----------------------------------------------------------------------------------------------------
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator, from which every draw comes that is given no other.
+
+    >>> import weft as wf
+    >>> _ = wf.manual_seed(0)
+    >>> a = wf.rand(2)
+    >>> _ = wf.manual_seed(0)
+    >>> bool((wf.rand(2) == a).all())
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator from the operating system; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """A copy of the default generator's state."""
+    return default_generator.get_state()
+
+
+def set_rng_state(state: Any) -> None:
+    """Continue the default generator from a state that `get_rng_state` returned."""
+    default_generator.set_state(state)
+
+
+# Draws -----------------------------------------------------------------------------------------------------------------------
+
+
+def _sizes(op: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return check_shape(op, shape[0] if len(shape) == 1 else shape)
+
+
+def _float(dtype: Any) -> np.dtype:
+    return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+
+
+def _finish(result: Tensor, requires_grad: bool) -> Tensor:
+    return result.requires_grad_() if requires_grad else result
+
+
+def rand(*shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+    """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
+    sizes = _sizes("rand", shape)
+    return _finish(random_ops.random_uniform(_next("rand", generator), sizes, _float(dtype)), requires_grad)
+
+
+def randn(*shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+    """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
+    sizes = _sizes("randn", shape)
+    return _finish(random_ops.random_normal(_next("randn", generator), sizes, _float(dtype)), requires_grad)
+
+
+def _like(op: str, x: Tensor, dtype: Any, generator: Any, plain: Any, like: Any) -> Tensor:
+    resolved = x.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if is_known(x.shape):
+        return plain(_next(op, generator), tuple(x.shape), resolved)
+    return like(x.detach(), _next(op, generator), resolved)
+
+
+def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """Numbers uniform in [0, 1) with the shape (and dtype, unless given) of `x`."""
+    return _like("rand_like", x, dtype, generator, random_ops.random_uniform, random_ops.random_uniform_like)
+
+
+def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """Standard normal numbers with the shape (and dtype, unless given) of `x`."""
+    return _like("randn_like", x, dtype, generator, random_ops.random_normal, random_ops.random_normal_like)
+
+
+def _parameter_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
+    """The shape of a draw whose parameters may be tensors: the given one, else theirs."""
+    if shape is not None:
+        return check_shape(op, shape)
+    from .ops.spec import broadcast_shapes
+
+    return broadcast_shapes(op, *[getattr(p, "shape", ()) for p in parameters])
+
+
+def _parameter_dtype(dtype: Any, *parameters: Any) -> np.dtype:
+    tensors = [p for p in parameters if isinstance(p, Tensor)]
+    return _float(dtype) if dtype is not None or not tensors else dtypes.float_for(dtypes.result_type(*tensors))
+
+
+def uniform(
+    low: Any = 0.0, high: Any = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """Numbers uniform in [low, high). `low` and `high` may be tensors; gradients flow to them."""
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not low <= high:
+        raise ValueError(f"uniform: low must not be above high. Got low={low}, high={high}.")
+    sizes = _parameter_shape("uniform", shape, low, high)
+    u = random_ops.random_uniform(_next("uniform", generator), sizes, _parameter_dtype(dtype, low, high))
+    return u * (high - low) + low
+
+
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """Normal numbers with this mean and standard deviation, which may be tensors; gradients flow to them."""
+    if not isinstance(std, Tensor) and not std >= 0:
+        raise ValueError(f"normal: std must not be negative. Got {std}.")
+    sizes = _parameter_shape("normal", shape, mean, std)
+    z = random_ops.random_normal(_next("normal", generator), sizes, _parameter_dtype(dtype, mean, std))
+    return z * std + mean
+
+
+def randint(
+    low: int, high: Any = None, shape: Any = (), *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """Integers uniform in [low, high): `randint(0, 10, (2, 3))`; with one bound, `randint(10, (2, 3))`, low is 0."""
+    if isinstance(high, (tuple, list)):
+        high, shape = None, high
+    if high is None:
+        low, high = 0, low
+    try:
+        low, high = operator.index(low), operator.index(high)
+    except TypeError:
+        raise TypeError(f"randint: low and high must be integers. Got {low!r} and {high!r}.") from None
+    resolved = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    return random_ops.random_integers(_next("randint", generator), low, high, check_shape("randint", shape), resolved)
+
+
+def randperm(n: int, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """The numbers 0 to n - 1 in random order."""
+    from .ops.elementwise import astype
+
+    order = random_ops.random_permutation(_next("randperm", generator), check_size("randperm", n, "n"))
+    return order if dtype is None else astype(order, dtype)
+
+
+def bernoulli(p: Any, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """1 with probability `p` (a tensor of probabilities, or a number with a `shape`), else 0."""
+    from .ops.elementwise import astype
+
+    if isinstance(p, Tensor):
+        if not dtypes.is_floating(p.dtype):
+            raise TypeError(f"bernoulli: p must be floating. Got {p.dtype.name}.")
+        if type(p._data) is np.ndarray and p.size and not ((p._data >= 0) & (p._data <= 1)).all():
+            raise ValueError(f"bernoulli: p must be between 0 and 1. Got {p._data.min()} to {p._data.max()}.")
+        p = p.detach()
+        if shape is None:
+            u = rand_like(p, generator=generator)
+        else:
+            u = rand(shape, dtype=p.dtype, generator=generator)
+        return astype(u < p, p.dtype if dtype is None else dtype)
+    if not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p must be between 0 and 1. Got {p}.")
+    return astype(rand(() if shape is None else shape, generator=generator) < p, _float(dtype))
+
+
+def multinomial(
+    probabilities: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """`num_samples` category numbers per row, drawn with the given probabilities (which need not sum to one)."""
+    size = check_size("multinomial", num_samples, "num_samples")
+    return random_ops.random_multinomial(
+        probabilities.detach(), _next("multinomial", generator), size, bool(replacement)
+    )
+
+
+# In place ----------------------------------------------------------------------------------------------------------------------
+
+
+def _in_place(op: str, x: Tensor) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of the numbers that replace the value of `x`."""
+    if not dtypes.is_floating(x.dtype) and not dtypes.is_complex(x.dtype):
+        raise TypeError(f"{op}: expected a floating tensor. Got {x.dtype.name}; use `random_` for integers.")
+    return tuple(x.shape), x.dtype
+
+
+def _uniform_(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers uniform in [low, high), in place."""
+    shape, dtype = _in_place("uniform_", x)
+    return x.copy_(uniform(low, high, shape, dtype=dtype, generator=generator))
+
+
+def _normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with normal numbers, in place."""
+    shape, dtype = _in_place("normal_", x)
+    return x.copy_(normal(mean, std, shape, dtype=dtype, generator=generator))
+
+
+def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill with 1 (probability `p`) and 0, in place."""
+    return x.copy_(bernoulli(p, tuple(x.shape), dtype=x.dtype, generator=generator))
+
+
+def _random_(x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Fill an integer tensor with integers uniform in [low, high), in place; the bound defaults to what fits."""
+    if not dtypes.is_integral(x.dtype):
+        raise TypeError(f"random_: expected an integer tensor. Got {x.dtype.name}; use `uniform_`.")
+    bound = int(np.iinfo(x.dtype).max) + 1 if high is None else high
+    return x.copy_(randint(low, bound, tuple(x.shape), dtype=x.dtype, generator=generator))
+
+
+for _method in (_uniform_, _normal_, _bernoulli_, _random_):
+    setattr(Tensor, _method.__name__[1:], _method)
+    _method.__name__ = _method.__qualname__ = _method.__name__[1:]
