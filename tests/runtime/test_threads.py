@@ -379,7 +379,7 @@ def test_token_is_reentrant() -> None:
 
 
 def test_token_goes_to_those_who_wait_in_turn() -> None:
-    token = ComputeToken(patience=15)
+    token = ComputeToken(patience=15, turn=0.05)
     order: list[int] = []
     token.acquire()
     started = []
@@ -392,9 +392,49 @@ def test_token_goes_to_those_who_wait_in_turn() -> None:
         started += start(work)
         while len(token._waiters) <= number:
             time.sleep(0.001)
+        # Everybody polls once a turn; only the hand-over at its end gives the order.
+    time.sleep(0.1)
     token.release()
     join(started)
-    assert order == [0, 1, 2]
+    assert sorted(order) == [0, 1, 2]
+    assert order[0] == 0
+
+
+def test_a_thread_that_keeps_coming_back_does_not_starve_the_others() -> None:
+    token = ComputeToken(patience=15)
+    stop = time.monotonic() + 10
+    turns = {0: 0, 1: 0}
+
+    def work(number: int) -> None:
+        while min(turns.values()) < 20 and time.monotonic() < stop:
+            with token:
+                time.sleep(0.0003)
+            turns[number] += 1
+
+    join([*start(lambda: work(0)), *start(lambda: work(1))])
+    assert min(turns.values()) >= 20
+
+
+def test_small_work_is_not_handed_over_every_time() -> None:
+    """While a thread's turn lasts it may take the token again, although another thread waits."""
+    token = ComputeToken(patience=15, turn=0.2)
+    got_it = threading.Event()
+
+    def wait_for_it() -> None:
+        with token:
+            got_it.set()
+
+    token.acquire()
+    started = start(wait_for_it)
+    while not token._waiters:
+        time.sleep(0.001)
+    for _ in range(10):
+        token.release()
+        token.acquire()
+    assert not got_it.is_set()
+    token.release()
+    join(started)
+    assert got_it.is_set()
 
 
 def test_patience_ends_a_cyclic_wait() -> None:

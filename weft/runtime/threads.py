@@ -14,7 +14,7 @@ never spinning costs 50 µs per region. A `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` 
 `ensure_width()` first (0.1 µs when nothing changed).
 
 **Not too many at once.** Native work that uses the whole width runs inside `with compute_token:`. Threads get
-the token in the order they asked. The token limits *concurrency only*: nobody computes a different result for
+the token in turns. The token limits *concurrency only*: nobody computes a different result for
 having waited, or for having gone on without it, because the logical width never changes. A thread that has
 waited `ComputeToken.patience` seconds takes the token over, so a holder that waits for another thread, or died,
 delays others but cannot block them.
@@ -32,6 +32,7 @@ import operator
 import os
 import sys
 import threading
+import time
 import warnings
 from collections import deque
 from pathlib import Path
@@ -330,24 +331,28 @@ def width_cell_address() -> int:
 
 
 class ComputeToken:
-    """Re-entrant, first-come-first-served permission to use all of the process's width (see module docstring).
+    """Re-entrant, fair permission to use all of the process's width (see module docstring).
 
-    Contract: `acquire`/`release` pair up per thread, best as `with token:`. Waiting releases the GIL. A waiter
-    whose patience ends takes the token over from its holder, whose later `release` then does nothing; so no
-    misuse, interrupted thread or cyclic wait can make anybody wait longer than `patience` seconds per place in
-    the queue. Correctness must never depend on holding it.
+    Contract: `acquire`/`release` pair up per thread, best as `with token:`. Waiting releases the GIL. While others
+    wait, a thread may take the token again and again for `turn` seconds (handing it over after every small operation
+    would cost more than the operation); after that, its next release hands it to whoever waited longest. A waiter
+    whose patience ends takes the token over from its holder, whose later `release` then does nothing; so no misuse,
+    interrupted thread or cyclic wait can make anybody wait longer than about `patience` seconds. Correctness must
+    never depend on holding it.
     """
 
-    __slots__ = ("_depth", "_guard", "_owner", "_waiters", "patience")
+    __slots__ = ("_depth", "_guard", "_owner", "_turn_began", "_waiters", "patience", "turn")
 
-    def __init__(self, patience: float = 1.0) -> None:
+    def __init__(self, patience: float = 1.0, turn: float = 0.001) -> None:
         self.patience = patience
+        self.turn = turn
         self._reset()
 
     def _reset(self) -> None:
         self._guard = threading.Lock()
         self._owner: int | None = None
         self._depth = 0
+        self._turn_began = 0.0  # when the others last had to begin waiting
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
 
     def acquire(self) -> None:
@@ -363,16 +368,29 @@ class ComputeToken:
             gate = threading.Lock()
             gate.acquire()
             place = (me, gate)
+            if not self._waiters:
+                self._turn_began = time.monotonic()
             self._waiters.append(place)
         try:
-            handed_over = gate.acquire(timeout=self.patience)
+            self._wait(place)
         except BaseException:  # Ctrl-C while waiting: leave the queue, pass on a token that arrived meanwhile
             if not self._leave_queue(place):
                 self.release()
             raise
-        if not handed_over and self._leave_queue(place):
+
+    def _wait(self, place: tuple[int, threading.Lock]) -> None:
+        """Wait until the token is handed over, found free, or taken over when patience ends."""
+        me, gate = place
+        deadline = time.monotonic() + self.patience
+        while not gate.acquire(timeout=min(self.turn, self.patience)):
             with self._guard:
-                self._owner, self._depth = me, 1
+                if place not in self._waiters:  # handed over this very moment
+                    return
+                # Free: its holder's turn was not over when it let go, and it has not come back.
+                if self._owner is None or time.monotonic() >= deadline:
+                    self._waiters.remove(place)
+                    self._owner, self._depth = me, 1
+                    return
 
     def _leave_queue(self, place: tuple[int, threading.Lock]) -> bool:
         """Remove `place`; false when it is gone because the token has just been handed to it."""
@@ -384,7 +402,8 @@ class ComputeToken:
             return True
 
     def release(self) -> None:
-        """Give the token to the next in the queue. Does nothing if this thread does not hold it (any more)."""
+        """Let go of the token; at the end of a turn the next in the queue gets it. Does nothing if this thread does
+        not hold it (any more)."""
         me = threading.get_ident()
         if self._owner != me:
             return
@@ -394,12 +413,14 @@ class ComputeToken:
             self._depth -= 1
             if self._depth:
                 return
+            self._owner = None
             if self._waiters:
-                next_owner, gate = self._waiters.popleft()
-                self._owner, self._depth = next_owner, 1
-                gate.release()
-            else:
-                self._owner = None
+                now = time.monotonic()
+                if now - self._turn_began >= self.turn:
+                    self._turn_began = now
+                    self._owner, gate = self._waiters.popleft()
+                    self._depth = 1
+                    gate.release()
 
     def held(self) -> bool:
         """Whether the calling thread holds the token."""
