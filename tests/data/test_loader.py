@@ -8,6 +8,8 @@ import loader_samples as samples
 import numpy as np
 import pytest
 
+import weft as wf
+import weft.random
 from weft.data import (
     BatchSampler,
     DataLoader,
@@ -79,9 +81,18 @@ def test_seed_none_draws_another_seed_each_time():
     assert len(seeds) == 5
 
 
-def test_generator_determines_the_seed():
-    seeds = {DataLoader(samples.Squares(), generator=np.random.default_rng(3)).seed for _ in range(2)}
-    assert len(seeds) == 1
+@pytest.mark.parametrize("make", [np.random.default_rng, wf.random.Generator])
+def test_generator_determines_the_seed(make):
+    seeds = [DataLoader(samples.Squares(), generator=make(n)).seed for n in (3, 3, 4)]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+def test_manual_seed_determines_the_seed():
+    seeds = []
+    for n in (3, 3, 4):
+        wf.random.manual_seed(n)
+        seeds.append(DataLoader(samples.Squares()).seed)
+    assert seeds[0] == seeds[1] != seeds[2]
 
 
 def test_workers_give_the_same_batches_as_this_process():

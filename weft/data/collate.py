@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime import memory
 from ._tensor import arrays_to_tensors, is_tensor, map_leaves, to_numpy
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
@@ -61,7 +62,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
         >>> x.shape, label.shape
         ((2, 3), (2,))
     """
-    return arrays_to_tensors(fill(plan(samples), np.empty))
+    return arrays_to_tensors(fill(plan(samples), memory.empty))
 
 
 def fill(tree: Any, allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray]) -> Any:

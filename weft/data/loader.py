@@ -24,6 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..runtime import memory
 from . import seeds
 from ._tensor import arrays_to_tensors
 from .collate import default_collate, fill
@@ -399,7 +400,7 @@ class _Iterator:
             assert error.__cause__ is not None
             error.__cause__.add_note(f"DataLoader: while loading {error}")
             raise error.__cause__ from error.__cause__.__cause__
-        return fill(tree, np.empty), state
+        return fill(tree, memory.empty), state
 
     def _load_from_pool(self, pool: WorkerPool) -> tuple[Any, Any] | None:
         if self.position.handed == self._asked:

@@ -10,7 +10,6 @@ position stays valid under another NumPy.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, NamedTuple
 
@@ -55,27 +54,14 @@ def make_seed(seed: int | None, generator: Any = None) -> int:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise TypeError(f"seed: expected an integer. Got {seed!r}.")
         return int(seed)
-    if generator is None:
-        return _draw_global()
     if isinstance(generator, Generator):
         return int(generator.integers(1 << 62))
-    return _draw(generator)
+    from .. import random  # here, because a worker process never needs it
 
-
-def _draw_global() -> int:
-    import weft
-
-    default = getattr(weft, "default_generator", None)
-    if default is None:
-        return int.from_bytes(os.urandom(7), "little")
-    return _draw(default() if callable(default) else default)
-
-
-def _draw(generator: Any) -> int:
-    for name in ("random_seed", "integers"):
-        method = getattr(generator, name, None)
-        if method is not None:
-            return int(method() if name == "random_seed" else method(1 << 62))
+    if generator is None:
+        return random.default_generator.random_seed()
+    if isinstance(generator, random.Generator):
+        return generator.random_seed()
     raise TypeError(
         f"generator: expected a weft.Generator or numpy.random.Generator. Got {type(generator).__name__}."
     )
