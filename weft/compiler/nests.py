@@ -1,0 +1,579 @@
+"""From a cluster to a loop nest: expressions, phases, order of loops.
+
+Note [Phases]. A cluster with reductions runs, for every point of its outer axes, a sequence of inner loops: phase 0
+accumulates the reductions that need nothing else, phase 1 those that need the results of phase 0, and so on; a value
+over the whole space is stored in the first phase in which it is known. A later phase recomputes what it needs, loads
+it if it was stored, or finds it in a row of scratch memory if recomputing is dear.
+
+Note [Two schedules]. Where the reduced axes lie next to each other in memory the inner loop is the vector loop. Where
+an outer axis does (a column sum), rows are walked one after another and a row of accumulators in scratch memory is
+updated by a vector loop across the columns: memory is read in order either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph.graph import CONSTANT, Node, Value
+from ..ops import scalar as s
+from ..ops.scalar import Expr
+from . import loops
+from .fusion import REDUCTIONS, Cluster, is_view
+from .layout import Layout, Storage, like_order, row_major
+from .loops import Accumulator, Buffer, Kernel, Let, Local, Statement
+
+_DEAR = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc", "pow", "sigmoid",
+         "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp", "hypot", "lgamma"}  # fmt: skip
+_IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
+SCRATCH = 4096  # elements of a row kept in scratch memory between phases
+TILE = 1024  # columns whose accumulators are kept together
+
+
+class Load:
+    """An element of a layout at an affine index of the space, plus gathered parts: `offset + Σ strides·i + extra`."""
+
+    __slots__ = ("storage", "dtype", "offset", "strides", "extra", "leaf")
+
+    def __init__(self, storage: Storage, dtype: np.dtype, offset: int, strides: tuple[int, ...], extra: Expr | None, leaf: Expr) -> None:
+        self.storage, self.dtype, self.offset, self.strides, self.extra, self.leaf = storage, dtype, offset, strides, extra, leaf
+
+
+class Nest:
+    """Builds the kernel of one cluster. `layout_of(value)` gives the layout of a value from outside."""
+
+    def __init__(self, cluster: Cluster, layout_of: Callable[[Value], Layout], stored: list[Node], place: Callable[[Node, tuple[int, ...]], Layout]) -> None:
+        self.cluster = cluster
+        self.layout_of = layout_of
+        self.space = cluster.space
+        self.rank = len(self.space)
+        self.loads: dict[Any, Load] = {}
+        self.leaves: dict[Expr, Load] = {}
+        self.stored_nodes = stored
+        self.place = place
+        self.members = sorted(cluster.members, key=lambda n: n.order)
+        self.memo: dict[Any, Expr] = {}
+        self.checks: list[tuple[Layout, int, Node]] = []
+        self._levels()
+
+    # Levels -------------------------------------------------------------------------------------------------------------
+
+    def _inside(self, value: Value) -> Node | None:
+        """The member that computes `value`, seen through views; None for values from outside."""
+        node = value.node
+        while node not in self.cluster.axes:
+            if not is_view(node):
+                return None
+            node = node.inputs[0].node
+        return node
+
+    def _levels(self) -> None:
+        """`level[n]`: the phase in which a full member is computable, or after which a reduced one is known (+1)."""
+        self.level: dict[Node, int] = {}
+        for n in self.members:
+            below = [self.level[m] for m in (self._inside(v) for v in n.inputs if isinstance(v, Value)) if m is not None]
+            base = max(below, default=0)
+            self.level[n] = base + 1 if self._is_reduction(n) else base
+        self.phases = max(self.level.values(), default=0) + 1
+
+    def _is_reduction(self, n: Node) -> bool:
+        return n.op.name in REDUCTIONS
+
+    def _full(self, n: Node) -> bool:
+        return not self._is_reduction(n) and self.cluster.full(n) and (not self.cluster.reduced or not self._only_reduced(n))
+
+    def _only_reduced(self, n: Node) -> bool:
+        """A member whose shape equals the space only because the reduced axes have size 1."""
+        return False
+
+    # Expressions ----------------------------------------------------------------------------------------------------------
+
+    def read(self, layout: Layout, axes: tuple[int | None, ...], extra: Expr | None = None) -> Expr:
+        """A load of `layout`, whose axes lie along these axes of the space."""
+        strides = [0] * self.rank
+        for d, st, a in zip(layout.shape, layout.strides, axes, strict=True):
+            if d != 1 and a is not None:
+                strides[a] += st
+        key = (id(layout.storage), layout.dtype, layout.offset, tuple(strides), extra)
+        found = self.loads.get(key)
+        if found is None:
+            leaf = s.var(f"load{len(self.loads)}", layout.dtype)
+            found = self.loads[key] = Load(layout.storage, layout.dtype, layout.offset, tuple(strides), extra, leaf)
+            self.leaves[leaf] = found
+        return found.leaf
+
+    def operand(self, value: Any, consumer: Node, phase: int) -> Expr:
+        """The element of an operand at the consumer's index."""
+        member = self._inside(value)
+        if member is not None:
+            return self.member(member, phase)
+        node = value.node
+        if node.op is CONSTANT and node.attrs[0].size == 1:
+            return s.const(node.attrs[0].item(), value.dtype)
+        axes = self._consumer_axes(consumer)
+        layout = self.layout_of(value)
+        return self.read(layout, axes[len(axes) - len(layout.shape) :])
+
+    def _consumer_axes(self, n: Node) -> tuple[int | None, ...]:
+        return tuple(range(self.rank)) if self._is_reduction(n) else self.cluster.axes[n]
+
+    def member(self, n: Node, phase: int) -> Expr:
+        """The value of a member in a phase: a scalar for reduced ones, the element at the index for full ones."""
+        if self._is_reduction(n) or not self._full(n):
+            return self.reduced_value(n)
+        if self.level[n] < phase:
+            kept = self.kept.get(n)
+            if kept is not None:
+                return kept
+        key = (n, phase if self.level[n] < phase else self.level[n])
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self.compute(n, phase)
+        return found
+
+    def reduced_value(self, n: Node) -> Expr:
+        return self.scalars[n]
+
+    def compute(self, n: Node, phase: int) -> Expr:
+        op, out = n.op, n.outputs[0]
+        if op.name == "filled":
+            return s.const(n.attrs[1], out.dtype)
+        if op.name == "take_axis":
+            return self._take(n, phase)
+        if op.name == "take_along_axis":
+            return self._take_along(n, phase)
+        args = [self.operand(v, n, phase) for v in n.inputs]
+        if op.name == "cast":
+            return s.cast(args[0], out.dtype)
+        return s.cast(_half_out(op.expression(*_half_in(args)), out.dtype), out.dtype)
+
+    def _index(self, indices: Value, axes: tuple[int | None, ...], size: int) -> Expr:
+        layout = self.layout_of(indices)
+        i = s.cast(self.read(layout, axes), np.int64)
+        if s.kind(indices.dtype) == "i":
+            i = s.where(s.lt(i, 0), i + size, i)
+        self.checks.append((layout, size, indices.node))
+        return s.minimum(s.maximum(i, 0), max(size - 1, 0))
+
+    def _take(self, n: Node, phase: int) -> Expr:
+        x, indices = n.inputs
+        axis = n.attrs[0] % len(x.shape)
+        axes = self.cluster.axes[n]
+        layout = self.layout_of(x)
+        k = len(indices.shape)
+        i = self._index(indices, axes[axis : axis + k], x.shape[axis])
+        rest = Layout(layout.storage, layout.dtype, layout.shape[:axis] + layout.shape[axis + 1 :],
+                      layout.strides[:axis] + layout.strides[axis + 1 :], layout.offset)  # fmt: skip
+        return self.read(rest, axes[:axis] + axes[axis + k :], i * layout.strides[axis])
+
+    def _take_along(self, n: Node, phase: int) -> Expr:
+        x, indices = n.inputs
+        axis = n.attrs[0] % len(x.shape)
+        axes = self.cluster.axes[n]
+        layout = self.layout_of(x)
+        i = self._index(indices, axes, x.shape[axis])
+        strides = tuple([0 if a == axis else st for a, st in enumerate(layout.strides)])
+        shape = tuple([1 if a == axis else d for a, d in enumerate(layout.shape)])
+        rest = Layout(layout.storage, layout.dtype, shape, strides, layout.offset)
+        return self.read(rest, axes, i * layout.strides[axis])
+
+    # Order of loops -------------------------------------------------------------------------------------------------------
+
+    def primary(self) -> tuple[int, ...] | None:
+        """The strides of the largest load that covers the whole space: new values are laid out like it."""
+        best = None
+        for load in self.loads.values():
+            if load.extra is None and all(st != 0 or d <= 1 for st, d in zip(load.strides, self.space, strict=True)):
+                if best is None or load.strides == row_major(self.space):
+                    best = load.strides
+        return best
+
+    def order(self, axes: list[int], strides: list[tuple[int, ...]]) -> list[int]:
+        """The axes from the slowest to the fastest in memory, by the first of the strides that tells them apart."""
+
+        def key(a: int) -> tuple[int, ...]:
+            return tuple([-abs(st[a]) if st[a] else -(1 << 60) for st in strides])
+
+        return sorted([a for a in axes if self.space[a] != 1], key=lambda a: (key(a), a))
+
+    def collapse(self, axes: list[int]) -> list[list[int]]:
+        """Neighbouring axes that every access walks through without a jump, joined."""
+        groups: list[list[int]] = []
+        for a in axes:
+            if groups and all(st[groups[-1][-1]] == st[a] * self.space[a] for st in self.access_strides):
+                groups[-1].append(a)
+            else:
+                groups.append([a])
+        return groups
+
+    # Building ---------------------------------------------------------------------------------------------------------------
+
+    def build(self, name: str) -> tuple[Kernel, list[Storage], list[int]]:
+        """The kernel, the storages its buffers lie in, and their element offsets."""
+        self.scalars: dict[Node, Expr] = {}
+        self.kept: dict[Node, Expr] = {}
+        for n in self.members:
+            if self._is_reduction(n) or not self._full(n):
+                self.scalars[n] = s.var(f"r{len(self.scalars)}", n.outputs[0].dtype)
+        # a first round finds the loads, from which the layouts of results follow
+        for n in self.members:
+            if self._full(n):
+                self.member(n, self.level[n])
+            elif self._is_reduction(n):
+                self.operand(n.inputs[0], n, self.level[n] - 1)
+            else:
+                self.compute(n, self.level[n])
+        primary = self.primary()
+        self.outputs: dict[Node, tuple[Layout, tuple[int, ...]]] = {}
+        for n in self.stored_nodes:
+            shape = tuple(n.outputs[0].shape)
+            full = self._full(n)
+            layout = self.place(n, like_order(shape, primary) if full else row_major(shape))
+            strides = [0] * self.rank
+            for d, st, a in zip(shape, layout.strides, self.cluster.axes[n], strict=True):
+                if a is not None and d != 1:
+                    strides[a] = st
+            self.outputs[n] = (layout, tuple(strides))
+        self._keep()
+        self.memo.clear()
+        self.access_strides = [ld.strides for ld in self.loads.values()] + [st for _, st in self.outputs.values()]
+        body = self._map() if not self.cluster.reduced else self._rows()
+        return self._finish(name, body)
+
+    def _keep(self) -> None:
+        """Decide which full values a later phase loads instead of recomputing."""
+        self.scratch: dict[Node, Buffer] = {}
+        if self.phases < 2:
+            return
+        inner = 1
+        for a in self.cluster.reduced:
+            inner *= self.space[a]
+        for n in self.members:
+            if not self._full(n) or not self._used_later(n):
+                continue
+            if n in self.outputs:
+                layout, strides = self.outputs[n]
+                self.kept[n] = self.read(Layout(layout.storage, layout.dtype, self.space, strides, layout.offset), tuple(range(self.rank)))
+            elif inner <= SCRATCH and self._dear(n) and self._vector_axis() in self.cluster.reduced:
+                buffer = Buffer.of(f"row{len(self.scratch)}", n.outputs[0].dtype, (inner,))
+                self.scratch[n] = buffer
+                self.kept[n] = s.var(f"kept{len(self.scratch)}", n.outputs[0].dtype)
+
+    def _used_later(self, n: Node) -> bool:
+        return any(
+            self._inside(v) is n and (self.level[m] - (1 if self._is_reduction(m) else 0)) > self.level[n]
+            for m in self.members for v in m.inputs if isinstance(v, Value)
+        )  # fmt: skip
+
+    def _dear(self, n: Node) -> bool:
+        return any(e.fn in _DEAR for e in s.topological([self.memo.get((n, self.level[n])) or self.member(n, self.level[n])]))
+
+    def _vector_axis(self) -> int:
+        """The axis along which most accesses move to the next element."""
+        votes = [0] * self.rank
+        for st in [ld.strides for ld in self.loads.values()] + [x for _, x in getattr(self, "outputs", {}).values()]:
+            covered = sum(1 for q, d in zip(st, self.space, strict=True) if q or d == 1)
+            for a in range(self.rank):
+                if abs(st[a]) == 1 and self.space[a] > 1:
+                    votes[a] += 1 + 4 * covered
+        if not any(votes):
+            return max(range(self.rank), key=lambda a: (self.space[a] > 1, a), default=0)
+        return max(range(self.rank), key=lambda a: (votes[a], a))
+
+    def _map(self) -> list[Statement]:
+        axes = self.order(list(range(self.rank)), [st for _, st in self.outputs.values()] + [ld.strides for ld in self.loads.values()])
+        groups = self.collapse(axes)
+        self.index: dict[int, tuple[str, int]] = {}
+        body = [self._store(n, self.member(n, 0)) for n in self.stored_nodes]
+        return self._loops(groups, body, "i", vector=True, parallel=True, inner_work=len(self.members))
+
+    def _store(self, n: Node, value: Expr) -> Statement:
+        layout, strides = self.outputs[n]
+        return ("store", layout, strides, value)  # type: ignore[return-value]
+
+    def _loops(self, groups: list[list[int]], body: list[Any], prefix: str, *, vector: bool, parallel: bool, inner_work: int = 1) -> list[Any]:
+        """Nested loops over groups of axes around `body`; the last is a vector loop, the first may run in parallel."""
+        if not groups:
+            return body
+        sizes = [self._size(g) for g in groups]
+        for k in range(len(groups) - 1, -1, -1):
+            var = f"{prefix}{k}"
+            self._name(groups[k], var)
+            kind = "vector" if vector and k == len(groups) - 1 else "serial"
+            below = inner_work
+            for d in sizes[k + 1 :]:
+                below *= d
+            is_parallel = parallel and k == 0
+            body = [("loop", var, sizes[k], body, kind, is_parallel, loops.constant(loops.grain_for(max(below, 1))) if is_parallel else 1)]
+        return body
+
+    def _size(self, group: list[int]) -> int:
+        n = 1
+        for a in group:
+            n *= self.space[a]
+        return n
+
+    def _name(self, group: list[int], var: str) -> None:
+        """Accesses move along a group by the stride of its last (fastest) axis."""
+        for a in group:
+            self.index[a] = (var, group[-1])
+
+    def _rows(self) -> list[Any]:
+        self.index = {}
+        fast = self._vector_axis()
+        strides = [ld.strides for ld in self.loads.values() if ld.extra is None] + [st for _, st in self.outputs.values()]
+        strides.sort(key=lambda st: -sum(1 for q in st if q))
+        inner = self.collapse(self.order(sorted(self.cluster.reduced), strides))
+        outer = self.collapse(self.order([a for a in range(self.rank) if a not in self.cluster.reduced], strides))
+        if not outer or fast in self.cluster.reduced or not inner:
+            return self._inner_vectors(outer, inner)
+        return self._column_vectors(outer, inner)
+
+    def _inner_vectors(self, outer: list[list[int]], inner: list[list[int]]) -> list[Any]:
+        body: list[Any] = [("local", b) for b in self.scratch.values()]
+        inner_size = 1
+        for g in inner:
+            inner_size *= self._size(g)
+        for phase in range(self.phases):
+            accumulators, updates = [], []
+            for n in self.members:
+                if self._is_reduction(n) and self.level[n] - 1 == phase:
+                    dtype = _accumulator_dtype(n.outputs[0].dtype)
+                    acc = Accumulator(f"a{phase}_{len(accumulators)}", REDUCTIONS[n.op.name], dtype)  # type: ignore[arg-type]
+                    accumulators.append((n, acc))
+                    updates.append(("update", acc, self.operand(n.inputs[0], n, phase)))
+            for n in self.members:
+                if self._full(n) and self.level[n] == phase:
+                    if n in self.outputs:
+                        updates.append(self._store(n, self.member(n, phase)))
+                    elif n in self.scratch:
+                        updates.append(("scratch", self.scratch[n], self.member(n, phase)))
+            body += [acc for _, acc in accumulators]
+            if updates:
+                if self.scratch:
+                    self._flat = (inner, f"j{phase}_")
+                body += self._loops(inner, self._resolve_kept(updates, inner, f"j{phase}_"), f"j{phase}_", vector=True, parallel=False)
+            for n, acc in accumulators:
+                body.append(("let", self.scalars[n], s.cast(acc.value, n.outputs[0].dtype)))
+            body += self._between(phase + 1)
+        return self._loops(outer, body, "i", vector=False, parallel=True, inner_work=inner_size * max(1, len(self.members)))
+
+    def _between(self, level: int) -> list[Any]:
+        """Reduced members that are known once the phase before `level` is done."""
+        done: list[Any] = []
+        for n in self.members:
+            if self.level[n] != level:
+                continue
+            if not self._is_reduction(n) and not self._full(n):
+                done.append(("let", self.scalars[n], self.compute(n, level)))
+            if not self._full(n) and n in self.outputs:
+                done.append(self._store(n, self.scalars[n]))
+        return done
+
+    def _resolve_kept(self, statements: list[Any], inner: list[list[int]], prefix: str) -> list[Any]:
+        """Scratch rows are indexed by the position in the inner loops."""
+        if not self.scratch:
+            return statements
+        position: Expr = loops.as_index(0)
+        for k, g in enumerate(inner):
+            position = position * self._size(g) + s.index(f"{prefix}{k}")
+        replace = {self.kept[n]: buffer[position] for n, buffer in self.scratch.items()}
+
+        def put(value: Expr) -> Expr:
+            return s.substitute(value, lambda e: replace.get(e))
+
+        result: list[Any] = []
+        for st in statements:
+            if st[0] == "scratch":
+                result.append(("direct", loops.store(st[1][position], put(st[2]))))
+            elif st[0] == "update":
+                result.append(("update", st[1], put(st[2])))
+            else:
+                result.append(("store", st[1], st[2], put(st[3])))
+        return result
+
+    def _column_vectors(self, outer: list[list[int]], inner: list[list[int]]) -> list[Any]:
+        """Rows walked in order, a tile of accumulators updated across the columns (the last outer group)."""
+        columns = outer[-1]
+        width = self._size(columns)
+        rest = outer[:-1]
+        others = 1
+        for g in rest:
+            others *= self._size(g)
+        tile = _tile(width, others)
+        body: list[Any] = []
+        scalars = dict(self.scalars)
+        position = s.index("c")
+        local: dict[Node, Buffer] = {}
+        self._tiled = (columns, tile, width)
+        self._name(columns, "c")
+        for phase in range(self.phases):
+            accumulate: list[Any] = []
+            for n in self.members:
+                if self._is_reduction(n) and self.level[n] - 1 == phase:
+                    dtype = _accumulator_dtype(n.outputs[0].dtype)
+                    buffer = local[n] = Buffer.of(f"acc{len(local)}", dtype, (tile,))
+                    body.append(("local", buffer))
+                    body.append(("loop", "c", tile, [("direct", loops.store(buffer[position], _identity(n, dtype)))], "vector", False, 1))
+                    value = self.operand(n.inputs[0], n, phase)
+                    accumulate.append(("combine", buffer, position, n, value))
+            for n in self.members:
+                if self._full(n) and self.level[n] == phase and n in self.outputs:
+                    accumulate.append(self._store(n, self.member(n, phase)))
+            if accumulate:
+                row = [("loop", "c", tile, accumulate, "vector", False, 1)]
+                body += self._loops(inner, row, f"j{phase}_", vector=False, parallel=False)
+            known = [n for n in self.members if self.level[n] == phase + 1 and not self._full(n)]
+            done: list[Any] = []
+            for n in known:
+                if self._is_reduction(n):
+                    done.append(("let", scalars[n], s.cast(local[n][position], n.outputs[0].dtype)))
+                else:
+                    done.append(("let", scalars[n], self.compute(n, phase + 1)))
+                if n in self.outputs:
+                    done.append(self._store(n, scalars[n]))
+                if self._needed_after(n, phase + 1):
+                    keep = Buffer.of(f"keep{len(local)}_{len(done)}", n.outputs[0].dtype, (tile,))
+                    body.append(("local", keep))
+                    done.append(("direct", loops.store(keep[position], scalars[n])))
+                    self.scalars[n] = keep[position]
+            if done:
+                body.append(("loop", "c", tile, done, "vector", False, 1))
+            self.memo.clear()
+        inner_size = 1
+        for g in inner:
+            inner_size *= self._size(g)
+        if tile != width:
+            body = [("loop", "ct", width // tile, body, "serial", not rest, loops.constant(loops.grain_for(inner_size * tile)))]
+        return self._loops(rest, body, "i", vector=False, parallel=True, inner_work=inner_size * width)
+
+    def _needed_after(self, n: Node, level: int) -> bool:
+        return any(
+            self._inside(v) is n and (self._full(m) or self._is_reduction(m) or self.level[m] > level)
+            for m in self.members for v in m.inputs if isinstance(v, Value)
+        )  # fmt: skip
+
+    # From abstract statements to the loop IR ----------------------------------------------------------------------------------
+
+    def _finish(self, name: str, body: list[Any]) -> tuple[Kernel, list[Storage], list[int]]:
+        buffers: dict[Any, tuple[Buffer, Storage]] = {}
+
+        def buffer_for(storage: Storage, dtype: np.dtype) -> Buffer:
+            key = (id(storage), dtype)
+            if key not in buffers:
+                buffers[key] = (Buffer.of(f"b{len(buffers)}", dtype, (1 << 40,)), storage)
+            return buffers[key][0]
+
+        def position(offset: int, strides: tuple[int, ...]) -> Expr:
+            total = loops.as_index(offset)
+            seen: set[str] = set()
+            for a in range(self.rank):
+                if a in self.index and strides[a]:
+                    var, fastest = self.index[a]
+                    if var not in seen:
+                        seen.add(var)
+                        total = total + self._loop_index(var) * strides[fastest]
+            return total
+
+        cache: dict[Expr, Expr] = {}
+
+        def resolve(expr: Expr) -> Expr:
+            def replace(e: Expr) -> Expr | None:
+                load = self.leaves.get(e)
+                if load is None:
+                    return None
+                found = cache.get(e)
+                if found is None:
+                    place = position(load.offset, load.strides)
+                    if load.extra is not None:
+                        place = place + resolve(load.extra)
+                    found = cache[e] = buffer_for(load.storage, load.dtype)[place]
+                return found
+
+            return s.substitute(expr, replace)
+
+        def convert(statements: list[Any]) -> list[Statement]:
+            made: list[Statement] = []
+            for st in statements:
+                if isinstance(st, Accumulator):
+                    made.append(st)
+                    continue
+                match st[0]:
+                    case "loop":
+                        _, var, size, inner, kind, parallel, grain = st
+                        made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=grain))
+                    case "store":
+                        _, layout, strides, value = st
+                        target = buffer_for(layout.storage, layout.dtype)[position(layout.offset, strides)]
+                        made.append(loops.store(target, resolve(value)))
+                    case "update":
+                        made.append(loops.update(st[1], resolve(st[2])))
+                    case "let":
+                        made.append(Let(st[1].payload, resolve(st[2])))
+                    case "local":
+                        made.append(Local(st[1]))
+                    case "direct":
+                        made.append(loops.Store(st[1].buffer, st[1].indices, resolve(st[1].value)))
+                    case "combine":
+                        _, buffer, at, n, value = st
+                        combined = _combine(REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype))
+                        made.append(loops.store(buffer[at], combined))
+            return made
+
+        statements = convert(body)
+        kernel = Kernel(name, tuple([b for b, _ in buffers.values()]), (), tuple(statements))
+        return kernel, [st for _, st in buffers.values()], [0] * len(buffers)
+
+    def _loop_index(self, var: str) -> Expr:
+        if var == "c" and self._tiled[1] != self._tiled[2]:
+            return s.index("ct") * self._tiled[1] + s.index("c")
+        return s.index(var)
+
+    _tiled: tuple[Any, int, int] = (None, 0, 0)
+
+
+def _tile(width: int, others: int) -> int:
+    """How many columns to accumulate together: all, or a divisor that leaves tiles for the threads."""
+    if width <= TILE and others >= 4 or width < 128:
+        return width
+    for tile in range(min(TILE, width // 2), 31, -1):
+        if width % tile == 0 and tile % 16 == 0:
+            return tile
+    return width if width <= 8 * TILE else next(t for t in range(TILE, 0, -1) if width % t == 0)
+
+
+def _accumulator_dtype(dtype: np.dtype) -> np.dtype:
+    return s.FLOAT32 if dtype in (s.FLOAT16, s.BFLOAT16) else dtype
+
+
+def _identity(n: Node, dtype: np.dtype) -> Expr:
+    op = REDUCTIONS[n.op.name]
+    if op in _IDENTITY:
+        return s.const(_IDENTITY[op], dtype)
+    if s.kind(dtype) == "f":
+        return s.const(float("-inf") if op == "max" else float("inf"), dtype)
+    if s.kind(dtype) == "b":
+        return s.const(op != "max", dtype)
+    info = np.iinfo(dtype)
+    return s.const(info.min if op == "max" else info.max, dtype)
+
+
+def _combine(op: str, a: Expr, b: Expr) -> Expr:
+    if op == "sum":
+        return a + b
+    if op == "prod":
+        return a * b
+    if op in ("max", "min"):
+        return s.maximum(a, b) if op == "max" else s.minimum(a, b)
+    return s.bitwise_or(a, s.cast(b, a.dtype)) if op == "any" else s.bitwise_and(a, s.cast(b, a.dtype))
+
+
+def _half_in(args: list[Expr]) -> list[Expr]:
+    """Half precision is computed in float32."""
+    return [s.cast(a, s.FLOAT32) if a.dtype in (s.FLOAT16, s.BFLOAT16) else a for a in args]
+
+
+def _half_out(value: Any, dtype: np.dtype) -> Expr:
+    return value if isinstance(value, Expr) else s.const(value, dtype)

@@ -1,0 +1,268 @@
+"""Graph, Node, Value: a program as data.
+
+A `Node` is an op with inputs and static attributes; each of its outputs is a `Value` with a known dtype and a shape
+that may hold unknown sizes. A symbolic Tensor has a Value as its `_data`; calling any op on it adds a node. Nodes
+remember the user's line. A graph is in topological order by construction: a node's inputs exist before it.
+
+Two pseudo-ops have no record in the table because they compute nothing: `placeholder` (fed at run time) and
+`constant` (an array that belongs to the graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import Location, format_shape, user_location
+from ..ops import dispatch
+from ..ops.dispatch import check_kind, elementwise_dtypes
+from ..ops.registry import Op
+from ..ops.spec import Spec, is_known, num_elements
+from ..tensor import Tensor, wrap
+
+ndarray = np.ndarray
+
+
+class Source:
+    """A pseudo-op: a node that computes nothing."""
+
+    __slots__ = ("name",)
+    effects: frozenset[str] = frozenset()
+    expression = None
+    alias = None
+    version = 1
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+PLACEHOLDER = Source("placeholder")
+CONSTANT = Source("constant")
+
+
+class Value:
+    """One output of a node: what a symbolic tensor stands for."""
+
+    __slots__ = ("node", "index", "shape", "dtype", "__weakref__")
+    priority = 1  # see the foreign-data protocol in `weft.ops.dispatch.call`
+    __array_ufunc__ = None
+
+    def __init__(self, node: Node, index: int, shape: Any, dtype: np.dtype) -> None:
+        self.node, self.index, self.shape, self.dtype = node, index, shape, dtype
+
+    @property
+    def ndim(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        return num_elements(self.shape)
+
+    @property
+    def name(self) -> str:
+        return self.node.name if len(self.node.outputs) == 1 else f"{self.node.name}:{self.index}"
+
+    @property
+    def nbytes(self) -> int:
+        return (num_elements(self.shape) or 0) * self.dtype.itemsize
+
+    @property
+    def device(self) -> Any:
+        return self.node.device
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.dtype.name}{format_shape(self.shape)}"
+
+    # What a Tensor asks of its data when it needs more than shape and dtype.
+
+    def apply(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        return self.node.graph.call(op, tensors, attrs)
+
+    def no_array(self, action: str) -> NoReturn:
+        self.node.graph.refuse(self, action)
+
+    def truth(self, tensor: Tensor) -> bool:
+        return self.node.graph.truth(self, tensor)
+
+    def describe(self, tensor: Tensor) -> str:
+        grad = ", requires_grad=True" if tensor.requires_grad else ""
+        return f"tensor(<{self.name}>, shape={format_shape(self.shape)}, dtype={self.dtype.name}{grad})"
+
+    def assign(self, x: Tensor, value: Tensor) -> None:
+        self.node.graph.assign(x, value)
+
+
+class Node:
+    """An op in a graph. `attrs` follow the op's attribute names; `control` are nodes that must run before this one."""
+
+    __slots__ = ("graph", "op", "inputs", "attrs", "outputs", "name", "where", "control", "device", "order")
+
+    def __init__(self, graph: Graph, op: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], name: str) -> None:
+        self.graph, self.op, self.inputs, self.attrs, self.name = graph, op, inputs, attrs, name
+        self.outputs: tuple[Value, ...] = ()
+        self.where: Location | None = None
+        self.control: tuple[Node, ...] = ()
+        self.device: Any = None
+        self.order = 0
+
+    def __repr__(self) -> str:
+        return f"<node {self.name}>"
+
+
+class Graph:
+    """Nodes in topological order. Subclasses say what reading and writing outside tensors means."""
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self._names: dict[str, int] = {}
+        self._constants: dict[Any, Value] = {}
+
+    # Building -------------------------------------------------------------------------------------------------------
+
+    def unique_name(self, base: str) -> str:
+        n = self._names.get(base, 0)
+        self._names[base] = n + 1
+        return base if n == 0 else f"{base}_{n}"
+
+    def add(
+        self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Iterable[Any],
+        where: Location | None = None, name: str | None = None,
+    ) -> Node:  # fmt: skip
+        """Append a node with outputs of the given specs."""
+        node = Node(self, op, tuple(inputs), attrs, self.unique_name(name or op.name))
+        node.outputs = tuple([Value(node, i, s.shape, s.dtype) for i, s in enumerate(specs)])
+        node.where = where
+        node.order = len(self.nodes)
+        self.nodes.append(node)
+        return node
+
+    def placeholder(self, shape: Any, dtype: np.dtype, name: str = "placeholder") -> Value:
+        return self.add(PLACEHOLDER, (), (), (Spec(shape, dtype),), user_location(2), name).outputs[0]
+
+    def constant(self, array: ndarray, name: str = "constant") -> Value:
+        """A value known now. Equal scalars are shared."""
+        key = (array.dtype, array.item()) if array.ndim == 0 else None
+        if key is not None:
+            found = self._constants.get((*key, np.signbit(array) if array.dtype.kind == "f" else None))
+            if found is not None:
+                return found
+        value = self.add(CONSTANT, (), (array,), (Spec(array.shape, array.dtype),), None, name).outputs[0]
+        if key is not None:
+            self._constants[(*key, np.signbit(array) if array.dtype.kind == "f" else None)] = value
+        return value
+
+    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...], where: Location | None = None) -> Node:
+        """Append `op` on values and weak scalars: infer, cast operands as eager dispatch would, add the node."""
+        if op.expression is not None:
+            wanted: Sequence[np.dtype | None] = elementwise_dtypes(op, inputs)
+        elif op.promote is not None:
+            dtype = check_kind(op, op.promote, dtypes.result_type(*[v for v in inputs if v is not None]))
+            wanted = (dtype,) * len(inputs)
+        else:
+            wanted = (None,) * len(inputs)
+        values = [self._cast(v, w) for v, w in zip(inputs, wanted, strict=True)]
+        assert op.infer is not None, op.name
+        inferred = op.run(op.infer, op.merge(values, attrs))
+        specs = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
+        return self.add(op, values, attrs, specs, where)
+
+    def _cast(self, value: Any, dtype: np.dtype | None) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, Value):
+            return self.constant(np.asarray(value, dtypes.python_scalar_dtype(value) if dtype is None else dtype))
+        if dtype is None or value.dtype == dtype:
+            return value
+        from ..ops.elementwise import cast
+
+        return self.emit(cast.op, (value,), (dtype,), value.node.where).outputs[0]  # type: ignore[attr-defined]
+
+    # The foreign-data protocol ------------------------------------------------------------------------------------------
+
+    def call(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        """An op on tensors of which at least one is symbolic: add a node and record it on the tape."""
+        datas = [self.operand(t) for t in tensors]
+        node = self.emit(op, datas, attrs, user_location(2))
+        for v in node.outputs:
+            if not is_known(v.shape):
+                self.unknown_size(node)
+        outs: Any = node.outputs if op.num_outputs != 1 else node.outputs[0]
+        result = dispatch.finish(op, tensors, node.inputs, attrs, outs)
+        self.made(result)
+        return result
+
+    def operand(self, tensor: Any) -> Any:
+        """The value that a tensor argument stands for in this graph; scalars and None pass."""
+        if not isinstance(tensor, Tensor):
+            return tensor
+        data = tensor._data
+        if type(data) is ndarray:
+            return self.outside(tensor)
+        if getattr(data, "node", None) is None or data.node.graph is not self:
+            self.foreign(data)
+        return data
+
+    def made(self, result: Any) -> None:
+        """Called with every symbolic tensor an op made (captures watch them for escapes)."""
+
+    def unknown_size(self, node: Node) -> None:
+        """Called for a node whose output sizes are not known before it runs."""
+
+    def outside(self, tensor: Tensor) -> Value:
+        """The value of an eager tensor used in this graph."""
+        return self.constant(tensor._data)
+
+    def assign(self, x: Tensor, value: Tensor) -> None:
+        raise RuntimeError("in-place: an eager tensor cannot be written from a graph; use a Variable.")
+
+    def foreign(self, value: Any) -> NoReturn:
+        raise RuntimeError(
+            f"graph {self.name}: the tensor {value!r} belongs to another graph. "
+            "Build the op in the graph of its inputs, or fetch the value and feed it."
+        )
+
+    def refuse(self, value: Value, action: str) -> NoReturn:
+        raise RuntimeError(
+            f"{action}: the tensor <{value.name}> of graph {self.name} has no value yet. "
+            f"Run the graph to get it: `sess.run(x, feeds)`. Made at {value.node.where}."
+        )
+
+    def truth(self, value: Value, tensor: Tensor) -> bool:
+        self.refuse(value, "bool")
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return format_graph(self)
+
+    def tensor(self, value: Value) -> Tensor:
+        return wrap(value)
+
+
+def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:
+    """One line per node: outputs, op, inputs, attributes, and the user's line."""
+    lines = [f"graph {graph.name}:"]
+    for node in graph.nodes:
+        left = ", ".join(repr(v) for v in node.outputs)
+        args = [f"%{v.name}" if isinstance(v, Value) else repr(v) for v in node.inputs]
+        names = getattr(node.op, "attr_names", ())
+        if node.op is CONSTANT:
+            args.append(np.array2string(node.attrs[0], threshold=4, edgeitems=2, separator=", ").replace("\n", ""))
+        else:
+            args += [f"{n}={a!r}" for n, a in zip(names, node.attrs, strict=False)]
+        where = f"   # {node.where!r}" if node.where is not None else ""
+        lines.append(f"  {left} = {node.op.name}({', '.join(args)}){where}")
+    if outputs:
+        lines.append("  return " + ", ".join(f"%{v.name}" for v in outputs))
+    return "\n".join(lines)
+
+
+def map_values(fn: Callable[[Value], Any], inputs: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([fn(v) if isinstance(v, Value) else v for v in inputs])
