@@ -92,20 +92,20 @@ def as_dtype(dtype: Any) -> np.dtype:
 
 
 def is_bool(dtype: np.dtype) -> bool:
-    return dtype == bool_
+    return dtype.kind == "b"
 
 
 def is_integral(dtype: np.dtype) -> bool:
-    return dtype in INTEGRAL
+    return dtype.kind in "iu"
 
 
 def is_floating(dtype: np.dtype) -> bool:
     """True for real floating dtypes."""
-    return dtype in FLOATING
+    return dtype.kind == "f" or dtype == bfloat16
 
 
 def is_complex(dtype: np.dtype) -> bool:
-    return dtype in COMPLEX
+    return dtype.kind == "c"
 
 
 def is_inexact(dtype: np.dtype) -> bool:

@@ -196,8 +196,8 @@ class Tensor:
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        if value is not None and not hasattr(value, "is_row_sparse"):
-            if not isinstance(value, Tensor):
+        if value is not None:
+            if not isinstance(value, Tensor) and not hasattr(value, "is_row_sparse"):
                 raise TypeError(f"grad: expected a tensor or None. Got {type(value).__name__}.")
             if value.shape != self.shape or value.dtype != self.dtype:
                 raise ValueError(

@@ -238,17 +238,7 @@ def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> 
         g = _dense(g)
     if op.pullback is not None:
         return op.pullback(node, g, edges, create_graph)
-    saved = node.saved
-    if saved:
-        saved = saved_values(node, create_graph)
-    rules, attrs = op.rules, node.attrs
-    if rules is None:
-        return op.joint_rule.apply(g, saved, attrs, edges)
-    if len(rules) == 1:
-        return (rules[0].apply(g, saved, attrs, edges),)
-    return [
-        None if edge is None else rule.apply(g, saved, attrs, edges) for rule, edge in zip(rules, edges, strict=True)
-    ]
+    return op.pull(g, saved_values(node, create_graph) if node.saved else (), node.attrs, edges)
 
 
 def _output_gradient(g: Any, spec: Spec) -> Any:
@@ -345,10 +335,10 @@ def _accumulate(leaf: Leaf, g: Any, taken: set[int]) -> None:
     tensor = leaf.tensor()
     if tensor is None:
         return
-    if dtypes.is_complex(g.dtype):
+    if g.dtype.kind == "c":
         g = ops().conj(g)
-    if hasattr(g, "is_row_sparse") and not getattr(tensor, "sparse_grad", False):
-        g = g.to_dense()
+    if g.__class__ is not Tensor and not getattr(tensor, "sparse_grad", False):
+        g = _dense(g)
     have = tensor.grad
     if have is None:
         if type(g) is Tensor and type(g._data) is ndarray:

@@ -54,24 +54,32 @@ class Kernel:
 
 
 class Rule:
-    """A gradient rule with its parameters resolved to places in the node's saved values and attributes.
+    """A gradient rule with its parameters resolved to places in the node's saved values and attributes."""
 
-    `apply(g, saved, attrs, edges)` calls it.
-    """
-
-    __slots__ = ("fn", "sources", "apply")
+    __slots__ = ("fn", "sources")
 
     def __init__(self, fn: Callable[..., Any], sources: tuple[tuple[str, int], ...]) -> None:
         self.fn, self.sources = fn, sources
-        self.apply: Callable[..., Any] = _applier(sources)(fn)
 
 
 @functools.cache
-def _applier(sources: tuple[tuple[str, int], ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The call of a rule as one line of Python, `rule(g, saved[0], attrs[1])`: backward makes it for every node."""
+def _puller(joint: bool, signatures: tuple[tuple[tuple[str, int], ...] | None, ...]) -> Callable[..., Any]:
+    """Makes `pull(g, saved, attrs, edges)`, which calls an op's rules, as one line of Python, for example
+    `(None if edges[0] is None else rule0(g, saved[0]), None if edges[1] is None else rule1(g, attrs[0]))`.
+
+    Backward does this for every node; looking the arguments up in a loop would cost more than a small op.
+    """
     words = {"saved": "saved[{}]", "attr": "attrs[{}]", "needs": "tuple([e is not None for e in edges])"}
-    parts = ["g", *[words[kind].format(index) for kind, index in sources]]
-    made: Callable[..., Any] = eval(f"lambda rule: lambda g, saved, attrs, edges: rule({', '.join(parts)})")
+    calls = []
+    for i, sources in enumerate(signatures):
+        if sources is None:
+            calls.append("None")
+            continue
+        call = f"rule{i}({', '.join(['g', *[words[kind].format(index) for kind, index in sources]])})"
+        calls.append(call if joint or len(signatures) == 1 else f"None if edges[{i}] is None else {call}")
+    names = ", ".join([f"rule{i}" for i in range(len(signatures))])
+    body = calls[0] if joint else f"({', '.join(calls)},)"
+    made: Callable[..., Any] = eval(f"lambda {names}: lambda g, saved, attrs, edges: {body}")
     return made
 
 
@@ -224,6 +232,7 @@ class Op:
         self.rules: tuple[Rule | None, ...] | None = None
         self.joint_rule: Rule | None = None
         self.saved_items: tuple[tuple[str, int, int], ...] = ()
+        self.pull: Callable[..., Any] | None = None  # pull(g, saved, attrs, edges): one gradient (or None) per input
         if vjp is None or vjp is NOT_DIFFERENTIABLE:
             return
         items: dict[tuple[str, int], int] = {}
@@ -238,6 +247,10 @@ class Op:
                 None if rule is None else self._resolve(rule, items, 1 << i) for i, rule in enumerate(vjp)
             )
         self.saved_items = tuple((kind, index, mask) for (kind, index), mask in items.items())
+        rules = self.rules or (self.joint_rule,)
+        signatures = tuple([None if r is None else r.sources for r in rules])
+        make = _puller(self.joint_rule is not None, signatures)
+        self.pull = make(*[None if r is None else r.fn for r in rules])
 
     def _resolve(self, fn: Callable[..., Any], items: dict[tuple[str, int], int], mask: int) -> Rule:
         code = fn.__code__
