@@ -27,9 +27,9 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data"},
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
-    {"graph"},
-    {"backends"},
+    {"backends"},  # carry out what the compiler describes
     {"compiler"},
+    {"graph"},
     {"random", "sparse", "linalg", "fft", "debug"},  # families of functions built from ops
     {"tensor", "ops", "autograd", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
     {"runtime"},
