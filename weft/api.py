@@ -13,7 +13,7 @@ from typing import Any
 
 from . import dtypes, random, tensor
 from .autograd import functional, tape
-from .ops import creation, elementwise, indexing, methods, products, reduction, registry, row_sparse, shaping
+from .ops import creation, elementwise, indexing, methods, model_functions, products, reduction, registry, row_sparse, shaping
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [creation, elementwise, shaping, indexing, reduction, products, random]

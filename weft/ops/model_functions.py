@@ -1,0 +1,19 @@
+"""The op files whose functions appear in `weft.nn.functional`, imported so that the op table is complete."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+NAMES = (
+    "activations", "softmax", "normalization", "losses", "embedding", "dropout", "attention",
+    "conv", "pool", "rnn", "interpolate",
+)  # fmt: skip
+
+MODULES: list[ModuleType] = []
+for _name in NAMES:
+    try:
+        MODULES.append(importlib.import_module(f"{__package__}.{_name}"))
+    except ModuleNotFoundError as _error:
+        if _error.name != f"{__package__}.{_name}":
+            raise
