@@ -95,6 +95,28 @@ class suspended:
         _modes.stack = self._saved
 
 
+class installed:
+    """Run with `stack` as the modes of this thread for a while, whatever they are now."""
+
+    __slots__ = ("_stack", "_saved")
+
+    def __init__(self, stack: tuple[Any, ...]) -> None:
+        self._stack = stack
+
+    def __enter__(self) -> None:
+        global _special
+        with _special_lock:
+            _special += 1  # they may all have been left since, and then nobody looks at the stack
+        self._saved = _modes.stack
+        _modes.stack = self._stack
+
+    def __exit__(self, *_: Any) -> None:
+        global _special
+        _modes.stack = self._saved
+        with _special_lock:
+            _special -= 1
+
+
 def constant(array: ndarray) -> Tensor:
     """A new tensor that holds `array`. In a captured function it is part of the program, made anew on every call."""
     if _special:
@@ -342,6 +364,8 @@ def make_node(
             saved.append(tuple(datas) if op.variadic else datas[index])
         elif kind == "like":
             saved.append(tuple([spec_of(d) for d in datas]) if op.variadic else _spec(datas[index]))
+        elif kind == "out" and op.num_outputs != 1:
+            saved.append(outs[index])
         else:
             saved.append(outs)
     node.saved = tuple(saved)

@@ -13,8 +13,8 @@ The signature of the definition is the signature users call. Parameters annotate
 
 Gradient rules, Note [vjp rules]: a rule is a function `rule(g, …)` from the gradient of the output to the gradient of
 one input, written with public ops. Its further parameters say by name what the tape keeps: an input's name asks for
-that input, `out` for the output (`outs` for all of several), `like_<input>` for shape and dtype only, an attribute's
-name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or `None` per tensor
+that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and dtype
+only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or `None` per tensor
 input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one bool per input).
 Rules are plain transposes; broadcasting, dtype promotion and complex conjugation are undone by the engine.
 """
@@ -34,14 +34,16 @@ NOT_DIFFERENTIABLE = "not differentiable"
 class Joint:
     """Marks a gradient rule that returns the gradients of all tensor inputs together."""
 
-    __slots__ = ("rule",)
+    __slots__ = ("rule", "fill")
 
-    def __init__(self, rule: Callable[..., Any]) -> None:
-        self.rule = rule
+    def __init__(self, rule: Callable[..., Any], fill: bool) -> None:
+        self.rule, self.fill = rule, fill
 
 
-def joint(rule: Callable[..., Any]) -> Joint:
-    return Joint(rule)
+def joint(rule: Callable[..., Any], *, fill: bool = True) -> Joint:
+    """A rule for all tensor inputs at once. Of several outputs, those that nobody used have zeros as their gradient,
+    or None with `fill=False`."""
+    return Joint(rule, fill)
 
 
 class Kernel:
@@ -129,6 +131,7 @@ class Op:
         if facts:
             raise TypeError(f"op {name}: unknown facts {sorted(facts)}.")
         self.declared_nondifferentiable = vjp is NOT_DIFFERENTIABLE
+        self.fills: bool = vjp.fill if isinstance(vjp, Joint) else True
         self._resolve_rules(vjp)
         # what the tape keeps is one array, scalar or Spec per item: backward need not look at it closely
         self.plain_saves = not self.variadic and self.num_outputs == 1
@@ -264,6 +267,8 @@ class Op:
                 continue
             if name in ("out", "outs"):
                 key = (name, 0)
+            elif name[:3] == "out" and name[3:].isdigit():
+                key = ("out", int(name[3:]))
             elif name in self.tensor_names:
                 key = ("in", self.tensor_names.index(name))
             elif name.startswith("like_") and name[5:] in self.tensor_names:
