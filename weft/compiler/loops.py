@@ -119,11 +119,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`buffer[indices] = value`; the dtypes agree."""
+    """`buffer[indices] = value`; the dtypes agree.
+
+    `streaming` hints that nobody will read the element soon, so that it need not displace others from the caches.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+    streaming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +205,11 @@ def loop(var: str, extent: Dim, body: Sequence[Statement], kind: LoopKind = "ser
     return Loop(var, as_index(extent), tuple(body), kind, parallel, as_index(grain))
 
 
-def store(target: Expr, value: Expr) -> Store:
+def store(target: Expr, value: Expr, streaming: bool = False) -> Store:
     """`store(y[i, j], value)`: the load expression names the place. The value is cast to the buffer's dtype."""
     if target.fn != "load":
         raise TypeError(f"store: the target must be an element of a buffer. Got {target!r}.")
-    return Store(target.payload, target.args, s.cast(value, target.dtype))
+    return Store(target.payload, target.args, s.cast(value, target.dtype), streaming)
 
 
 def update(accumulator: Accumulator, value: Expr, index: Dim | None = None) -> Update:
@@ -306,7 +310,8 @@ def format_kernel(kernel: Kernel) -> str:
                     show(inner, indent + "  ")
             case Store():
                 *where, value = texts
-                lines.append(f"{indent}{statement.buffer.name}[{', '.join(where)}] = {value}")
+                arrow = "<-" if statement.streaming else "="
+                lines.append(f"{indent}{statement.buffer.name}[{', '.join(where)}] {arrow} {value}")
             case Let():
                 lines.append(f"{indent}let {statement.name} = {texts[0]}")
             case Accumulator():

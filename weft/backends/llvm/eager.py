@@ -7,3 +7,17 @@ from __future__ import annotations
 
 from .eager_elementwise import elementwise as elementwise
 from .eager_elementwise import elementwise_many as elementwise_many
+from .eager_reduce import map_reduce as map_reduce
+from .eager_reduce import reduce as reduce
+from .eager_rows import batch_statistics as batch_statistics
+from .eager_rows import cross_entropy as cross_entropy
+from .eager_rows import cross_entropy_backward as cross_entropy_backward
+from .eager_rows import layer_norm as layer_norm
+from .eager_rows import layer_norm_backward as layer_norm_backward
+from .eager_rows import log_softmax as log_softmax
+from .eager_rows import log_softmax_backward as log_softmax_backward
+from .eager_rows import logsumexp as logsumexp
+from .eager_rows import rms_norm as rms_norm
+from .eager_rows import rms_norm_backward as rms_norm_backward
+from .eager_rows import softmax as softmax
+from .eager_rows import softmax_backward as softmax_backward

@@ -20,6 +20,8 @@ from . import jit
 MAX_PLANS = 8192
 PARALLEL = 16384
 """Elements from which a call may use several threads, and so asks for the compute token."""
+STREAMING = 32 << 20
+"""Bytes of output from which stores pass the caches by: what does not fit there is not found there later."""
 
 
 class Plan(NamedTuple):
@@ -211,10 +213,11 @@ def _make_plan(
         sizes, steps_by_operand = (size,), tuple((1,) for _ in strides)
     ndim = len(sizes)
     classes = tuple(stride_class(st[-1]) for st in steps_by_operand)
-    kernel_key = (exprs, inputs, dtypes, ndim, classes)
+    streaming = size * dtypes[0].itemsize >= STREAMING
+    kernel_key = (exprs, inputs, dtypes, ndim, classes, streaming)
     compiled = _kernels.get(kernel_key)
     if compiled is None:
-        kernel = build.elementwise(exprs, inputs, dtypes, ndim, classes, name)
+        kernel = build.elementwise(exprs, inputs, dtypes, ndim, classes, name, streaming)
         compiled = _kernels[kernel_key] = jit.compile_kernel(kernel)
     integers: list[int] = []
     if ndim == 1:

@@ -57,6 +57,7 @@ class KernelEmitter:
         self.lanes: _Lanes | None = None
         self.plans: dict[Loop, Plan] = {}
         self.strides: dict[tuple[Expr, str], Expr | None] = {}
+        self.streaming = False  # whether stores that ask for it may pass the caches by
 
     # ------------------------------------------------------------------------------------------ expressions
 
@@ -235,7 +236,9 @@ class KernelEmitter:
             step = self.stride(offset)
             if step is not None and loops.constant(step) == 1:
                 pointer = self.address(buffer, self.base(offset))
-                if lanes.mask is None:
+                if lanes.mask is None and statement.streaming and self.streaming:
+                    f.do(f"store {stored}, ptr {pointer.ref}, align {self.target.vector_bytes}, !nontemporal !0")
+                elif lanes.mask is None:
                     f.store(stored, pointer, align)
                 else:
                     name = f"llvm.masked.store.{mangle(t, lanes.count)}.p0"
@@ -422,9 +425,47 @@ class KernelEmitter:
 
         if plan.masked_only:
             self.counted(statement.var, start, end, lanes, rest)
-        else:
+            return
+        aligned = self.streams(statement, start, lanes)
+        if aligned is None:
             self.counted(statement.var, start, middle, step, main)
-            self.counted(f"{statement.var}.rest", middle, end, lanes, rest)
+        else:
+            past, usual, done = f.label("streaming"), f.label("usual"), f.label("joined")
+            f.branch(aligned, past, usual)
+            f.start(past)
+            self.streaming = True
+            self.counted(statement.var, start, middle, step, main)
+            self.streaming = False
+            f.do("fence seq_cst")  # other threads see these stores when the loop is over
+            f.jump(done)
+            f.start(usual)
+            self.counted(statement.var, start, middle, step, main)
+            f.jump(done)
+            f.start(done)
+        self.counted(f"{statement.var}.rest", middle, end, lanes, rest)
+
+    def streams(self, statement: Loop, start: Value, lanes: int) -> Value | None:
+        """Whether the loop's streaming stores write whole, aligned vectors (a run-time test); None: it has none."""
+        f = self.f
+        misaligned: Value | None = None
+        for store in statement.body:
+            if not isinstance(store, Store) or not store.streaming:
+                continue
+            if store.buffer.dtype.itemsize * lanes != self.target.vector_bytes:
+                return None
+            self.lanes = _Lanes(statement.var, lanes, start, None, 0)
+            offset = store.buffer.offset(store.indices)
+            step = self.stride(offset)
+            if step is None or loops.constant(step) != 1:
+                self.lanes = None
+                return None
+            kept = self.base_memo
+            self.base_memo = dict(self.memo)
+            pointer = self.address(store.buffer, self.base(offset))
+            self.base_memo, self.lanes = kept, None
+            low = f.binary("and", f.convert("ptrtoint", pointer, "i64"), literal("i64", self.target.vector_bytes - 1))
+            misaligned = low if misaligned is None else f.binary("or", misaligned, low)
+        return None if misaligned is None else f.compare("eq", misaligned, ZERO)
 
     def vector_iteration(self, statement: Loop, base: Value, mask: Value | None, copy: int) -> None:
         outer = self.memo, self.base_memo, dict(self.names)

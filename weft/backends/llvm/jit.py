@@ -28,8 +28,7 @@ _ALONE = """define void @weft_alone(ptr %fn, ptr %data, i32 %n, i32 %flags) {
 # C functions that generated code may call for rare arguments.
 _LIBRARY = ("sin", "cos", "tan", "fmod", "lgamma")
 
-OPTIMISER = "o2-1"
-"""Names the pass pipeline in cache keys; change it when the pipeline changes."""
+PASSES = ("sroa", "simplify_cfg", "instruction_combine", "new_gvn", "instruction_combine", "simplify_cfg")
 
 _lock = threading.RLock()
 
@@ -77,17 +76,23 @@ def _libm() -> ctypes.CDLL:
 
 
 def optimise(ir: str, machine: Any) -> Any:
-    """Parse, check and optimise a module. The vectorisers stay off: the emitter has done their work."""
+    """Parse, check and optimise a module.
+
+    A short list of passes instead of LLVM's standard pipeline: the emitter has done what the long one is for
+    (vectorising, unrolling, choosing what to inline), and it takes ten times as long. Invariants are hoisted by
+    the code generator.
+    """
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(ir)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_function_pass_manager()
+    for name in PASSES:
+        getattr(passes, f"add_{name}_pass")()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
     return module
 
 
@@ -118,7 +123,7 @@ def versions() -> str:
     """Everything besides the IR and the CPU that object code depends on."""
     import llvmlite
 
-    return f"{OPTIMISER}/llvmlite-{llvmlite.__version__}"
+    return f"{' '.join(PASSES)}/llvmlite-{llvmlite.__version__}"
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ def elementwise(
     ndim: int,
     classes: Sequence[int],
     name: str = "elementwise",
+    streaming: bool = False,
 ) -> Kernel:
     """A kernel that stores `exprs` (of `arg` leaves) over `ndim` dimensions.
 
@@ -43,6 +44,7 @@ def elementwise(
         exprs: one per output; evaluated before anything is stored, so an output may be an input's memory.
         inputs, outputs: dtypes. Values are cast to the output's.
         ndim: 1 or more.
+        streaming: whether the results are too large to be found in a cache later.
         classes: per operand (inputs, then outputs) the class of its innermost stride: 0, 1, or 2 for any other.
 
     The kernel's parameters: for `ndim` 1: `n`, then the stride of every operand of class 2. Otherwise `rows`,
@@ -69,9 +71,9 @@ def elementwise(
     def body(where: tuple[Expr, ...]) -> list[Statement]:
         values = [place_arguments(e, [b[where] for b in ins]) for e in exprs]
         if len(values) == 1:
-            return [loops.store(outs[0][where], values[0])]
+            return [loops.store(outs[0][where], values[0], streaming)]
         lets = [Let(f"v{i}", value) for i, value in enumerate(values)]
-        return [*lets, *(loops.store(b[where], let.var) for b, let in zip(outs, lets, strict=True))]
+        return [*lets, *(loops.store(b[where], let.var, streaming) for b, let in zip(outs, lets, strict=True))]
 
     work = grain(exprs)
     if ndim == 1:

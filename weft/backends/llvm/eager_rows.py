@@ -1,0 +1,288 @@
+"""Softmax, normalisation and cross entropy on NumPy arrays.
+
+Arrays whose axes do not fall into rows (see `weft.compiler.kernels.rows`) are copied into a layout that does: all
+arguments of one call share one layout, so results come back in the shape and order of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...compiler.kernels import norms, rows
+from ...compiler.kernels.rows import compute_dtype
+from ...compiler.loops import Kernel
+from ...ops import scalar as s
+from ...runtime import memory, threads
+from . import jit
+from .eager_elementwise import memory_order
+
+_kernels: dict[Any, jit.Compiled] = {}
+_FLOATS = (s.FLOAT16, s.BFLOAT16, s.FLOAT32, s.FLOAT64)
+
+
+def _compiled(build: Callable[..., Kernel], *arguments: Any) -> jit.Compiled:
+    key = (build, arguments)
+    found = _kernels.get(key)
+    if found is None:
+        found = _kernels[key] = jit.compile_kernel(build(*arguments))
+    return found
+
+
+def _run(compiled: jit.Compiled, arrays: Sequence[np.ndarray], integers: Sequence[int]) -> None:
+    with threads.compute_token:
+        compiled.call_objects(*map(id, arrays), *integers)
+
+
+class _Axis(NamedTuple):
+    """How arrays of one shape are seen along an axis: (outer, n, inner), with inner 1 in the rows scheme."""
+
+    scheme: str
+    outer: int
+    n: int
+    inner: int
+    order: tuple[int, ...] | None
+
+    def lead(self) -> list[int]:
+        if self.scheme == "strips":
+            return [self.outer, self.inner, self.n, -(-self.inner // rows.STRIP)]
+        return [self.outer, self.n]
+
+    def strides(self, count: int) -> list[int]:
+        """Strides of `count` arrays in the common dense layout."""
+        each = [self.n * self.inner, self.inner] if self.scheme == "strips" else [self.n]
+        return each * count
+
+
+def _axis(x: np.ndarray, axis: int) -> _Axis:
+    """The scheme for arrays laid out as `x` (its memory order kept, gaps closed)."""
+    strides = tuple(st // x.itemsize for st in x.strides)
+    order = memory_order(x.shape, [strides])
+    axes = order or tuple(range(x.ndim))
+    place = axes.index(axis)
+    outer, inner = prod(x.shape[a] for a in axes[:place]), prod(x.shape[a] for a in axes[place + 1 :])
+    return _Axis("rows" if inner == 1 else "strips", outer, x.shape[axis], inner, order)
+
+
+def _dense(a: np.ndarray, order: tuple[int, ...] | None) -> np.ndarray:
+    """`a` itself if it has no gaps in this axis order, else a copy that has none."""
+    axes = order or range(a.ndim)
+    step = a.itemsize
+    for axis in reversed(axes):
+        if a.shape[axis] != 1:
+            if a.strides[axis] != step:
+                copy = memory.empty(a.shape, a.dtype, order)
+                copy[...] = a
+                return copy
+            step *= a.shape[axis]
+    return a
+
+
+def _serves(arrays: Sequence[np.ndarray]) -> bool:
+    first = arrays[0]
+    return first.dtype in _FLOATS and first.size > 0 and all(a.dtype == first.dtype for a in arrays)
+
+
+def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int) -> np.ndarray | None:
+    """Kernels from full arrays to one full array."""
+    if not _serves(arrays) or any(a.shape != arrays[0].shape for a in arrays):
+        return None
+    layout = _axis(arrays[0], axis)
+    arrays = [_dense(a, layout.order) for a in arrays]
+    out = memory.empty(arrays[0].shape, arrays[0].dtype, layout.order)
+    count = len(arrays) + 1
+    compiled = _compiled(build, layout.scheme, arrays[0].dtype, (1,) * count)
+    _run(compiled, [*arrays, out], [*layout.lead(), *layout.strides(count)])
+    return out
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray | None:
+    """softmax along `axis` (non-negative)."""
+    return _along(rows.softmax, (x,), axis)
+
+
+def log_softmax(x: np.ndarray, axis: int) -> np.ndarray | None:
+    """log of softmax along `axis`."""
+    return _along(rows.log_softmax, (x,), axis)
+
+
+def softmax_backward(g: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray | None:
+    """Gradient of softmax from its output `y`."""
+    return _along(rows.softmax_backward, (g, y), axis)
+
+
+def log_softmax_backward(g: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray | None:
+    """Gradient of log softmax from its output `y`."""
+    return _along(rows.log_softmax_backward, (g, y), axis)
+
+
+def _per_row_shape(x: np.ndarray, axis: int, order: tuple[int, ...] | None) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shape of one element per row, and its memory order."""
+    shape = tuple(n for a, n in enumerate(x.shape) if a != axis)
+    if order is None:
+        return shape, None
+    return shape, tuple(a - (a > axis) for a in order if a != axis)
+
+
+def logsumexp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
+    """log(sum(exp(x))) over `axes`, which are gone from the result."""
+    if not _serves((x,)) or not axes:
+        return None
+    if len(axes) > 1:  # the axes as one, last
+        kept = [a for a in range(x.ndim) if a not in axes]
+        x = x.transpose(*kept, *sorted(axes)).reshape(*(x.shape[a] for a in kept), -1)
+        axes = (x.ndim - 1,)
+    layout = _axis(x, axes[0])
+    x = _dense(x, layout.order)
+    out = memory.empty(*_shape_args(x, axes[0], layout.order))
+    _run(_compiled(rows.logsumexp, layout.scheme, x.dtype, (1,)), [x, out], [*layout.lead(), *layout.strides(1)])
+    return out
+
+
+def _shape_args(x: np.ndarray, axis: int, order: tuple[int, ...] | None) -> tuple[Any, ...]:
+    shape, row_order = _per_row_shape(x, axis, order)
+    return shape, x.dtype, row_order
+
+
+def cross_entropy(x: np.ndarray, labels: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """(loss, logsumexp) per row of logits; `labels` are integers in range, shaped as `x` without `axis`."""
+    if not _serves((x,)):
+        return None
+    layout = _axis(x, axis)
+    x = _dense(x, layout.order)
+    shape, order = _per_row_shape(x, axis, layout.order)
+    labels = _dense(np.asarray(labels, np.int64), order)
+    loss, lse = memory.empty(shape, x.dtype, order), memory.empty(shape, compute_dtype(x.dtype), order)
+    compiled = _compiled(rows.cross_entropy, layout.scheme, x.dtype, (1,))
+    _run(compiled, [x, labels, loss, lse], [*layout.lead(), *layout.strides(1)])
+    return loss, lse
+
+
+def cross_entropy_backward(
+    x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, axis: int
+) -> np.ndarray | None:
+    """Gradient of `cross_entropy` from its `lse`; `g` is per row."""
+    if not _serves((x, g)):
+        return None
+    layout = _axis(x, axis)
+    x = _dense(x, layout.order)
+    shape, order = _per_row_shape(x, axis, layout.order)
+    labels = _dense(np.asarray(labels, np.int64), order)
+    dx = memory.empty(x.shape, x.dtype, layout.order)
+    compiled = _compiled(rows.cross_entropy_backward, layout.scheme, x.dtype, (1, 1))
+    arrays = [x, labels, _dense(lse, order), _dense(np.broadcast_to(g, shape), order), dx]
+    _run(compiled, arrays, [*layout.lead(), *layout.strides(2)])
+    return dx
+
+
+# ------------------------------------------------------------------------------------------------ normalisation
+
+
+def _flat(x: np.ndarray, axes: int) -> tuple[int, int]:
+    """(rows, n) of a row-major array normalised over its last `axes` axes."""
+    return prod(x.shape[: x.ndim - axes]), prod(x.shape[x.ndim - axes :])
+
+
+def _same(x: np.ndarray, *others: np.ndarray | None) -> bool:
+    return _serves((x,)) and all(o is None or o.dtype == x.dtype for o in others)
+
+
+def layer_norm(
+    x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, axes: int, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(y, mean, rstd): `x` normalised over its last `axes` axes; mean and rstd have the shape of the others."""
+    if not _same(x, weight, bias):
+        return None
+    n_rows, n = _flat(x, axes)
+    x = _dense(x, None)
+    y = memory.empty(x.shape, x.dtype)
+    lead = x.shape[: x.ndim - axes]
+    mean, rstd = (memory.empty(lead, compute_dtype(x.dtype)) for _ in range(2))
+    affine = [_dense(a, None) for a in (weight, bias) if a is not None]
+    compiled = _compiled(norms.layer_norm, x.dtype, weight is not None, bias is not None, float(eps))
+    _run(compiled, [x, *affine, y, mean, rstd], [n_rows, n, n, n])
+    return y, mean, rstd
+
+
+def rms_norm(
+    x: np.ndarray, weight: np.ndarray | None, axes: int, eps: float
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(y, rstd): `x` divided by the root of its mean square over its last `axes` axes."""
+    if not _same(x, weight):
+        return None
+    n_rows, n = _flat(x, axes)
+    x = _dense(x, None)
+    y = memory.empty(x.shape, x.dtype)
+    rstd = memory.empty(x.shape[: x.ndim - axes], compute_dtype(x.dtype))
+    affine = [] if weight is None else [_dense(weight, None)]
+    compiled = _compiled(norms.rms_norm, x.dtype, weight is not None, float(eps))
+    _run(compiled, [x, *affine, y, rstd], [n_rows, n, n, n])
+    return y, rstd
+
+
+def chunks_of_rows(n_rows: int, n: int) -> tuple[int, int]:
+    """(chunks, rows per chunk) by shape alone: about 64 chunks, none below 16k elements."""
+    per_chunk = max(-(-n_rows // 64), -(-16384 // max(n, 1)), 1)
+    return -(-n_rows // per_chunk), per_chunk
+
+
+def layer_norm_backward(
+    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, mean: np.ndarray, rstd: np.ndarray, axes: int, bias: bool
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None] | None:
+    """(dx, dweight, dbias); the last two are None where there is no weight or `bias` is false."""
+    return _norm_backward(g, x, weight, mean, rstd, axes, bias)
+
+
+def rms_norm_backward(
+    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, rstd: np.ndarray, axes: int
+) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """(dx, dweight)."""
+    result = _norm_backward(g, x, weight, None, rstd, axes, False)
+    return None if result is None else result[:2]
+
+
+def _norm_backward(
+    g: np.ndarray,
+    x: np.ndarray,
+    weight: np.ndarray | None,
+    mean: np.ndarray | None,
+    rstd: np.ndarray,
+    axes: int,
+    bias: bool,
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None] | None:
+    if not _same(x, g, weight):
+        return None
+    n_rows, n = _flat(x, axes)
+    x, g = _dense(x, None), _dense(g, None)
+    dx = memory.empty(x.shape, x.dtype)
+    chunks, per_chunk = chunks_of_rows(n_rows, n)
+    compute = compute_dtype(x.dtype)
+    arrays = [g, x, *([] if weight is None else [_dense(weight, None)])]
+    arrays += [*([] if mean is None else [_dense(mean, None)]), _dense(rstd, None), dx]
+    sums: list[np.ndarray | None] = []
+    for wanted in (weight is not None, bias):
+        sums.append(memory.empty(x.shape[x.ndim - axes :], x.dtype) if wanted else None)
+        if wanted:
+            arrays += [sums[-1], memory.empty((chunks, n), compute)]  # type: ignore[list-item]
+    compiled = _compiled(norms.norm_backward, x.dtype, weight is not None, bias, mean is not None)
+    _run(compiled, arrays, [n_rows, n, chunks, per_chunk, n, n, n])
+    return dx, sums[0], sums[1]
+
+
+def batch_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """(mean, biased variance) per channel of `x` with channels last, shape (..., channels), in float32 or float64."""
+    if not _serves((x,)) or x.ndim < 1:
+        return None
+    x = _dense(x, None)
+    n = x.shape[-1]
+    n_rows = x.size // n
+    chunks, per_chunk = chunks_of_rows(n_rows, n)
+    compute = compute_dtype(x.dtype)
+    mean, variance = memory.empty((n,), compute), memory.empty((n,), compute)
+    scratch = [memory.empty((chunks, n), compute) for _ in range(2)]
+    compiled = _compiled(norms.batch_statistics, x.dtype)
+    _run(compiled, [x, mean, variance, *scratch], [n_rows, n, chunks, per_chunk, n])
+    return mean, variance

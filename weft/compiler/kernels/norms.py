@@ -1,0 +1,208 @@
+"""Normalisation: layer norm and RMS norm over rows, batch statistics over columns.
+
+Gradients of weights are sums over rows. They are kept per chunk of rows, a number that depends on the shape alone,
+while the row is in cache anyway, and joined at the end: one sweep over the data, the same bits for any thread count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ops import scalar as s
+from ...ops.scalar import Expr
+from .. import loops
+from ..loops import Accumulator, Buffer, Kernel, Let, Statement
+from .rows import Rows, compute_dtype
+
+
+def _affine(r: Rows, dtype: np.dtype, weight: bool, bias: bool) -> tuple[Buffer | None, Buffer | None]:
+    w = r.per_column("weight", dtype) if weight else None
+    b = r.per_column("bias", dtype) if bias else None
+    return w, b
+
+
+def _scaled(value: Expr, j: Expr, weight: Buffer | None, bias: Buffer | None) -> Expr:
+    if weight is not None:
+        value = value * s.cast(weight[j], value.dtype)
+    if bias is not None:
+        value = value + s.cast(bias[j], value.dtype)
+    return value
+
+
+def layer_norm(dtype: np.dtype, weight: bool, bias: bool, eps: float) -> Kernel:
+    """layer_norm(x, [weight], [bias], y, mean, rstd); integers rows, n, x_row, y_row."""
+    r = Rows("layer_norm", "rows")
+    x = r.full("x", dtype)
+    w, b = _affine(r, dtype, weight, bias)
+    y = r.full("y", dtype)
+    c = compute_dtype(dtype)
+    mean, rstd = r.per_row("mean", c), r.per_row("rstd", c)
+    count = r.let(s.cast(r.n, c), "count")
+    total = r.reduce("total", "sum", lambda j: r.at(x, j))
+    m = r.let(total.value / count, "m")
+    square = r.reduce("square", "sum", lambda j: s.square(r.at(x, j) - m))
+    scale = r.let(1 / s.sqrt(square.value / count + eps), "scale")
+    r.store_own(mean, m)
+    r.store_own(rstd, scale)
+    r.store(y, lambda j: _scaled((r.at(x, j) - m) * scale, j, w, b))
+    return r.kernel()
+
+
+def rms_norm(dtype: np.dtype, weight: bool, eps: float) -> Kernel:
+    """rms_norm(x, [weight], y, rstd); integers rows, n, x_row, y_row."""
+    r = Rows("rms_norm", "rows")
+    x = r.full("x", dtype)
+    w, _ = _affine(r, dtype, weight, False)
+    y = r.full("y", dtype)
+    c = compute_dtype(dtype)
+    rstd = r.per_row("rstd", c)
+    square = r.reduce("square", "sum", lambda j: s.square(r.at(x, j)))
+    scale = r.let(1 / s.sqrt(square.value / s.cast(r.n, c) + eps), "scale")
+    r.store_own(rstd, scale)
+    r.store(y, lambda j: _scaled(r.at(x, j) * scale, j, w, None))
+    return r.kernel()
+
+
+def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool) -> Kernel:
+    """Gradient of layer norm (`centred`) or RMS norm.
+
+    With h = (x - mean) * rstd and q = g * weight: dx = rstd * (q - mean(q) - h * mean(q * h)), without the mean(q)
+    term for RMS norm; dweight = sum over rows of g * h, dbias = sum of g.
+
+    Buffers: g, x, [weight], [mean], rstd, dx, [dweight, weight_parts], [dbias, bias_parts]. Integers: rows, n, chunks,
+    chunk (rows per chunk), g_row, x_row, dx_row. The parts are scratch of shape (chunks, n).
+    """
+    c = compute_dtype(dtype)
+    rows, n, chunks, chunk = (s.param(p) for p in ("rows", "n", "chunks", "chunk"))
+    params = ["rows", "n", "chunks", "chunk", "g_row", "x_row", "dx_row"]
+    g, x, dx = (Buffer.of(name, dtype, (rows, n), (s.param(f"{name}_row"), 1)) for name in ("g", "x", "dx"))
+    w = Buffer.of("weight", dtype, (n,)) if weight else None
+    mean = Buffer.of("mean", c, (rows,)) if centred else None
+    rstd = Buffer.of("rstd", c, (rows,))
+    sums: list[tuple[Buffer, Buffer]] = []
+    for name, wanted in (("weight", weight), ("bias", bias)):
+        if wanted:
+            sums.append((Buffer.of(f"d{name}", dtype, (n,)), Buffer.of(f"{name}_parts", c, (chunks, n))))
+    buffers = [g, x, *([w] if w else []), *([mean] if mean else []), rstd, dx, *(b for pair in sums for b in pair)]
+
+    start = Let("start", s.index("chunk_") * chunk)
+    row = Let("row", start.var + s.index("line"))
+    scale = Let("scale", rstd[row.var])
+    centre = Let("centre", mean[row.var]) if mean else None
+    count = Let("count", s.cast(n, c))
+
+    def parts(j: Expr) -> tuple[Expr, Expr, Expr]:
+        """(g, normalised x, g * weight) at place j."""
+        gj = s.cast(g[row.var, j], c)
+        xj = s.cast(x[row.var, j], c)
+        h = ((xj - centre.var) if centre else xj) * scale.var
+        return gj, h, gj * s.cast(w[j], c) if w else gj
+
+    q_sum, dot_sum = Accumulator("q_sum", "sum", c), Accumulator("dot_sum", "sum", c)
+    j0, j1, j2 = s.index("j0"), s.index("j1"), s.index("j2")
+    _, h0, q0 = parts(j0)
+    first = [loops.update(dot_sum, q0 * h0), *([loops.update(q_sum, q0)] if centred else [])]
+    dot = Let("dot", dot_sum.value / count.var)
+    q_mean = Let("q_mean", q_sum.value / count.var) if centred else None
+    g1, h1, q1 = parts(j1)
+    h_let = Let("h", h1)
+    g_let = Let("gj", g1)
+    slope = q1 - h_let.var * dot.var
+    if q_mean:
+        slope = slope - q_mean.var
+    second: list[Statement] = [h_let, g_let]
+    clear: list[Statement] = []
+    for target, part in sums:
+        here = part[s.index("chunk_"), j1]
+        second.append(loops.store(here, here + (g_let.var * h_let.var if target.name == "dweight" else g_let.var)))
+        clear.append(loops.store(part[s.index("chunk_"), j2], s.const(0, c)))
+    second.append(loops.store(dx[row.var, j1], slope * scale.var))
+    line: list[Statement] = [
+        row, scale, *([centre] if centre else []), *([q_sum] if centred else []), dot_sum,
+        loops.loop("j0", n, first, "vector"),
+        dot, *([q_mean] if q_mean else []),
+        loops.loop("j1", n, second, "vector"),
+    ]  # fmt: skip
+    body: list[Statement] = [
+        start, count, *([loops.loop("j2", n, clear, "vector")] if clear else []),
+        loops.loop("line", s.minimum(chunk, rows - start.var), line),
+    ]  # fmt: skip
+    statements: list[Statement] = [
+        loops.loop("chunk_", chunks, body, parallel=True, grain=loops.grain_for(chunk * n, 8192))
+    ]
+    if sums:
+        statements.append(_join(sums, n, chunks, c))
+    return Kernel("layer_norm_backward" if centred else "rms_norm_backward", tuple(buffers), tuple(params), tuple(statements))
+
+
+def _join(sums: list[tuple[Buffer, Buffer]], n: Expr, chunks: Expr, c: np.dtype) -> Statement:
+    """Add up the chunks' parts, column by column."""
+    inner: list[Statement] = []
+    stores: list[Statement] = []
+    k = s.index("k")
+    updates: list[Statement] = []
+    for target, part in sums:
+        a = Accumulator(f"{target.name}_sum", "sum", c)
+        inner.append(a)
+        updates.append(loops.update(a, part[s.index("piece"), k]))
+        stores.append(loops.store(target[k], a.value))
+    body = [*inner, loops.loop("piece", chunks, updates), *stores]
+    return loops.loop("k", n, body, "vector", parallel=True, grain=loops.grain_for(chunks))
+
+
+def batch_statistics(dtype: np.dtype) -> Kernel:
+    """Mean and variance of columns, for batch norm on channels-last data.
+
+    Buffers: x of shape (rows, n) with row stride x_row; mean, variance (biased) of n; scratch mean_parts, square_parts
+    of shape (chunks, n). Integers: rows, n, chunks, chunk, x_row. Each chunk finds its own mean and the squares around
+    it, so nothing cancels; the chunks are then joined exactly: the squares of all are the chunks' own plus
+    rows_in_chunk * (chunk's mean - mean)**2.
+    """
+    c = compute_dtype(dtype)
+    rows, n, chunks, chunk = (s.param(p) for p in ("rows", "n", "chunks", "chunk"))
+    x = Buffer.of("x", dtype, (rows, n), (s.param("x_row"), 1))
+    mean, variance = Buffer.of("mean", c, (n,)), Buffer.of("variance", c, (n,))
+    means, squares = Buffer.of("mean_parts", c, (chunks, n)), Buffer.of("square_parts", c, (chunks, n))
+    part = s.index("part")
+    start = Let("start", part * chunk)
+    here = Let("here", s.minimum(chunk, rows - start.var))
+    count = Let("count", s.cast(here.var, c))
+
+    def sweep(suffix: str, target: Buffer, value: Expr) -> list[Statement]:
+        j = s.index(f"j{suffix}")
+        line = loops.store(target[part, j], target[part, j] + value)
+        clear = s.index(f"clear{suffix}")
+        return [
+            loops.loop(f"clear{suffix}", n, [loops.store(target[part, clear], s.const(0, c))], "vector"),
+            loops.loop(f"line{suffix}", here.var, [loops.loop(f"j{suffix}", n, [line], "vector")]),
+        ]
+
+    def element(suffix: str) -> Expr:
+        return s.cast(x[start.var + s.index(f"line{suffix}"), s.index(f"j{suffix}")], c)
+
+    m = s.index("m")
+    body = [
+        start, here, count,
+        *sweep("0", means, element("0")),
+        loops.loop("m", n, [loops.store(means[part, m], means[part, m] / count.var)], "vector"),
+        *sweep("1", squares, s.square(element("1") - means[part, s.index("j1")])),
+    ]  # fmt: skip
+    first = loops.loop("part", chunks, body, parallel=True, grain=loops.grain_for(chunk * n, 8192))
+
+    k = s.index("k")
+    total = Let("total_rows", s.cast(rows, c))
+
+    def rows_in(p: Expr) -> Expr:
+        return s.cast(s.minimum(chunk, rows - p * chunk), c)
+
+    mean_sum, square_sum = Accumulator("mean_sum", "sum", c), Accumulator("square_sum", "sum", c)
+    p, q = s.index("p"), s.index("q")
+    centre = Let("centre", mean_sum.value / total.var)
+    spread = squares[q, k] + rows_in(q) * s.square(means[q, k] - centre.var)
+    columns: list[Statement] = [
+        total, mean_sum, loops.loop("p", chunks, [loops.update(mean_sum, means[p, k] * rows_in(p))]), centre,
+        square_sum, loops.loop("q", chunks, [loops.update(square_sum, spread)]),
+        loops.store(mean[k], centre.var), loops.store(variance[k], square_sum.value / total.var),
+    ]  # fmt: skip
+    second = loops.loop("k", n, columns, "vector", parallel=True, grain=loops.grain_for(chunks * 2))
+    return Kernel("batch_statistics", (x, mean, variance, means, squares), ("rows", "n", "chunks", "chunk", "x_row"), (first, second))

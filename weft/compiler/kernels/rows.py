@@ -1,0 +1,235 @@
+"""Fused kernels along one axis: softmax and its relatives.
+
+A *row* is what lies along the axis. Each kernel is a short program per row, written once against `Rows`: reduce an
+expression over the row, name a scalar, store along the row. `Rows` lays it out in one of two schemes:
+
+* *rows*: the row is contiguous (or nearly); lanes run along it, one row after another;
+* *strips*: the axis is an outer one; lanes hold neighbouring rows, and each walks along its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...ops import scalar as s
+from ...ops.scalar import Expr
+from .. import loops
+from ..loops import Accumulator, Buffer, Kernel, Let, ReduceOp, Statement
+
+STRIP = 64
+"""Rows per task in the strips scheme."""
+
+
+def compute_dtype(dtype: np.dtype) -> np.dtype:
+    """Half precision is computed in float32."""
+    return s.FLOAT32 if dtype.itemsize == 2 else dtype
+
+
+class Rows:
+    """Collects the statements of one row.
+
+    Full buffers have shape (rows, n) or, in strips, (outer, n, inner) with contiguous inner; `strides` gives the
+    class of the stride along the row. Row buffers hold one element per row, column buffers one per element of a row.
+    The kernel's integers are `rows` (or `outer`, `inner`), `n`, then per full buffer its row stride and, if its class
+    along the row is 2, that stride; in strips its outer stride and the stride along the row.
+    """
+
+    def __init__(self, name: str, scheme: str) -> None:
+        self.name = name
+        self.strips = scheme == "strips"
+        self.n = s.param("n")
+        self.params = ["outer", "inner", "n"] if self.strips else ["rows", "n"]
+        self.buffers: list[Buffer] = []
+        self.statements: list[Statement] = []
+        self.loops = 0
+        if self.strips:
+            self.lane = Let("lane", s.remainder(s.index("task"), s.param("pieces")) * STRIP)
+            self.row: tuple[Expr, ...] = (s.var("o", s.INT64), self.lane.var + s.index("k"))
+            self.params.append("pieces")
+        else:
+            self.row = (s.index("row"),)
+
+    def full(self, name: str, dtype: np.dtype, stride: int = 1) -> Buffer:
+        """A buffer over all rows."""
+        if self.strips:
+            self.params += [f"{name}_outer", f"{name}_step"]
+            strides: tuple[Expr | int, ...] = (s.param(f"{name}_outer"), s.param(f"{name}_step"), 1)
+            shape = (s.param("outer"), self.n, s.param("inner"))
+        else:
+            self.params.append(f"{name}_row")
+            step: Expr | int = stride
+            if stride == 2:
+                self.params.append(f"{name}_step")
+                step = s.param(f"{name}_step")
+            strides = (s.param(f"{name}_row"), step)
+            shape = (s.param("rows"), self.n)
+        return self._add(Buffer.of(name, dtype, shape, strides))
+
+    def per_row(self, name: str, dtype: np.dtype) -> Buffer:
+        """A contiguous buffer of one element per row."""
+        shape = (s.param("outer"), s.param("inner")) if self.strips else (s.param("rows"),)
+        return self._add(Buffer.of(name, dtype, shape))
+
+    def per_column(self, name: str, dtype: np.dtype) -> Buffer:
+        """A contiguous buffer of one element per place in a row."""
+        return self._add(Buffer.of(name, dtype, (self.n,)))
+
+    def _add(self, buffer: Buffer) -> Buffer:
+        self.buffers.append(buffer)
+        return buffer
+
+    def at(self, buffer: Buffer, j: Expr) -> Expr:
+        """Element j of this row, in the dtype it is computed in."""
+        place = (self.row[0], j, *self.row[1:])
+        return s.cast(buffer[place], compute_dtype(buffer.dtype))
+
+    def own(self, buffer: Buffer) -> Expr:
+        """This row's element of a per-row buffer."""
+        return buffer[self.row]
+
+    def _along(self, body: Callable[[Expr], list[Statement]]) -> None:
+        var = f"j{self.loops}"
+        self.loops += 1
+        kind = "serial" if self.strips else "vector"
+        self.statements.append(loops.loop(var, self.n, body(s.index(var)), kind))  # type: ignore[arg-type]
+
+    def let(self, value: Expr, name: str) -> Expr:
+        self.statements.append(Let(name, value))
+        return self.statements[-1].var  # type: ignore[union-attr]
+
+    def reduce(self, name: str, op: ReduceOp, value: Callable[[Expr], Expr], index: bool = False) -> Accumulator:
+        """Reduce along the row; read the result by `.value`."""
+        return self.each([(name, op, value)])[0]
+
+    def each(
+        self,
+        reductions: list[tuple[str, ReduceOp, Callable[[Expr], Expr]]],
+        stores: Callable[[Expr], list[tuple[Buffer, Expr]]] | None = None,
+        names: Callable[[Expr], list[Let]] | None = None,
+    ) -> list[Accumulator]:
+        """One walk along the row that feeds several reductions and stores; `names` are evaluated first."""
+        probe = s.index(f"j{self.loops}")
+        accumulators = [Accumulator(name, op, value(probe).dtype) for name, op, value in reductions]
+        self.statements += accumulators
+
+        def body(j: Expr) -> list[Statement]:
+            lets = names(j) if names else []
+            updates = [loops.update(a, value(j)) for a, (_, _, value) in zip(accumulators, reductions, strict=True)]
+            places = [loops.store(b[(self.row[0], j, *self.row[1:])], v) for b, v in (stores(j) if stores else [])]
+            return [*lets, *updates, *places]
+
+        self._along(body)
+        return accumulators
+
+    def store(self, buffer: Buffer, value: Callable[[Expr], Expr]) -> None:
+        """Store along the row."""
+        self.each([], lambda j: [(buffer, value(j))])
+
+    def store_own(self, buffer: Buffer, value: Expr) -> None:
+        """Store this row's element of a per-row buffer."""
+        self.statements.append(loops.store(self.own(buffer), value))
+
+    def kernel(self) -> Kernel:
+        if not self.strips:
+            loop = loops.loop("row", s.param("rows"), self.statements, parallel=True, grain=loops.grain_for(self.n, 8192))
+            return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
+        pieces, inner = s.param("pieces"), s.param("inner")
+        outer = Let("o", s.floor_divide(s.index("task"), pieces))
+        lanes = loops.loop("k", s.minimum(loops.as_index(STRIP), inner - self.lane.var), self.statements, "vector")
+        grain = loops.grain_for(self.n * STRIP, 8192)
+        loop = loops.loop("task", s.param("outer") * pieces, [outer, self.lane, lanes], parallel=True, grain=grain)
+        return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
+
+
+def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
+    """(greatest, log of the sum of exponentials below it)."""
+    top = r.reduce("top", "max", lambda j: r.at(x, j))
+    total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - top.value))
+    return top.value, r.let(s.log(total.value), "log_total")
+
+
+def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
+    """softmax(x, y): y = exp(x - max) / sum."""
+    r = Rows("softmax", scheme)
+    x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
+    top = r.reduce("top", "max", lambda j: r.at(x, j))
+    if dtype.itemsize == 2:  # a rounded intermediate would be rounded twice
+        total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - top.value))
+        scale = r.let(1 / total.value, "scale")
+        r.store(y, lambda j: s.exp(r.at(x, j) - top.value) * scale)
+        return r.kernel()
+    e = s.var("e", dtype)
+    (total,) = r.each(
+        [("total", "sum", lambda j: e)], lambda j: [(y, e)], lambda j: [Let("e", s.exp(r.at(x, j) - top.value))]
+    )
+    scale = r.let(1 / total.value, "scale")
+    r.store(y, lambda j: r.at(y, j) * scale)
+    return r.kernel()
+
+
+def softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int]) -> Kernel:
+    """softmax_backward(g, y, dx): dx = y * (g - sum(g * y))."""
+    r = Rows("softmax_backward", scheme)
+    g, y, dx = (r.full(name, dtype, st) for name, st in zip(("g", "y", "dx"), strides, strict=True))
+    dot = r.reduce("dot", "sum", lambda j: r.at(g, j) * r.at(y, j))
+    r.store(dx, lambda j: r.at(y, j) * (r.at(g, j) - dot.value))
+    return r.kernel()
+
+
+def log_softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
+    """log_softmax(x, y): y = x - max - log(sum)."""
+    r = Rows("log_softmax", scheme)
+    x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
+    top, log_total = _log_sum_exp(r, x)
+    r.store(y, lambda j: (r.at(x, j) - top) - log_total)
+    return r.kernel()
+
+
+def log_softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int]) -> Kernel:
+    """log_softmax_backward(g, y, dx): dx = g - exp(y) * sum(g)."""
+    r = Rows("log_softmax_backward", scheme)
+    g, y, dx = (r.full(name, dtype, st) for name, st in zip(("g", "y", "dx"), strides, strict=True))
+    total = r.reduce("total", "sum", lambda j: r.at(g, j))
+    r.store(dx, lambda j: r.at(g, j) - s.exp(r.at(y, j)) * total.value)
+    return r.kernel()
+
+
+def logsumexp(scheme: str, dtype: np.dtype, strides: tuple[int]) -> Kernel:
+    """logsumexp(x, out): one value per row; infinite rows stay infinite."""
+    r = Rows("logsumexp", scheme)
+    x, out = r.full("x", dtype, strides[0]), r.per_row("out", dtype)
+    top = r.reduce("top", "max", lambda j: r.at(x, j))
+    base = r.let(s.where(s.isfinite(top.value), top.value, 0), "base")
+    total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - base))
+    r.store_own(out, base + s.log(total.value))
+    return r.kernel()
+
+
+def cross_entropy(scheme: str, dtype: np.dtype, strides: tuple[int]) -> Kernel:
+    """cross_entropy(x, label, loss, lse): loss = logsumexp(x) - x[label], per row; labels are int64."""
+    r = Rows("cross_entropy", scheme)
+    x = r.full("x", dtype, strides[0])
+    label = r.per_row("label", s.INT64)
+    loss, lse = r.per_row("loss", dtype), r.per_row("lse", compute_dtype(dtype))
+    top, log_total = _log_sum_exp(r, x)
+    whole = r.let(top + log_total, "whole")
+    # A label out of range must not read outside the row; whoever calls has checked it.
+    place = r.let(s.maximum(s.minimum(r.own(label), r.n - 1), 0), "place")
+    picked = r.let(r.at(x, place), "picked")
+    r.store_own(lse, whole)
+    r.store_own(loss, (top - picked) + log_total)
+    return r.kernel()
+
+
+def cross_entropy_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
+    """cross_entropy_backward(x, label, lse, g, dx): dx = (exp(x - lse) - [j == label]) * g, g per row."""
+    r = Rows("cross_entropy_backward", scheme)
+    x = r.full("x", dtype, strides[0])
+    label, lse, g = r.per_row("label", s.INT64), r.per_row("lse", compute_dtype(dtype)), r.per_row("g", dtype)
+    dx = r.full("dx", dtype, strides[1])
+    mine, whole = r.let(r.own(label), "mine"), r.let(r.own(lse), "whole")
+    scale = r.let(s.cast(r.own(g), compute_dtype(dtype)), "scale")
+    r.store(dx, lambda j: (s.exp(r.at(x, j) - whole) - s.cast(s.eq(j, mine), compute_dtype(dtype))) * scale)
+    return r.kernel()

@@ -1,0 +1,360 @@
+"""Lowering: from a flow to the steps of a program, each with the memory it reads and writes.
+
+Views become layouts. Clusters become kernels. Matmul, convolution and their kin become oneDNN primitives where the
+backend offers them (see `weft.compiler.primitives`). Whatever is left runs as a host call: the op's NumPy kernel on the
+program's memory, listed by `explain()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..graph.graph import CONSTANT, Node, Value
+from ..ops import scalar as s
+from . import loops
+from .flow import Flow
+from .fusion import Cluster, Fuser, is_view
+from .layout import Layout, Storage, row_major, same_strides, view_layout
+from .loops import Accumulator, Buffer, Kernel
+from .nests import Nest
+
+
+@dataclass(eq=False)
+class Step:
+    """One thing a program does. `reads` and `writes` are storages, for lifetimes and hazards."""
+
+    kind: str  # "kernel", "primitive", "host", "check"
+    label: str
+    nodes: Sequence[Node]
+    reads: list[Storage]
+    writes: list[Storage]
+    kernel: Kernel | None = None
+    storages: list[Storage] = field(default_factory=list)  # of the kernel's buffers, in order
+    primitive: Any = None
+    arguments: dict[int, Layout] = field(default_factory=dict)  # of a primitive, by argument index
+    inputs: list[Layout | None] = field(default_factory=list)  # of a host call
+    outputs: list[Layout] = field(default_factory=list)
+    message: str = ""  # of a check
+
+
+class Lowering:
+    """The state of lowering one flow. After `run`, `steps`, `storages` and `results` describe the program."""
+
+    def __init__(self, flow: Flow, variable_of: dict[int, Any] | None = None) -> None:
+        self.flow = flow
+        self.steps: list[Step] = []
+        self.storages: list[Storage] = []
+        self.layouts: dict[Value, Layout] = {}
+        self.fuser = Fuser(flow)
+        self.readers: dict[Value, set[int]] = {}  # value from outside -> units that read it
+        self.done: set[int] = set()
+
+    # Memory -----------------------------------------------------------------------------------------------------------
+
+    def new_storage(self, kind: str, nbytes: int, **facts: Any) -> Storage:
+        storage = Storage(kind, max(nbytes, 1), **facts)
+        self.storages.append(storage)
+        return storage
+
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> Layout:
+        n = 1
+        for d in shape:
+            n *= d
+        storage = self.new_storage("arena", n * dtype.itemsize)
+        return Layout(storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape)))
+
+    def layout_of(self, value: Value) -> Layout:
+        """Where a value lies; a view that cannot be expressed as strides is copied now."""
+        found = self.layouts.get(value)
+        if found is not None:
+            return found
+        node = value.node
+        if node.op is CONSTANT:
+            array = np.ascontiguousarray(node.attrs[0]).reshape(node.attrs[0].shape)
+            storage = self.new_storage("constant", array.nbytes, array=array)
+            layout = Layout(storage, value.dtype, tuple(value.shape), row_major(tuple(value.shape)))
+        elif is_view(node):
+            base = self.layout_of(node.inputs[0])
+            viewed = view_layout(node, base)
+            if viewed is None:
+                dense = self.copy(base, node)
+                viewed = view_layout(node, dense)
+                assert viewed is not None
+            layout = viewed
+        else:
+            raise AssertionError(f"{node} is read before it is computed")
+        self.layouts[value] = layout
+        return layout
+
+    def copy(self, source: Layout, node: Node, target: Layout | None = None) -> Layout:
+        """A step that copies a layout into a row-major one (or into `target`)."""
+        if target is None:
+            target = self.temporary(source.shape, source.dtype)
+        space = source.shape
+        axes = [a for a in range(len(space)) if space[a] != 1]
+        axes.sort(key=lambda a: (-abs(target.strides[a]), a))
+        a_buffer = Buffer.of("b0", source.dtype, (1 << 40,))
+        b_buffer = Buffer.of("b1", target.dtype, (1 << 40,))
+        groups: list[list[int]] = []
+        for a in axes:
+            if groups and all(st[groups[-1][-1]] == st[a] * space[a] for st in (source.strides, target.strides)):
+                groups[-1].append(a)
+            else:
+                groups.append([a])
+        sizes = []
+        read, write = loops.as_index(source.offset), loops.as_index(target.offset)
+        for k, g in enumerate(groups):
+            size = 1
+            for a in g:
+                size *= space[a]
+            sizes.append(size)
+            read = read + s.index(f"i{k}") * source.strides[g[-1]]
+            write = write + s.index(f"i{k}") * target.strides[g[-1]]
+        body: list[Any] = [loops.store(b_buffer[write], a_buffer[read])]
+        for k in range(len(groups) - 1, -1, -1):
+            below = 1
+            for d in sizes[k + 1 :]:
+                below *= d
+            body = [
+                loops.loop(f"i{k}", sizes[k], body, "vector" if k == len(groups) - 1 else "serial", parallel=k == 0,
+                           grain=loops.grain_for(below) if k == 0 else 1)
+            ]  # fmt: skip
+        kernel = Kernel("copy", (a_buffer, b_buffer), (), tuple(body))
+        self.steps.append(
+            Step("kernel", "copy", [node], [source.storage], [target.storage], kernel, [source.storage, target.storage])
+        )
+        return target
+
+    # Units ------------------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Sequence[Layout], targets: Sequence[Layout | None]) -> None:
+        """Lower everything. `inputs` are the layouts of the flow's inputs; `targets[i]`, if given, is where output i must
+        end up (the memory of a variable), else a fresh output is made for it."""
+        for value, layout in zip(self.flow.inputs, inputs, strict=True):
+            self.layouts[value] = layout
+        units = self.fuser.run()
+        self._find_readers(units)
+        self.wanted: dict[Value, list[int]] = {}
+        for i, value in enumerate(self.flow.outputs):
+            self.wanted.setdefault(value, []).append(i)
+        self.targets = targets
+        self.settled: dict[int, Layout] = {}
+        self.barrier = self._last_check(units)
+        for number, unit in enumerate(units):
+            if isinstance(unit, Cluster):
+                self._cluster(unit)
+            else:
+                self._node(unit)
+            self.done.add(number)
+        self._finish()
+
+    def _find_readers(self, units: list[Any]) -> None:
+        inputs = set(self.flow.inputs)
+        for number, unit in enumerate(units):
+            for n in unit.members if isinstance(unit, Cluster) else [unit]:
+                for v in n.inputs:
+                    while isinstance(v, Value):
+                        if v in inputs:
+                            self.readers.setdefault(v, set()).add(number)
+                        v = v.node.inputs[0] if is_view(v.node) else None
+        self.position = {id(u): i for i, u in enumerate(units)}
+
+    def _last_check(self, units: list[Any]) -> int:
+        """The position of the last unit whose checks depend on computed values: variables are written only after it."""
+        last = -1
+        for number, unit in enumerate(units):
+            for n in unit.members if isinstance(unit, Cluster) else [unit]:
+                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter") or self._is_host(n):
+                    last = number
+        return last
+
+    def _is_host(self, n: Node) -> bool:
+        return False
+
+    def place(self, node: Node, index: int, strides: tuple[int, ...], unit: Any, reads: dict[int, list[Any]] | None) -> Layout:
+        """Where output `index` of a node goes: a program output, a variable's own memory if that is safe, or the arena.
+
+        `reads` maps the storages that the same step reads to the ways it reads them (offset, strides over the value's
+        axes), or is None if the step may not write over anything it reads.
+        """
+        value = node.outputs[index]
+        shape = tuple(value.shape)
+        for i in self.wanted.get(value, ()):
+            target = self.targets[i]
+            if target is None or i in self.settled:
+                continue
+            if self._may_overwrite(target, unit, reads):
+                self.settled[i] = target
+                self.layouts[value] = target
+                return target
+        for i in self.wanted.get(value, ()):
+            if self.targets[i] is None and i not in self.settled:
+                storage = self.new_storage("output", value.nbytes, index=i)
+                layout = Layout(storage, value.dtype, shape, strides)
+                self.settled[i] = layout
+                self.layouts[value] = layout
+                return layout
+        layout = self.temporary(shape, value.dtype, strides)
+        self.layouts[value] = layout
+        return layout
+
+    def _may_overwrite(self, target: Layout, unit: Any, reads: Any) -> bool:
+        """Whether a step may write its result over a variable: nobody reads the old value later, and the step itself
+        reads it, if at all, element by element."""
+        here = self.position[id(unit)]
+        if here <= self.barrier and self.barrier >= 0:
+            return False
+        for value, layout in zip(self.flow.inputs, [self.layouts[v] for v in self.flow.inputs], strict=True):
+            if layout.storage is not target.storage:
+                continue
+            for reader in self.readers.get(value, ()):
+                if reader != here and reader not in self.done:
+                    return False
+            if value in self.flow.outputs:
+                return False
+        if reads is None:
+            return target.storage not in self._reads_of(unit)
+        ways = reads.get(id(target.storage), [])
+        return all(
+            way is not None and way[0] == target.offset and same_strides(way[1], target.strides, way[2]) for way in ways
+        )
+
+    def _reads_of(self, unit: Any) -> set[Storage]:
+        nodes = unit.members if isinstance(unit, Cluster) else [unit]
+        found = set()
+        for n in nodes:
+            for v in n.inputs:
+                if isinstance(v, Value):
+                    base = v
+                    while is_view(base.node):
+                        base = base.node.inputs[0]
+                    if base in self.layouts:
+                        found.add(self.layouts[base].storage)
+        return found
+
+    def _cluster(self, cluster: Cluster) -> None:
+        stored = [n for n in sorted(cluster.members, key=lambda n: n.order) if self._used_outside(n, cluster)]
+        nest: Nest
+
+        def place(n: Node, strides: tuple[int, ...]) -> Layout:
+            reads: dict[int, list[Any]] | None = None
+            if not cluster.reduced and nest._full(n):
+                reads = {}
+                for load in nest.loads.values():
+                    way = None if load.extra is not None else (load.offset, load.strides, nest.space)
+                    reads.setdefault(id(load.storage), []).append(way)
+            return self.place(n, 0, strides, cluster, reads)
+
+        nest = Nest(cluster, self.layout_of, stored, place)
+        kernel, storages, _ = nest.build("k")
+        self._emit_checks(nest)
+        written = {id(layout.storage) for layout, _ in nest.outputs.values()}
+        reads = [st for st in storages if id(st) not in written or any(id(ld.storage) == id(st) for ld in nest.loads.values())]
+        writes = [layout.storage for layout, _ in nest.outputs.values()]
+        label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
+        self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages))
+
+    def _used_outside(self, n: Node, cluster: Cluster) -> bool:
+        return n.outputs[0] in self.wanted or any(u not in cluster.axes for u in self._users(n))
+
+    def _users(self, n: Node) -> list[Node]:
+        """The nodes that read the results of `n`, directly or through views; views that are outputs count."""
+        if not hasattr(self, "_user_table"):
+            self._user_table: dict[Node, list[Node]] = {}
+            for node in self.flow.nodes:
+                for v in node.inputs:
+                    if isinstance(v, Value):
+                        self._user_table.setdefault(v.node, []).append(node)
+        found: list[Node] = []
+        stack = list(self._user_table.get(n, ()))
+        while stack:
+            u = stack.pop()
+            if is_view(u):
+                if u.outputs[0] in self.wanted:
+                    found.append(u)
+                stack.extend(self._user_table.get(u, ()))
+            else:
+                found.append(u)
+        return found
+
+    def _emit_checks(self, nest: Nest) -> None:
+        for layout, size, node in nest.checks:
+            self.check_indices(layout, size, node)
+
+    def check_indices(self, layout: Layout, size: int, node: Node) -> None:
+        """A step that fails if an index lies outside [-size, size). Each index tensor is checked once per size."""
+        key = (id(layout.storage), layout.offset, layout.strides, size)
+        if not hasattr(self, "_checked"):
+            self._checked: set[Any] = set()
+        if key in self._checked or layout.storage.kind == "constant":
+            return
+        self._checked.add(key)
+        flag = self.temporary((), np.dtype(np.bool_))
+        buffer = Buffer.of("b0", layout.dtype, (1 << 40,))
+        out = Buffer.of("b1", flag.dtype, (1,))
+        place = loops.as_index(layout.offset)
+        body: list[Any]
+        acc = Accumulator("bad", "any", np.dtype(np.bool_))
+        axes = [a for a in range(len(layout.shape)) if layout.shape[a] != 1]
+        for k, a in enumerate(axes):
+            place = place + s.index(f"i{k}") * layout.strides[a]
+        i = s.cast(buffer[place], np.int64)
+        body = [loops.update(acc, s.bitwise_or(s.lt(i, -size), s.ge(i, size)))]
+        for k in range(len(axes) - 1, -1, -1):
+            body = [loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")]
+        kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
+        self.steps.append(Step("kernel", "check indices", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage]))
+        message = f"an index is out of range for an axis of size {size}"
+        self.steps.append(Step("check", "check indices", [node], [flag.storage], [], storages=[flag.storage], message=message))
+
+    def _node(self, node: Node) -> None:
+        from .primitives import lower_node
+
+        if lower_node(self, node):
+            return
+        self.host(node)
+
+    def host(self, node: Node) -> None:
+        """Run the op's NumPy kernel on the program's memory."""
+        inputs = [self.layout_of(v) if isinstance(v, Value) else None for v in node.inputs]
+        outputs = [
+            self.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
+        ]
+        self.steps.append(
+            Step("host", node.op.name, [node], [x.storage for x in inputs if x is not None], [x.storage for x in outputs],
+                 inputs=inputs, outputs=outputs)
+        )  # fmt: skip
+
+    def _finish(self) -> None:
+        """Bring every output to where it must be."""
+        self.results: list[Layout] = []
+        late: list[tuple[Layout, Layout, Node]] = []
+        for i, value in enumerate(self.flow.outputs):
+            settled = self.settled.get(i)
+            if settled is None:
+                source = self.layout_of(value)
+                target = self.targets[i]
+                if target is None:
+                    storage = self.new_storage("output", value.nbytes, index=i)
+                    target = Layout(storage, value.dtype, tuple(value.shape), row_major(tuple(value.shape)))
+                elif target.storage is source.storage and target.offset == source.offset and same_strides(target.strides, source.strides, target.shape):
+                    self.results.append(target)
+                    continue
+                late.append((source, target, value.node))
+                settled = target
+            self.results.append(settled)
+        # a variable's old value may be the source of another output: save those first
+        written = {id(t.storage) for _, t, _ in late if t.storage.kind == "variable"}
+        moves = []
+        for source, target, node in late:
+            if id(source.storage) in written and len(late) > 1 and source.storage is not target.storage:
+                source = self.copy(source, node)
+            moves.append((source, target, node))
+        for source, target, node in sorted(moves, key=lambda m: m[1].storage.kind == "variable"):
+            self.copy(source, node, target)
+
+

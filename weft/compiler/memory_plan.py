@@ -1,0 +1,45 @@
+"""The memory plan: every temporary of a program gets a place in one arena; values that are never alive at the same
+time share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .layout import Storage
+from .lower import Step
+
+ALIGNMENT = 64
+
+
+def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
+    """Set the lifetime and offset of every arena storage; returns the size of the arena in bytes.
+
+    Largest first, each at the lowest place that is free during its whole life.
+    """
+    for position, step in enumerate(steps):
+        for storage in (*step.reads, *step.writes):
+            if storage.first < 0:
+                storage.first = position
+            storage.last = position
+    live = [st for st in storages if st.kind == "arena" and st.first >= 0]
+    live.sort(key=lambda st: (-st.nbytes, st.first))
+    n = len(live)
+    first, last = np.empty(n, np.int64), np.empty(n, np.int64)
+    start, end = np.empty(n, np.int64), np.empty(n, np.int64)
+    total = 0
+    for k, storage in enumerate(live):
+        size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
+        clash = np.nonzero((first[:k] <= storage.last) & (last[:k] >= storage.first))[0]
+        offset = 0
+        if clash.size:
+            order = clash[np.argsort(start[clash], kind="stable")]
+            for s, e in zip(start[order].tolist(), end[order].tolist(), strict=True):
+                if s - offset >= size:
+                    break
+                offset = max(offset, e)
+        storage.offset = offset
+        first[k], last[k], start[k], end[k] = storage.first, storage.last, offset, offset + size
+        total = max(total, offset + size)
+    return total

@@ -1,0 +1,114 @@
+"""Matrix products: a oneDNN matmul on the operands as they lie, transposed views included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node
+from ..layout import Layout, row_major
+from ..primitives import add_primitive, available, dense, desc, lowers, usable
+
+
+@lowers("matmul")
+def lower_matmul(lowering: Any, node: Node) -> bool:
+    """`x1 @ x2` with broadcast batch axes; vectors become matrices."""
+    a, b = (lowering.layout_of(v) for v in node.inputs)
+    out = node.outputs[0]
+    if a.dtype != np.float32 or 0 in a.shape or 0 in b.shape or 0 in out.shape or not available():
+        return False
+    from ...backends.onednn.capi import Arg
+    from ...backends.onednn.primitives.matmul import matmul
+
+    a, b = _operand(lowering, a, node), _operand(lowering, b, node)
+    c = lowering.place(node, 0, row_major(tuple(out.shape)), node, None)
+    ma, mb, mc = _as_matrix(a, left=True), _as_matrix(b, left=False), _result_matrix(c, a, b)
+    rank = max(len(ma.shape), len(mb.shape), len(mc.shape))
+    ma, mb, mc = _pad(ma, rank), _pad(mb, rank), _pad(mc, rank)
+    if len(ma.shape) > 3:
+        ma, mb, mc = _merge_batch(ma, mb, mc)
+    if not usable(ma, mb, mc) or len(ma.shape) > 6:
+        ma, mb = dense(lowering, ma, node), dense(lowering, mb, node)
+    primitive = matmul(desc(ma), desc(mb), desc(mc))
+    add_primitive(lowering, node, primitive, {int(Arg.SRC): ma, int(Arg.WEIGHTS): mb, int(Arg.DST): mc}, "matmul")
+    return True
+
+
+def _operand(lowering: Any, x: Layout, node: Node) -> Layout:
+    """oneDNN wants one of the two matrix axes to be dense; broadcast or oddly strided operands are copied."""
+    if len(x.shape) >= 2 and any(st == 0 and d > 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)):
+        return lowering.copy(x, node)
+    if len(x.shape) == 1 and x.strides[0] == 0 and x.shape[0] > 1:
+        return lowering.copy(x, node)
+    if any(st < 0 for st in x.strides):
+        return lowering.copy(x, node)
+    if len(x.shape) >= 2 and not any(st == 1 or d == 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)):
+        return lowering.copy(x, node)
+    if any(st == 0 and d > 1 for st, d in zip(x.strides[:-2], x.shape[:-2], strict=True)):
+        keep = tuple([1 if st == 0 else d for st, d in zip(x.strides[:-2], x.shape[:-2], strict=True)])
+        return Layout(x.storage, x.dtype, keep + x.shape[-2:], x.strides, x.offset)
+    return x
+
+
+def _as_matrix(x: Layout, left: bool) -> Layout:
+    if len(x.shape) > 1:
+        return x
+    shape, strides = (1, x.shape[0]), (max(x.shape[0] * x.strides[0], 1), x.strides[0])
+    if not left:
+        shape, strides = (x.shape[0], 1), (x.strides[0], 1)
+    return Layout(x.storage, x.dtype, shape, strides, x.offset)
+
+
+def _result_matrix(c: Layout, a: Layout, b: Layout) -> Layout:
+    shape, strides = c.shape, c.strides
+    if len(a.shape) == 1:
+        at = len(shape) - (1 if len(b.shape) > 1 else 0)
+        shape = (*shape[:at], 1, *shape[at:])
+        strides = (*strides[:at], max(c.shape[-1], 1) if len(b.shape) > 1 else 1, *strides[at:])
+    if len(b.shape) == 1:
+        shape, strides = (*shape, 1), (*strides, 1)
+    return Layout(c.storage, c.dtype, shape, strides, c.offset)
+
+
+def _pad(x: Layout, rank: int) -> Layout:
+    """Leading batch axes of size 1, with a stride that looks dense."""
+    extra = rank - len(x.shape)
+    if extra <= 0:
+        return _tidy(x)
+    size = 1
+    for d, st in zip(x.shape, x.strides, strict=True):
+        size = max(size, d * st)
+    return _tidy(Layout(x.storage, x.dtype, (1,) * extra + x.shape, (size,) * extra + x.strides, x.offset))
+
+
+def _tidy(x: Layout) -> Layout:
+    """Axes of size 1 get the stride a dense array would have: oneDNN looks at them."""
+    strides = list(x.strides)
+    for i in range(len(strides) - 1, -1, -1):
+        if x.shape[i] == 1:
+            strides[i] = x.shape[i + 1] * strides[i + 1] if i + 1 < len(strides) and strides[i + 1] > 0 else 1
+    if len(x.shape) >= 2 and x.shape[-1] == 1:
+        strides[-1] = 1
+        if x.shape[-2] == 1:
+            strides[-2] = 1
+    return Layout(x.storage, x.dtype, x.shape, tuple(strides), x.offset)
+
+
+def _merge_batch(a: Layout, b: Layout, c: Layout) -> tuple[Layout, Layout, Layout]:
+    """Join batch axes into one where all three walk through them alike: fewer axes are faster in oneDNN."""
+    while len(a.shape) > 3:
+        joined = []
+        for x in (a, b, c):
+            (d1, d2), (s1, s2) = x.shape[:2], x.strides[:2]
+            if (d1, d2) == (1, 1):
+                joined.append((1, s2))
+            elif s1 == d2 * s2 and (d1, d2) == tuple(c.shape[:2]):
+                joined.append((d1 * d2, s2))
+            else:
+                return a, b, c
+        a, b, c = (
+            Layout(x.storage, x.dtype, (d, *x.shape[2:]), (st, *x.strides[2:]), x.offset)
+            for x, (d, st) in zip((a, b, c), joined, strict=True)
+        )
+    return a, b, c
