@@ -18,7 +18,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "weft"
 
-# From what the user calls down to what the machine offers. Names are modules or packages directly below `weft`.
+# From what the user calls down to what the machine offers. Names are modules or packages below `weft`; a module inside
+# a package may have a layer of its own (`runtime.program`), else it has its package's.
 LAYERS: list[set[str]] = [
     {"cli", "__main__"},
     {"train", "sklearn", "serve"},
@@ -27,16 +28,18 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data"},
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
+    {"runtime.program", "runtime.executor", "runtime.session"},  # run what the layers below have made
     {"backends"},  # carry out what the compiler describes
     {"compiler"},
     {"graph"},
-    {"random", "sparse", "linalg", "fft", "debug"},  # families of functions built from ops
-    {"tensor", "ops", "autograd", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
-    {"runtime"},
+    {"sparse", "linalg", "fft", "debug"},  # families of functions built from ops
+    {"tensor", "ops", "autograd", "random", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
+    {"runtime"},  # threads, memory, devices: what the machine offers
 ]
 
 UPWARD: dict[tuple[str, str], str] = {
     ("ops", "backends"): "dispatch asks for the native kernels when an array is first large enough for them",
+    ("compiler", "backends"): "a rule that chooses a library's primitive describes it in the library's terms",
     ("tensor", "weft"): "`__array_namespace__` returns the package",
 }
 
@@ -92,25 +95,27 @@ def package_files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+_NAMES = {name: number for number, names in enumerate(LAYERS) for name in names}
+
+
 def layer_name(dotted: str) -> str:
     """`weft.ops.math` → `ops`; the package itself, and names taken from it (`from weft import sum`), → `weft`."""
-    parts = dotted.split(".")
-    if len(parts) < 2:
-        return "weft"
-    module = PACKAGE / parts[1]
-    return parts[1] if module.is_dir() or module.with_suffix(".py").exists() else "weft"
+    parts = dotted.split(".")[1:]
+    if ".".join(parts[:2]) in _NAMES:
+        return ".".join(parts[:2])
+    module = PACKAGE / parts[0] if parts else PACKAGE
+    return parts[0] if parts and (module.is_dir() or module.with_suffix(".py").exists()) else "weft"
 
 
 def file_layer(file: str) -> str:
-    parts = Path(file).with_suffix("").parts
-    return "weft" if parts[1] == "__init__" else parts[1]
+    """The layer of the module in `file`, a path such as `weft/ops/math.py`."""
+    parts = [part for part in Path(file).with_suffix("").parts if part != "__init__"]
+    return ".".join(parts[1:3]) if ".".join(parts[1:3]) in _NAMES else parts[1] if parts[1:] else "weft"
 
 
 def level(name: str) -> int:
-    for number, names in enumerate(LAYERS):
-        if name in names:
-            return number
-    raise AssertionError(f"weft.{name} is in no layer. Add it to LAYERS in {Path(__file__).name}, where it belongs.")
+    assert name in _NAMES, f"weft.{name} is in no layer. Add it to LAYERS in {Path(__file__).name}, where it belongs."
+    return _NAMES[name]
 
 
 def violations(found: list[Import]) -> list[str]:
