@@ -205,6 +205,7 @@ _PROTOTYPES = {
     "post_ops_append_binary": "ops alg md",
     "primitive_desc_destroy": "pd",
     "primitive_desc_query": "pd int int any",
+    "primitive_desc_next_impl": "pd",
     "primitive_create": "out pd",
     "primitive_destroy": "prim",
     "reorder_primitive_desc_create": "out md engine md engine attr",

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from . import library
-from .capi import FORMAT_TAG_ANY, MAX_NDIMS, DataType, Dims, Query, Unsupported, dims
+from .capi import FORMAT_TAG_ANY, MAX_NDIMS, DataType, Query, Unsupported, dims
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -35,7 +35,8 @@ def data_type(dtype: np.dtype) -> DataType:
     try:
         return _DATA_TYPES[dtype]
     except KeyError:
-        raise Unsupported(f"oneDNN: no such data type. Got {dtype}; expected {', '.join(map(str, _DATA_TYPES))}.") from None
+        names = ", ".join(map(str, _DATA_TYPES))
+        raise Unsupported(f"oneDNN: no such data type. Got {dtype}; expected {names}.") from None
 
 
 class MemoryDesc:
@@ -62,7 +63,9 @@ class MemoryDesc:
         self.nbytes = lib.desc_size(handle)
 
     @classmethod
-    def strided(cls, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> MemoryDesc:
+    def strided(
+        cls, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
+    ) -> MemoryDesc:
         """An array with these strides in elements (row-major if `None`). No two elements may share memory."""
         check_ndim(shape)
         layout = contiguous_strides(shape) if strides is None else strides
@@ -90,7 +93,7 @@ class MemoryDesc:
         # The library hands out a pointer to the vector inside the descriptor.
         pointer = ctypes.POINTER(ctypes.c_int64)()
         library.require().call("memory_desc_query", self.handle, what, ctypes.byref(pointer))
-        return tuple(pointer[: MAX_NDIMS])
+        return tuple(pointer[:MAX_NDIMS])
 
     def _blocks(self) -> tuple[tuple[int, int], ...] | None:
         """(axis, size) of the inner blocks, outermost first; `None` if the layout is not made of blocks."""
@@ -139,7 +142,9 @@ class MemoryDesc:
 def check_ndim(shape: tuple[int, ...]) -> None:
     """oneDNN has no empty and no 0-d arrays for our purposes: the caller handles those."""
     if not 0 < len(shape) <= MAX_NDIMS or 0 in shape:
-        raise Unsupported(f"oneDNN: cannot describe this shape. Got {shape}; expected 1 to {MAX_NDIMS} axes, none empty.")
+        raise Unsupported(
+            f"oneDNN: cannot describe this shape. Got {shape}; expected 1 to {MAX_NDIMS} axes, none empty."
+        )
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -165,15 +170,3 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides[axis] = step
         step *= shape[axis]
     return tuple(strides)
-
-
-def element_strides(array: np.ndarray) -> tuple[int, ...]:
-    """The array's strides in elements; raises `Unsupported` if they are not a whole number of elements."""
-    itemsize = array.itemsize
-    strides = tuple(stride // itemsize for stride in array.strides)
-    if any(stride % itemsize for stride in array.strides):
-        raise Unsupported(f"oneDNN: strides {array.strides} are not multiples of the item size {itemsize}.")
-    return strides
-
-
-__all__ = ["BFLOAT16", "Dims", "MemoryDesc", "channels_last_strides", "contiguous_strides", "data_type", "element_strides"]

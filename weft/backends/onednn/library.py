@@ -1,8 +1,9 @@
 """Finds and loads oneDNN once, on first use.
 
 The wheel puts `libdnnl.so.3` into `<prefix>/lib`, without a run path, and expects the system's `libgomp.so.1` to
-be loaded already (`weft.runtime.threads` does that, with bounded spinning). Importing this module loads nothing. `load()` may be called from any thread; the answer (a
-`Library`, or `None` with exactly one warning that says what to install) never changes during a process.
+be loaded already (`weft.runtime.threads` does that, with bounded spinning). Importing this module loads nothing.
+`load()` may be called from any thread; the answer (a `Library`, or `None` with exactly one warning that says what
+to install) never changes during a process.
 
 Environment:
     WEFT_ONEDNN=0             switches oneDNN off, without a warning.
@@ -86,8 +87,10 @@ def _open() -> capi.Library:
         )
     found = [problem for problem in problems if "cannot open shared object file: No such file" not in problem]
     detail = f" ({'; '.join(found)})" if found else ""
-    raise _NotLoaded(f"oneDNN: no usable libdnnl >= {wanted} was found{detail}. {_INSTALL_HINT}, "
-                     "or set WEFT_ONEDNN_LIBRARY to a libdnnl.")
+    raise _NotLoaded(
+        f"oneDNN: no usable libdnnl >= {wanted} was found{detail}. {_INSTALL_HINT}, "
+        "or set WEFT_ONEDNN_LIBRARY to a libdnnl."
+    )
 
 
 def _switched_off() -> bool:
@@ -96,23 +99,29 @@ def _switched_off() -> bool:
 
 def load() -> capi.Library | None:
     """The loaded library, or `None` if it is switched off or cannot be loaded (the first failure warns, once)."""
-    global _loaded, _tried
     if _tried:
         return _loaded
-    with _lock:
-        if _tried:
-            return _loaded
-        message = None
-        # Without libgomp `threads.openmp()` has said what to install (or the user switched it off): no second warning.
-        if not _switched_off() and threads.openmp() is not None:
-            try:
-                _loaded = _open()
-            except _NotLoaded as problem:
-                message = str(problem)
-        _tried = True
+    message = _load_once()
     if message is not None:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return _loaded
+
+
+def _load_once() -> str | None:
+    """Decides what `load()` returns, unless another thread has; what to warn about."""
+    global _loaded, _tried
+    with _lock:
+        # Without libgomp `threads.openmp()` has said what to install (or the user switched it off): no second warning.
+        if _tried or _switched_off() or threads.openmp() is None:
+            _tried = True
+            return None
+        try:
+            _loaded = _open()
+        except _NotLoaded as problem:
+            return str(problem)
+        finally:
+            _tried = True
+        return None
 
 
 def require() -> capi.Library:

@@ -60,7 +60,13 @@ def conv_forward(
 
 
 def conv_backward_data(
-    g: np.ndarray, w: np.ndarray, x_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
+    g: np.ndarray,
+    w: np.ndarray,
+    x_shape: _Ints,
+    stride: _Ints,
+    padding: Padding,
+    dilation: _Ints,
+    groups: int,
 ) -> np.ndarray:
     """Gradient of `conv_forward` in `x`: `g` is the gradient of the result, `x_shape` the shape of `x`.
 
@@ -116,9 +122,11 @@ class _Forward:
         view = grouped_weights(w, groups)
         primitive = reject_reference(
             convolution_forward(
-                channels_last_desc(x.shape, self._dtype), MemoryDesc.any(view.shape, self._dtype),
+                channels_last_desc(x.shape, self._dtype),
+                MemoryDesc.any(view.shape, self._dtype),
                 None if bias is None else MemoryDesc.strided(bias.shape, self._dtype),
-                channels_last_desc(self._shape, self._dtype), window,
+                channels_last_desc(self._shape, self._dtype),
+                window,
             )  # fmt: skip
         )
         self._kernel = Kernel(primitive)
@@ -128,12 +136,16 @@ class _Forward:
         self._order = memory.channels_last_order(x.ndim)
         self._out = out is not None and not is_channels_last(out)
 
-    def __call__(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
+    def __call__(
+        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, out: np.ndarray | None
+    ) -> np.ndarray:
         if self._x is not None:
             x = self._x(x)
         if self._w is not None:
             w = self._w(grouped_weights(w, self._w_view) if self._w_view else w)
-        target = out if out is not None and not self._out else memory.empty(self._shape, self._dtype, self._order)
+        target = (
+            out if out is not None and not self._out else memory.empty(self._shape, self._dtype, self._order)
+        )
         if out is not None and not out.flags.writeable:
             raise ValueError("conv: out is read-only.")
         if bias is None:
@@ -152,17 +164,28 @@ class _BackwardData:
     __slots__ = ("_dtype", "_g", "_kernel", "_order", "_shape", "_w", "_w_view")
 
     def __init__(
-        self, g: np.ndarray, w: np.ndarray, x_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
+        self,
+        g: np.ndarray,
+        w: np.ndarray,
+        x_shape: _Ints,
+        stride: _Ints,
+        padding: Padding,
+        dilation: _Ints,
+        groups: int,
     ) -> None:
         op = "conv_backward_data"
         window = _check(op, x_shape, w.shape, stride, padding, dilation, groups)
         self._dtype = same_dtype(op, g, w)
-        expect_shape(op, "g", g, (x_shape[0], w.shape[0], *sliding_sizes(op, x_shape[2:], w.shape[2:], window)))
+        expect_shape(
+            op, "g", g, (x_shape[0], w.shape[0], *sliding_sizes(op, x_shape[2:], w.shape[2:], window))
+        )
         view = grouped_weights(w, groups)
         primitive = reject_reference(
             convolution_backward_data(
-                channels_last_desc(x_shape, self._dtype), MemoryDesc.any(view.shape, self._dtype),
-                channels_last_desc(g.shape, self._dtype), window,
+                channels_last_desc(x_shape, self._dtype),
+                MemoryDesc.any(view.shape, self._dtype),
+                channels_last_desc(g.shape, self._dtype),
+                window,
             )  # fmt: skip
         )
         self._kernel = Kernel(primitive)
@@ -189,7 +212,9 @@ def _prepare_backward_weights(
     window = _check(op, x.shape, w_shape, stride, padding, dilation, groups)
     same_dtype(op, x, g)
     expect_shape(op, "g", g, (x.shape[0], w_shape[0], *sliding_sizes(op, x.shape[2:], w_shape[2:], window)))
-    pointwise = groups == 1 and not with_bias and all(k == 1 for k in w_shape[2:]) and g.shape[2:] == x.shape[2:]
+    pointwise = (
+        groups == 1 and not with_bias and all(k == 1 for k in w_shape[2:]) and g.shape[2:] == x.shape[2:]
+    )
     if pointwise and is_channels_last(x) and is_channels_last(g):
         return _PointwiseBackwardWeights(w_shape)
     return _BackwardWeights(x, g, w_shape, window, groups, with_bias)
@@ -206,9 +231,11 @@ class _BackwardWeights:
         shape = grouped_shape(w_shape, groups)
         primitive = reject_reference(
             convolution_backward_weights(
-                channels_last_desc(x.shape, self._dtype), MemoryDesc.any(shape, self._dtype),
+                channels_last_desc(x.shape, self._dtype),
+                MemoryDesc.any(shape, self._dtype),
                 MemoryDesc.strided(w_shape[:1], self._dtype) if with_bias else None,
-                channels_last_desc(g.shape, self._dtype), window,
+                channels_last_desc(g.shape, self._dtype),
+                window,
             )  # fmt: skip
         )
         self._kernel = Kernel(primitive)
@@ -267,14 +294,19 @@ def grouped_weights(w: np.ndarray, groups: int) -> np.ndarray:
     if groups == 1:
         return w
     outer = w.strides[0] * (w.shape[0] // groups)
-    return np.lib.stride_tricks.as_strided(w, grouped_shape(w.shape, groups), (outer, *w.strides), writeable=False)
+    return np.lib.stride_tricks.as_strided(
+        w, grouped_shape(w.shape, groups), (outer, *w.strides), writeable=False
+    )
 
 
 def _check(
     op: str, x_shape: _Ints, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
 ) -> Window:
     if len(x_shape) < 3 or len(w_shape) != len(x_shape):
-        raise ValueError(f"{op}: bad ranks. Got x of shape {x_shape}, w of shape {w_shape}; expected (N, C, spatial...) both.")
+        raise ValueError(
+            f"{op}: bad ranks. Got x of shape {x_shape}, w of shape {w_shape}; expected (N, C, spatial...) and "
+            "(O, C/groups, kernel...)."
+        )
     if groups < 1 or x_shape[1] % groups or w_shape[0] % groups or w_shape[1] * groups != x_shape[1]:
         raise ValueError(
             f"{op}: channels do not fit. Got x of shape {x_shape}, w of shape {w_shape}, {groups} groups; expected "

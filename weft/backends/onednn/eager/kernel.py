@@ -51,7 +51,16 @@ class Kernel:
     arrays alive and has checked that each holds at least as many bytes as the descriptor says.
     """
 
-    __slots__ = ("_execute", "_handle", "_idle", "_nargs", "_scratch_nbytes", "_set_data_handle", "_stream", "primitive")
+    __slots__ = (
+        "_execute",
+        "_handle",
+        "_idle",
+        "_nargs",
+        "_scratch_nbytes",
+        "_set_data_handle",
+        "_stream",
+        "primitive",
+    )
 
     def __init__(self, primitive: Primitive) -> None:
         lib = library.require()

@@ -56,12 +56,19 @@ class _Call:
     __slots__ = ("copy_a", "copy_b", "copy_bias", "copy_out", "dtype", "kernel", "shape", "swap")
 
     def __init__(
-        self, kernel: Kernel, shape: _Shape, dtype: np.dtype, copies: tuple[bool, bool, bool, bool], swap: bool
+        self,
+        kernel: Kernel,
+        shape: _Shape,
+        dtype: np.dtype,
+        copies: tuple[bool, bool, bool, bool],
+        swap: bool,
     ) -> None:
         self.kernel, self.shape, self.dtype, self.swap = kernel, shape, dtype, swap
         self.copy_a, self.copy_b, self.copy_out, self.copy_bias = copies
 
-    def __call__(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarray | None) -> np.ndarray:
+    def __call__(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarray | None
+    ) -> np.ndarray:
         if self.copy_a:
             a = _contiguous(a)
         if self.copy_b:
@@ -189,7 +196,9 @@ def _definite(matrix: _Matrix) -> _Matrix:
 def _check(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarray | None) -> _Shape:
     """The batch axes of the result; raises if the arguments do not fit together."""
     if a.ndim < 2 or b.ndim < 2:
-        raise ValueError(f"matmul: operands must be matrices. Got shapes {a.shape} and {b.shape}; expected at least 2 axes.")
+        raise ValueError(
+            f"matmul: operands must be matrices. Got shapes {a.shape} and {b.shape}; expected at least 2 axes."
+        )
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(
             f"matmul: inner dimensions differ. Got shapes {a.shape} and {b.shape}; expected a.shape[-1] == b.shape[-2]."
@@ -197,9 +206,15 @@ def _check(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarra
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise ValueError(f"matmul: batch axes do not broadcast. Got shapes {a.shape} and {b.shape}.") from None
+        raise ValueError(
+            f"matmul: batch axes do not broadcast. Got shapes {a.shape} and {b.shape}."
+        ) from None
     shape = (*batch, a.shape[-2], b.shape[-1])
-    if a.dtype != b.dtype or (bias is not None and bias.dtype != a.dtype) or (out is not None and out.dtype != a.dtype):
+    if (
+        a.dtype != b.dtype
+        or (bias is not None and bias.dtype != a.dtype)
+        or (out is not None and out.dtype != a.dtype)
+    ):
         raise TypeError(
             f"matmul: dtypes differ. Got a {a.dtype}, b {b.dtype}, bias {None if bias is None else bias.dtype}, "
             f"out {None if out is None else out.dtype}; expected one dtype."
@@ -222,7 +237,7 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
     bias_copied = bias is not None and bias.shape != (1,) and bias.strides != (bias.itemsize,)
     refused: Primitive | None = None
     for copy_a, copy_b, copy_out in _attempts(out):
-        operands = []
+        operands: list[_Matrix | None] = []
         for array, copied in ((a, copy_a), (b, copy_b), (out, copy_out)):
             if array is None or copied:
                 operands.append(_contiguous_matrix(shape if array is None else array.shape, batch))
@@ -238,8 +253,11 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
                 continue
             left, right, target = right.transposed(), left.transposed(), target.transposed()
         matrices = [_definite(matrix) for matrix in _merge([left, right, target])]
-        if any(n not in (1, full) for matrix in matrices[:2]
-               for n, full in zip(matrix.shape[:-2], matrices[2].shape[:-2], strict=True)):
+        if any(
+            n not in (1, full)
+            for matrix in matrices[:2]
+            for n, full in zip(matrix.shape[:-2], matrices[2].shape[:-2], strict=True)
+        ):
             continue  # fmt: skip
         if not _spans_batch(matrices):
             continue
@@ -248,13 +266,17 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
             refused = primitive
             continue
         return _Call(Kernel(primitive), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
-    raise capi.Unsupported(f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused}).")
+    raise capi.Unsupported(
+        f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused})."
+    )
 
 
 def _spans_batch(matrices: Sequence[_Matrix]) -> bool:
     """Whether every batch axis of the result comes from an operand (one broadcast in both has to be copied)."""
     a, b, out = matrices
-    return all(n == 1 or n in (i, j) for i, j, n in zip(a.shape[:-2], b.shape[:-2], out.shape[:-2], strict=True))
+    return all(
+        n == 1 or n in (i, j) for i, j, n in zip(a.shape[:-2], b.shape[:-2], out.shape[:-2], strict=True)
+    )
 
 
 def _attempts(out: np.ndarray | None) -> Iterator[tuple[bool, bool, bool]]:

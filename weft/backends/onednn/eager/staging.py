@@ -77,7 +77,7 @@ class StagedOutput:
 
 
 def stage_input(view: np.ndarray, wanted: MemoryDesc) -> StagedInput | None:
-    """How to bring arrays with the strides of `view` (same shape as `wanted`) into its layout; `None` if they are there."""
+    """How to bring arrays that lie like `view` into the layout `wanted`; `None` if they already have it."""
     target = wanted.strides
     strides = tuple(stride // view.itemsize for stride in view.strides)
     readable = describable(view)

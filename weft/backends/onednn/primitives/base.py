@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from weft.runtime import threads
 
 from .. import capi, library
-from ..capi import Alg, Arg, DataType, ExecArg, Query
+from ..capi import Alg, Arg, ExecArg, Query
 from ..descriptors import MemoryDesc
 
 
@@ -67,17 +67,34 @@ class Argument:
 class PrimitiveDesc:
     """A `dnnl_primitive_desc_t` while primitives are being made from it. Owns its handle."""
 
+    handle: int
+
     def __init__(self, create: str, *arguments: object, what: str, post_ops: Sequence[PostOp] = ()) -> None:
-        """Calls `dnnl_<create>(&pd, *arguments, attributes)`; `MemoryDesc` and `PrimitiveDesc` stand for their handles."""
+        """Calls `dnnl_<create>(&pd, *arguments, attributes)`, with descriptors replaced by their handles."""
         lib = library.require()
         threads.ensure_width(force=True)
-        handles = [item.handle if isinstance(item, MemoryDesc | PrimitiveDesc) else item for item in arguments]
+        handles = [
+            item.handle if isinstance(item, MemoryDesc | PrimitiveDesc) else item for item in arguments
+        ]
         attributes = _attributes(lib, post_ops)
         try:
             self.handle = lib.create(create, *handles, attributes, what=what)
         finally:
             lib.call("primitive_attr_destroy", attributes)
         weakref.finalize(self, lib.call, "primitive_desc_destroy", self.handle).atexit = False
+
+    @property
+    def implementation(self) -> str:
+        """oneDNN's name for the kernel it chose, such as "brgconv:avx512_core"."""
+        text = ctypes.c_char_p()
+        library.require().call(
+            "primitive_desc_query", self.handle, Query.IMPL_INFO_STR, 0, ctypes.byref(text)
+        )
+        return (text.value or b"").decode()
+
+    def next_implementation(self) -> None:
+        """Moves on to oneDNN's next choice; raises `Unsupported` after the last one."""
+        library.require().call("primitive_desc_next_impl", self.handle, what=self.implementation)
 
     def desc(self, index: int) -> MemoryDesc | None:
         """The layout of one execution argument, `None` if the primitive has no such argument."""
@@ -121,7 +138,12 @@ class Primitive:
     width: int
 
     def __init__(
-        self, name: str, desc: PrimitiveDesc, inputs: Sequence[int], outputs: Sequence[int], post_ops: Sequence[PostOp] = ()
+        self,
+        name: str,
+        desc: PrimitiveDesc,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        post_ops: Sequence[PostOp] = (),
     ) -> None:
         """`inputs` and `outputs` are candidate argument indices; those the primitive does not use are dropped."""
         lib = library.require()
@@ -138,9 +160,7 @@ class Primitive:
                     found.append(Argument(int(index), layout, output))
         self.arguments = tuple(found)
         self._positions = {argument.index: i for i, argument in enumerate(found)}
-        text = ctypes.c_char_p()
-        lib.call("primitive_desc_query", desc.handle, Query.IMPL_INFO_STR, 0, ctypes.byref(text))
-        self.implementation = (text.value or b"").decode()
+        self.implementation = desc.implementation
 
     def position(self, index: int) -> int:
         """Where the argument with this index is in `arguments`; -1 if the primitive does not take it."""
@@ -187,7 +207,9 @@ class Execution:
         memories: list[int] = []
         weakref.finalize(self, _destroy_memories, lib, memories).atexit = False
         for i, argument in enumerate(primitive.arguments):
-            memory = lib.create("memory_create", argument.desc.handle, lib.engine, None, what=repr(argument.desc))
+            memory = lib.create(
+                "memory_create", argument.desc.handle, lib.engine, None, what=repr(argument.desc)
+            )
             memories.append(memory)
             self._array[i].arg, self._array[i].memory = argument.index, memory
         self.memories = tuple(memories)
@@ -207,12 +229,16 @@ class Execution:
         if self.last[position] != pointer:
             status = library.require().set_data_handle(self.memories[position], pointer)
             if status:
-                raise capi.failure("dnnl_memory_set_data_handle", status, f"argument {position} of {self.primitive}")
+                raise capi.failure(
+                    "dnnl_memory_set_data_handle", status, f"argument {position} of {self.primitive}"
+                )
             self.last[position] = pointer
 
     def unbound(self) -> list[int]:
         """Indices of the arguments that have no memory yet."""
-        return [a.index for a, pointer in zip(self.primitive.arguments, self.last, strict=True) if not pointer]
+        return [
+            a.index for a, pointer in zip(self.primitive.arguments, self.last, strict=True) if not pointer
+        ]
 
     def run(self) -> None:
         """Executes now, in this thread, with the GIL released. Every argument must be bound."""
@@ -229,7 +255,3 @@ class Execution:
 def _destroy_memories(lib: capi.Library, memories: list[int]) -> None:
     for memory in memories:
         lib.call("memory_destroy", memory)
-
-
-__all__ = ["Alg", "Arg", "Argument", "Binary", "DataType", "Eltwise", "Execution", "PostOp", "Primitive",
-           "PrimitiveDesc", "Sum"]  # fmt: skip

@@ -11,7 +11,11 @@ from .base import PostOp, Primitive, PrimitiveDesc
 
 
 def matmul(
-    a: MemoryDesc, b: MemoryDesc, out: MemoryDesc, bias: MemoryDesc | None = None, post_ops: Sequence[PostOp] = ()
+    a: MemoryDesc,
+    b: MemoryDesc,
+    out: MemoryDesc,
+    bias: MemoryDesc | None = None,
+    post_ops: Sequence[PostOp] = (),
 ) -> Primitive:
     """`DST = SRC @ WEIGHTS + BIAS`, then the post-ops.
 
@@ -23,6 +27,13 @@ def matmul(
     """
     what = f"a {a}, b {b}, out {out}, bias {bias}, post-ops {list(post_ops)}"
     desc = PrimitiveDesc(
-        "matmul_primitive_desc_create", library.require().engine, a, b, bias, out, what=what, post_ops=post_ops
+        "matmul_primitive_desc_create",
+        library.require().engine,
+        a,
+        b,
+        bias,
+        out,
+        what=what,
+        post_ops=post_ops,
     )
     return Primitive("matmul", desc, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS), (Arg.DST,), post_ops)
