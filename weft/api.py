@@ -11,17 +11,49 @@ import math
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import dtypes, random, tensor
-from .autograd import functional, tape
-from .ops import creation, elementwise, indexing, methods, model_functions, products, reduction, registry, row_sparse, shaping
+from . import autocast, dtypes, random, tensor
+from .autograd import anomaly, checkpoint, function, functional, tape, vmap
+from .array_api_info import __array_namespace_info__
+from .ops import (
+    comparison,
+    creation,
+    cumulative,
+    einsum,
+    elementwise,
+    guard,
+    indexing,
+    linalg_structure,
+    methods,
+    model_functions,
+    products,
+    reduction,
+    registry,
+    row_sparse,
+    searching,
+    sets,
+    shaping,
+    softmax,
+    sorting,
+    statistics,
+)
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
-MODULES = [creation, elementwise, shaping, indexing, reduction, products, random]
+MODULES = [
+    creation, elementwise, shaping, indexing, reduction, products, linalg_structure, sorting, searching, sets,
+    cumulative, statistics, comparison, einsum, random,
+]  # fmt: skip
 
 # Names found on first use: they need more of the package than every program does.
-LAZY: dict[str, str] = {}
+LAZY: dict[str, str] = {
+    "gradcheck": ".autograd.gradcheck:gradcheck",
+    "gradgradcheck": ".autograd.gradcheck:gradgradcheck",
+}
 
-_PRIVATE_HELPERS = {"check_device", "check_indices", "check_sequence", "primitive", "elementwise", "composite", "joint"}
+_PRIVATE_HELPERS = {
+    "check_device", "check_indices", "check_sequence", "primitive", "elementwise", "composite", "joint", "resolve_shape",
+    "as_tensor", "put_zeros", "freeze", "thaw", "tensor_getitem", "tensor_setitem", "sum_dtype", "spread", "count_of",
+    "ones_where", "zeros_of", "matrix_shape", "offset_of", "sum_to", "sum_to_like", "broadcast_to_like", "reshape_like",
+}  # fmt: skip
 
 
 def public_functions(module: ModuleType) -> dict[str, Any]:
@@ -31,7 +63,8 @@ def public_functions(module: ModuleType) -> dict[str, Any]:
         if name.startswith("_") or name in _PRIVATE_HELPERS or name.endswith("_like_spec"):
             continue
         if isinstance(value, FunctionType) and value.__module__ == module.__name__:
-            found[name.rstrip("_")] = value
+            if getattr(value, "op", None) is None or value.op.namespace == "weft":
+                found[name.rstrip("_")] = guard.public(value)
     return found
 
 
@@ -44,11 +77,16 @@ def namespace() -> dict[str, Any]:
     for op in registry.table.values():
         if op.namespace == "weft":
             names.setdefault(op.name, op.call)
+    names.update(linalg=importlib.import_module(".linalg", "weft"), fft=importlib.import_module(".fft", "weft"))
+    names.update(one_hot=guard.public(softmax.one_hot), __array_namespace_info__=__array_namespace_info__)
     names.update({d.name: d for d in dtypes.ALL})
     for name in ("finfo", "iinfo", "isdtype", "can_cast", "result_type", "get_default_dtype", "set_default_dtype"):
         names[name] = getattr(dtypes, name)
     for name in ("no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"):
         names[name] = getattr(tape, name)
+    names.update(Function=function.Function, checkpoint=checkpoint.checkpoint, vmap=vmap.vmap, autocast=autocast.autocast)
+    names.update(detect_anomaly=anomaly.detect_anomaly, set_detect_anomaly=anomaly.set_detect_anomaly)
+    names.update(is_autocast_enabled=autocast.is_autocast_enabled)
     for name in ("grad", "backward", "value_and_grad", "grad_fn", "vjp", "jvp", "jacobian", "hessian"):
         names[name] = getattr(functional, name)
     names.update(e=math.e, pi=math.pi, inf=math.inf, nan=math.nan, newaxis=None)

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import describe, format_shape
+from ..ops import dispatch
 from ..ops.spec import Spec, is_known
 from ..tensor import Tensor, wrap
 from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
@@ -145,6 +146,7 @@ def _run(
     leaves: list[Any] = []
     found: dict[Any, Any] = {}
     push, pop = heapq.heappush, heapq.heappop
+    observers = [m for m in dispatch.current_modes() if hasattr(m, "around_backward")] if dispatch._special else None
 
     def give(node: Any, g: Any) -> None:
         have = grads.get(node)
@@ -184,12 +186,17 @@ def _run(
             edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
             if not any(edges):
                 continue
+        while node.saved.__class__ is not tuple and node.saved is not FREED:
+            node.saved = node.saved.saved()  # a checkpointed region, maybe within another: it is run again now
         if node.saved is FREED:
             raise RuntimeError(
                 f"backward of {node.op.name}: the graph was freed by an earlier backward. "
                 "Pass `retain_graph=True` to the first backward if you need a second one."
             )
-        results = pullback(node, g, edges, create_graph)
+        if observers:
+            results = _observed(observers, node, g, edges, create_graph)
+        else:
+            results = pullback(node, g, edges, create_graph)
         if not retain and node.saved:
             node.saved = FREED
         specs = node.specs
@@ -224,6 +231,14 @@ def _run(
     return found
 
 
+def _observed(observers: list[Any], node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Sequence[Any]:
+    """`pullback` within the modes that watch backward."""
+    if not observers:
+        return pullback(node, g, edges, create_graph)
+    *outer, last = observers
+    return last.around_backward(node, lambda: _observed(outer, node, g, edges, create_graph))
+
+
 def _plus(a: Any, b: Any) -> Any:
     """The sum of two gradients, of which none, one or both are row-sparse."""
     return b + a if a.__class__ is Tensor and b.__class__ is not Tensor else a + b
@@ -232,20 +247,20 @@ def _plus(a: Any, b: Any) -> Any:
 def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Sequence[Any]:
     """Apply the gradient rules of `node.op`: gradients for the inputs with an edge, aligned with `edges`."""
     op = node.op
-    if g.__class__ is dict:
-        g = [_output_gradient(g.get(i), spec) for i, spec in enumerate(node.outputs)]
-    elif g.__class__ is not Tensor:
-        g = _dense(g)
-    if op.pullback is not None:
+    if op.pullback is not None:  # a user's Function; its outputs' gradients come as a dict by index
         return op.pullback(node, g, edges, create_graph)
+    if g.__class__ is dict:
+        g = [_output_gradient(g.get(i), spec, op.fills) for i, spec in enumerate(node.outputs)]
+    elif g.__class__ is not Tensor:
+        g = dense(g)
     return op.pull(g, saved_values(node, create_graph) if node.saved else (), node.attrs, edges)
 
 
-def _output_gradient(g: Any, spec: Spec) -> Any:
-    """The gradient of one of several outputs: zeros if nobody used it, None if it is of a kind that has none."""
+def _output_gradient(g: Any, spec: Spec, fill: bool) -> Any:
+    """The gradient of one of several outputs: zeros (or None) if nobody used it, None if it is of a kind without one."""
     if g is None:
-        return ops().zeros_like_spec(spec) if dtypes.is_inexact(spec.dtype) else None
-    return _dense(g)
+        return ops().zeros_like_spec(spec) if fill and dtypes.is_inexact(spec.dtype) else None
+    return dense(g)
 
 
 def saved_values(node: Node, create_graph: bool) -> list[Any]:
@@ -290,15 +305,13 @@ def _unwrap(node: Node, item: tuple[str, int, int], value: Any, create_graph: bo
         for v in value:
             check_saved(v, node, "out")
         return tuple([wrap(v, Output(node, i) if create_graph else None) for i, v in enumerate(value)])
-    if node.outputs is not None:
-        value = value[0]
     check_saved(value, node, "out")
-    return wrap(value, (Output(node, 0) if node.outputs is not None else node) if create_graph else None)
+    return wrap(value, (Output(node, index) if node.outputs is not None else node) if create_graph else None)
 
 
 def fit(g: Any, spec: Spec) -> Any:
     """Sum a gradient back to the shape, and cast it back to the dtype, that the input had before it was broadcast."""
-    g = _dense(g)
+    g = dense(g)
     if not is_known(spec.shape) or not is_known(g.shape):
         g = ops().sum_to_like(g, spec)
     elif g.shape != spec.shape:
@@ -310,12 +323,12 @@ def fit(g: Any, spec: Spec) -> Any:
     return g
 
 
-def _dense(g: Any) -> Any:
+def dense(g: Any) -> Any:
     return g.to_dense() if g is not None and g.__class__ is not Tensor and hasattr(g, "is_row_sparse") else g
 
 
 def _finish(g: Any) -> Any:
-    g = _dense(g)
+    g = dense(g)
     return ops().conj(g) if dtypes.is_complex(g.dtype) else g
 
 
@@ -338,7 +351,7 @@ def _accumulate(leaf: Leaf, g: Any, taken: set[int]) -> None:
     if g.dtype.kind == "c":
         g = ops().conj(g)
     if g.__class__ is not Tensor and not getattr(tensor, "sparse_grad", False):
-        g = _dense(g)
+        g = dense(g)
     have = tensor.grad
     if have is None:
         if type(g) is Tensor and type(g._data) is ndarray:

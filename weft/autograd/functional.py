@@ -12,6 +12,8 @@ from typing import Any
 from ..tensor import Tensor
 from .engine import run_backward
 from .tape import enable_grad
+from .tree import flatten
+from .vmap import on_any_tape
 
 
 def grad(
@@ -85,7 +87,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        outer = any(isinstance(args[i], Tensor) and args[i]._node is not None for i in numbers)
+        outer = any(on_any_tape(a) for a in flatten((args, kwargs))[0])
         with enable_grad():
             watched = _watched(args, numbers, outer)
             result = fn(*watched, **kwargs)
@@ -151,7 +153,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple
         differentiable = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o._node is not None]
         if not differentiable:
             return tuple([_zeros(w) for w in watched])
-        higher = any(isinstance(c, Tensor) and c._node is not None for c in cotangents)
+        higher = any(on_any_tape(c) for c in cotangents)
         gradients = grad(
             [o for o, _ in differentiable], watched, [c for _, c in differentiable],
             retain_graph=True, create_graph=higher or _inside_transform(), allow_unused=True,

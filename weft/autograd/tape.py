@@ -189,13 +189,19 @@ def _forget(key: int) -> None:
 
 def check_saved(array: Any, node: Node, name: str) -> None:
     """Raise if `array`, saved by `node`, was overwritten since."""
+    check_overwritten(f"backward of {node.op.name}", f"its saved tensor {name!r}", array, node.seq, node.where)
+
+
+def check_overwritten(op: str, what: str, array: Any, since: int, recorded: Location | None = None) -> None:
+    """Raise if the memory of `array` was written to after the tick `since`."""
     if type(array) is not ndarray:
         return
     found = mutations.get(id(memory_of(array)))
-    if found is not None and found[0] > node.seq:
-        _, where, op = found
+    if found is not None and found[0] > since:
+        _, where, writer = found
+        line = f" It was saved at {recorded}." if recorded is not None else ""
         raise RuntimeError(
-            f"backward of {node.op.name}: its saved tensor {name!r} of shape {array.shape} was overwritten in place by "
-            f"{op} after it was saved. Overwritten at {where}. "
+            f"{op}: {what} of shape {array.shape} was overwritten in place by {writer} after it was saved. "
+            f"Overwritten at {where}.{line} "
             f"Compute out of place (`y = y + 1` instead of `y += 1`) or clone the tensor first."
         )

@@ -136,20 +136,28 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
         if stack:
             with suspended(len(stack) - 1):
                 return stack[-1].handle(op, values)
-    tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
-    datas = []
-    foreign = None
-    for t in tensors:
-        if isinstance(t, Tensor):
-            t = t._data
-            if type(t) is not ndarray and (foreign is None or t.priority > foreign.priority):
-                foreign = t
-        datas.append(t)
-    attrs = op.attrs(values)
-    if foreign is not None:
-        return foreign.apply(op, tensors, attrs)
-    outs = compute(op, datas, attrs)
-    return finish(op, tensors, datas, attrs, outs)
+    try:
+        tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
+        datas = []
+        foreign = None
+        for t in tensors:
+            if isinstance(t, Tensor):
+                t = t._data
+                if type(t) is not ndarray and (foreign is None or t.priority > foreign.priority):
+                    foreign = t
+            datas.append(t)
+        attrs = op.attrs(values)
+        if foreign is None:
+            outs = compute(op, datas, attrs)
+            return finish(op, tensors, datas, attrs, outs)
+    except Exception as error:
+        from .guard import renamed
+
+        told = renamed(op.title, error, keep_prefix=True)
+        if told is error:
+            raise
+        raise told from error
+    return foreign.apply(op, tensors, attrs)
 
 
 def _operand(op: Op, position: int, value: Any) -> Any:
@@ -165,7 +173,7 @@ def _operand(op: Op, position: int, value: Any) -> Any:
         return value.real if not isinstance(value, complex) else value
     name = op.tensor_names[0 if op.variadic else position]
     hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple)) else ""
-    raise TypeError(f"{op.name}: {name} must be a tensor. Got {type(value).__name__}.{hint}")
+    raise TypeError(f"{op.title}: {name} must be a tensor. Got {type(value).__name__}.{hint}")
 
 
 def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
@@ -236,21 +244,21 @@ def check_kind(op: Op, kind: str, dtype: np.dtype) -> np.dtype:
     if kind == "float":  # functions such as exp: integers become the default float
         return dtypes.float_for(dtype)
     if kind == "floating" and not dtypes.is_inexact(dtype):
-        raise TypeError(f"{op.name}: expected a floating tensor. Got {dtype.name}; use `x.astype(wf.float32)`.")
+        raise TypeError(f"{op.title}: expected a floating tensor. Got {dtype.name}; use `x.astype(wf.float32)`.")
     if kind == "real" and dtypes.is_complex(dtype):
-        raise TypeError(f"{op.name}: expected a real tensor. Got {dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
+        raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
     if kind == "real float":
         if dtypes.is_complex(dtype):
-            raise TypeError(f"{op.name}: expected a real tensor. Got {dtype.name}.")
+            raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}.")
         return dtypes.float_for(dtype)
     if kind == "bitwise" and not (dtypes.is_integral(dtype) or dtypes.is_bool(dtype)):
-        raise TypeError(f"{op.name}: expected integer or bool tensors. Got {dtype.name}.")
+        raise TypeError(f"{op.title}: expected integer or bool tensors. Got {dtype.name}.")
     if kind == "integer" and not dtypes.is_integral(dtype):
-        raise TypeError(f"{op.name}: expected integer tensors. Got {dtype.name}.")
+        raise TypeError(f"{op.title}: expected integer tensors. Got {dtype.name}.")
     if kind == "logical":
         return BOOL
     if kind == "arithmetic" and dtypes.is_bool(dtype):
-        raise TypeError(f"{op.name}: expected numbers. Got bool; use `x.astype(wf.int64)` or a logical function.")
+        raise TypeError(f"{op.title}: expected numbers. Got bool; use `x.astype(wf.int64)` or a logical function.")
     return dtype
 
 
@@ -266,7 +274,7 @@ def elementwise_dtypes(op: Op, datas: Sequence[Any]) -> tuple[np.dtype, ...]:
 def compute_elementwise(op: Op, datas: Sequence[Any]) -> ndarray:
     wanted = elementwise_dtypes(op, datas)
     arrays = [cast_data(d, w) for d, w in zip(datas, wanted, strict=True)]
-    shape = broadcast_shapes(op.name, *[a.shape for a in arrays], names=op.tensor_names)
+    shape = broadcast_shapes(op.title, *[a.shape for a in arrays], names=op.tensor_names)
     size = 1
     for d in shape:
         size *= d
@@ -341,7 +349,7 @@ def _needs(op: Op, tensors: Sequence[Any]) -> int:
     if needs and not op.differentiable:
         if op.declared_nondifferentiable:
             return 0
-        raise RuntimeError(f"{op.name}: has no gradient rule, but an input requires gradients. Use `x.detach()`.")
+        raise RuntimeError(f"{op.title}: has no gradient rule, but an input requires gradients. Use `x.detach()`.")
     if needs and op.rules is not None:
         for i, rule in enumerate(op.rules):
             if rule is None:
@@ -388,14 +396,14 @@ def _spec(data: Any) -> Any:
     return spec_of(data) if hasattr(data, "shape") else None
 
 
-_trace_lines = False  # NaN tracing asks every node to remember the user's line
+_trace_lines = 0  # how many want tape nodes to remember the user's line: NaN tracing does
 
 
-def trace_lines(enabled: bool) -> bool:
-    """Whether tape nodes remember the user's line (slower); returns the previous setting."""
+def trace_lines(enabled: bool) -> None:
+    """Ask that tape nodes remember the user's line (slower), or take that wish back."""
     global _trace_lines
-    previous, _trace_lines = _trace_lines, enabled
-    return previous
+    with _special_lock:
+        _trace_lines += 1 if enabled else -1
 
 
 # Views, see `weft.ops.inplace` ---------------------------------------------------------------------------------------
@@ -705,12 +713,16 @@ def elementwise(
 
 
 def composite(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Define an op whose body is written with other ops; it needs no kernel and no gradient rule."""
+    """Define an op whose body is written with other ops; it needs no kernel and no gradient rule.
+
+    The name is bound to the body itself, for use inside the package; users get `op.call`, see Note [Named errors].
+    """
+    from .guard import guarded
 
     def define(fn: Callable[..., Any]) -> Callable[..., Any]:
         op = registry.register(Op(name or fn.__name__, fn, composite=True, batch="composite", **facts))
         fn.op = op  # type: ignore[attr-defined]
-        op.call = fn
+        op.call = guarded(fn, op.title)
         return fn
 
     return define
@@ -723,7 +735,7 @@ def infer_elementwise(op: Op, *specs: Any) -> Any:
     """Shape and dtype of an elementwise op's result, without computing it."""
     from .spec import Spec
 
-    shape = broadcast_shapes(op.name, *[getattr(x, "shape", ()) for x in specs], names=op.tensor_names)
+    shape = broadcast_shapes(op.title, *[getattr(x, "shape", ()) for x in specs], names=op.tensor_names)
     wanted = elementwise_dtypes(op, specs)
     key = (op.name, *wanted)
     dtype = _expression_dtypes.get(key)

@@ -81,7 +81,8 @@ def _puller(joint: bool, signatures: tuple[tuple[tuple[str, int], ...] | None, .
         calls.append(call if joint or len(signatures) == 1 else f"None if edges[{i}] is None else {call}")
     names = ", ".join([f"rule{i}" for i in range(len(signatures))])
     body = calls[0] if joint else f"({', '.join(calls)},)"
-    made: Callable[..., Any] = eval(f"lambda {names}: lambda g, saved, attrs, edges: {body}")
+    text = f"lambda {names}: lambda g, saved, attrs, edges: {body}"
+    made: Callable[..., Any] = eval(compile(text, __file__, "eval"))  # its frames count as ours, not the user's
     return made
 
 
@@ -98,6 +99,7 @@ class Op:
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
         self.name = name
+        self.title: str = facts.pop("title", name)  # the public name that errors speak of
         self.fn = fn
         self.version: int = facts.pop("version", 1)
         self.doc = inspect.cleandoc(fn.__doc__ or "")
@@ -176,7 +178,7 @@ class Op:
         n = len(args)
         if n > self.num_positional:
             raise TypeError(
-                f"{self.name}: takes {self.num_positional} positional arguments but {n} were given. "
+                f"{self.title}: takes {self.num_positional} positional arguments but {n} were given. "
                 f"Signature: {self.signature}."
             )
         values = list(args)
@@ -185,12 +187,12 @@ class Op:
             slot = self.slot_of.get(key)
             if slot is None or slot < n:
                 problem = "unexpected argument" if slot is None else "two values for argument"
-                raise TypeError(f"{self.name}: {problem} {key!r}. Signature: {self.signature}.")
+                raise TypeError(f"{self.title}: {problem} {key!r}. Signature: {self.signature}.")
             values[slot] = value
         for i, value in enumerate(values):
             if value is REQUIRED:
                 raise TypeError(
-                    f"{self.name}: argument {self.parameters[i]!r} is missing. Signature: {self.signature}."
+                    f"{self.title}: argument {self.parameters[i]!r} is missing. Signature: {self.signature}."
                 )
             if value.__class__ is list:
                 values[i] = tuple(value)
@@ -198,7 +200,7 @@ class Op:
 
     @property
     def signature(self) -> str:
-        return f"{self.name}{inspect.signature(self.fn)}"
+        return f"{self.title}{inspect.signature(self.fn)}"
 
     def run(self, fn: Callable[..., Any], values: Sequence[Any]) -> Any:
         """Call `fn`, which has this op's parameters, with a full tuple of values."""

@@ -1,0 +1,98 @@
+"""Automatic mixed precision: heavy products in a short dtype, delicate sums in float32.
+
+Which op computes in what is decided by the *kind* of op, in the small tables below: products (matrix products,
+convolutions, attention, recurrent cells) take the short dtype; reductions, norms, losses and functions whose results grow
+or cancel take float32; all others compute in whatever their operands have, by the ordinary promotion rules. The casts
+are ordinary ops on the tape, so gradients arrive in the dtype of the parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from . import dtypes
+from .ops import dispatch
+from .ops.registry import Op
+from .tensor import Tensor
+
+# Words of op names, by kind: `convolution_backward_weight` is a convolution, `layer_norm` a norm.
+LOW = {
+    "matmul", "linear", "convolution", "conv", "conv1d", "conv2d", "conv3d", "transposed", "attention", "lstm", "gru", "rnn",
+}  # fmt: skip
+FLOAT32 = {
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "logsumexp", "pow", "sqrt", "rsqrt", "reciprocal",
+    "sum", "prod", "cumulative", "norm", "softmax", "softplus", "logsigmoid", "loss", "entropy", "nll", "mse", "kl",
+    "erf", "erfc", "sinh", "cosh", "tan", "asin", "acos", "var", "std", "variance",
+    "cholesky", "qr", "svd", "eigh", "eigvalsh", "solve", "inv", "det", "slogdet", "pinv", "fft", "ifft", "rfft", "irfft",
+}  # fmt: skip
+
+
+@functools.cache
+def policy(name: str) -> str | None:
+    """ "low", "float32" or None (compute in what the operands have) for the op called `name`."""
+    words = set(name.split("_"))
+    return "low" if words & LOW else "float32" if words & FLOAT32 else None
+
+
+class autocast(dispatch.Mode):
+    """Mixed precision for the ops inside: `with wf.autocast(wf.bfloat16): loss = model(x)`; also a decorator.
+
+    Parameters stay float32; their gradients do too. Nest `autocast(enabled=False)` for a part that must not be cast.
+    The backward pass belongs outside of the `with` block; it follows the dtypes of the forward pass.
+
+    Args:
+        dtype: the short dtype, bfloat16 (default) or float16.
+        enabled: whether to cast at all.
+    """
+
+    def __init__(self, dtype: Any = dtypes.bfloat16, enabled: bool = True) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+        if self.dtype not in (dtypes.bfloat16, dtypes.float16):
+            raise TypeError(f"autocast: expected bfloat16 or float16. Got {self.dtype.name}.")
+        self.enabled = bool(enabled)
+
+    def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
+        # the innermost autocast decides: those around it must not see the op
+        outer = tuple([m for m in dispatch.current_modes() if not isinstance(m, autocast)])
+        with dispatch.installed(outer):
+            if self.enabled:
+                wanted = policy(op.name)
+                if wanted is not None:
+                    values = _cast(op, values, self.dtype if wanted == "low" else dtypes.float32)
+            return dispatch.call(op, values)
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with autocast(self.dtype, self.enabled):
+                return fn(*args, **kwargs)
+
+        return wrapped
+
+
+def _cast(op: Op, values: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
+    """The arguments with floating tensors below float64 in `dtype`; float64, complex and integers stay what they are."""
+    from .ops.elementwise import astype
+
+    def convert(v: Any) -> Any:
+        if isinstance(v, Tensor) and v.dtype != dtype and v.dtype in _CASTABLE:
+            return astype(v, dtype)
+        return v
+
+    tensors = op.tensors(values)
+    if any(isinstance(t, Tensor) and t.dtype == dtypes.float64 for t in tensors):
+        return values  # double precision was asked for
+    return tuple(op.merge([convert(t) for t in tensors], op.attrs(values)))
+
+
+_CASTABLE = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
+
+
+def is_autocast_enabled() -> bool:
+    """Whether ops of this thread are being cast."""
+    for mode in reversed(dispatch.current_modes()):
+        if isinstance(mode, autocast):
+            return mode.enabled
+    return False
