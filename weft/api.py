@@ -45,6 +45,19 @@ MODULES = [
 
 # Names found on first use: they need more of the package than every program does.
 LAZY: dict[str, str] = {
+    "function": ".graph.function:function",
+    "CaptureError": ".graph.capture:CaptureError",
+    "outside_capture": ".graph.capture:outside",
+    "nn": ".nn",
+    "optim": ".optim",
+    "data": ".data",
+    "models": ".models",
+    "random": ".random",
+    "memory": ".runtime.memory",
+    "multiprocessing": ".multiprocessing",
+    "set_num_threads": ".runtime.threads:set_num_threads",
+    "get_num_threads": ".runtime.threads:get_num_threads",
+    "info": ".runtime.info:info",
     "gradcheck": ".autograd.gradcheck:gradcheck",
     "gradgradcheck": ".autograd.gradcheck:gradgradcheck",
 }

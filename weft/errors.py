@@ -40,7 +40,8 @@ def user_location(depth: int = 1) -> Location | None:
     """The innermost frame outside this package: the line the user wrote."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and name != "<string>":  # "<string>": code this package made
             return Location(frame.f_code, frame.f_lineno or 0)
         frame = frame.f_back
     return None

@@ -20,7 +20,7 @@ from .flow import Flow
 from .fusion import Cluster, Fuser, is_view
 from .layout import Layout, Storage, row_major, same_strides, view_layout
 from .loops import Accumulator, Buffer, Kernel
-from .nests import Nest
+from .nests import Nest, grain
 
 
 @dataclass(eq=False)
@@ -121,7 +121,7 @@ class Lowering:
                 below *= d
             body = [
                 loops.loop(f"i{k}", sizes[k], body, "vector" if k == len(groups) - 1 else "serial", parallel=k == 0,
-                           grain=loops.grain_for(below) if k == 0 else 1)
+                           grain=grain(below) if k == 0 else 1)
             ]  # fmt: skip
         kernel = Kernel("copy", (a_buffer, b_buffer), (), tuple(body))
         self.steps.append(

@@ -28,6 +28,7 @@ from .loops import Accumulator, Buffer, Kernel, Let, Local, Statement
 _DEAR = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc", "pow", "sigmoid",
          "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp", "hypot", "lgamma"}  # fmt: skip
 _IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
+_COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
 SCRATCH = 4096  # elements of a row kept in scratch memory between phases
 TILE = 1024  # columns whose accumulators are kept together
 
@@ -300,13 +301,12 @@ class Nest:
         sizes = [self._size(g) for g in groups]
         for k in range(len(groups) - 1, -1, -1):
             var = f"{prefix}{k}"
-            self._name(groups[k], var)
             kind = "vector" if vector and k == len(groups) - 1 else "serial"
             below = inner_work
             for d in sizes[k + 1 :]:
                 below *= d
             is_parallel = parallel and k == 0
-            body = [("loop", var, sizes[k], body, kind, is_parallel, loops.constant(loops.grain_for(max(below, 1))) if is_parallel else 1)]
+            body = [("loop", var, sizes[k], body, kind, is_parallel, grain(below) if is_parallel else 1, groups[k])]
         return body
 
     def _size(self, group: list[int]) -> int:
@@ -314,11 +314,6 @@ class Nest:
         for a in group:
             n *= self.space[a]
         return n
-
-    def _name(self, group: list[int], var: str) -> None:
-        """Accesses move along a group by the stride of its last (fastest) axis."""
-        for a in group:
-            self.index[a] = (var, group[-1])
 
     def _rows(self) -> list[Any]:
         self.index = {}
@@ -352,8 +347,6 @@ class Nest:
                         updates.append(("scratch", self.scratch[n], self.member(n, phase)))
             body += [acc for _, acc in accumulators]
             if updates:
-                if self.scratch:
-                    self._flat = (inner, f"j{phase}_")
                 body += self._loops(inner, self._resolve_kept(updates, inner, f"j{phase}_"), f"j{phase}_", vector=True, parallel=False)
             for n, acc in accumulators:
                 body.append(("let", self.scalars[n], s.cast(acc.value, n.outputs[0].dtype)))
@@ -405,10 +398,9 @@ class Nest:
         tile = _tile(width, others)
         body: list[Any] = []
         scalars = dict(self.scalars)
-        position = s.index("c")
+        position = _COLUMN
         local: dict[Node, Buffer] = {}
         self._tiled = (columns, tile, width)
-        self._name(columns, "c")
         for phase in range(self.phases):
             accumulate: list[Any] = []
             for n in self.members:
@@ -416,14 +408,14 @@ class Nest:
                     dtype = _accumulator_dtype(n.outputs[0].dtype)
                     buffer = local[n] = Buffer.of(f"acc{len(local)}", dtype, (tile,))
                     body.append(("local", buffer))
-                    body.append(("loop", "c", tile, [("direct", loops.store(buffer[position], _identity(n, dtype)))], "vector", False, 1))
+                    body.append(("loop", "c", tile, [("direct", loops.store(buffer[position], _identity(n, dtype)))], "vector", False, 1, columns))
                     value = self.operand(n.inputs[0], n, phase)
                     accumulate.append(("combine", buffer, position, n, value))
             for n in self.members:
                 if self._full(n) and self.level[n] == phase and n in self.outputs:
                     accumulate.append(self._store(n, self.member(n, phase)))
             if accumulate:
-                row = [("loop", "c", tile, accumulate, "vector", False, 1)]
+                row = [("loop", "c", tile, accumulate, "vector", False, 1, columns)]
                 body += self._loops(inner, row, f"j{phase}_", vector=False, parallel=False)
             known = [n for n in self.members if self.level[n] == phase + 1 and not self._full(n)]
             done: list[Any] = []
@@ -440,13 +432,13 @@ class Nest:
                     done.append(("direct", loops.store(keep[position], scalars[n])))
                     self.scalars[n] = keep[position]
             if done:
-                body.append(("loop", "c", tile, done, "vector", False, 1))
+                body.append(("loop", "c", tile, done, "vector", False, 1, columns))
             self.memo.clear()
         inner_size = 1
         for g in inner:
             inner_size *= self._size(g)
         if tile != width:
-            body = [("loop", "ct", width // tile, body, "serial", not rest, loops.constant(loops.grain_for(inner_size * tile)))]
+            body = [("loop", "ct", width // tile, body, "serial", not rest, grain(inner_size * tile), [])]
         return self._loops(rest, body, "i", vector=False, parallel=True, inner_work=inner_size * width)
 
     def _needed_after(self, n: Node, level: int) -> bool:
@@ -474,13 +466,16 @@ class Nest:
                     var, fastest = self.index[a]
                     if var not in seen:
                         seen.add(var)
-                        total = total + self._loop_index(var) * strides[fastest]
+                        total = total + self._loop_index(var) * strides[fastest]  # groups move by their fastest axis
             return total
 
         cache: dict[Expr, Expr] = {}
+        columns = [0]
 
         def resolve(expr: Expr) -> Expr:
             def replace(e: Expr) -> Expr | None:
+                if e is _COLUMN:
+                    return s.index(self._column)
                 load = self.leaves.get(e)
                 if load is None:
                     return None
@@ -502,8 +497,14 @@ class Nest:
                     continue
                 match st[0]:
                     case "loop":
-                        _, var, size, inner, kind, parallel, grain = st
-                        made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=grain))
+                        _, var, size, inner, kind, parallel, least, group = st
+                        if var == "c":  # column loops follow each other: each needs a name of its own
+                            columns[0] += 1
+                            var = self._column = f"c{columns[0]}"
+                        for a in group:
+                            self.index[a] = (var, group[-1])
+                        cache.clear()
+                        made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least))
                     case "store":
                         _, layout, strides, value = st
                         target = buffer_for(layout.storage, layout.dtype)[position(layout.offset, strides)]
@@ -515,9 +516,10 @@ class Nest:
                     case "local":
                         made.append(Local(st[1]))
                     case "direct":
-                        made.append(loops.Store(st[1].buffer, st[1].indices, resolve(st[1].value)))
+                        made.append(loops.Store(st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value)))
                     case "combine":
                         _, buffer, at, n, value = st
+                        at = resolve(at)
                         combined = _combine(REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype))
                         made.append(loops.store(buffer[at], combined))
             return made
@@ -527,11 +529,18 @@ class Nest:
         return kernel, [st for _, st in buffers.values()], [0] * len(buffers)
 
     def _loop_index(self, var: str) -> Expr:
-        if var == "c" and self._tiled[1] != self._tiled[2]:
-            return s.index("ct") * self._tiled[1] + s.index("c")
+        if var == self._column and self._tiled[1] != self._tiled[2]:
+            return s.index("ct") * self._tiled[1] + s.index(var)
         return s.index(var)
 
+    _column = ""
+
     _tiled: tuple[Any, int, int] = (None, 0, 0)
+
+
+def grain(work: int, least: int = 32768) -> int:
+    """How many iterations of this much work are worth a thread."""
+    return least // max(work, 1) + 1
 
 
 def _tile(width: int, others: int) -> int:

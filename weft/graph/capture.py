@@ -202,7 +202,7 @@ class Capture(Mode):
     def finish(self, returned: set[int]) -> None:
         """Close the trace; a symbolic tensor that is still alive and was not returned has escaped."""
         self.graph.finished = True
-        if any(self._escaped(r, returned) for r in self.graph.alive):
+        if any(self._escaped(r, returned) is not None for r in self.graph.alive):
             gc.collect()  # cycles of the user's own objects may still hold dead tensors
             for r in self.graph.alive:
                 t = self._escaped(r, returned)

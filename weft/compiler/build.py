@@ -1,0 +1,100 @@
+"""From a flow to a program: optimise, lower, plan memory, generate code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime.memory import format_bytes
+from ..runtime.program import Program
+from .flow import Flow
+from .layout import Layout, Storage, row_major
+from .lower import Lowering
+from .memory_plan import plan
+from .passes import optimise
+
+ndarray = np.ndarray
+
+
+class CompiledFlow:
+    """A program with the layouts its inputs must have."""
+
+    def __init__(self, program: Program, flow: Flow, lowering: Lowering, seen: list[ndarray], seconds: dict[str, float]) -> None:
+        self.program, self.flow, self.lowering, self.seen, self.seconds = program, flow, lowering, seen, seconds
+        self.expected = [(x.byte_strides, x.shape) for x in program.arguments]
+
+    def fit(self, i: int, array: ndarray) -> ndarray:
+        """The argument as the program reads it: itself, or a copy with the layout of the first call."""
+        strides, shape = self.expected[i]
+        if array.strides == strides:
+            return array
+        if all(a == b or d <= 1 for a, b, d in zip(array.strides, strides, shape, strict=True)):
+            return array
+        order = sorted(range(len(shape)), key=lambda a: -strides[a])
+        made = np.empty([shape[a] for a in order], array.dtype).transpose(np.argsort(order))
+        made[...] = array
+        return made
+
+    def check_variables(self, variables: list[ndarray]) -> None:
+        """An outside tensor got another array: it must have the same shape, dtype and layout."""
+        for layout, array in zip(self.program.variables, variables, strict=True):
+            if array.shape != layout.shape or array.dtype != layout.dtype or not _same(array, layout):
+                raise RuntimeError(
+                    "captured function: an outside tensor changed its shape, dtype or layout since the capture. "
+                    f"Got {array.dtype.name} {array.shape} with strides {array.strides}; expected {layout.dtype.name} "
+                    f"{layout.shape}. Call `.clear()` on the captured function to capture it anew."
+                )
+        self.seen = variables
+
+
+def _same(array: ndarray, layout: Layout) -> bool:
+    return all(a == b or d <= 1 for a, b, d in zip(array.strides, layout.byte_strides, layout.shape, strict=True))
+
+
+def _layout(kind: str, index: int, array_or_value: Any) -> Layout:
+    shape = tuple(array_or_value.shape)
+    dtype = array_or_value.dtype
+    if isinstance(array_or_value, ndarray):
+        strides = tuple([st // dtype.itemsize for st in array_or_value.strides])
+    else:
+        strides = row_major(shape)
+    n = 1
+    for d in shape:
+        n *= d
+    return Layout(Storage(kind, max(1, n * dtype.itemsize), index=index), dtype, shape, strides)
+
+
+def compile_flow(
+    flow: Flow, num_arguments: int, variables: list[ndarray], targets: Sequence[int | None], memory_budget: int | None = None
+) -> CompiledFlow:
+    """Compile `flow`, whose inputs are `num_arguments` arguments followed by the variables.
+
+    `targets[i]` is the number of the variable whose memory output i is stored into, or None for a fresh output.
+    """
+    seconds = {}
+    clock = time.perf_counter
+    start = clock()
+    flow = optimise(flow)
+    seconds["passes"] = clock() - start
+    start = clock()
+    arguments = [_layout("argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])]
+    states = [_layout("variable", i, a) for i, a in enumerate(variables)]
+    lowering = Lowering(flow)
+    lowering.storages += [x.storage for x in (*arguments, *states)]
+    lowering.run([*arguments, *states], [None if t is None else states[t] for t in targets])
+    seconds["lowering"] = clock() - start
+    start = clock()
+    arena = plan(lowering.steps, lowering.storages)
+    seconds["memory plan"] = clock() - start
+    if memory_budget is not None and arena > memory_budget:
+        raise MemoryError(
+            f"function {flow.name}: needs {format_bytes(arena)} for temporaries, more than the memory_budget of "
+            f"{format_bytes(memory_budget)}. Use a smaller batch, or wf.checkpoint around parts of the model."
+        )
+    start = clock()
+    program = Program(flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results)
+    seconds["code"] = clock() - start
+    return CompiledFlow(program, flow, lowering, list(variables), seconds)

@@ -1,0 +1,308 @@
+"""`wf.function`: an eager function captured once per signature and run as a native program from then on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.tape import grad_mode
+from ..compiler.build import CompiledFlow, compile_flow
+from ..compiler.flow import from_graph
+from ..errors import describe
+from ..ops import dispatch
+from ..ops.row_sparse import RowSparse
+from ..runtime import epoch
+from ..tensor import Tensor, wrap
+from .capture import Capture, CaptureError
+from .graph import Value
+from .tree import flatten, unflatten
+
+ndarray = np.ndarray
+WARN_AFTER = 10  # signatures from which a new one is worth a warning
+
+
+class DroppedGradient:
+    """Stands in `p.grad` for a gradient that stayed inside a captured function."""
+
+
+DROPPED = DroppedGradient()
+
+
+class Function:
+    """A captured function. Call it like the original; see `signatures`, `explain()` and `graph`."""
+
+    def __init__(self, fn: Callable[..., Any], keep_grads: bool = False, memory_budget: int | None = None) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.keep_grads = keep_grads
+        self.memory_budget = memory_budget
+        self._traces: dict[Any, Trace] = {}
+        self._lock = threading.RLock()
+        self._warned = False
+        self._last: Any = (None, None)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: one captured function per instance, so that `self` is not an argument."""
+        if instance is None:
+            return self
+        name = f"_captured_{self.fn.__name__}"
+        found = instance.__dict__.get(name)
+        if found is None:
+            found = Function(self.fn.__get__(instance, owner), self.keep_grads, self.memory_budget)
+            instance.__dict__[name] = found
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if dispatch._special and dispatch.current_modes() or _eager():
+            return self.fn(*args, **kwargs)  # inside another capture the function is simply part of it
+        leaves, structure = ((list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs)))
+        key, tensors = _signature(leaves, structure)
+        trace = self._traces.get(key)
+        if trace is None:
+            with self._lock:
+                trace = self._traces.get(key)
+                if trace is None:
+                    trace = self._trace(key, leaves, structure, args, kwargs)
+        return trace.run(tensors)
+
+    def _trace(self, key: Any, leaves: list[Any], structure: Any, args: Any, kwargs: Any) -> Trace:
+        if len(self._traces) >= WARN_AFTER and not self._warned:
+            self._warned = True
+            last = next(reversed(self._traces.values()))
+            warnings.warn(
+                f"{self.__name__}: captured for the {len(self._traces) + 1}th signature. The last two differ: "
+                f"{last.signature} and {_describe(leaves)}. Pad batches to one size, or pass changing numbers as tensors.",
+                stacklevel=4,
+            )
+        trace = Trace(self, leaves, structure)
+        self._traces[key] = trace
+        return trace
+
+    @property
+    def signatures(self) -> list[str]:
+        """One line per captured signature."""
+        return [t.signature for t in self._traces.values()]
+
+    @property
+    def traces(self) -> list[Trace]:
+        return list(self._traces.values())
+
+    def _latest(self) -> Trace:
+        if not self._traces:
+            raise RuntimeError(f"{self.__name__}: has not been called yet, so nothing was captured.")
+        return next(reversed(self._traces.values()))
+
+    @property
+    def graph(self) -> Any:
+        """The captured graph of the latest signature."""
+        return self._latest().capture.graph
+
+    def explain(self) -> str:
+        """What the latest signature was compiled to, as text."""
+        from ..compiler.explain import explain
+
+        return explain(self._latest())
+
+    def clear(self) -> None:
+        """Forget all captured signatures."""
+        with self._lock:
+            self._traces.clear()
+
+
+def function(fn: Callable[..., Any] | None = None, *, keep_grads: bool = False, memory_budget: int | None = None) -> Any:
+    """Capture `fn` and run it as one native program: `@wf.function`, or `step = wf.function(step)`.
+
+    The first call with a new signature (shapes and dtypes of tensors, values of everything else) runs the function on
+    symbolic tensors and compiles what it did; later calls run the program. Tensors that the function closes over are
+    read and written in place, so a training step may update parameters and optimiser state.
+
+    Args:
+        keep_grads: store gradients that the function leaves in `.grad` (by default gradients that it started from None
+            stay inside the program).
+        memory_budget: bytes the program may use for temporaries; more is refused before anything runs.
+    """
+    if fn is None:
+        return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget)
+    if not callable(fn):
+        raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
+    return Function(fn, keep_grads, memory_budget)
+
+
+def _eager() -> bool:
+    return os.environ.get("WEFT_EAGER", "0") not in ("", "0")
+
+
+def _flat(args: tuple[Any, ...]) -> bool:
+    for a in args:
+        if a.__class__ is not Tensor and isinstance(a, (list, tuple, dict)):
+            return False
+    return True
+
+
+def _signature(leaves: list[Any], structure: Any) -> tuple[Any, list[Tensor]]:
+    """What a trace depends on, and the tensors among the arguments."""
+    parts: list[Any] = [structure, grad_mode.enabled, epoch.current(), dtypes._default_float]
+    tensors = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            data = leaf._data
+            parts.append((data.shape, data.dtype, leaf._node is not None))
+            tensors.append(leaf)
+        elif isinstance(leaf, ndarray):
+            parts.append((leaf.shape, leaf.dtype, False))
+            tensors.append(wrap(leaf))
+        else:
+            try:
+                hash(leaf)
+            except TypeError:
+                raise CaptureError(
+                    f"function: an argument of type {type(leaf).__name__} is neither a tensor nor hashable. "
+                    "Pass tensors, numbers, strings, or lists, tuples and dicts of them."
+                ) from None
+            parts.append((leaf.__class__, leaf))
+    return tuple(parts), tensors
+
+
+def _describe(leaves: list[Any]) -> str:
+    return "(" + ", ".join(describe(x) for x in leaves) + ")"
+
+
+class Trace:
+    """One signature: the captured graph and its compiled program."""
+
+    def __init__(self, owner: Function, leaves: list[Any], structure: Any) -> None:
+        self.owner = owner
+        self.signature = _describe(leaves)
+        started = time.perf_counter()
+        self.capture = Capture(getattr(owner.fn, "__qualname__", "function"))
+        symbolic: list[Any] = []
+        self.stand_ins: list[Tensor] = []
+        with self.capture:
+            for i, leaf in enumerate(leaves):
+                if isinstance(leaf, ndarray):
+                    leaf = wrap(leaf)
+                if isinstance(leaf, Tensor):
+                    stand_in = self.capture.argument(leaf, f"argument{i}")
+                    self.stand_ins.append(stand_in)
+                    symbolic.append(stand_in)
+                else:
+                    symbolic.append(leaf)
+            if isinstance(structure, int):
+                result = owner.fn(*symbolic)
+            else:
+                call_args, call_kwargs = unflatten(structure, symbolic)
+                result = owner.fn(*call_args, **call_kwargs)
+            symbolic.clear()
+        self.traced_seconds = time.perf_counter() - started
+        self._collect(result)
+        started = time.perf_counter()
+        self._compile()
+        self.compile_seconds = time.perf_counter() - started
+
+    def _collect(self, result: Any) -> None:
+        """Sort out what the function returned and what it left in gradients and variables."""
+        capture, graph = self.capture, self.capture.graph
+        leaves, self.structure = flatten(result)
+        self.returns: list[Any] = []  # ("value", position), ("same", object), ("sparse", i, v, shape)
+        self.values: list[Value] = []
+        returned: set[int] = set()
+        for leaf in leaves:
+            self.returns.append(self._returned(leaf, returned))
+        self._collect_gradients(returned)
+        tape_roots = [t for t in leaves if isinstance(t, Tensor) and t._node is not None and type(t._data) is Value]
+        self.differentiable = bool(tape_roots) and grad_mode.enabled
+        self.written = [v for v in graph.variables if v.final is not None and v.final is not v.entry]
+        self._prepare_backward(tape_roots)
+        del leaves, result, tape_roots
+        capture.gradients.changed.clear()
+        capture.finish(returned)
+
+    def _collect_gradients(self, returned: set[int]) -> None:
+        capture = self.capture
+        self.gradients: list[tuple[Any, Any]] = []  # (owner tensor or argument position, what to store)
+        stand_in_of = {id(t): i for i, t in enumerate(self.stand_ins)}
+        for key, (tensor, g) in capture.gradients.changed.items():
+            target: Any = stand_in_of.get(id(tensor), tensor)
+            if g is None:
+                self.gradients.append((target, None))
+            elif self.owner.keep_grads or key in capture.gradients.existed or isinstance(target, int):
+                self.gradients.append((target, self._returned(g, returned)))
+            else:
+                self.gradients.append((target, DROPPED))
+
+    def _returned(self, leaf: Any, returned: set[int]) -> Any:
+        if isinstance(leaf, RowSparse):
+            returned.update((id(leaf.indices), id(leaf.values)))
+            return ("sparse", self._returned(leaf.indices, returned), self._returned(leaf.values, returned), leaf.shape)
+        if not isinstance(leaf, Tensor) or type(leaf._data) is not Value:
+            return ("same", leaf)
+        returned.add(id(leaf))
+        self.values.append(leaf._data)
+        return ("value", len(self.values) - 1)
+
+    def _prepare_backward(self, roots: list[Tensor]) -> None:
+        """If results can be differentiated outside, capture the pull-back too (see `weft.graph.backward`)."""
+        self.backward: Any = None
+        if self.differentiable:
+            from .backward import capture_backward
+
+            self.backward = capture_backward(self, roots)
+
+    def _compile(self) -> None:
+        graph = self.capture.graph
+        extra = [] if self.backward is None else self.backward.saved
+        outputs = [*self.values, *extra, *[v.final for v in self.written]]
+        inputs = [*graph.inputs, *[v.entry for v in graph.variables]]
+        self.flow = from_graph(graph, inputs, outputs)
+        self.variables = [v.tensor for v in graph.variables]
+        index = {id(v): i for i, v in enumerate(graph.variables)}
+        targets: list[int | None] = [None] * (len(self.values) + len(extra)) + [index[id(v)] for v in self.written]
+        self.compiled: CompiledFlow = compile_flow(
+            self.flow, len(graph.inputs), [t._data for t in self.variables], targets, self.owner.memory_budget
+        )
+        self.mutated = [v.tensor for v in self.written]
+
+    def run(self, tensors: list[Tensor]) -> Any:
+        compiled = self.compiled
+        arguments = [compiled.fit(i, t._data) for i, t in enumerate(tensors)]
+        variables = [t._data for t in self.variables]
+        if variables != compiled.seen:  # identity of arrays: list comparison is by identity first
+            compiled.check_variables(variables)
+        outputs = compiled.program(arguments, variables)
+        for t in self.mutated:
+            if t._node is not None or dispatch._special:
+                _note(t)
+        results = [wrap(a) for a in outputs[: len(self.values)]]
+        if self.backward is not None:
+            self.backward.attach(tensors, results, outputs[len(self.values) :])
+        for target, what in self.gradients:
+            owner = tensors[target] if isinstance(target, int) else target
+            if what is DROPPED:
+                owner._grad = None
+            else:
+                owner._grad = None if what is None else self._make(what, results)
+        made = [self._make(r, results) for r in self.returns]
+        return made[0] if self.structure is None else unflatten(self.structure, made)
+
+    def _make(self, what: Any, results: list[Tensor]) -> Any:
+        if what[0] == "value":
+            return results[what[1]]
+        if what[0] == "same":
+            return what[1]
+        return RowSparse(self._make(what[1], results), self._make(what[2], results), what[3])
+
+
+def _note(t: Tensor) -> None:
+    from ..autograd.tape import note_mutation
+
+    note_mutation(t._data, "captured function")
+
+

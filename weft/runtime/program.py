@@ -1,0 +1,286 @@
+"""Program: a compiled flow that runs natively, and the instances in which it runs.
+
+A `Program` is immutable: its steps, layouts and code. An `Instance` owns what one run needs: an arena for temporaries, a
+table of pointer slots, and the blocks of its steps. Several threads may run one program at once; each takes an instance
+from a pool and puts it back. What a program returns never lives in its arena. The GIL is released while it runs; host
+calls take it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends.onednn.addresses import address
+from ..compiler.layout import Layout, Storage
+from ..compiler.lower import Step
+from ..ops import dispatch
+from . import memory, threads
+
+ndarray = np.ndarray
+_HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+class ProgramError(RuntimeError):
+    """A check failed while a program ran. Variables are as they were before the call."""
+
+
+class Program:
+    """See the module's docstring. `arguments` and `variables` are the layouts of inputs, `results` those of outputs."""
+
+    def __init__(
+        self, name: str, steps: list[Step], storages: list[Storage], arena: int,
+        arguments: list[Layout], variables: list[Layout], results: list[Layout],
+    ) -> None:  # fmt: skip
+        from ..backends.llvm import native
+
+        self.name = name
+        self.steps = steps
+        self.storages = storages
+        self.arena = arena
+        self.arguments, self.variables, self.results = arguments, variables, results
+        self.fresh = [(i, x) for i, x in enumerate(results) if x.storage.kind == "output"]
+        kernels = [st.kernel for st in steps if st.kernel is not None]
+        compiled = iter(native.compile_kernels(kernels))
+        self.addresses = [next(compiled) if st.kernel is not None else 0 for st in steps]
+        self.routines = {k: native.routine(f"weft_{k}") for k in ("onednn", "check")}
+        self.run_native = native.runner()
+        self._lock = threading.Lock()
+        self._free: list[Instance] = []
+        self.instances = 0
+        self.has_host = any(st.kind == "host" for st in steps)
+
+    def instance(self) -> Instance:
+        """A new instance; kept for later calls once its first run is over."""
+        with self._lock:
+            self.instances += 1
+            return Instance(self)
+
+    def __call__(self, arguments: Sequence[ndarray], variables: Sequence[ndarray]) -> list[ndarray]:
+        """Run on arrays that have the layouts the program was compiled for; returns the fresh outputs."""
+        try:
+            instance = self._free.pop()
+        except IndexError:
+            instance = self.instance()
+        try:
+            return instance.run(arguments, variables)
+        finally:
+            self._free.append(instance)
+
+
+class Instance:
+    """The memory and tables of one run of a program at a time."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.memory = memory.empty((max(program.arena, 64),), np.uint8)
+        base = address(self.memory)
+        self.slot_of: dict[tuple[int, int], int] = {}
+        self.dynamic: dict[int, list[tuple[int, int]]] = {}  # storage -> (slot, byte offset)
+        self._slots: list[int] = []
+        self.error: BaseException | None = None
+        self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
+        self._keep: list[Any] = []
+        self._base = base
+        blocks: list[tuple[int, list[int] | None, Any]] = []
+        for step, code in zip(program.steps, program.addresses, strict=True):
+            blocks.append(self._block(step, code))
+        self.slots = (ctypes.c_int64 * max(len(self._slots), 1))(*self._slots)
+        slots_at = ctypes.addressof(self.slots)
+        self.table = (ctypes.c_int64 * (2 * max(len(blocks), 1)))()
+        for i, (function, words, fixed) in enumerate(blocks):
+            self.table[2 * i] = function
+            if words is not None:
+                made = (ctypes.c_int64 * max(len(words), 1))(
+                    *[w if not isinstance(w, _Slot) else slots_at + 8 * w.index for w in words]
+                )
+                self._keep.append(made)
+                self.table[2 * i + 1] = ctypes.addressof(made)
+            else:
+                self.table[2 * i + 1] = fixed
+        self.table_at = ctypes.addressof(self.table)
+        self.count = len(blocks)
+        self.argument_slots = [self._dynamic_slots(x.storage) for x in program.arguments]
+        self.variable_slots = [self._dynamic_slots(x.storage) for x in program.variables]
+        self.output_slots = [self._dynamic_slots(x.storage) for _, x in program.fresh]
+        self.bound: list[Any] = [None] * len(program.variables)
+
+    # Tables -------------------------------------------------------------------------------------------------------------
+
+    def _slot(self, storage: Storage, byte_offset: int = 0) -> _Slot:
+        key = (id(storage), byte_offset)
+        found = self.slot_of.get(key)
+        if found is None:
+            found = self.slot_of[key] = len(self._slots)
+            if storage.kind == "arena":
+                value = self._base + storage.offset + byte_offset
+            elif storage.kind == "constant":
+                value = address(storage.array) + byte_offset
+            else:
+                value = 0
+                self.dynamic.setdefault(id(storage), []).append((found, byte_offset))
+            self._slots.append(value)
+        return _Slot(found)
+
+    def _dynamic_slots(self, storage: Storage) -> list[tuple[int, int]]:
+        return self.dynamic.get(id(storage), [])
+
+    def _block(self, step: Step, code: int) -> tuple[int, list[Any] | None, int]:
+        if step.kind == "kernel":
+            return code, [self._slot(st) for st in step.storages], 0
+        if step.kind == "check":
+            return self.program.routines["check"], [self._slot(step.storages[0])], 0
+        if step.kind == "primitive":
+            return self.program.routines["onednn"], self._primitive(step), 0
+        callback = _HOST(self._host(step))
+        self._keep.append(callback)
+        return ctypes.cast(callback, ctypes.c_void_p).value or 0, None, 0
+
+    def _primitive(self, step: Step) -> list[Any]:
+        from ..backends.onednn import library
+        from ..backends.onednn.primitives.base import Execution
+
+        lib = library.require()
+        execution = Execution(step.primitive)
+        self._keep.append(execution)
+        pairs: list[Any] = []
+        for argument, handle in zip(step.primitive.arguments, execution.memories, strict=True):
+            layout = step.arguments.get(argument.index)
+            if layout is None:
+                continue
+            if layout.storage.kind == "arena":
+                execution.bind(argument.index, self._base + layout.storage.offset + layout.byte_offset)
+            elif layout.storage.kind == "constant":
+                execution.bind(argument.index, address(layout.storage.array) + layout.byte_offset)
+            else:
+                pairs += [handle, self._slot(layout.storage, layout.byte_offset)]
+        return [
+            lib.execute_address, lib.set_data_handle_address, step.primitive.handle, lib.stream, execution.nargs,
+            execution.address, len(pairs) // 2, *pairs,
+        ]  # fmt: skip
+
+    def _host(self, step: Step) -> Any:
+        node = step.nodes[0]
+
+        def run(_: Any) -> int:
+            try:
+                inputs = [None if x is None else self.array(x) for x in step.inputs]
+                with dispatch.suspended():
+                    outs = dispatch.compute(node.op, inputs, node.attrs)
+                for layout, out in zip(step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True):
+                    np.copyto(self.array(layout), out)
+            except BaseException as error:  # carried across native code and raised again by `run`
+                self.error = error
+                return 1
+            return 0
+
+        return run
+
+    def array(self, layout: Layout) -> ndarray:
+        """A NumPy view of a layout in this instance's memory."""
+        storage = layout.storage
+        if storage.kind == "arena":
+            return np.ndarray(layout.shape, layout.dtype, self.memory, storage.offset + layout.byte_offset, layout.byte_strides)
+        whole = storage.array if storage.kind == "constant" else self.arrays[id(storage)]
+        if whole.shape == layout.shape and whole.strides == layout.byte_strides and layout.offset == 0:
+            return whole
+        return _at(whole, layout)
+
+    # Running ------------------------------------------------------------------------------------------------------------
+
+    def run(self, arguments: Sequence[ndarray], variables: Sequence[ndarray]) -> list[ndarray]:
+        slots = self.slots
+        program = self.program
+        for array, where in zip(arguments, self.argument_slots, strict=True):
+            if where:
+                at = address(array)
+                for slot, offset in where:
+                    slots[slot] = at + offset
+        bound = self.bound
+        for i, array in enumerate(variables):
+            if array is not bound[i]:
+                bound[i] = array
+                at = address(array)
+                for slot, offset in self.variable_slots[i]:
+                    slots[slot] = at + offset
+        outputs = []
+        for (_, layout), where in zip(program.fresh, self.output_slots, strict=True):
+            array = fresh_array(layout)
+            outputs.append(array)
+            if where:
+                at = address(array)
+                for slot, offset in where:
+                    slots[slot] = at + offset
+        if program.has_host:
+            self._bind_arrays(arguments, variables, outputs)
+        threads.ensure_width()
+        failed = program.run_native(self.table_at, self.count) if not _profilers else self._profiled()
+        if failed:
+            self._fail(failed - 1)
+        return outputs
+
+    def _bind_arrays(self, arguments: Sequence[ndarray], variables: Sequence[ndarray], outputs: Sequence[ndarray]) -> None:
+        program = self.program
+        arrays = self.arrays
+        for layout, array in zip(program.arguments, arguments, strict=True):
+            arrays[id(layout.storage)] = array
+        for layout, array in zip(program.variables, variables, strict=True):
+            arrays[id(layout.storage)] = array
+        for (_, layout), array in zip(program.fresh, outputs, strict=True):
+            arrays[id(layout.storage)] = array
+
+    def _profiled(self) -> int:
+        """Run step by step and tell the profilers how long each took."""
+        for i, step in enumerate(self.program.steps):
+            start = time.perf_counter_ns()
+            failed = self.program.run_native(self.table_at + 16 * i, 1)
+            end = time.perf_counter_ns()
+            for profiler in _profilers:
+                profiler.span(step, start, end)
+            if failed:
+                return i + 1
+        return 0
+
+    def _fail(self, position: int) -> None:
+        step = self.program.steps[position]
+        error, self.error = self.error, None
+        node = step.nodes[0]
+        if error is not None:
+            error.add_note(f"In node {node.name} of the captured function {self.program.name}, made at {node.where}.")
+            raise error
+        if step.kind == "check":
+            kind = IndexError if "index" in step.message else ProgramError
+            raise kind(f"{node.op.name}: {step.message}. In node {node.name}, made at {node.where}.")
+        raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
+
+
+class _Slot:
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+_profilers: list[Any] = []
+
+
+def fresh_array(layout: Layout) -> ndarray:
+    """New memory for one output, in its layout."""
+    if layout.contiguous:
+        return memory.empty(layout.shape, layout.dtype)
+    order = sorted(range(len(layout.shape)), key=lambda a: -layout.strides[a])
+    dense = memory.empty(tuple([layout.shape[a] for a in order]), layout.dtype)
+    return dense.transpose(np.argsort(order))
+
+
+def _at(whole: ndarray, layout: Layout) -> ndarray:
+    """A view `layout.offset` elements behind the first element of `whole`, valid while `whole` is."""
+    span = layout.dtype.itemsize * (1 + sum((d - 1) * abs(s) for d, s in zip(layout.shape, layout.strides, strict=True)))
+    low = sum((d - 1) * s for d, s in zip(layout.shape, layout.byte_strides, strict=True) if s < 0)
+    raw = (ctypes.c_char * max(span, 1)).from_address(address(whole) + layout.byte_offset + low)
+    return np.ndarray(layout.shape, layout.dtype, raw, -low, layout.byte_strides)
