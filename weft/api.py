@@ -12,8 +12,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from . import autocast, dtypes, random, tensor
-from .autograd import anomaly, checkpoint, function, functional, tape, vmap
 from .array_api_info import __array_namespace_info__
+from .autograd import anomaly, checkpoint, function, functional, tape, vmap
 from .ops import (
     comparison,
     creation,
@@ -24,7 +24,6 @@ from .ops import (
     indexing,
     linalg_structure,
     methods,
-    model_functions,
     products,
     reduction,
     registry,
@@ -35,6 +34,9 @@ from .ops import (
     softmax,
     sorting,
     statistics,
+)
+from .ops import (
+    model_functions as model_functions,  # the functions of models are ops too: the table must be complete
 )
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.

@@ -369,7 +369,7 @@ def make_node(
         if not mask & needs:
             saved.append(None)
         elif kind == "in":
-            saved.append(tuple(datas) if op.variadic else datas[index])
+            saved.append(_kept(op, datas) if op.variadic else datas[index])
         elif kind == "like":
             saved.append(tuple([spec_of(d) for d in datas]) if op.variadic else _spec(datas[index]))
         elif kind == "out" and op.num_outputs != 1:
@@ -390,6 +390,18 @@ def make_node(
     node.where = user_location(2) if _trace_lines else None
     node.seq = tick()
     return node
+
+
+def _kept(op: Op, datas: Sequence[Any]) -> tuple[Any, ...]:
+    """A sequence of inputs as the tape keeps it: those of which only the shape matters without their memory."""
+    if not op.shape_only:
+        return tuple(datas)
+    return tuple(
+        [
+            np.broadcast_to(np.zeros((), d.dtype), d.shape) if i in op.shape_only and type(d) is ndarray else d
+            for i, d in enumerate(datas)
+        ]
+    )
 
 
 def _spec(data: Any) -> Any:

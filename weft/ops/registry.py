@@ -94,7 +94,8 @@ class Op:
     writes a new value of the view into its base, out of place. `batch` is the vmap rule ("elementwise", "composite", a
     function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a forward-mode rule or None: forward mode is then
     derived from double reverse. `cost(*specs, **attrs)` estimates FLOPs. `checks_once` says that `infer` looks at nothing
-    but shapes, dtypes and attributes: a signature that passed it is not checked again.
+    but shapes, dtypes and attributes: a signature that passed it is not checked again. `shape_only` lists the places of a
+    sequence of tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them.
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
@@ -116,6 +117,7 @@ class Op:
         self.ufunc: Callable[..., Any] | None = facts.pop("ufunc", None)
         self.reflected: Callable[..., Any] | None = None
         self.batch: Any = facts.pop("batch", None)
+        self.shape_only: tuple[int, ...] = facts.pop("shape_only", ())
         self.checks_once: bool = facts.pop("checks_once", False)
         self.checked: set[tuple[Any, ...]] = set()
         self.jvp: Any = facts.pop("jvp", None)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-
 from ..errors import describe, format_shape
 from ..tensor import Tensor, wrap
 from .dispatch import composite, primitive
@@ -19,7 +18,6 @@ from .registry import NOT_DIFFERENTIABLE, joint
 from .samples import Bad, Sample
 from .spec import (
     Spec,
-    broadcast_shapes,
     check_shape,
     is_known,
     normalize_axes,
@@ -27,6 +25,7 @@ from .spec import (
     num_elements,
     same_size,
 )
+from .spec import broadcast_shapes as _broadcast_shapes
 
 # Reshape -------------------------------------------------------------------------------------------------------------
 
@@ -273,7 +272,7 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Any:
 def _infer_broadcast(x: Any, shape: Any) -> Spec:
     target = check_shape("broadcast_to", shape)
     if x.shape is not None:
-        result = broadcast_shapes("broadcast_to", x.shape, target)
+        result = _broadcast_shapes("broadcast_to", x.shape, target)
         if is_known(result) and result != target:
             raise ValueError(f"broadcast_to: shape {format_shape(x.shape)} does not broadcast to {format_shape(target)}.")
     return Spec(target, x.dtype)
@@ -322,10 +321,19 @@ def broadcast_as(x: Tensor, like: Tensor) -> Any:
     return np.broadcast_to(x, like.shape)  # type: ignore[arg-type]
 
 
-def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     """The tensors broadcast against each other."""
-    shape = broadcast_shapes("broadcast_arrays", *[a.shape for a in arrays])
-    return [broadcast_to_like(a, Spec(shape, a.dtype)) for a in arrays]
+    shape = _broadcast_shapes("broadcast_arrays", *[a.shape for a in arrays])
+    return tuple([broadcast_to_like(a, Spec(shape, a.dtype)) for a in arrays])
+
+
+def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """The shape to which `shapes` broadcast; a size may be None (unknown)."""
+    sizes = []
+    for shape in shapes:
+        known = check_shape("broadcast_shapes", [0 if d is None else d for d in shape])
+        sizes.append(tuple([None if d is None else k for d, k in zip(shape, known, strict=True)]))
+    return _broadcast_shapes("broadcast_shapes", *sizes)
 
 
 def _sum_array(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
