@@ -140,8 +140,8 @@ _WINDOWS = [
 @primitive(
     outputs=2,
     infer=_infer_max,
-    vjp=lambda g, outs, like_x, kernel, stride, padding, dilation, ceil_mode: _gradient(
-        max_pool_backward, g[0], like_x, (outs[1],), (kernel, stride, padding, dilation, ceil_mode)
+    vjp=lambda g, out1, like_x, kernel, stride, padding, dilation, ceil_mode: _gradient(
+        max_pool_backward, g[0], like_x, (out1,), (kernel, stride, padding, dilation, ceil_mode)
     ),
     batch=fold_batch(lambda: max_pool),
     cost=lambda x, kernel, *rest: prod(_infer_max(x, kernel, *rest)[0].shape or ()) * prod(kernel),

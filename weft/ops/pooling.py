@@ -513,7 +513,7 @@ def _infer_adaptive(x: Any, size: Any) -> tuple[Spec, Spec]:
 @primitive(
     outputs=2,
     infer=_infer_adaptive,
-    vjp=lambda g, outs, like_x: _scatter_flat(g[0], outs[1], tuple(like_x.shape[2:]), add=True),
+    vjp=lambda g, out1, like_x: _scatter_flat(g[0], out1, tuple(like_x.shape[2:]), add=True),
     batch=fold_batch(lambda: adaptive_max_pool),
     namespace="internal",
     reference=_adaptive_reference,

@@ -1,0 +1,286 @@
+"""oneDNN kernels of ops: `register()` adds them to the op table; before that, ops run in NumPy.
+
+Each kernel's `when` is a few comparisons on dtypes and sizes. What oneDNN refuses all the same (`Unsupported`) goes to the op's
+NumPy body, so that registering changes speed and nothing else.
+
+Note [Small products]. NumPy's OpenBLAS starts threads of its own from about 2**18 multiplications on, and they keep spinning for
+milliseconds after a product, on the cores that OpenMP's threads need: a following oneDNN call takes up to four times as
+long. Therefore everything above `WORK` goes to oneDNN, also where OpenBLAS would be a little faster, and OpenBLAS is left
+with products that it computes on one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...ops import registry
+from . import library
+from .capi import Unsupported
+
+WORK = 1 << 18  # multiplications from which oneDNN is used, see Note [Small products]
+MOVES = 1 << 15  # window elements from which pooling is
+
+_F32 = dtypes.float32
+_HALVES = (dtypes.bfloat16, dtypes.float16)
+_enabled = True
+_registered = False
+_lock = threading.Lock()
+
+
+@contextmanager
+def disabled() -> Any:
+    """Run without oneDNN's kernels, in all threads: for comparing results and times."""
+    global _enabled
+    before, _enabled = _enabled, False
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+def register() -> bool:
+    """Add the kernels to the op table, once; returns whether oneDNN is there. Any thread may call it at any time."""
+    global _registered
+    with _lock:
+        if not _registered and library.available():
+            from ...ops import conv, pool, products
+
+            assert conv and pool and products  # imported for their records
+            for name, when, kernel in _kernels():
+                registry.register_kernel(name, when=when, label=f"onednn {name}")(_or_plain(name, kernel))
+            _registered = True
+    return _registered
+
+
+def _or_plain(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """`kernel`, with the op's NumPy body for what oneDNN refuses."""
+    plain = registry.get(name).fn
+
+    def run(*values: Any) -> Any:
+        try:
+            return kernel(*values)
+        except Unsupported:
+            with np.errstate(all="ignore"):
+                return plain(*values)
+
+    run.__name__ = f"onednn_{name}"
+    return run
+
+
+@lru_cache(1)
+def _native_halves() -> tuple[np.dtype, ...]:
+    """Half-precision dtypes that the processor multiplies itself; others are faster by way of float32."""
+    isa = library.isa() or ""
+    found = []
+    if "bf16" in isa or "amx" in isa:
+        found.append(dtypes.bfloat16)
+    if "fp16" in isa:
+        found.append(dtypes.float16)
+    return tuple(found)
+
+
+def _wide(*arrays: Any) -> list[Any]:
+    """The arrays as oneDNN is fastest at: float32 unless the processor has this dtype."""
+    dtype = arrays[0].dtype
+    if dtype == _F32 or dtype in _native_halves():
+        return list(arrays)
+    return [None if a is None else a.astype(_F32, order="K") for a in arrays]
+
+
+def _narrow(result: Any, dtype: np.dtype) -> Any:
+    return result if result.dtype == dtype else result.astype(dtype, order="K")
+
+
+def _served(dtype: np.dtype) -> bool:
+    return dtype is _F32 or dtype == _F32 or dtype in _HALVES
+
+
+# Matrix products -----------------------------------------------------------------------------------------------------
+
+
+def _matmul_pays(x1: Any, x2: Any) -> bool:
+    if not _enabled or not _served(x1.dtype):
+        return False
+    a, b = x1.shape, x2.shape
+    if len(a) < 2 or len(b) < 2 or a[-2] == 1 or b[-1] == 1:  # matrix times vector: bound by memory, OpenBLAS is faster
+        return False
+    work = max(x1.size * b[-1], x2.size * a[-2])
+    return work > WORK
+
+
+def _matmul(x1: Any, x2: Any) -> Any:
+    from .eager import matmul
+
+    a, b = _wide(x1, x2)
+    return _narrow(matmul(a, b), x1.dtype)
+
+
+# Convolution ---------------------------------------------------------------------------------------------------------
+
+
+def _conv_pays(x: Any, weight: Any, *_: Any) -> bool:
+    """Multiplications are about the elements of x times those of one filter (divided by strides, which we ignore)."""
+    return _enabled and _served(x.dtype) and x.size * (weight.size // max(weight.shape[1], 1)) > WORK
+
+
+def _conv_input_pays(g: Any, weight: Any, *_: Any) -> bool:
+    return _enabled and _served(g.dtype) and g.size * (weight.size // max(weight.shape[0], 1)) > WORK
+
+
+def _conv_weight_pays(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
+    if not _enabled or not _served(x.dtype):
+        return False
+    places = 1
+    for k in kernel:
+        places *= k
+    return g.size * places * (x.shape[1] // groups) > WORK
+
+
+def _convolution(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    from .eager import conv_forward
+
+    a, w, b = _wide(x, weight, bias)
+    return _narrow(conv_forward(a, w, b, stride, padding, dilation, groups), x.dtype)
+
+
+def _convolution_backward_input(
+    g: Any, weight: Any, like: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    from .eager import conv_backward_data
+
+    spatial = like.shape[2:] if size is None else size
+    a, w = _wide(g, weight)
+    shape = (g.shape[0], weight.shape[1] * groups, *spatial)
+    return _narrow(conv_backward_data(a, w, shape, stride, padding, dilation, groups), g.dtype)
+
+
+def _convolution_backward_weight(
+    x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    from .eager import conv_backward_weights
+
+    a, b = _wide(x, g)
+    shape = (g.shape[1], x.shape[1] // groups, *kernel)
+    return _narrow(conv_backward_weights(a, b, shape, stride, padding, dilation, groups)[0], x.dtype)
+
+
+# Pooling -------------------------------------------------------------------------------------------------------------
+
+
+def _pool_pays(x: Any, *_: Any) -> bool:
+    return _enabled and x.size > MOVES and _served(x.dtype)
+
+
+def _reaching(size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Any, bool]:
+    """Padding so that oneDNN, which rounds down, makes the windows of ceil mode; and whether that changed it."""
+    if not ceil_mode:
+        return padding, False
+    from ...ops._windows import out_size
+    from ...ops.pool import _extra
+
+    out = [out_size(*item, True) for item in zip(size, padding, kernel, stride, dilation, strict=True)]
+    extra = _extra(size, kernel, stride, padding, dilation, out)
+    return tuple([(lo, hi + e) for (lo, hi), e in zip(padding, extra, strict=True)]), any(extra)
+
+
+def _all_finite(x: np.ndarray) -> bool:
+    """Whether there is no NaN and no infinity, which oneDNN's maximum gets wrong. x·x is finite then (or overflows,
+    and the answer is no). In rows short enough for OpenBLAS to stay on one thread."""
+    flat = x.transpose(0, *range(2, x.ndim), 1).reshape(-1) if not x.flags.c_contiguous else x.reshape(-1)
+    rows = flat.size // 8192 * 8192
+    total = np.vecdot(flat[:rows].reshape(-1, 8192), flat[:rows].reshape(-1, 8192)).sum() + np.vecdot(flat[rows:], flat[rows:])
+    return bool(np.isfinite(total))
+
+
+def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    from ...ops.pool import offsets_dtype
+    from .eager import max_pool_forward
+
+    (a,) = _wide(x)
+    padding, _ = _reaching(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    if not _all_finite(a):
+        raise Unsupported("max_pool: NaN or infinity")
+    y, workspace = max_pool_forward(a, kernel, stride, padding, dilation)
+    # oneDNN's workspace holds the place in the window of every maximum, laid out like y: exactly what the op returns.
+    dtype = offsets_dtype(kernel)
+    if workspace.nbytes != y.size * dtype.itemsize:
+        raise Unsupported("max_pool: a workspace of another kind")
+    order = (0, *range(2, x.ndim), 1)
+    places = workspace.view(dtype).reshape([y.shape[i] for i in order])
+    return _narrow(y, x.dtype), np.moveaxis(places, -1, 1)
+
+
+def _max_pool_backward(
+    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Any:
+    from .eager import max_pool_backward
+
+    spatial = tuple(like.shape[2:] if size is None else size)
+    (a,) = _wide(g)
+    padding, _ = _reaching(spatial, kernel, stride, padding, dilation, ceil_mode)
+    workspace = np.ascontiguousarray(np.moveaxis(places, 1, -1)).reshape(-1).view(np.uint8)
+    shape = (*g.shape[:2], *spatial)
+    return _narrow(max_pool_backward(a, workspace, shape, kernel, stride, padding, dilation), g.dtype)
+
+
+def _avg_window(size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool) -> Any:
+    padding, reaches = _reaching(size, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
+    if reaches and include:
+        raise Unsupported("avg_pool: windows that reach beyond the padding count fewer elements")
+    return padding
+
+
+def _avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Any:
+    from .eager import avg_pool_forward
+
+    if divisor is not None:
+        raise Unsupported("avg_pool: a divisor of its own")
+    (a,) = _wide(x)
+    padding = _avg_window(x.shape[2:], kernel, stride, padding, ceil_mode, include)
+    return _narrow(avg_pool_forward(a, kernel, stride, padding, include), x.dtype)
+
+
+def _avg_pool_backward(
+    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
+) -> Any:
+    from .eager import avg_pool_backward
+
+    if divisor is not None:
+        raise Unsupported("avg_pool: a divisor of its own")
+    spatial = tuple(like.shape[2:] if size is None else size)
+    (a,) = _wide(g)
+    padding = _avg_window(spatial, kernel, stride, padding, ceil_mode, include)
+    return _narrow(avg_pool_backward(a, (*g.shape[:2], *spatial), kernel, stride, padding, include), g.dtype)
+
+
+def _spread_pays(g: Any, like: Any, size: Any, kernel: Any, *_: Any) -> bool:
+    places = 1
+    for k in kernel:
+        places *= k
+    return _enabled and g.size * places > MOVES and _served(g.dtype)
+
+
+def _put_pays(g: Any, places: Any, like: Any, size: Any, kernel: Any, *_: Any) -> bool:
+    return _spread_pays(g, like, size, kernel)
+
+
+def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
+    return [
+        ("matmul", _matmul_pays, _matmul),
+        ("convolution", _conv_pays, _convolution),
+        ("convolution_backward_input", _conv_input_pays, _convolution_backward_input),
+        ("convolution_backward_weight", _conv_weight_pays, _convolution_backward_weight),
+        ("max_pool", _pool_pays, _max_pool),
+        ("max_pool_backward", _put_pays, _max_pool_backward),
+        ("avg_pool", _pool_pays, _avg_pool),
+        ("avg_pool_backward", _spread_pays, _avg_pool_backward),
+    ]
