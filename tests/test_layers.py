@@ -33,7 +33,7 @@ LAYERS: list[set[str]] = [
     {"compiler"},
     {"graph"},
     {"sparse", "linalg", "fft", "debug"},  # families of functions built from ops
-    {"tensor", "ops", "autograd", "random", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
+    {"tensor", "ops", "autocast", "autograd", "random", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
     {"runtime"},  # threads, memory, devices: what the machine offers
 ]
 

@@ -273,7 +273,7 @@ def saved_values(node: Node, create_graph: bool) -> list[Any]:
         if value.__class__ is ndarray:
             base = value.base
             key = id(value) if base is None else id(memory_of(value))
-            if key in mutations and mutations[key][0] > node.seq:
+            if key in mutations and mutations[key][-1].clock > node.seq:
                 return [_unwrap(node, item, v, False) for item, v in zip(op.saved_items, node.saved, strict=True)]
             tensor = _new(Tensor)
             tensor._data = value

@@ -161,8 +161,37 @@ def is_grad_enabled() -> bool:
 
 # Mutation ------------------------------------------------------------------------------------------------------------
 
-mutations: dict[int, tuple[int, Location | None, str]] = {}
+
+class Write:
+    """One write in place: when, where in the user's program, by what, and to which part of the memory.
+
+    The part is kept as plain numbers: a reference to the array would keep its memory alive.
+    """
+
+    __slots__ = ("clock", "where", "op", "address", "shape", "strides", "itemsize")
+
+    def __init__(self, array: ndarray, owner: ndarray, op: str) -> None:
+        self.clock, self.where, self.op = tick(), user_location(3), op
+        self.address: int | None = None  # None: all of it
+        if array is not owner and array.size:
+            self.address = array.__array_interface__["data"][0]
+            self.shape, self.strides, self.itemsize = array.shape, array.strides, array.itemsize
+
+    def touches(self, array: ndarray, owner: ndarray) -> bool:
+        """Whether this write changed part of `array`, a view of `owner`."""
+        if self.address is None or array is owner:
+            return True
+        start = owner.__array_interface__["data"][0]
+        try:
+            written = ndarray(self.shape, f"V{self.itemsize}", owner, self.address - start, self.strides)
+            return np.shares_memory(written, array, max_work=100_000)
+        except (TypeError, ValueError, BufferError, np.exceptions.TooHardError):
+            return True  # cannot tell (a non-contiguous or exotic owner, a hard puzzle of strides): assume it did
+
+
+mutations: dict[int, list[Write]] = {}
 _watchers: dict[int, Any] = {}
+_REMEMBERED = 64  # writes to parts of one piece of memory; beyond that all of it counts as written
 
 
 def memory_of(array: ndarray) -> ndarray:
@@ -177,9 +206,16 @@ def note_mutation(array: ndarray, op: str) -> None:
     """Remember that the memory of `array` is being written by `op` now, at the user's line."""
     owner = memory_of(array)
     key = id(owner)
-    if key not in mutations:
+    write = Write(array, owner, op)
+    writes = mutations.get(key)
+    if writes is None:
         _watchers[key] = weakref.ref(owner, lambda _, key=key: _forget(key))
-    mutations[key] = (tick(), user_location(2), op)
+        mutations[key] = [write]
+    elif write.address is None or len(writes) >= _REMEMBERED:
+        write.address = None
+        mutations[key] = [write]
+    else:
+        writes.append(write)
 
 
 def _forget(key: int) -> None:
@@ -196,12 +232,14 @@ def check_overwritten(op: str, what: str, array: Any, since: int, recorded: Loca
     """Raise if the memory of `array` was written to after the tick `since`."""
     if type(array) is not ndarray:
         return
-    found = mutations.get(id(memory_of(array)))
-    if found is not None and found[0] > since:
-        _, where, writer = found
-        line = f" It was saved at {recorded}." if recorded is not None else ""
-        raise RuntimeError(
-            f"{op}: {what} of shape {array.shape} was overwritten in place by {writer} after it was saved. "
-            f"Overwritten at {where}.{line} "
-            f"Compute out of place (`y = y + 1` instead of `y += 1`) or clone the tensor first."
-        )
+    owner = memory_of(array)
+    for write in reversed(mutations.get(id(owner), ())):
+        if write.clock <= since:
+            return
+        if write.touches(array, owner):
+            line = f" It was saved at {recorded}." if recorded is not None else ""
+            raise RuntimeError(
+                f"{op}: {what} of shape {array.shape} was overwritten in place by {write.op} after it was saved. "
+                f"Overwritten at {write.where}.{line} "
+                f"Compute out of place (`y = y + 1` instead of `y += 1`) or clone the tensor first."
+            )

@@ -270,6 +270,7 @@ def _advanced_rule(g: Tensor, arrays: Any, spec: Any, needs: Any) -> list[Any]:
 @primitive(
     infer=_infer_advanced,
     vjp=joint(_advanced_rule),
+    shape_only=(0,),
     reference=lambda arrays, spec: arrays[0][thaw(spec, arrays[1:])],
     samples=lambda m: [
         Sample((m.normal(4, 3), np.array([0, -1, 0])), (HERE,)),
@@ -330,6 +331,7 @@ def _advanced_put_reference(arrays: Any, spec: Any, accumulate: bool = False) ->
 @primitive(
     infer=_infer_advanced_put,
     vjp=joint(_advanced_put_rule),
+    shape_only=(0, 1),
     reference=_advanced_put_reference,
     samples=lambda m: [
         Sample((m.normal(4, 3), m.normal(2, 3), np.array([0, 2])), (HERE,)),
@@ -449,6 +451,8 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
     else:
         inplace.check_cast("setitem", dtypes.python_scalar_dtype(value), x.dtype)
     spec, tensors = freeze(index)
+    if not tensors and isinstance(value, Tensor) and _is_part(value, x, spec):
+        return  # `x[i] += 1` ends with `x[i] = view`, which wrote through already
     mask = tensors[0] if len(tensors) == 1 and len(spec) == 1 and dtypes.is_bool(tensors[0].dtype) else None
     if mask is not None and mask.is_symbolic and (not isinstance(value, Tensor) or value.ndim == 0):
         from .shaping import reshape
@@ -463,22 +467,49 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
     ):
         _write(x, spec, tensors, value)
         return
-    if not tensors:
-        inplace.apply_inplace(setitem.op, x, (x, value, spec))  # type: ignore[attr-defined]
-        return
-    if not isinstance(value, Tensor):
+    if tensors and not isinstance(value, Tensor):
         value = dispatch.constant(np.asarray(value, x.dtype))
-    op = advanced_put.op  # type: ignore[attr-defined]
-    inplace.apply_inplace(op, x, ((x, value, *tensors), spec, False))
+    if inplace.writer_of(x) is None and all(type(t._data) is ndarray for t in (value, *tensors) if isinstance(t, Tensor)):
+        _write_recorded(x, spec, tensors, value)
+    elif not tensors:
+        inplace.apply_inplace(setitem.op, x, (x, value, spec))  # type: ignore[attr-defined]
+    else:
+        op = advanced_put.op  # type: ignore[attr-defined]
+        inplace.apply_inplace(op, x, ((x, value, *tensors), spec, False))
+
+
+def _is_part(value: Tensor, x: Tensor, spec: Any) -> bool:
+    """Whether `value` is the view `x[spec]` itself."""
+    found = getattr(value, "_view", None)
+    if found.__class__ is not dispatch.View:
+        return False
+    own = getattr(x, "_view", None)
+    base, steps = (own.base, own.steps) if own.__class__ is dispatch.View else (x, ())
+    return found.base is base and found.steps == (*steps, (_getitem_op, (spec,)))
+
+
+def _write_recorded(x: Tensor, spec: Any, tensors: list[Tensor], value: Any) -> None:
+    """Write a part of `x` and record it: the tape entry of the out-of-place op, without its copy of the whole tensor."""
+    inplace.refuse_leaf("setitem", x)
+    if tensors:
+        op: Op = advanced_put.op  # type: ignore[attr-defined]
+        operands, attrs = [x, value, *tensors], (spec, False)
+    else:
+        op = setitem.op  # type: ignore[attr-defined]
+        operands, attrs = [x, value], (spec,)  # type: ignore[assignment]
+    datas = [t._data if isinstance(t, Tensor) else t for t in operands]
+    node = dispatch.make_node(op, operands, datas, attrs, x._data, dispatch._needs(op, operands))
+    _write(x, spec, tensors, value)
+    inplace.rebase(x, wrap(x._data, node))
 
 
 def _write(x: Tensor, spec: Any, tensors: list[Tensor], value: Any) -> None:
+    inplace.check_writeable("setitem", x)
     data = x._data
-    if not data.flags.writeable:
-        raise ValueError("setitem: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
     array = value._data if isinstance(value, Tensor) else value
+    index = thaw(spec, [t._array("index") for t in tensors])
     try:
-        data[thaw(spec, [t._array("index") for t in tensors])] = array
+        data[index] = array
     except IndexError as error:
         raise _error("setitem", x, error) from None
     except ValueError:
@@ -487,7 +518,7 @@ def _write(x: Tensor, spec: Any, tensors: list[Tensor], value: Any) -> None:
         else:
             _infer_put(data, array, spec)
         raise
-    note_mutation(data, "setitem")
+    note_mutation(data if tensors else data[(*index, Ellipsis) if Ellipsis not in spec else index], "setitem")
 
 
 # Along one axis --------------------------------------------------------------------------------------------------------

@@ -30,18 +30,38 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     if capture is not None:
         replace(x, check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values))), capture)
         return x
+    check_writeable(op.title, x)
     recorded = grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in op.tensors(values))
     if not recorded:
         write_through(op, x, values)
         return x
-    refuse_leaf(op.name, x)
-    if any(kind == "in" and index == 0 for kind, index, _ in op.saved_items):
-        values = (wrap(x._data.copy(), x._node), *values[1:])  # the rules need the old value
+    refuse_leaf(op.title, x)
+    values = with_old_values(op, x, values)
     result = check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values)))
-    note_mutation(x._data, op.name)
+    note_mutation(x._data, op.title)
     np.copyto(x._data, result._data, casting="unsafe")
     rebase(x, result)
     return x
+
+
+def check_writeable(name: str, x: Tensor) -> None:
+    if not x._data.flags.writeable:
+        raise ValueError(f"{name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
+
+
+def with_old_values(op: Op, x: Tensor, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of an in-place op such that what its gradient rules keep is not what the op overwrites.
+
+    Operands that overlap `x` in memory (`y *= y`, `y[1:] += y[:-1]`) are copied if a rule wants to see them.
+    """
+    kept = {index for kind, index, _ in op.saved_items if kind == "in"}
+    tensors = []
+    for i, t in enumerate(op.tensors(values)):
+        wanted = op.composite or op.variadic and bool(kept) or i in kept
+        if wanted and isinstance(t, Tensor) and (t is x or np.shares_memory(t._data, x._data, max_work=1000)):
+            t = wrap(t._data.copy(), t._node)
+        tensors.append(t)
+    return tuple(op.merge(tensors, op.attrs(values)))
 
 
 def _keywords(op: Op, values: tuple[Any, ...]) -> dict[str, Any]:
@@ -98,8 +118,6 @@ def check_cast(name: str, source: np.dtype, target: np.dtype) -> None:
 def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
     """Compute `op` into the memory of `x` without recording anything."""
     data = x._data
-    if not data.flags.writeable:
-        raise ValueError(f"{op.name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
     datas = [v._data if isinstance(v, Tensor) else v for v in (dispatch._operand(op, i, t) for i, t in enumerate(op.tensors(values)))]
     if op.expression is not None:
         wanted = elementwise_dtypes(op, datas)
