@@ -10,7 +10,8 @@ from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import composite, primitive
-from .elementwise import abs_, astype, exp, log, maximum, sqrt, where
+from .elementwise import astype, exp, log, maximum
+from .formulas import length
 from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
@@ -84,7 +85,7 @@ def _cost(x: Any, *_: Any) -> int:
 # Softmax --------------------------------------------------------------------------------------------------------------------
 
 
-def shifted(x: np.ndarray, axis: int) -> np.ndarray:
+def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
     """`x` minus its largest element along `axis`, so that exp does not overflow; rows of -inf stay -inf."""
     if x.shape[axis] == 0:
         return x
@@ -127,7 +128,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 )  # fmt: skip
 def softmax(x: Tensor, axis: int = -1) -> Any:
     """exp(x) / Σ exp(x) along `axis`: positive numbers that sum to one."""
-    out = shifted(_wide(x), axis)  # type: ignore[arg-type]
+    out = _shifted(_wide(x), axis)  # type: ignore[arg-type]
     out = np.exp(out, out=out if out is not x else None)
     out /= out.sum(axis, keepdims=True)
     return out.astype(x.dtype, copy=False)
@@ -168,7 +169,7 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 )  # fmt: skip
 def log_softmax(x: Tensor, axis: int = -1) -> Any:
     """log(softmax(x)) along `axis`, computed without taking the logarithm of small numbers."""
-    out = shifted(_wide(x), axis)  # type: ignore[arg-type]
+    out = _shifted(_wide(x), axis)  # type: ignore[arg-type]
     out = out - np.log(np.exp(out).sum(axis, keepdims=True))
     return out.astype(x.dtype, copy=False)
 
@@ -251,27 +252,6 @@ def gumbel_softmax(
 
 
 # Lengths and angles -------------------------------------------------------------------------------------------------------------
-
-
-def length(x: Tensor, p: float, axis: Any, keepdims: bool = False) -> Tensor:
-    """The p-norm along `axis`; at zero the gradient is zero."""
-    if p == 2:
-        squares = reduce_sum(x * x, axis, keepdims)
-        zero = squares == 0
-        return where(zero, 0.0, sqrt(where(zero, 1.0, squares)))
-    if p == 1:
-        return reduce_sum(abs_(x), axis, keepdims)
-    if p == float("inf"):
-        from .reduction import max_
-
-        return max_(abs_(x), axis=axis, keepdims=keepdims)
-    if p <= 0:
-        raise ValueError(f"norm: p must be positive. Got {p}.")
-    size = abs_(x)
-    zero = size == 0
-    powers = reduce_sum(where(zero, 0.0, where(zero, 1.0, size) ** p), axis, keepdims)
-    nothing = powers == 0
-    return where(nothing, 0.0, where(nothing, 1.0, powers) ** (1 / p))
 
 
 @composite(
