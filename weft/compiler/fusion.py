@@ -9,6 +9,7 @@ is stored, everything else lives in registers.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +72,7 @@ class Fuser:
         self.unit_of: dict[Node, int] = {}
         self.deps: dict[int, int] = {}
         self.outputs = set(flow.outputs)
+        self.numbers = itertools.count()
 
     def run(self) -> list[Cluster | Node]:
         """The units in an order in which they can run."""
@@ -105,7 +107,7 @@ class Fuser:
         return bits
 
     def _single(self, node: Node) -> None:
-        number = len(self.units)
+        number = next(self.numbers)
         self.units[number] = node
         self.unit_of[node] = number
         self.deps[number] = self._deps_of(node)
@@ -125,7 +127,7 @@ class Fuser:
                 if self._fits(node, joined):
                     chosen = joined
         if chosen is None:
-            number = len(self.units)
+            number = next(self.numbers)
             chosen = Cluster(number, self._space(node), self._reduced(node))
             self.units[number] = chosen
             self.deps[number] = 0

@@ -131,7 +131,8 @@ def _sliced(base: Layout, index: Any, shape: tuple[int, ...]) -> Layout | None:
     if 0 in base.shape or 0 in shape:
         return Layout(base.storage, base.dtype, shape, row_major(shape), base.offset)
     probe = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), base.shape, base.strides, writeable=False)
-    view = probe[thaw(index)]
+    items = thaw(index)
+    view = probe[items if Ellipsis in items else (*items, Ellipsis)]  # never a scalar, which would be a copy
     start = view.__array_interface__["data"][0] - probe.__array_interface__["data"][0]
     return Layout(base.storage, base.dtype, shape, tuple(view.strides), base.offset + start)
 

@@ -269,7 +269,7 @@ class Nest:
         )  # fmt: skip
 
     def _dear(self, n: Node) -> bool:
-        return any(e.fn in _DEAR for e in s.topological([self.memo.get((n, self.level[n])) or self.member(n, self.level[n])]))
+        return any(e.fn in _DEAR for e in s.topological([self.member(n, self.level[n])]))
 
     def _vector_axis(self) -> int:
         """The axis along which most accesses move to the next element."""

@@ -29,9 +29,9 @@ def _scaled(value: Expr, j: Expr, weight: Buffer | None, bias: Buffer | None) ->
     return value
 
 
-def layer_norm(dtype: np.dtype, weight: bool, bias: bool, eps: float) -> Kernel:
+def layer_norm(dtype: np.dtype, weight: bool, bias: bool, eps: float, streaming: bool) -> Kernel:
     """layer_norm(x, [weight], [bias], y, mean, rstd); integers rows, n, x_row, y_row."""
-    r = Rows("layer_norm", "rows")
+    r = Rows("layer_norm", "rows", streaming)
     x = r.full("x", dtype)
     w, b = _affine(r, dtype, weight, bias)
     y = r.full("y", dtype)
@@ -48,9 +48,9 @@ def layer_norm(dtype: np.dtype, weight: bool, bias: bool, eps: float) -> Kernel:
     return r.kernel()
 
 
-def rms_norm(dtype: np.dtype, weight: bool, eps: float) -> Kernel:
+def rms_norm(dtype: np.dtype, weight: bool, eps: float, streaming: bool) -> Kernel:
     """rms_norm(x, [weight], y, rstd); integers rows, n, x_row, y_row."""
-    r = Rows("rms_norm", "rows")
+    r = Rows("rms_norm", "rows", streaming)
     x = r.full("x", dtype)
     w, _ = _affine(r, dtype, weight, False)
     y = r.full("y", dtype)
@@ -63,7 +63,7 @@ def rms_norm(dtype: np.dtype, weight: bool, eps: float) -> Kernel:
     return r.kernel()
 
 
-def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool) -> Kernel:
+def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, streaming: bool) -> Kernel:
     """Gradient of layer norm (`centred`) or RMS norm.
 
     With h = (x - mean) * rstd and q = g * weight: dx = rstd * (q - mean(q) - h * mean(q * h)), without the mean(q)
@@ -116,7 +116,7 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool) -> K
         here = part[s.index("chunk_"), j1]
         second.append(loops.store(here, here + (g_let.var * h_let.var if target.name == "dweight" else g_let.var)))
         clear.append(loops.store(part[s.index("chunk_"), j2], s.const(0, c)))
-    second.append(loops.store(dx[row.var, j1], slope * scale.var))
+    second.append(loops.store(dx[row.var, j1], slope * scale.var, streaming))
     line: list[Statement] = [
         row, scale, *([centre] if centre else []), *([q_sum] if centred else []), dot_sum,
         loops.loop("j0", n, first, "vector"),

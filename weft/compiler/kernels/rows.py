@@ -36,8 +36,9 @@ class Rows:
     along the row is 2, that stride; in strips its outer stride and the stride along the row.
     """
 
-    def __init__(self, name: str, scheme: str) -> None:
+    def __init__(self, name: str, scheme: str, streaming: bool = False) -> None:
         self.name = name
+        self.streaming = streaming  # whether what is stored along rows is too large to be found in a cache later
         self.strips = scheme == "strips"
         self.n = s.param("n")
         self.params = ["outer", "inner", "n"] if self.strips else ["rows", "n"]
@@ -117,7 +118,10 @@ class Rows:
         def body(j: Expr) -> list[Statement]:
             lets = names(j) if names else []
             updates = [loops.update(a, value(j)) for a, (_, _, value) in zip(accumulators, reductions, strict=True)]
-            places = [loops.store(b[(self.row[0], j, *self.row[1:])], v) for b, v in (stores(j) if stores else [])]
+            places = [
+                loops.store(b[(self.row[0], j, *self.row[1:])], v, self.streaming)
+                for b, v in (stores(j) if stores else [])
+            ]
             return [*lets, *updates, *places]
 
         self._along(body)
@@ -150,12 +154,13 @@ def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
     return top.value, r.let(s.log(total.value), "log_total")
 
 
-def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
+def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
     """softmax(x, y): y = exp(x - max) / sum."""
-    r = Rows("softmax", scheme)
+    r = Rows("softmax", scheme, streaming)
     x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
     top = r.reduce("top", "max", lambda j: r.at(x, j))
-    if dtype.itemsize == 2:  # a rounded intermediate would be rounded twice
+    if dtype.itemsize == 2 or streaming:
+        # exp twice: a rounded intermediate would be rounded twice, and one in `y` would be written to memory twice.
         total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - top.value))
         scale = r.let(1 / total.value, "scale")
         r.store(y, lambda j: s.exp(r.at(x, j) - top.value) * scale)
@@ -169,27 +174,27 @@ def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
     return r.kernel()
 
 
-def softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int]) -> Kernel:
+def softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool) -> Kernel:
     """softmax_backward(g, y, dx): dx = y * (g - sum(g * y))."""
-    r = Rows("softmax_backward", scheme)
+    r = Rows("softmax_backward", scheme, streaming)
     g, y, dx = (r.full(name, dtype, st) for name, st in zip(("g", "y", "dx"), strides, strict=True))
     dot = r.reduce("dot", "sum", lambda j: r.at(g, j) * r.at(y, j))
     r.store(dx, lambda j: r.at(y, j) * (r.at(g, j) - dot.value))
     return r.kernel()
 
 
-def log_softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
+def log_softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
     """log_softmax(x, y): y = x - max - log(sum)."""
-    r = Rows("log_softmax", scheme)
+    r = Rows("log_softmax", scheme, streaming)
     x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
     top, log_total = _log_sum_exp(r, x)
     r.store(y, lambda j: (r.at(x, j) - top) - log_total)
     return r.kernel()
 
 
-def log_softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int]) -> Kernel:
+def log_softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool) -> Kernel:
     """log_softmax_backward(g, y, dx): dx = g - exp(y) * sum(g)."""
-    r = Rows("log_softmax_backward", scheme)
+    r = Rows("log_softmax_backward", scheme, streaming)
     g, y, dx = (r.full(name, dtype, st) for name, st in zip(("g", "y", "dx"), strides, strict=True))
     total = r.reduce("total", "sum", lambda j: r.at(g, j))
     r.store(dx, lambda j: r.at(g, j) - s.exp(r.at(y, j)) * total.value)
@@ -223,9 +228,9 @@ def cross_entropy(scheme: str, dtype: np.dtype, strides: tuple[int]) -> Kernel:
     return r.kernel()
 
 
-def cross_entropy_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int]) -> Kernel:
+def cross_entropy_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
     """cross_entropy_backward(x, label, lse, g, dx): dx = (exp(x - lse) - [j == label]) * g, g per row."""
-    r = Rows("cross_entropy_backward", scheme)
+    r = Rows("cross_entropy_backward", scheme, streaming)
     x = r.full("x", dtype, strides[0])
     label, lse, g = r.per_row("label", s.INT64), r.per_row("lse", compute_dtype(dtype)), r.per_row("g", dtype)
     dx = r.full("dx", dtype, strides[1])

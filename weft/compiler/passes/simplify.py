@@ -26,6 +26,7 @@ _NEUTRAL = {
     "divide": ((1, 1),),
     "pow": ((1, 1),),
 }
+_REDUCTIONS = ("reduce_sum", "reduce_prod", "max", "min", "any", "all")
 _IDENTITY = ("stop_gradient", "clone", "positive", "clone_contiguous")
 
 
@@ -73,6 +74,11 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         if inner.op.name == "permute_dims":
             first = [a % len(axes) for a in inner.attrs[0]]
             return _emit(new, "permute_dims", (inner.inputs[0],), (tuple([first[a] for a in axes]),), out)
+    if name in _REDUCTIONS and args[0].size == out.size and out.size:  # only axes of size 1 are reduced
+        x = args[0]
+        if x.dtype != out.dtype:
+            x = _emit(new, "not_equal", (x, new.constant(np.zeros((), x.dtype))), (), Value(node, 0, x.shape, out.dtype))[0]
+        return (x,) if x.shape == out.shape else _emit(new, "reshape", (x,), (tuple(out.shape), None), out)
     if name == "broadcast_to" and args[0].node.op.name == "filled":
         return _emit(new, "filled", (), (tuple(out.shape), args[0].node.attrs[1], out.dtype), out)
     if name in ("filled_like",):
