@@ -233,6 +233,12 @@ class Tensor:
 
         return add_hook(self, hook)
 
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], Any]) -> Any:
+        """Call `hook(tensor)` each time backward has added to the `.grad` of this leaf (to step or clear it early)."""
+        from .autograd.hooks import add_accumulate_hook
+
+        return add_accumulate_hook(self, hook)
+
     def retain_grad(self) -> None:
         """Keep the gradient of this interior tensor in `.grad` after backward."""
         if self._node is None:
@@ -295,11 +301,14 @@ class Tensor:
             )
         return weft
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         if self._node is not None:
             raise BufferError("__dlpack__: the tensor requires gradients. Export `x.detach()`.")
         from .dlpack import export
 
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return export(self._array("__dlpack__"), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

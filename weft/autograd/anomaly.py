@@ -53,10 +53,11 @@ class detect_anomaly(dispatch.Mode):
             raise RuntimeError(f"{op.name}: {problem}. At {where}.")
         return out
 
-    def wrote(self, op: str, x: Tensor, values: tuple[Any, ...]) -> None:
+    def wrote(self, op: str, x: Tensor, operands: Sequence[Any]) -> None:
         """An in-place op wrote to `x` without recording anything."""
         what = _non_finite(x._data)
-        if what == "NaN" or what and not any(_non_finite(getattr(v, "_data", v)) for v in values):
+        others = [_non_finite(getattr(v, "_data", v)) for v in operands if v is not x]
+        if what == "NaN" or what and not any(others):
             raise RuntimeError(f"{op}: made {what} in place, in a tensor of shape {format_shape(x.shape)}. At {user_location(1)}.")
 
     def around_backward(self, node: Node, run: Any) -> Sequence[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..tensor import Tensor
@@ -11,33 +11,36 @@ from ..tensor import Tensor
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """The leaves of `tree` (everything that is not a list, tuple or dict) and a hashable description of its structure."""
     leaves: list[Any] = []
+    return leaves, _visit(tree, leaves)
 
-    def visit(t: Any) -> Any:
-        cls = t.__class__
-        if cls is Tensor or not isinstance(t, (list, tuple, dict)):
-            leaves.append(t)
-            return None
-        if isinstance(t, dict):
-            return (cls, tuple(t), tuple([visit(v) for v in t.values()]))
-        return (cls, None, tuple([visit(v) for v in t]))
 
-    return leaves, visit(tree)
+# `_visit` and `_build` are no closures: a recursive closure refers to itself, and that cycle would keep every tensor of
+# the tree alive until the garbage collector comes.
+
+
+def _visit(tree: Any, leaves: list[Any]) -> Any:
+    cls = tree.__class__
+    if cls is Tensor or not isinstance(tree, (list, tuple, dict)):
+        leaves.append(tree)
+        return None
+    if isinstance(tree, dict):
+        return (cls, tuple(tree), tuple([_visit(v, leaves) for v in tree.values()]))
+    return (cls, None, tuple([_visit(v, leaves) for v in tree]))
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
     """The inverse of `flatten`."""
-    rest = iter(leaves)
+    return _build(structure, iter(leaves))
 
-    def build(s: Any) -> Any:
-        if s is None:
-            return next(rest)
-        cls, keys, children = s
-        items = [build(c) for c in children]
-        if keys is not None:
-            return cls(zip(keys, items, strict=True)) if cls is dict else _mapping(cls, keys, items)
-        return cls(*items) if hasattr(cls, "_fields") else cls(items)
 
-    return build(structure)
+def _build(structure: Any, rest: Iterator[Any]) -> Any:
+    if structure is None:
+        return next(rest)
+    cls, keys, children = structure
+    items = [_build(c, rest) for c in children]
+    if keys is not None:
+        return cls(zip(keys, items, strict=True)) if cls is dict else _mapping(cls, keys, items)
+    return cls(*items) if hasattr(cls, "_fields") else cls(items)
 
 
 def _mapping(cls: Any, keys: Any, items: list[Any]) -> Any:

@@ -9,6 +9,7 @@ where values are immutable, the same steps replace values instead of memory, so 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     recorded = grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in op.tensors(values))
     if not recorded:
         write_through(op, x, values)
+        if dispatch._special:
+            tell_modes(op.title, x, op.tensors(values))
         return x
     refuse_leaf(op.title, x)
     values = with_old_values(op, x, values)
@@ -42,6 +45,13 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     np.copyto(x._data, result._data, casting="unsafe")
     rebase(x, result)
     return x
+
+
+def tell_modes(name: str, x: Tensor, operands: Sequence[Any]) -> None:
+    """Modes that watch results see an unrecorded write too, which is no call of an op."""
+    for mode in dispatch.current_modes():
+        if hasattr(mode, "wrote"):
+            mode.wrote(name, x, operands)
 
 
 def check_writeable(name: str, x: Tensor) -> None:
