@@ -27,8 +27,9 @@ class Again:
     def __init__(self, region: Region, index: int) -> None:
         self.region, self.index = region, index
 
-    def saved(self) -> Any:
-        return self.region.saved(self.index)
+    def restore(self, node: Node) -> None:
+        """Give `node` back what it had saved; from now on it is as old as the second run."""
+        node.saved, node.since = self.region.saved(self.index)
 
 
 class Region:
@@ -85,7 +86,7 @@ class Region:
                 f"first time, {len(names)} the second{_first_difference(self.names, names)}. "
                 "It must depend on nothing but its arguments and the tensors it uses."
             )
-        return [n.saved for n in nodes]
+        return [(n.saved, n.seq) for n in nodes]
 
 
 def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

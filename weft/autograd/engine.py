@@ -187,7 +187,7 @@ def _run(
             if not any(edges):
                 continue
         while node.saved.__class__ is not tuple and node.saved is not FREED:
-            node.saved = node.saved.saved()  # a checkpointed region, maybe within another: it is run again now
+            node.saved.restore(node)  # a checkpointed region, maybe within another: it is run again now
         if node.saved is FREED:
             raise RuntimeError(
                 f"backward of {node.op.name}: the graph was freed by an earlier backward. "
@@ -350,7 +350,7 @@ def _accumulate(leaf: Leaf, g: Any, taken: set[int]) -> None:
         return
     if g.dtype.kind == "c":
         g = ops().conj(g)
-    if g.__class__ is not Tensor and not getattr(tensor, "sparse_grad", False):
+    if g.__class__ is not Tensor and not g.keep and not getattr(tensor, "sparse_grad", False):
         g = dense(g)
     have = tensor.grad
     if have is None:

@@ -44,10 +44,10 @@ class Node:
 
     `edges[i]` is the node of input i, or None if it needs no gradient. `saved` follows `op.saved_items`. `specs` holds
     the inputs' shapes and dtypes if the op broadcast or promoted them, else None. After a backward pass that frees the
-    graph `saved` is `FREED`.
+    graph `saved` is `FREED`. `since` is set only where the values were saved later than the node was recorded (a checkpoint).
     """
 
-    __slots__ = ("op", "edges", "saved", "attrs", "specs", "seq", "hooks", "where", "outputs", "__weakref__")
+    __slots__ = ("op", "edges", "saved", "attrs", "specs", "seq", "hooks", "where", "outputs", "since", "__weakref__")
 
     op: Op | Any
     edges: tuple[Any, ...]
@@ -225,7 +225,7 @@ def _forget(key: int) -> None:
 
 def check_saved(array: Any, node: Node, name: str) -> None:
     """Raise if `array`, saved by `node`, was overwritten since."""
-    check_overwritten(f"backward of {node.op.name}", f"its saved tensor {name!r}", array, node.seq, node.where)
+    check_overwritten(f"backward of {node.op.name}", f"its saved tensor {name!r}", array, getattr(node, "since", node.seq), node.where)
 
 
 def check_overwritten(op: str, what: str, array: Any, since: int, recorded: Location | None = None) -> None:
