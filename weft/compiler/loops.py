@@ -285,7 +285,11 @@ def _dims(buffer: Buffer) -> str:
         return ", ".join(map(repr, dims))
 
     row_major = Buffer.of(buffer.name, buffer.dtype, buffer.shape)
-    return texts(buffer.shape) if row_major == buffer else f"{texts(buffer.shape)}; strides {texts(buffer.strides)}"
+    return (
+        texts(buffer.shape)
+        if row_major == buffer
+        else f"{texts(buffer.shape)}; strides {texts(buffer.strides)}"
+    )
 
 
 def format_kernel(kernel: Kernel) -> str:
@@ -303,7 +307,11 @@ def format_kernel(kernel: Kernel) -> str:
         match statement:
             case Loop():
                 extent, grain = texts
-                words = [w for w in ("parallel" if statement.parallel else "", statement.kind) if w and w != "serial"]
+                words = [
+                    w
+                    for w in ("parallel" if statement.parallel else "", statement.kind)
+                    if w and w != "serial"
+                ]
                 note = f" (grain {grain})" if grain != "1" else ""
                 lines.append(f"{indent}{' '.join([*words, 'for'])} {statement.var} < {extent}{note}:")
                 for inner in statement.body:
@@ -318,7 +326,9 @@ def format_kernel(kernel: Kernel) -> str:
                 lines.append(f"{indent}acc {statement.name}: {statement.op} {statement.dtype.name}")
             case Update():
                 a = statement.accumulator
-                lines.append(f"{indent}{a.name} {a.op}= {texts[0]}{f' at {texts[1]}' if len(texts) > 1 else ''}")
+                lines.append(
+                    f"{indent}{a.name} {a.op}= {texts[0]}{f' at {texts[1]}' if len(texts) > 1 else ''}"
+                )
             case Local():
                 b = statement.buffer
                 lines.append(f"{indent}local {b.name}: {b.dtype.name}[{_dims(b)}]")

@@ -69,7 +69,9 @@ class _Validator:
             for node in s.topological([expr])
         )
 
-    def expr(self, expr: Expr, scope: _Scope, where: object, integer: bool = False, uniform: bool = False) -> None:
+    def expr(
+        self, expr: Expr, scope: _Scope, where: object, integer: bool = False, uniform: bool = False
+    ) -> None:
         for node in s.topological([expr]):
             name = node.payload
             if node.fn == "arg":
@@ -82,7 +84,11 @@ class _Validator:
                 self.fail(where, f"the value {name!r} is not in scope with dtype {node.dtype}")
             elif node.fn == "load":
                 self.place(name, node.args, scope, where)
-            elif node.args and node.fn not in s.FUNCTIONS and node.fn not in ("where", "cast", "bitcast", "rarely"):
+            elif (
+                node.args
+                and node.fn not in s.FUNCTIONS
+                and node.fn not in ("where", "cast", "bitcast", "rarely")
+            ):
                 self.fail(where, f"no such scalar function as {node.fn!r}")
         if integer and expr.dtype != INT64:
             self.fail(where, f"expected an int64 expression, not {expr.dtype}")
@@ -109,14 +115,16 @@ class _Validator:
                     if value.dtype != buffer.dtype:
                         self.fail(line, f"stores {value.dtype} into {buffer.dtype}")
                     if scope.vector and not any(self.varies(i, scope) for i in indices):
-                        self.fail(line, "every lane of the vector loop stores to one element; use an accumulator")
+                        self.fail(
+                            line, "every lane of the vector loop stores to one element; use an accumulator"
+                        )
                 case Let(name, value):
                     self.expr(value, scope, line)
                     self.define(name, line)
                     scope.vars[name] = statement.var
                     if self.varies(value, scope):
                         scope.varying.add(name)
-                case Accumulator(name, op, dtype):
+                case Accumulator():
                     self.accumulator(statement, scope, line)
                 case Update():
                     self.update(statement, scope, line)

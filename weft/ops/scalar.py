@@ -56,7 +56,7 @@ def kind(dtype: np.dtype) -> str:
     return "f" if dtype == BFLOAT16 else dtype.kind
 
 
-def result_type(*operands: DTypeLike | Expr | float) -> np.dtype:
+def result_type(*operands: Any) -> np.dtype:
     """The promoted type of dtypes, expressions and weak Python numbers.
 
     NumPy's rules, completed for bfloat16: with float16 it gives float32; integers and Python floats leave it.

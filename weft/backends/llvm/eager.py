@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from .eager_elementwise import elementwise as elementwise
 from .eager_elementwise import elementwise_many as elementwise_many
+from .eager_random import draw as draw
+from .eager_random import random_bits as random_bits
+from .eager_random import random_normal as random_normal
+from .eager_random import random_uniform as random_uniform
 from .eager_reduce import map_reduce as map_reduce
 from .eager_reduce import reduce as reduce
 from .eager_rows import batch_statistics as batch_statistics

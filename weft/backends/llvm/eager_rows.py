@@ -18,7 +18,7 @@ from ...compiler.loops import Kernel
 from ...ops import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import memory_order
+from .eager_elementwise import STREAMING, memory_order
 
 _kernels: dict[Any, jit.Compiled] = {}
 _FLOATS = (s.FLOAT16, s.BFLOAT16, s.FLOAT32, s.FLOAT64)
@@ -94,7 +94,7 @@ def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int
     arrays = [_dense(a, layout.order) for a in arrays]
     out = memory.empty(arrays[0].shape, arrays[0].dtype, layout.order)
     count = len(arrays) + 1
-    compiled = _compiled(build, layout.scheme, arrays[0].dtype, (1,) * count)
+    compiled = _compiled(build, layout.scheme, out.dtype, (1,) * count, out.nbytes >= STREAMING)
     _run(compiled, [*arrays, out], [*layout.lead(), *layout.strides(count)])
     return out
 
@@ -119,7 +119,9 @@ def log_softmax_backward(g: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray 
     return _along(rows.log_softmax_backward, (g, y), axis)
 
 
-def _per_row_shape(x: np.ndarray, axis: int, order: tuple[int, ...] | None) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+def _per_row_shape(
+    x: np.ndarray, axis: int, order: tuple[int, ...] | None
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Shape of one element per row, and its memory order."""
     shape = tuple(n for a, n in enumerate(x.shape) if a != axis)
     if order is None:
@@ -138,7 +140,11 @@ def logsumexp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
     layout = _axis(x, axes[0])
     x = _dense(x, layout.order)
     out = memory.empty(*_shape_args(x, axes[0], layout.order))
-    _run(_compiled(rows.logsumexp, layout.scheme, x.dtype, (1,)), [x, out], [*layout.lead(), *layout.strides(1)])
+    _run(
+        _compiled(rows.logsumexp, layout.scheme, x.dtype, (1,)),
+        [x, out],
+        [*layout.lead(), *layout.strides(1)],
+    )
     return out
 
 
@@ -172,7 +178,7 @@ def cross_entropy_backward(
     shape, order = _per_row_shape(x, axis, layout.order)
     labels = _dense(np.asarray(labels, np.int64), order)
     dx = memory.empty(x.shape, x.dtype, layout.order)
-    compiled = _compiled(rows.cross_entropy_backward, layout.scheme, x.dtype, (1, 1))
+    compiled = _compiled(rows.cross_entropy_backward, layout.scheme, x.dtype, (1, 1), dx.nbytes >= STREAMING)
     arrays = [x, labels, _dense(lse, order), _dense(np.broadcast_to(g, shape), order), dx]
     _run(compiled, arrays, [*layout.lead(), *layout.strides(2)])
     return dx
@@ -202,7 +208,9 @@ def layer_norm(
     lead = x.shape[: x.ndim - axes]
     mean, rstd = (memory.empty(lead, compute_dtype(x.dtype)) for _ in range(2))
     affine = [_dense(a, None) for a in (weight, bias) if a is not None]
-    compiled = _compiled(norms.layer_norm, x.dtype, weight is not None, bias is not None, float(eps))
+    compiled = _compiled(
+        norms.layer_norm, x.dtype, weight is not None, bias is not None, float(eps), y.nbytes >= STREAMING
+    )
     _run(compiled, [x, *affine, y, mean, rstd], [n_rows, n, n, n])
     return y, mean, rstd
 
@@ -218,7 +226,7 @@ def rms_norm(
     y = memory.empty(x.shape, x.dtype)
     rstd = memory.empty(x.shape[: x.ndim - axes], compute_dtype(x.dtype))
     affine = [] if weight is None else [_dense(weight, None)]
-    compiled = _compiled(norms.rms_norm, x.dtype, weight is not None, float(eps))
+    compiled = _compiled(norms.rms_norm, x.dtype, weight is not None, float(eps), y.nbytes >= STREAMING)
     _run(compiled, [x, *affine, y, rstd], [n_rows, n, n, n])
     return y, rstd
 
@@ -230,7 +238,13 @@ def chunks_of_rows(n_rows: int, n: int) -> tuple[int, int]:
 
 
 def layer_norm_backward(
-    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, mean: np.ndarray, rstd: np.ndarray, axes: int, bias: bool
+    g: np.ndarray,
+    x: np.ndarray,
+    weight: np.ndarray | None,
+    mean: np.ndarray,
+    rstd: np.ndarray,
+    axes: int,
+    bias: bool,
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None] | None:
     """(dx, dweight, dbias); the last two are None where there is no weight or `bias` is false."""
     return _norm_backward(g, x, weight, mean, rstd, axes, bias)
@@ -267,7 +281,9 @@ def _norm_backward(
         sums.append(memory.empty(x.shape[x.ndim - axes :], x.dtype) if wanted else None)
         if wanted:
             arrays += [sums[-1], memory.empty((chunks, n), compute)]  # type: ignore[list-item]
-    compiled = _compiled(norms.norm_backward, x.dtype, weight is not None, bias, mean is not None)
+    compiled = _compiled(
+        norms.norm_backward, x.dtype, weight is not None, bias, mean is not None, dx.nbytes >= STREAMING
+    )
     _run(compiled, arrays, [n_rows, n, chunks, per_chunk, n, n, n])
     return dx, sums[0], sums[1]
 

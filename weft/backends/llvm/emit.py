@@ -21,9 +21,9 @@ from typing import NamedTuple
 from ...compiler import loops
 from ...compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Statement, Store, Update
 from ...ops import scalar as s
-from ...ops.scalar import INT64, Expr
+from ...ops.scalar import Expr
 from . import mathlib, parallel, primitives, reductions
-from .ir import Function, Module, Value, compute_type, full_type, is_literal, literal, mangle, memory_type
+from .ir import Function, Module, Value, is_literal, literal, mangle, memory_type
 from .schedule import Plan, plan_loop
 from .target import Target
 
@@ -34,7 +34,7 @@ class _Lanes(NamedTuple):
     """The vector loop being emitted: lane 0 stands at `base`; `mask` says which lanes exist (None: all)."""
 
     var: str
-    count: int
+    width: int
     base: Value
     mask: Value | None
     copy: int
@@ -58,6 +58,7 @@ class KernelEmitter:
         self.plans: dict[Loop, Plan] = {}
         self.strides: dict[tuple[Expr, str], Expr | None] = {}
         self.streaming = False  # whether stores that ask for it may pass the caches by
+        self.streamed = False
 
     # ------------------------------------------------------------------------------------------ expressions
 
@@ -72,7 +73,13 @@ class KernelEmitter:
             if node in memo:
                 stack.pop()
                 continue
-            needed = () if node.fn == "load" else (node.args[0], node.args[2]) if node.fn == "rarely" else node.args
+            needed = (
+                ()
+                if node.fn == "load"
+                else (node.args[0], node.args[2])
+                if node.fn == "rarely"
+                else node.args
+            )
             missing = [x for x in needed if x not in memo]
             if missing:
                 stack.extend(reversed(missing))
@@ -108,8 +115,10 @@ class KernelEmitter:
                 return self.names[e.payload]
             case "index":
                 if self.lanes is not None and e.payload == self.lanes.var:
-                    first = f.splat(self.lanes.base, self.lanes.count)
-                    return f.binary("add", first, f.iota("i64", self.lanes.count)) if first.lanes > 1 else first
+                    first = f.splat(self.lanes.base, self.lanes.width)
+                    return (
+                        f.binary("add", first, f.iota("i64", self.lanes.width)) if first.lanes > 1 else first
+                    )
                 return self.names[e.payload]
             case "var":
                 return self.variable(e.payload)
@@ -125,6 +134,9 @@ class KernelEmitter:
         operands = [f.splat(v, lanes) for v in operands]
         if e.fn == "library":
             return primitives.library_call(f, e.payload, operands)
+        if e.fn == "scale":
+            scaled = primitives.scale(f, self.target, operands)
+            return scaled if scaled is not None else self.value(mathlib.scale_in_steps(e.args[0], e.args[1]))
         return primitives.EMITTERS[e.fn](f, e, operands)
 
     def variable(self, name: str) -> Value:
@@ -203,50 +215,63 @@ class KernelEmitter:
         step = loops.as_index(0) if lanes is None else self.stride(offset)
         constant = loops.constant(step) if step is not None else None
         if lanes is None or constant == 0:
-            return primitives.from_memory(f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype)
+            return primitives.from_memory(
+                f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype
+            )
         if constant == 1:
             pointer = self.address(buffer, self.base(offset))
             if lanes.mask is None:
-                loaded = f.load(pointer, t, lanes.count, align)
+                loaded = f.load(pointer, t, lanes.width, align)
             else:
-                name = f"llvm.masked.load.{mangle(t, lanes.count)}.p0"
-                rest = Value("zeroinitializer", t, lanes.count)
-                loaded = f.call(name, t, lanes.count, pointer, literal("i32", align), lanes.mask, rest)
+                name = f"llvm.masked.load.{mangle(t, lanes.width)}.p0"
+                rest = Value("zeroinitializer", t, lanes.width)
+                loaded = f.call(name, t, lanes.width, pointer, literal("i32", align), lanes.mask, rest)
         else:
-            pointers = self.address(buffer, f.splat(self.value(offset), lanes.count))
-            name = f"llvm.masked.gather.{mangle(t, lanes.count)}.{mangle('ptr', lanes.count)}"
-            mask = lanes.mask or f.const("i1", 1, lanes.count)
-            rest = Value("zeroinitializer", t, lanes.count)
-            loaded = f.call(name, t, lanes.count, pointers, literal("i32", align), mask, rest)
+            pointers = self.address(buffer, f.splat(self.value(offset), lanes.width))
+            name = f"llvm.masked.gather.{mangle(t, lanes.width)}.{mangle('ptr', lanes.width)}"
+            mask = lanes.mask or f.const("i1", 1, lanes.width)
+            rest = Value("zeroinitializer", t, lanes.width)
+            loaded = f.call(name, t, lanes.width, pointers, literal("i32", align), mask, rest)
         return primitives.from_memory(f, loaded, buffer.dtype)
 
     def store(self, statement: Store) -> None:
         f, lanes, buffer = self.f, self.lanes, statement.buffer
         value = statement.value
         # Storing rounds; a rounding cast just before it would do the same work twice.
-        if value.fn == "cast" and value.dtype.itemsize == 2 and s.kind(value.dtype) == "f" and value.args[0].dtype == s.FLOAT32:
+        if (
+            value.fn == "cast"
+            and value.dtype.itemsize == 2
+            and s.kind(value.dtype) == "f"
+            and value.args[0].dtype == s.FLOAT32
+        ):
             value = value.args[0]
         computed = self.value(value)
         offset = buffer.offset(statement.indices)
         t, align = memory_type(buffer.dtype), 1  # views may lie anywhere; costs nothing on CPUs of today
         if lanes is None:
-            f.store(primitives.to_memory(f, computed, buffer.dtype), self.address(buffer, self.value(offset)), align)
+            f.store(
+                primitives.to_memory(f, computed, buffer.dtype),
+                self.address(buffer, self.value(offset)),
+                align,
+            )
         else:
-            stored = f.splat(primitives.to_memory(f, computed, buffer.dtype), lanes.count)
+            stored = f.splat(primitives.to_memory(f, computed, buffer.dtype), lanes.width)
             step = self.stride(offset)
             if step is not None and loops.constant(step) == 1:
                 pointer = self.address(buffer, self.base(offset))
                 if lanes.mask is None and statement.streaming and self.streaming:
-                    f.do(f"store {stored}, ptr {pointer.ref}, align {self.target.vector_bytes}, !nontemporal !0")
+                    f.do(
+                        f"store {stored}, ptr {pointer.ref}, align {self.target.vector_bytes}, !nontemporal !0"
+                    )
                 elif lanes.mask is None:
                     f.store(stored, pointer, align)
                 else:
-                    name = f"llvm.masked.store.{mangle(t, lanes.count)}.p0"
+                    name = f"llvm.masked.store.{mangle(t, lanes.width)}.p0"
                     f.call_void(name, stored, pointer, literal("i32", align), lanes.mask)
             else:
-                pointers = self.address(buffer, f.splat(self.value(offset), lanes.count))
-                name = f"llvm.masked.scatter.{mangle(t, lanes.count)}.{mangle('ptr', lanes.count)}"
-                mask = lanes.mask or f.const("i1", 1, lanes.count)
+                pointers = self.address(buffer, f.splat(self.value(offset), lanes.width))
+                name = f"llvm.masked.scatter.{mangle(t, lanes.width)}.{mangle('ptr', lanes.width)}"
+                mask = lanes.mask or f.const("i1", 1, lanes.width)
                 f.call_void(name, stored, pointers, literal("i32", align), mask)
         self.forget(buffer)
 
@@ -274,7 +299,7 @@ class KernelEmitter:
                     self.loop(statement)
 
     def declare(self, a: Accumulator, following: Sequence[Statement]) -> None:
-        lanes = self.lanes.count if self.lanes else 1
+        lanes = self.lanes.width if self.lanes else 1
         state = reductions.State(a, lanes, self.f)
         if self.lanes is None:
             for statement in loops.walk(following):
@@ -295,7 +320,7 @@ class KernelEmitter:
         if lanes is None:
             state.update(self.f, 1, 0, value, index, None)
         else:
-            state.update(self.f, lanes.count, lanes.copy, value, index, lanes.mask)
+            state.update(self.f, lanes.width, lanes.copy, value, index, lanes.mask)
         name = statement.accumulator.name
         self.forget(name, name + ".index")
 
@@ -364,7 +389,9 @@ class KernelEmitter:
         survivors = self.memo, self.base_memo
         if statement.kind == "unroll":
             # The copies follow each other: what does not name the loop's own things stays valid.
-            own = {statement.var} | {x.name for x in loops.walk(statement.body) if isinstance(x, (Let, Accumulator))}
+            own = {statement.var} | {
+                x.name for x in loops.walk(statement.body) if isinstance(x, (Let, Accumulator))
+            }
             self.memo, self.base_memo = (
                 {e: v for e, v in m.items() if e in k or not self.mentions(e, own)}
                 for m, k in zip(survivors, kept, strict=True)
@@ -436,7 +463,7 @@ class KernelEmitter:
             self.streaming = True
             self.counted(statement.var, start, middle, step, main)
             self.streaming = False
-            f.do("fence seq_cst")  # other threads see these stores when the loop is over
+            self.streamed = True
             f.jump(done)
             f.start(usual)
             self.counted(statement.var, start, middle, step, main)
@@ -463,9 +490,17 @@ class KernelEmitter:
             self.base_memo = dict(self.memo)
             pointer = self.address(store.buffer, self.base(offset))
             self.base_memo, self.lanes = kept, None
-            low = f.binary("and", f.convert("ptrtoint", pointer, "i64"), literal("i64", self.target.vector_bytes - 1))
+            low = f.binary(
+                "and", f.convert("ptrtoint", pointer, "i64"), literal("i64", self.target.vector_bytes - 1)
+            )
             misaligned = low if misaligned is None else f.binary("or", misaligned, low)
         return None if misaligned is None else f.compare("eq", misaligned, ZERO)
+
+    def finish(self) -> None:
+        """End the function. Streaming stores are weakly ordered: other threads must see them when it returns."""
+        if self.streamed:
+            self.f.do("fence seq_cst")
+        self.f.do("ret void")
 
     def vector_iteration(self, statement: Loop, base: Value, mask: Value | None, copy: int) -> None:
         outer = self.memo, self.base_memo, dict(self.names)
@@ -484,7 +519,9 @@ def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: 
     reads each pointer at that offset of the object: the eager path saves the look-up in Python.
     """
     module = Module(target.triple, target.vector_bytes, target.fma)
-    args = [Value(f"%b.{b.name}", "ptr") for b in kernel.buffers] + [Value(f"%p.{p}", "i64") for p in kernel.params]
+    args = [Value(f"%b.{b.name}", "ptr") for b in kernel.buffers] + [
+        Value(f"%p.{p}", "i64") for p in kernel.params
+    ]
     function = Function(module, f'"{entry}"', args)
     emitter = KernelEmitter(kernel, target, module, function)
     for buffer, value in zip(kernel.buffers, args, strict=False):
@@ -492,7 +529,7 @@ def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: 
     for name, value in zip(kernel.params, args[len(kernel.buffers) :], strict=True):
         emitter.names[name] = value
     emitter.body(kernel.body)
-    function.do("ret void")
+    emitter.finish()
     module.functions.append(function)
     if object_data_offset is not None:
         thunk = Function(module, f'"{entry}.objects"', args)
@@ -506,5 +543,3 @@ def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: 
         thunk.do("ret void")
         module.functions.append(thunk)
     return module.text()
-
-

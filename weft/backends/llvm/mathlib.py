@@ -116,17 +116,22 @@ def _expm1_reduced(r: Expr) -> Expr:
     return s.fma(r * r, _poly(r, _EXP_32 if _single(r) else _EXP_64), r)
 
 
-def _split_exponent(x: Expr) -> tuple[Expr, Expr]:
-    """(n, r): x = n ln 2 + r, n an integer expression."""
+def _split_exponent(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(n, n as a float, r): x = n ln 2 + r, n an integer."""
     magic = _magic(x)
     shifted = s.fma(x, s.const(_LOG2E, x.dtype), magic)
     whole = shifted - magic
     high, low = _LN2_32 if _single(x) else _LN2_64
     r = s.fma(whole, -low, s.fma(whole, -high, x))
-    return _bits(shifted) - _bits(s.const(magic, x.dtype)), r
+    return _bits(shifted) - _bits(s.const(magic, x.dtype)), whole, r
 
 
-def _scale(x: Expr, n: Expr) -> Expr:
+def _scale(x: Expr, n: Expr, whole: Expr) -> Expr:
+    """x * 2**n, for n both as an integer and as a float; one instruction on some targets."""
+    return s.make("scale", (x, n, whole), x.dtype)
+
+
+def scale_in_steps(x: Expr, n: Expr) -> Expr:
     """x * 2**n in two steps, so that neither factor over- or underflows before the product does."""
     half = n >> 1
     return _rounded(x, _power_of_two(half, x)) * _power_of_two(n - half, x)
@@ -135,16 +140,16 @@ def _scale(x: Expr, n: Expr) -> Expr:
 def _exp_sum(x: Expr, tail: Expr | None = None) -> Expr:
     """exp(x + tail), tail tiny."""
     x = _at_least(_at_most(x, 89.0 if _single(x) else 710.0), -104.0 if _single(x) else -746.0)
-    n, r = _split_exponent(x)
+    n, whole, r = _split_exponent(x)
     if tail is not None:
         r = r + tail
-    return _scale(1.0 + _expm1_reduced(r), n)
+    return _scale(1.0 + _expm1_reduced(r), n, whole)
 
 
 def _exp_moderate(x: Expr) -> Expr:
     """exp(x) where the result is a normal number."""
-    n, r = _split_exponent(x)
-    return (1.0 + _expm1_reduced(r)) * _power_of_two(n, x)
+    n, whole, r = _split_exponent(x)
+    return _scale(1.0 + _expm1_reduced(r), n, whole)
 
 
 @_rule
@@ -157,15 +162,16 @@ def exp2(x: Expr) -> Expr:
     x = _at_least(_at_most(x, 129.0 if _single(x) else 1025.0), -151.0 if _single(x) else -1076.0)
     magic = _magic(x)
     shifted = x + magic
-    r = (x - (shifted - magic)) * math.log(2)
-    return _scale(1.0 + _expm1_reduced(r), _bits(shifted) - _bits(s.const(magic, x.dtype)))
+    whole = shifted - magic
+    r = (x - whole) * math.log(2)
+    return _scale(1.0 + _expm1_reduced(r), _bits(shifted) - _bits(s.const(magic, x.dtype)), whole)
 
 
 @_rule
 def expm1(x: Expr) -> Expr:
     # 2 * (q * 2**(n-1) + (2**(n-1) - 1/2)): half the scale, because 2**n itself may overflow.
     clamped = _at_least(_at_most(x, 89.0 if _single(x) else 710.0), -30.0 if _single(x) else -60.0)
-    n, r = _split_exponent(clamped)
+    n, _, r = _split_exponent(clamped)
     scale = _power_of_two(n - 1, x)
     y = 2.0 * s.fma(scale, _expm1_reduced(r), scale - 0.5)
     return s.where(s.eq(x, 0.0), x, y)
@@ -262,7 +268,11 @@ def log2(x: Expr) -> Expr:
 
 @_rule
 def log10(x: Expr) -> Expr:
-    parts = (0.3010299801826477, 1.5481333490135613e-08) if _single(x) else (0.30102999566361177, 3.694239077158931e-13)
+    parts = (
+        (0.3010299801826477, 1.5481333490135613e-08)
+        if _single(x)
+        else (0.30102999566361177, 3.694239077158931e-13)
+    )
     return _log_scaled(x, parts, 0.4342944819032518)
 
 
@@ -460,7 +470,13 @@ def tan(x: Expr) -> Expr:
 
 
 # (asin(g)/g - 1) / g**2 in g**2 for g <= 1/2
-_ASIN_32 = (0.16666753590106964, 0.07495249062776566, 0.04547664895653725, 0.02414822205901146, 0.042219605296850204)
+_ASIN_32 = (
+    0.16666753590106964,
+    0.07495249062776566,
+    0.04547664895653725,
+    0.02414822205901146,
+    0.042219605296850204,
+)
 _ASIN_64 = (
     0.16666666666666763, 0.07499999999970096, 0.04464285717528865, 0.030381942675156853, 0.022372215909278428,
     0.017351595442040135, 0.013981019191444385, 0.011397288048291676, 0.010789347081288307, 0.0036720948672369614,
@@ -535,14 +551,18 @@ def atan2(y: Expr, x: Expr) -> Expr:
 
 # ----------------------------------------------------------------------------------------------- error function
 
-# erf(x)/x - 1 in x**2 for |x| < 0.9; log(erfc(a)) in a above
+# erf(x)/x - 1 in x**2 for |x| < 0.9; log2(erfc(a)) in a above; 2**r for |r| <= 1/2
 _ERF_32 = (
     0.12837915122509003, -0.3761250376701355, 0.11281921714544296, -0.026770493015646935, 0.00499896053224802,
     -0.0006020822329446673,
 )  # fmt: skip
-_LOG_ERFC_32 = (
-    -0.00016395244165323675, -1.1278076171875, -0.6369585394859314, -0.10412910580635071, 0.022322645410895348,
-    -0.0030673486180603504, 0.00019840789900626987,
+_LOG2_ERFC_32 = (
+    -0.00023653337848372757, -1.6270825862884521, -0.9189364314079285, -0.15022727847099304, 0.03220529854297638,
+    -0.004425432998687029, 0.00028626684797927737,
+)  # fmt: skip
+_EXP2_32 = (
+    1.0000001192092896, 0.6931469440460205, 0.24022118747234344, 0.05550713092088699, 0.009675566107034683,
+    0.0013276581885293126,
 )  # fmt: skip
 
 
@@ -551,7 +571,12 @@ def erf(x: Expr) -> Expr:
     a = s.abs(x)
     if _single(x):
         small = s.fma(x, _poly(x * x, _ERF_32), x)
-        tail = 1.0 - _exp_moderate(_poly(_at_most(a, 3.95), _LOG_ERFC_32))
+        # 1 - 2**t; this power need not be as accurate as exp2, it is at most 0.2 of the result.
+        t = _poly(_at_most(a, 3.95), _LOG2_ERFC_32)
+        shifted = t + _magic(x)
+        whole = shifted - _magic(x)
+        n = _bits(shifted) - _bits(s.const(_magic(x), x.dtype))
+        tail = 1.0 - _scale(_poly(t - whole, _EXP2_32), n, whole)
         return s.where(a < 0.9, small, s.copysign(tail, x))
     c = coefficients
     z = x * x
@@ -604,7 +629,9 @@ def _fmod(a: Expr, b: Expr) -> Expr:
     q = s.trunc(a / b)
     r = s.fma(-q, b, a)
     step = s.copysign(b, a)
-    r = s.where((s.signbit(r) ^ s.signbit(a)) & s.ne(r, 0.0), r + step, r)  # the rounded quotient was one too large
+    r = s.where(
+        (s.signbit(r) ^ s.signbit(a)) & s.ne(r, 0.0), r + step, r
+    )  # the rounded quotient was one too large
     r = s.where(s.abs(r) >= s.abs(b), r - step, r)
     r = s.copysign(r, a)
     fits = (s.abs(q) < 2.0 ** (_mantissa(a) - 1)) & (s.abs(b) < math.inf)

@@ -77,7 +77,9 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
 
     # What the body uses from outside: buffers, parameters and values computed before the loop.
     kernel = outer.kernel
-    captured = [(b.name, outer.pointers[b]) for b in kernel.buffers] + [(p, outer.names[p]) for p in kernel.params]
+    captured = [(b.name, outer.pointers[b]) for b in kernel.buffers] + [
+        (p, outer.names[p]) for p in kernel.params
+    ]
     known = {name for name, _ in captured}
     for inner in loops.walk(statement.body):
         for expr in loops.expressions(inner):
@@ -99,7 +101,7 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
         emitter.pointers[buffer] = inside.pop(buffer.name)
     emitter.names.update(inside)
     emitter.range(statement, start, end)
-    body.do("ret void")
+    emitter.finish()
     module.functions.append(body)
 
     worker = _worker(module, f'"{entry}.worker{number}"', body, args)

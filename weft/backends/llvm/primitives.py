@@ -13,6 +13,7 @@ import numpy as np
 from ...ops import scalar as s
 from ...ops.scalar import Expr
 from .ir import BITS, FLOATS, Function, Value, compute_type, full_type, literal, mangle
+from .target import Target
 
 Emitter = Callable[[Function, Expr, list[Value]], Value]
 EMITTERS: dict[str, Emitter] = {}
@@ -36,7 +37,11 @@ def _is_float(value: Value) -> bool:
 
 
 # Multiplications and additions may be fused (contract); nothing else about floating point is relaxed.
-_ARITHMETIC = {"add": ("fadd contract", "add"), "sub": ("fsub contract", "sub"), "mul": ("fmul contract", "mul")}
+_ARITHMETIC = {
+    "add": ("fadd contract", "add"),
+    "sub": ("fsub contract", "sub"),
+    "mul": ("fmul contract", "mul"),
+}
 
 
 @_emits("add", "sub", "mul", "div", "square")
@@ -63,7 +68,11 @@ def _fma(f: Function, e: Expr, v: list[Value]) -> Value:
 @_emits("neg")
 def _neg(f: Function, e: Expr, v: list[Value]) -> Value:
     x = v[0]
-    return f.op(f"fneg {x}", x.type, x.lanes) if _is_float(x) else f.binary("sub", f.const(x.type, 0, x.lanes), x)
+    return (
+        f.op(f"fneg {x}", x.type, x.lanes)
+        if _is_float(x)
+        else f.binary("sub", f.const(x.type, 0, x.lanes), x)
+    )
 
 
 def _intrinsic(f: Function, name: str, *v: Value) -> Value:
@@ -251,7 +260,9 @@ def _classify(f: Function, e: Expr, v: list[Value]) -> Value:
     if e.fn == "signbit":
         bits = f.convert("bitcast", x, f"i{BITS[x.type]}")
         return f.compare("slt", bits, f.const(bits.type, 0, x.lanes))
-    return f.compare("oeq" if e.fn == "isinf" else "olt", _intrinsic(f, "fabs", x), f.const(x.type, np.inf, x.lanes))
+    return f.compare(
+        "oeq" if e.fn == "isinf" else "olt", _intrinsic(f, "fabs", x), f.const(x.type, np.inf, x.lanes)
+    )
 
 
 @_emits("mulhi")
@@ -365,8 +376,19 @@ def library_call(f: Function, name: str, v: list[Value]) -> Value:
     return result
 
 
+def scale(f: Function, target: Target, v: list[Value]) -> Value | None:
+    """x * 2**n by the target's own instruction, if it has one for this vector; operands x, n, n as a float."""
+    x, _, n = v
+    if not target.has("avx512f") or BITS[x.type] * x.lanes != 512:
+        return None
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if x.type == 'float' else 'pd'}.512"
+    mask = Value("-1", f"i{x.lanes}")
+    nothing = Value("zeroinitializer", x.type, x.lanes)
+    nearest = Value("4", "i32")  # rounding: as the thread's current mode
+    f.module.declare(name, x.full, [x.full, x.full, x.full, mask.full, "i32 immarg"])
+    return f.call(name, x.type, x.lanes, x, n, nothing, mask, nearest)
+
+
 def constant(f: Function, e: Expr) -> Value:
     """A `const` leaf."""
     return literal(compute_type(e.dtype), e.payload)
-
-

@@ -23,6 +23,10 @@ class Target:
     pointer_bits: int
     fma: bool
 
+    def has(self, feature: str) -> bool:
+        """Whether the CPU has a feature, by LLVM's name for it."""
+        return f"+{feature}," in self.features + ","
+
     @property
     def key(self) -> str:
         """Text that changes when generated code would."""

@@ -83,7 +83,15 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     for name, wanted in (("weight", weight), ("bias", bias)):
         if wanted:
             sums.append((Buffer.of(f"d{name}", dtype, (n,)), Buffer.of(f"{name}_parts", c, (chunks, n))))
-    buffers = [g, x, *([w] if w else []), *([mean] if mean else []), rstd, dx, *(b for pair in sums for b in pair)]
+    buffers = [
+        g,
+        x,
+        *([w] if w else []),
+        *([mean] if mean else []),
+        rstd,
+        dx,
+        *(b for pair in sums for b in pair),
+    ]
 
     start = Let("start", s.index("chunk_") * chunk)
     row = Let("row", start.var + s.index("line"))
@@ -114,7 +122,9 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     clear: list[Statement] = []
     for target, part in sums:
         here = part[s.index("chunk_"), j1]
-        second.append(loops.store(here, here + (g_let.var * h_let.var if target.name == "dweight" else g_let.var)))
+        second.append(
+            loops.store(here, here + (g_let.var * h_let.var if target.name == "dweight" else g_let.var))
+        )
         clear.append(loops.store(part[s.index("chunk_"), j2], s.const(0, c)))
     second.append(loops.store(dx[row.var, j1], slope * scale.var, streaming))
     line: list[Statement] = [
@@ -132,7 +142,12 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     ]
     if sums:
         statements.append(_join(sums, n, chunks, c))
-    return Kernel("layer_norm_backward" if centred else "rms_norm_backward", tuple(buffers), tuple(params), tuple(statements))
+    return Kernel(
+        "layer_norm_backward" if centred else "rms_norm_backward",
+        tuple(buffers),
+        tuple(params),
+        tuple(statements),
+    )
 
 
 def _join(sums: list[tuple[Buffer, Buffer]], n: Expr, chunks: Expr, c: np.dtype) -> Statement:
@@ -205,4 +220,9 @@ def batch_statistics(dtype: np.dtype) -> Kernel:
         loops.store(mean[k], centre.var), loops.store(variance[k], square_sum.value / total.var),
     ]  # fmt: skip
     second = loops.loop("k", n, columns, "vector", parallel=True, grain=loops.grain_for(chunks * 2))
-    return Kernel("batch_statistics", (x, mean, variance, means, squares), ("rows", "n", "chunks", "chunk", "x_row"), (first, second))
+    return Kernel(
+        "batch_statistics",
+        (x, mean, variance, means, squares),
+        ("rows", "n", "chunks", "chunk", "x_row"),
+        (first, second),
+    )

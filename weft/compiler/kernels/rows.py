@@ -38,7 +38,9 @@ class Rows:
 
     def __init__(self, name: str, scheme: str, streaming: bool = False) -> None:
         self.name = name
-        self.streaming = streaming  # whether what is stored along rows is too large to be found in a cache later
+        self.streaming = (
+            streaming  # whether what is stored along rows is too large to be found in a cache later
+        )
         self.strips = scheme == "strips"
         self.n = s.param("n")
         self.params = ["outer", "inner", "n"] if self.strips else ["rows", "n"]
@@ -57,7 +59,7 @@ class Rows:
         if self.strips:
             self.params += [f"{name}_outer", f"{name}_step"]
             strides: tuple[Expr | int, ...] = (s.param(f"{name}_outer"), s.param(f"{name}_step"), 1)
-            shape = (s.param("outer"), self.n, s.param("inner"))
+            shape: tuple[Expr, ...] = (s.param("outer"), self.n, s.param("inner"))
         else:
             self.params.append(f"{name}_row")
             step: Expr | int = stride
@@ -97,10 +99,13 @@ class Rows:
         self.statements.append(loops.loop(var, self.n, body(s.index(var)), kind))  # type: ignore[arg-type]
 
     def let(self, value: Expr, name: str) -> Expr:
-        self.statements.append(Let(name, value))
-        return self.statements[-1].var  # type: ignore[union-attr]
+        definition = Let(name, value)
+        self.statements.append(definition)
+        return definition.var
 
-    def reduce(self, name: str, op: ReduceOp, value: Callable[[Expr], Expr], index: bool = False) -> Accumulator:
+    def reduce(
+        self, name: str, op: ReduceOp, value: Callable[[Expr], Expr], index: bool = False
+    ) -> Accumulator:
         """Reduce along the row; read the result by `.value`."""
         return self.each([(name, op, value)])[0]
 
@@ -117,7 +122,9 @@ class Rows:
 
         def body(j: Expr) -> list[Statement]:
             lets = names(j) if names else []
-            updates = [loops.update(a, value(j)) for a, (_, _, value) in zip(accumulators, reductions, strict=True)]
+            updates = [
+                loops.update(a, value(j)) for a, (_, _, value) in zip(accumulators, reductions, strict=True)
+            ]
             places = [
                 loops.store(b[(self.row[0], j, *self.row[1:])], v, self.streaming)
                 for b, v in (stores(j) if stores else [])
@@ -137,13 +144,19 @@ class Rows:
 
     def kernel(self) -> Kernel:
         if not self.strips:
-            loop = loops.loop("row", s.param("rows"), self.statements, parallel=True, grain=loops.grain_for(self.n, 8192))
+            loop = loops.loop(
+                "row", s.param("rows"), self.statements, parallel=True, grain=loops.grain_for(self.n, 8192)
+            )
             return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
         pieces, inner = s.param("pieces"), s.param("inner")
         outer = Let("o", s.floor_divide(s.index("task"), pieces))
-        lanes = loops.loop("k", s.minimum(loops.as_index(STRIP), inner - self.lane.var), self.statements, "vector")
+        lanes = loops.loop(
+            "k", s.minimum(loops.as_index(STRIP), inner - self.lane.var), self.statements, "vector"
+        )
         grain = loops.grain_for(self.n * STRIP, 8192)
-        loop = loops.loop("task", s.param("outer") * pieces, [outer, self.lane, lanes], parallel=True, grain=grain)
+        loop = loops.loop(
+            "task", s.param("outer") * pieces, [outer, self.lane, lanes], parallel=True, grain=grain
+        )
         return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
 
 
@@ -167,7 +180,9 @@ def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: b
         return r.kernel()
     e = s.var("e", dtype)
     (total,) = r.each(
-        [("total", "sum", lambda j: e)], lambda j: [(y, e)], lambda j: [Let("e", s.exp(r.at(x, j) - top.value))]
+        [("total", "sum", lambda j: e)],
+        lambda j: [(y, e)],
+        lambda j: [Let("e", s.exp(r.at(x, j) - top.value))],
     )
     scale = r.let(1 / total.value, "scale")
     r.store(y, lambda j: r.at(y, j) * scale)
@@ -192,7 +207,9 @@ def log_softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streamin
     return r.kernel()
 
 
-def log_softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool) -> Kernel:
+def log_softmax_backward(
+    scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool
+) -> Kernel:
     """log_softmax_backward(g, y, dx): dx = g - exp(y) * sum(g)."""
     r = Rows("log_softmax_backward", scheme, streaming)
     g, y, dx = (r.full(name, dtype, st) for name, st in zip(("g", "y", "dx"), strides, strict=True))

@@ -1,0 +1,85 @@
+"""A matrix product for matrices so small that calling a library would cost more than multiplying.
+
+The result is computed in register tiles of a few rows by a few vectors; shapes and strides are constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ops import scalar as s
+from .. import loops
+from ..layout import Layout
+from ..loops import Buffer, Kernel, Local, Statement
+
+ROWS = 4  # rows of a tile
+COLUMNS = 64  # columns of a tile
+LARGEST = 96 * 96 * 96  # multiplications up to which this beats a library call
+
+
+def small_matmul(a: Layout, b: Layout, c: Layout) -> Kernel:
+    """`c = a @ b` for float matrices; `b` and `c` have unit stride along their last axis."""
+    (m, k), n = a.shape, b.shape[1]
+    buffers = [Buffer.of(f"b{i}", x.dtype, (1 << 40,)) for i, x in enumerate((a, b, c))]
+    body: list[Statement] = []
+    for row, rows, row_tile in _parts(m, ROWS):
+        for column, columns, column_tile in _parts(n, COLUMNS):
+            body += _tiles(
+                len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile)
+            )
+    return Kernel("matmul", tuple(buffers), (), tuple(body))
+
+
+def _parts(size: int, tile: int) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, tile size): whole tiles, then what is left."""
+    whole, rest = divmod(size, tile)
+    return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
+
+
+def _tiles(
+    number: int, buffers: list[Buffer], layouts: Any, k: int, rows: Any, columns: Any
+) -> list[Statement]:
+    """Loops over equal tiles."""
+    a, b, c = layouts
+    row0, row_tiles, mr = rows
+    column0, column_tiles, nr = columns
+    tag = f"p{number}_"
+    i = s.index(tag + "i") * mr + row0
+    j = s.index(tag + "j") * nr + column0
+    dtype = c.dtype
+    tile = Buffer.of(tag + "tile", dtype, (mr, nr))
+
+    def lanes(name: str, body: Any) -> Statement:
+        """Over the elements of the tile: rows written out, columns in vectors."""
+        r, v = s.index(tag + name + "r"), s.index(tag + name + "v")
+        return loops.loop(
+            tag + name + "r", mr, [loops.loop(tag + name + "v", nr, [body(r, v)], "vector")], "unroll"
+        )
+
+    depth = s.index(tag + "k")
+
+    def multiply(r: Any, v: Any) -> Statement:
+        left = buffers[0][(i + r) * a.strides[0] + depth * a.strides[1] + a.offset]
+        right = buffers[1][depth * b.strides[0] + (j + v) + b.offset]
+        return loops.store(tile[r, v], s.fma(left, right, tile[r, v]))
+
+    inner: list[Statement] = [
+        Local(tile),
+        lanes("z", lambda r, v: loops.store(tile[r, v], s.const(0, dtype))),
+        loops.loop(tag + "k", k, [lanes("m", multiply)]),
+        lanes(
+            "s", lambda r, v: loops.store(buffers[2][(i + r) * c.strides[0] + (j + v) + c.offset], tile[r, v])
+        ),
+    ]
+    return [loops.loop(tag + "i", row_tiles, [loops.loop(tag + "j", column_tiles, inner)])]
+
+
+def suits(a: Layout, b: Layout, c: Layout) -> bool:
+    """Whether the product is small enough."""
+    return (
+        len(a.shape) == len(b.shape) == len(c.shape) == 2
+        and a.dtype in (np.float32, np.float64)
+        and a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST
+    )
