@@ -287,8 +287,15 @@ class Nest:
         axes = self.order(list(range(self.rank)), [st for _, st in self.outputs.values()] + [ld.strides for ld in self.loads.values()])
         groups = self.collapse(axes)
         self.index: dict[int, tuple[str, int]] = {}
-        body = [self._store(n, self.member(n, 0)) for n in self.stored_nodes]
+        body = self._stores([(n, self.member(n, 0)) for n in self.stored_nodes])
         return self._loops(groups, body, "i", vector=True, parallel=True, inner_work=len(self.members))
+
+    def _stores(self, values: list[tuple[Node, Expr]]) -> list[Any]:
+        """Stores of several values: all are computed before the first is stored, which may overwrite what another reads."""
+        if len(values) == 1:
+            return [self._store(*values[0])]
+        lets = [("let", s.var(f"v{i}", value.dtype), value) for i, (_, value) in enumerate(values)]
+        return lets + [self._store(n, let[1]) for (n, _), let in zip(values, lets, strict=True)]
 
     def _store(self, n: Node, value: Expr) -> Statement:
         layout, strides = self.outputs[n]

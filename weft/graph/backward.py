@@ -22,9 +22,17 @@ if TYPE_CHECKING:
 
 def is_freed(tensor: Tensor) -> bool:
     """Whether a backward pass inside the function already used up the tape of `tensor`."""
-    node = tensor._node
-    node = node.parent if isinstance(node, Output) else node
-    return isinstance(node, Node) and node.saved is FREED
+    stack, seen = [tensor._node], set()
+    while stack:
+        node = stack.pop()
+        node = node.parent if isinstance(node, Output) else node
+        if node is None or isinstance(node, Leaf) or node in seen:
+            continue
+        if node.saved is FREED:
+            return True
+        seen.add(node)
+        stack.extend(node.edges)
+    return False
 
 
 def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd.tape import grad_mode
+from ..autograd.tape import grad_mode, memory_of, mutations, note_mutation, tick
 from ..compiler.build import CompiledFlow, compile_flow
 from ..compiler.flow import from_graph
 from ..errors import describe
@@ -61,7 +61,7 @@ class Function:
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if dispatch._special and dispatch.current_modes() or _eager():
+        if _EAGER or dispatch._special and dispatch.current_modes():
             return self.fn(*args, **kwargs)  # inside another capture the function is simply part of it
         leaves, structure = ((list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs)))
         key, tensors = _signature(leaves, structure)
@@ -136,8 +136,7 @@ def function(fn: Callable[..., Any] | None = None, *, keep_grads: bool = False, 
     return Function(fn, keep_grads, memory_budget)
 
 
-def _eager() -> bool:
-    return os.environ.get("WEFT_EAGER", "0") not in ("", "0")
+_EAGER = os.environ.get("WEFT_EAGER", "0") not in ("", "0")
 
 
 def _flat(args: tuple[Any, ...]) -> bool:
@@ -272,6 +271,7 @@ class Trace:
             self.flow, len(graph.inputs), [t._data for t in self.variables], targets, self.owner.memory_budget
         )
         self.mutated = [v.tensor for v in self.written]
+        self._writes: list[Any] = [None] * len(self.mutated)
 
     def run(self, tensors: list[Tensor]) -> Any:
         compiled = self.compiled
@@ -280,9 +280,8 @@ class Trace:
         if variables != compiled.seen:  # identity of arrays: list comparison is by identity first
             compiled.check_variables(variables)
         outputs = compiled.program(arguments, variables)
-        for t in self.mutated:
-            if t._node is not None or dispatch._special:
-                _note(t)
+        if self.mutated:
+            self._note_writes()
         results = [wrap(a) for a in outputs[: len(self.values)]]
         if self.backward is not None:
             self.backward.attach(tensors, results, outputs[len(self.values) :])
@@ -295,17 +294,23 @@ class Trace:
         made = [self._make(r, results) for r in self.returns]
         return made[0] if self.structure is None else unflatten(self.structure, made)
 
+    def _note_writes(self) -> None:
+        """Tell the tape that the variables were written (see Note [Mutation clock]); cheap from the second call on."""
+        now = tick()
+        for i, t in enumerate(self.mutated):
+            write = self._writes[i]
+            if write is not None:
+                known = mutations.get(write[0])
+                if known is not None and known[-1] is write[1] and write[2] is t._data:
+                    write[1].clock = now
+                    continue
+            note_mutation(t._data, self.owner.__name__)
+            key = id(memory_of(t._data))
+            self._writes[i] = (key, mutations[key][-1], t._data)
+
     def _make(self, what: Any, results: list[Tensor]) -> Any:
         if what[0] == "value":
             return results[what[1]]
         if what[0] == "same":
             return what[1]
         return RowSparse(self._make(what[1], results), self._make(what[2], results), what[3])
-
-
-def _note(t: Tensor) -> None:
-    from ..autograd.tape import note_mutation
-
-    note_mutation(t._data, "captured function")
-
-

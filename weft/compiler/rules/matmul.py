@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node
+from ..kernels.small_matmul import small_matmul, suits
 from ..layout import Layout, row_major
+from ..lower import Step
 from ..primitives import add_primitive, available, dense, desc, lowers, usable
 
 
@@ -16,7 +18,11 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     """`x1 @ x2` with broadcast batch axes; vectors become matrices."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
     out = node.outputs[0]
-    if a.dtype != np.float32 or 0 in a.shape or 0 in b.shape or 0 in out.shape or not available():
+    if 0 in a.shape or 0 in b.shape or 0 in out.shape:
+        return False
+    if _small(lowering, node, a, b):
+        return True
+    if a.dtype != np.float32 or not available():
         return False
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.primitives.matmul import matmul
@@ -32,6 +38,26 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
         ma, mb = dense(lowering, ma, node), dense(lowering, mb, node)
     primitive = matmul(desc(ma), desc(mb), desc(mc))
     add_primitive(lowering, node, primitive, {int(Arg.SRC): ma, int(Arg.WEIGHTS): mb, int(Arg.DST): mc}, "matmul")
+    return True
+
+
+def _small(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
+    """Small plain matrices are multiplied by our own kernel; a transposed right operand is packed first."""
+    out = node.outputs[0]
+    shape = tuple(out.shape)
+    if len(a.shape) != 2 or len(b.shape) != 2 or not suits(a, b, Layout(a.storage, a.dtype, shape, row_major(shape))):
+        return False
+    if b.strides[1] != 1 and b.shape[1] > 1:
+        b = lowering.copy(b, node)
+    target = lowering.place(node, 0, row_major(shape), node, None)
+    direct = target.strides[1] == 1 or shape[1] == 1
+    c = target if direct else lowering.temporary(shape, target.dtype)
+    storages = [x.storage for x in (a, b, c)]
+    lowering.steps.append(
+        Step("kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, b, c), storages)
+    )
+    if not direct:
+        lowering.copy(c, node, target)
     return True
 
 
