@@ -1,0 +1,288 @@
+"""Checkpoints: a training run's whole state in a directory, complete or absent.
+
+    checkpoints/
+      step-00001200/
+        manifest.json            schema, step, scores, and size and SHA-256 of each file
+        model.safetensors        one file per part: tensors here, …
+        optimizer.safetensors
+        loader.json              … and parts that hold no tensor as JSON
+        manifest.sha256          so that the manifest itself is covered
+
+A directory with that name is whole, for it got its name by a rename after everything was on the disk. What may still
+happen to it later (a bit that flips, a file that is cut) shows in the checksums: `latest` and `best` verify them,
+name a damaged checkpoint in a warning and take the one before. Nothing here executes what it reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .durable import explain_os_error, write_directory
+from .tree_file import load as load_tree
+from .tree_file import pack, unpack, write_packed
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+MANIFEST_SUM = "manifest.sha256"
+_NAME = re.compile(r"step-(\d{8,})")
+_PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+Packed = tuple[Any, dict[str, np.ndarray]]
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written, or what is there cannot be used."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint is damaged or could not be written; training goes on with what there is."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint on disk, its checksums verified. `load()` reads it whole, `part(name)` one part of it."""
+
+    path: Path
+    step: int
+    scores: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """what the writer noted beside the parts: versions, settings"""
+    parts: tuple[str, ...] = ()
+
+    def part(self, name: str) -> Any:
+        """The tree that was written as part `name`."""
+        if name not in self.parts:
+            raise KeyError(
+                f"checkpoint {self.path}: there is no part {name!r}. It has {', '.join(self.parts)}."
+            )
+        file = self.path / f"{name}.safetensors"
+        if file.exists():
+            return load_tree(file)
+        return unpack(json.loads((self.path / f"{name}.json").read_bytes()), {})
+
+    def load(self) -> dict[str, Any]:
+        """All parts by name."""
+        return {name: self.part(name) for name in self.parts}
+
+
+def checkpoint_path(directory: str | os.PathLike[str], step: int) -> Path:
+    """Where the checkpoint of a step is kept."""
+    return Path(directory) / f"step-{step:08d}"
+
+
+# Writing -----------------------------------------------------------------------------------------------------------------
+
+
+def snapshot(parts: Mapping[str, Any]) -> dict[str, Packed]:
+    """Copies of everything in `parts`: what is trained afterwards does not change them."""
+    for name in parts:
+        if not _PART.fullmatch(name) or f"{name}.json" == MANIFEST:
+            raise ValueError(
+                f"checkpoint: {name!r} cannot name a part. Expected letters, digits, '_' and '-'."
+            )
+    return {name: pack(tree, copy=True) for name, tree in parts.items()}
+
+
+def write_checkpoint(
+    directory: str | os.PathLike[str],
+    step: int,
+    parts: Mapping[str, Any],
+    *,
+    scores: Mapping[str, float] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint and return its path. All or nothing; other checkpoints in `directory` are not touched.
+
+    Args:
+        parts: trees by name, such as `{"model": model.state_dict(), "optimizer": optimizer.state_dict()}`.
+        scores: numbers by which the best checkpoint is chosen later.
+        facts: anything JSON that should be readable without loading the parts.
+
+    Raises:
+        CheckpointError: it could not be written, say because the disk is full. Older checkpoints are intact.
+    """
+    return write_snapshot(directory, step, {name: pack(tree) for name, tree in parts.items()}, scores, facts)
+
+
+def write_snapshot(
+    directory: str | os.PathLike[str],
+    step: int,
+    packed: Mapping[str, Packed],
+    scores: Mapping[str, float] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Path:
+    """`write_checkpoint` for what `snapshot` returned."""
+    if step < 0:
+        raise ValueError(f"checkpoint: step must be at least 0. Got {step}.")
+    path = checkpoint_path(directory, step)
+
+    def fill(temporary: Path) -> None:
+        files = {}
+        for name, (structure, arrays) in packed.items():
+            file_name, size, digest = _write_part(temporary, name, structure, arrays)
+            files[file_name] = {"bytes": size, "sha256": digest}
+        manifest = {
+            "schema": SCHEMA,
+            "step": step,
+            "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "scores": {name: float(x) for name, x in (scores or {}).items() if math.isfinite(x)},
+            "facts": dict(facts or {}),
+            "files": files,
+        }
+        text = json.dumps(manifest, indent=2).encode()
+        _write_synced(temporary / MANIFEST, text)
+        _write_synced(temporary / MANIFEST_SUM, hashlib.sha256(text).hexdigest().encode() + b"\n")
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_directory(path, fill)
+    except OSError as error:
+        others = [str(p) for p in list_checkpoints(directory)] if path.parent.is_dir() else []
+        kept = f"The latest one, {others[-1]}, is intact." if others else "There is no older one."
+        raise CheckpointError(
+            f"checkpoint: {path} could not be written: {explain_os_error(error, path.parent)}. {kept} Nothing half-written "
+            "was left behind."
+        ) from error
+    return path
+
+
+def _write_part(
+    directory: Path, name: str, structure: Any, arrays: dict[str, np.ndarray]
+) -> tuple[str, int, str]:
+    """Write one part; returns the file's name, size and SHA-256."""
+    if not arrays:
+        data = json.dumps(structure, indent=1, allow_nan=False).encode()
+        _write_synced(directory / f"{name}.json", data)
+        return f"{name}.json", len(data), hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    with open(directory / f"{name}.safetensors", "xb") as file:
+        size = write_packed(file, structure, arrays, digest)
+        file.flush()
+        os.fsync(file.fileno())
+    return f"{name}.safetensors", size, digest.hexdigest()
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# Reading -----------------------------------------------------------------------------------------------------------------
+
+
+def list_checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
+    """The checkpoints in `directory` by step, oldest first. They are not verified."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for entry in os.scandir(directory):
+            match = _NAME.fullmatch(entry.name)
+            if match and entry.is_dir():
+                found.append((int(match[1]), Path(entry.path)))
+    return [path for _, path in sorted(found)]
+
+
+def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """The checkpoint at `path`, or the latest good one if `path` is a directory of checkpoints.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        CheckpointError: it is damaged; the message says how.
+    """
+    place = Path(path)
+    if (place / MANIFEST).exists() or _NAME.fullmatch(place.name):
+        if not place.is_dir():
+            raise FileNotFoundError(f"checkpoint: there is no directory {place}.")
+        return _verify(place)
+    found = latest(place)
+    if found is None:
+        raise FileNotFoundError(f"checkpoint: {place} is no checkpoint and holds none.")
+    return found
+
+
+def latest(directory: str | os.PathLike[str]) -> Checkpoint | None:
+    """The newest checkpoint whose checksums are right, or None; damaged ones on the way are named in a warning."""
+    return next(_good(reversed(list_checkpoints(directory))), None)
+
+
+def best(directory: str | os.PathLike[str], score: str, mode: str = "min") -> Checkpoint | None:
+    """The good checkpoint with the least (`mode="max"`: greatest) `score`; the older one if two are equal."""
+    if mode not in ("min", "max"):
+        raise ValueError(f"best: mode must be 'min' or 'max'. Got {mode!r}.")
+    sign = 1.0 if mode == "min" else -1.0
+    scored = []
+    for path in list_checkpoints(directory):
+        with contextlib.suppress(CheckpointError, FileNotFoundError):
+            manifest = _manifest(path)
+            if score in manifest["scores"]:
+                scored.append((sign * manifest["scores"][score], manifest["step"], path))
+    return next(_good(path for _, _, path in sorted(scored)), None)
+
+
+def _good(paths: Iterator[Path]) -> Iterator[Checkpoint]:
+    for path in paths:
+        try:
+            yield _verify(path)
+        except (CheckpointError, OSError) as error:
+            warnings.warn(
+                f"{error} The one before it is used instead, if there is one.",
+                CheckpointWarning,
+                stacklevel=4,
+            )
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint, its own checksum verified."""
+    try:
+        text = (path / MANIFEST).read_bytes()
+        wanted = (path / MANIFEST_SUM).read_bytes().strip()
+    except FileNotFoundError as error:
+        raise _damaged(path, f"{os.path.basename(error.filename)} is missing") from None
+    if hashlib.sha256(text).hexdigest().encode() != wanted:
+        raise _damaged(path, f"{MANIFEST} has another checksum than when it was written")
+    manifest: dict[str, Any] = json.loads(text)
+    if manifest.get("schema") != SCHEMA:
+        raise CheckpointError(
+            f"checkpoint: {path} has schema {manifest.get('schema')!r}; this version of Weft reads {SCHEMA}. Use the "
+            f"version that wrote it ({manifest.get('facts', {}).get('weft', 'unknown')})."
+        )
+    return manifest
+
+
+def _verify(path: Path) -> Checkpoint:
+    manifest = _manifest(path)
+    for name, facts in manifest["files"].items():
+        try:
+            size, digest = _hash(path / name)
+        except FileNotFoundError:
+            raise _damaged(path, f"{name} is missing") from None
+        if size != facts["bytes"]:
+            raise _damaged(path, f"{name} has {size} bytes instead of {facts['bytes']}")
+        if digest != facts["sha256"]:
+            raise _damaged(path, f"{name} has another checksum than when it was written")
+    parts = tuple(name.rpartition(".")[0] for name in manifest["files"])
+    return Checkpoint(path, manifest["step"], manifest["scores"], manifest["facts"], parts)
+
+
+def _hash(path: Path) -> tuple[int, str]:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return file.tell(), digest
+
+
+def _damaged(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"checkpoint: {path} is damaged: {why}.")

@@ -1,0 +1,122 @@
+"""SummaryWriter: what a training run reports while it runs, for TensorBoard."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ...tensor import Tensor
+from . import messages
+from .records import record
+
+FLUSH_SECONDS = 2.0
+_numbers = itertools.count()
+
+
+class SummaryWriter:
+    """Writes an event file into `directory`; `tensorboard --logdir directory` shows it, also while it grows.
+
+    Methods may be called from any thread. What was written reaches the file within two seconds or at `flush()`; a
+    process that dies leaves a file that can be read up to the last whole record.
+
+    Args:
+        directory: where; it is made if need be. Several writers, say of a run and its resumption, may share it.
+        purge_step: this writer continues a run from here: TensorBoard hides what older files say of later steps.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], purge_step: int | None = None) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        host = re.sub(r"[^\w.-]", "_", socket.gethostname())
+        # the number keeps apart files of one second; the first two fields are the names TensorBoard looks for
+        name = f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{next(_numbers)}.weft"
+        self.path = self.directory / name
+        self._lock = threading.Lock()
+        self._file: Any = open(self.path, "xb")
+        self._flushed = time.monotonic()
+        self._write(messages.event(time.time(), file_version="brain.Event:2"))
+        if purge_step is not None:
+            self._write(messages.event(time.time(), purge_step, session=messages.START))
+
+    def scalar(self, tag: str, value: Any, step: int) -> None:
+        """A number, shown as a curve over steps. `tag` groups by its part before the slash ("loss/train")."""
+        self._summary(step, messages.scalar(tag, float(value)))
+
+    def scalars(self, values: dict[str, Any], step: int) -> None:
+        """Several numbers of one step."""
+        self._summary(step, *[messages.scalar(tag, float(value)) for tag, value in values.items()])
+
+    def histogram(self, tag: str, values: Any, step: int, bins: int = 64) -> None:
+        """The distribution of a tensor's finite values."""
+        self._summary(step, messages.histogram(tag, _array(values), bins))
+
+    def text(self, tag: str, content: str, step: int = 0) -> None:
+        """Markdown."""
+        self._summary(step, messages.text(tag, content))
+
+    def graph(self, graph: Any) -> None:
+        """A Weft graph (`step.graph` of a captured function, or one that was declared)."""
+        self._write(messages.event(time.time(), graph=graph_def(graph)))
+
+    def flush(self) -> None:
+        """Bring everything to the file now."""
+        with self._lock:
+            self._check()
+            self._file.flush()
+
+    def close(self) -> None:
+        """Finish the file. Closing twice is fine."""
+        with self._lock:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _summary(self, step: int, *values: bytes) -> None:
+        self._write(messages.event(time.time(), int(step), summary=messages.summary(values)))
+
+    def _write(self, data: bytes) -> None:
+        framed = record(data)
+        with self._lock:
+            self._check()
+            self._file.write(framed)
+            now = time.monotonic()
+            if now - self._flushed > FLUSH_SECONDS:
+                self._flushed = now
+                self._file.flush()
+
+    def _check(self) -> None:
+        if self._file.closed:
+            raise ValueError(f"SummaryWriter: {self.path} is closed.")
+
+
+def _array(values: Any) -> np.ndarray:
+    return values.detach().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def graph_def(graph: Any) -> bytes:
+    """A Weft graph as a GraphDef: one node per node, with shapes, dtypes and the user's line."""
+    nodes = []
+    for node in graph.nodes:
+        inputs = [_reference(value) for value in node.inputs]
+        inputs += [f"^{before.name}" for before in node.control]
+        first = node.outputs[0] if node.outputs else None
+        notes = [("line", str(node.where))] if node.where is not None else []
+        shape, dtype = (None, "") if first is None else (first.shape, first.dtype.name)
+        nodes.append(messages.node(node.name, node.op.name, inputs, shape, dtype, notes))
+    return messages.graph(nodes)
+
+
+def _reference(value: Any) -> str:
+    return value.node.name if value.index == 0 else f"{value.node.name}:{value.index}"

@@ -1,0 +1,154 @@
+"""`save` and `load`: nested dictionaries, lists and tuples of tensors, arrays, numbers and text in one file.
+
+The file is a safetensors file. Its arrays are the tree's tensors, named by their path ("encoder.0.weight"), so that a
+plain state dict is a plain safetensors file; everything else is JSON in the header. What `load` returns equals what
+`save` was given, tuples and integer keys included.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..tensor import Tensor, to_array, wrap
+from .durable import replace_file
+from .tensor_file import Hash, read_arrays, write_arrays
+
+STRUCTURE = "weft.tree"  # metadata key
+_MARK = "$"  # starts the key of an encoded leaf; a user's own key of that kind is encoded too
+
+
+def save(tree: Any, path: str | os.PathLike[str]) -> None:
+    """Write a tree of tensors to a file, all or nothing: a crash or a full disk leaves an older file as it was.
+
+    Args:
+        tree: nested dicts, lists and tuples of tensors, NumPy arrays, numbers, strings, booleans and None; or a module,
+            whose `state_dict()` is taken.
+        path: the file; by convention it ends in `.safetensors`.
+
+    >>> import os, tempfile
+    >>> import weft as wf
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
+    >>> wf.save({"weight": wf.ones(2), "step": 3, "betas": (0.9, 0.99)}, path)
+    >>> wf.load(path)["betas"]
+    (0.9, 0.99)
+    """
+    if hasattr(tree, "state_dict") and not isinstance(tree, (Mapping, Tensor)):
+        tree = tree.state_dict()
+    structure, arrays = pack(tree)
+    with replace_file(path) as file:
+        write_packed(file, structure, arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read what `save` wrote, or any safetensors file (a dict of tensors), or a checkpoint directory (a dict of parts).
+
+    Raises:
+        FileNotFoundError: there is nothing at `path`.
+        ValueError: the file is damaged, or is not one of these.
+    """
+    if os.path.isdir(path):
+        from .checkpoint import open_checkpoint
+
+        return open_checkpoint(path).load()
+    arrays, metadata = read_arrays(path)
+    if STRUCTURE not in metadata:
+        return {name: wrap(to_array(array)) for name, array in arrays.items()}
+    try:
+        return unpack(json.loads(metadata[STRUCTURE]), arrays)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"load: {os.fspath(path)!r} is damaged: its structure does not fit its arrays. {error!r}"
+        ) from None
+
+
+def write_packed(
+    file: BinaryIO, structure: Any, arrays: Mapping[str, np.ndarray], digest: Hash | None = None
+) -> int:
+    """Write what `pack` returned to an open file; returns the number of bytes."""
+    text = json.dumps(structure, separators=(",", ":"), allow_nan=False)
+    return write_arrays(file, arrays, {"format": "weft", STRUCTURE: text}, digest)
+
+
+# The tree as JSON and arrays -------------------------------------------------------------------------------------------
+
+
+def pack(tree: Any, copy: bool = False) -> tuple[Any, dict[str, np.ndarray]]:
+    """The tree as (JSON, arrays by path). With `copy` the arrays are copies that later changes do not reach."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def leaf(array: np.ndarray, path: tuple[str, ...]) -> str:
+        name = base = ".".join(path) or "tensor"
+        n = 1
+        while name in arrays or name == "__metadata__":  # {"a.b": …, "a": {"b": …}}
+            n += 1
+            name = f"{base}#{n}"
+        arrays[name] = np.array(array, order="C", copy=True) if copy else array
+        return name
+
+    def encode(value: Any, path: tuple[str, ...]) -> Any:
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if isinstance(value, Tensor):
+            return {"$tensor": leaf(value._array("save"), path)}
+        if isinstance(value, np.ndarray):
+            return {"$array": leaf(to_array(value), path)}
+        if isinstance(value, np.generic):
+            return encode(value.item(), path)
+        if isinstance(value, Mapping):
+            if all(type(k) is str and not k.startswith(_MARK) for k in value):
+                return {k: encode(v, (*path, k)) for k, v in value.items()}
+            items = [[_key(k, path), encode(v, (*path, str(k)))] for k, v in value.items()]
+            return {"$dict": items}
+        if type(value) is list:
+            return [encode(v, (*path, str(i))) for i, v in enumerate(value)]
+        if isinstance(value, tuple):
+            return {"$tuple": [encode(v, (*path, str(i))) for i, v in enumerate(value)]}
+        if type(value) is complex:
+            return {"$complex": [repr(value.real), repr(value.imag)]}
+        if isinstance(value, (bool, int, float, str)):  # subclasses, say an enumeration of integers
+            return encode(next(t for t in (bool, int, float, str) if isinstance(value, t))(value), path)
+        raise TypeError(
+            f"save: {'.'.join(path) or 'the tree'!r} is a {type(value).__name__}, which has no place in a file. Expected "
+            "tensors, arrays, numbers, strings, None, and dicts, lists and tuples of them."
+        )
+
+    return encode(tree, ()), arrays
+
+
+def _key(key: Any, path: tuple[str, ...]) -> Any:
+    if isinstance(key, (bool, int, str)) or key is None:
+        return key
+    raise TypeError(
+        f"save: a key of {'.'.join(path) or 'the tree'!r} is {key!r}. Expected strings or integers."
+    )
+
+
+def unpack(structure: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The tree that `pack` took apart."""
+    if isinstance(structure, list):
+        return [unpack(v, arrays) for v in structure]
+    if not isinstance(structure, dict):
+        return structure
+    if len(structure) == 1:
+        (mark, value), *_ = structure.items()
+        if mark == "$tensor":
+            return wrap(to_array(arrays[value]))
+        if mark == "$array":
+            return arrays[value]
+        if mark == "$tuple":
+            return tuple(unpack(v, arrays) for v in value)
+        if mark == "$dict":
+            return {k: unpack(v, arrays) for k, v in value}
+        if mark == "$float":
+            return float(value)
+        if mark == "$complex":
+            return complex(float(value[0]), float(value[1]))
+    return {k: unpack(v, arrays) for k, v in structure.items()}
