@@ -15,6 +15,7 @@ from . import autocast, dtypes, random, tensor
 from .array_api_info import __array_namespace_info__
 from .autograd import anomaly, checkpoint, function, functional, tape, vmap
 from .ops import (
+    casting,
     comparison,
     creation,
     cumulative,
@@ -42,7 +43,7 @@ from .ops import (
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [
     creation, elementwise, shaping, indexing, reduction, products, linalg_structure, sorting, searching, sets,
-    cumulative, statistics, comparison, einsum, random,
+    cumulative, statistics, comparison, einsum, casting, random,
 ]  # fmt: skip
 
 # Names found on first use: they need more of the package than every program does.
@@ -54,6 +55,11 @@ LAZY: dict[str, str] = {
     "optim": ".optim",
     "data": ".data",
     "models": ".models",
+    "io": ".io",
+    "train": ".train",
+    "save": ".io:save",
+    "load": ".io:load",
+    "Trainer": ".train:Trainer",
     "random": ".random",
     "memory": ".runtime.memory",
     "multiprocessing": ".multiprocessing",

@@ -11,7 +11,7 @@ its way in or out. Two rules differ from NumPy, both taken from the array API an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -226,12 +226,27 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return dtype == as_dtype(kind)
 
 
-def finfo(type: Any, /) -> Any:
+class FloatLimits(NamedTuple):
+    """What `finfo` returns: Python numbers, whatever the dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    tiny: float
+    dtype: np.dtype
+
+
+def finfo(type: Any, /) -> FloatLimits:
     """Limits of a floating dtype (or of a tensor's dtype): bits, eps, max, min, smallest_normal, dtype."""
     dtype = as_dtype(getattr(type, "dtype", type) if not isinstance(type, np.dtype) else type)
     if dtype not in FLOATING + COMPLEX:
         raise TypeError(f"finfo: expected a floating dtype. Got {dtype.name}; use iinfo for integers.")
-    return ml_dtypes.finfo(dtype) if dtype is bfloat16 else np.finfo(dtype)
+    dtype = real_dtype(dtype)
+    info: Any = ml_dtypes.finfo(dtype) if dtype is bfloat16 else np.finfo(dtype)
+    normal = float(info.smallest_normal)
+    return FloatLimits(info.bits, float(info.eps), float(info.max), float(info.min), normal, normal, dtype)
 
 
 def iinfo(type: Any, /) -> Any:

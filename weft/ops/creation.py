@@ -74,9 +74,13 @@ def _float(dtype: Any) -> np.dtype:
     return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
 
 
-def _shape(op: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
-    """`zeros(2, 3)` and `zeros((2, 3))` mean the same."""
-    return check_shape(op, shape[0] if len(shape) == 1 else shape)
+def _shape(op: str, sizes: tuple[Any, ...], shape: Any) -> tuple[int, ...]:
+    """`zeros(2, 3)`, `zeros((2, 3))` and `zeros(shape=(2, 3))` mean the same."""
+    if shape is not None:
+        if sizes:
+            raise TypeError(f"{op}: the shape is given twice. Got {sizes!r} and shape={shape!r}.")
+        return check_shape(op, shape)
+    return check_shape(op, sizes[0] if len(sizes) == 1 else sizes)
 
 
 def _infer_filled(shape: Any, value: Any, dtype: np.dtype) -> Spec:
@@ -104,24 +108,24 @@ def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
     return _fill(shape, value, dtype)
 
 
-def zeros(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros (float32 unless `dtype` says otherwise)."""
     check_device("zeros", device)
-    result = filled(_shape("zeros", shape), 0, _float(dtype))
+    result = filled(_shape("zeros", sizes, shape), 0, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
-def ones(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones (float32 unless `dtype` says otherwise)."""
     check_device("ones", device)
-    result = filled(_shape("ones", shape), 1, _float(dtype))
+    result = filled(_shape("ones", sizes, shape), 1, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
-def empty(*shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def empty(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor whose elements are not set to anything in particular."""
     check_device("empty", device)
-    shape = _shape("empty", shape)
+    shape = _shape("empty", sizes, shape)
     if dispatch.current_modes():
         return filled(shape, 0, _float(dtype))
     return wrap(memory.empty(shape, _float(dtype)))
@@ -180,21 +184,25 @@ def filled_like(x: Tensor, value: Any, dtype: np.dtype) -> Any:
 
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Zeros with the shape (and dtype, unless given) of `x`."""
+    check_device("zeros_like", device)
     return _like(x, 0, dtype)
 
 
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Ones with the shape (and dtype, unless given) of `x`."""
+    check_device("ones_like", device)
     return _like(x, 1, dtype)
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor with the shape of `x` whose elements are not set to anything in particular."""
+    check_device("empty_like", device)
     return empty(tuple(x.shape), dtype=x.dtype if dtype is None else dtype)
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere, with the shape (and dtype, unless given) of `x`."""
+    check_device("full_like", device)
     return full(tuple(x.shape), fill_value, dtype=x.dtype if dtype is None else dtype)
 
 

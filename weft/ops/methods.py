@@ -10,7 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor import Tensor
-from . import creation, elementwise, indexing, inplace, products, reduction, shaping
+from . import (
+    creation,
+    cumulative,
+    elementwise,
+    guard,
+    indexing,
+    inplace,
+    products,
+    reduction,
+    searching,
+    sets,
+    shaping,
+    sorting,
+    statistics,
+)
 from .registry import Op, table
 
 _BINARY = {
@@ -137,11 +151,35 @@ def _transpose_method(x: Tensor, *axes: Any) -> Tensor:
 def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
     """Methods take `axis` by position, as NumPy's and PyTorch's do."""
 
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
-        return function(x, axis=axis, keepdims=keepdims, **options)
+    name = function.__name__.rstrip("_")
 
-    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        try:
+            return function(x, axis=axis, keepdims=keepdims, **options)
+        except Exception as error:
+            told = guard.explained(name, function, (x,), options, error)
+            if told is error:
+                raise
+            raise told from error
+
+    method.__name__, method.__doc__ = name, function.__doc__
     return method
+
+
+def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any]:
+    """A method that takes `axis` by position where the function wants its name."""
+    call = guard.public(function)
+
+    def method(x: Tensor, axis: Any = default, **options: Any) -> Any:
+        return call(x, axis=axis, **options)
+
+    method.__name__, method.__doc__ = call.__name__, function.__doc__
+    return method
+
+
+def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Functions that are methods under their own names, although they are no ops of the table."""
+    return {f.__name__: guard.public(f) for f in functions}
 
 
 def _squeeze(x: Tensor, axis: Any = None) -> Tensor:
@@ -230,8 +268,19 @@ def aliases() -> dict[str, Callable[..., Any]]:
         "unbind": lambda x, axis=0: shaping.unstack(x, axis=axis), "repeat_interleave": lambda x, n, axis=None: shaping.repeat(x, n, axis=axis),
         "repeat": lambda x, *n: shaping.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
         "tile": lambda x, *n: shaping.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
-        "unstack": shaping.unstack, "take": indexing.take,
+        "unstack": shaping.unstack, "take": guard.public(indexing.take),
+        "argmax": _reducer(searching.argmax), "argmin": _reducer(searching.argmin),
+        "count_nonzero": _reducer(searching.count_nonzero), "logsumexp": _reducer(reduction.logsumexp),
+        "var": _reducer(statistics.var), "std": _reducer(statistics.std), "median": _reducer(statistics.median),
+        "sort": _along(sorting.sort), "argsort": _along(sorting.argsort), "diff": _along(cumulative.diff),
+        "cumulative_sum": _along(cumulative.cumulative_sum, None), "flip": _along(shaping.flip, None),
+        "cumulative_prod": _along(cumulative.cumulative_prod, None), "unique": guard.public(sets.unique_values),
     }  # fmt: skip
+    names |= _named(
+        sorting.topk, searching.nonzero, searching.argwhere, searching.masked_select, searching.searchsorted,
+        cumulative.cumsum, cumulative.cumprod, cumulative.cummax, cumulative.cummin, cumulative.logcumsumexp,
+        products.tensordot,
+    )  # fmt: skip
     for short, op_name in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide"), ("neg", "negative")):
         names[short + "_"] = _in_place(table[op_name])
     names["clamp_"] = _in_place(table["clip"])
