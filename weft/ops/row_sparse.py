@@ -16,22 +16,23 @@ class RowSparse:
     """The tensor of `shape` that is zero but for `values[k]` added to row `indices[k]`; rows may repeat.
 
     The gradients of `embedding` and `take` have this form. Adding two keeps it; `coalesce()` merges repeated rows;
-    `to_dense()` makes an ordinary tensor. Optimisers with a row-sparse form touch only these rows.
+    `to_dense()` makes an ordinary tensor. Optimisers with a row-sparse form touch only these rows. A gradient with `keep`
+    stays row-sparse when it arrives in `.grad`; others do only on parameters with `sparse_grad`.
     """
 
-    __slots__ = ("indices", "values", "shape")
+    __slots__ = ("indices", "values", "shape", "keep")
     is_row_sparse = True
 
-    def __init__(self, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> None:
+    def __init__(self, indices: Tensor, values: Tensor, shape: tuple[int, ...], keep: bool = False) -> None:
         if tuple(values.shape) != (*indices.shape, *shape[1:]) or indices.ndim != 1:
             raise ValueError(
                 f"RowSparse: expected one row of shape {format_shape(shape[1:])} per index. "
                 f"Got indices {format_shape(indices.shape)} and values {format_shape(values.shape)}."
             )
-        self.indices, self.values, self.shape = indices, values, tuple(shape)
+        self.indices, self.values, self.shape, self.keep = indices, values, tuple(shape), keep
 
     @classmethod
-    def from_gather(cls, indices: Tensor, g: Tensor, shape: tuple[int, ...]) -> RowSparse:
+    def from_gather(cls, indices: Tensor, g: Tensor, shape: tuple[int, ...], keep: bool = False) -> RowSparse:
         """The gradient of `x[indices]` for `x` of `shape`: `g` has the shape of indices followed by that of a row."""
         from .elementwise import where
         from .shaping import reshape
@@ -40,7 +41,7 @@ class RowSparse:
         data = flat._data
         if type(data) is not np.ndarray or (data.dtype.kind == "i" and data.size and int(data.min()) < 0):
             flat = where(flat < 0, flat + shape[0], flat)  # negative indices count from the end
-        return cls(flat, reshape(g, (flat.shape[0], *shape[1:])), shape)
+        return cls(flat, reshape(g, (flat.shape[0], *shape[1:])), shape, keep)
 
     @property
     def dtype(self) -> np.dtype:
@@ -62,7 +63,7 @@ class RowSparse:
         return self.values.requires_grad
 
     def detach(self) -> RowSparse:
-        return RowSparse(self.indices, self.values.detach(), self.shape)
+        return RowSparse(self.indices, self.values.detach(), self.shape, self.keep)
 
     def to_dense(self) -> Tensor:
         """An ordinary tensor with the same values."""
@@ -81,7 +82,7 @@ class RowSparse:
         summed = index_add(
             zeros((len(rows), *self.shape[1:]), dtype=self.dtype), wrap(inverse.reshape(-1)), self.values, 0
         )
-        return RowSparse(wrap(rows), summed, self.shape)
+        return RowSparse(wrap(rows), summed, self.shape, self.keep)
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, RowSparse):
@@ -90,7 +91,10 @@ class RowSparse:
             if other.shape != self.shape:
                 raise ValueError(f"RowSparse: cannot add shapes {self.shape} and {other.shape}.")
             return RowSparse(
-                concat([self.indices, other.indices]), concat([self.values, other.values]), self.shape
+                concat([self.indices, other.indices]),
+                concat([self.values, other.values]),
+                self.shape,
+                self.keep or other.keep,
             )
         return other + self.to_dense()
 
@@ -98,15 +102,15 @@ class RowSparse:
 
     def __mul__(self, other: Any) -> RowSparse:
         """Scaled by a number or a 0-d tensor (as gradient clipping does)."""
-        return RowSparse(self.indices, self.values * other, self.shape)
+        return RowSparse(self.indices, self.values * other, self.shape, self.keep)
 
     __rmul__ = __mul__
 
     def __neg__(self) -> RowSparse:
-        return RowSparse(self.indices, -self.values, self.shape)
+        return RowSparse(self.indices, -self.values, self.shape, self.keep)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RowSparse:
-        return RowSparse(self.indices.clone(), self.values.clone(), self.shape)
+        return RowSparse(self.indices.clone(), self.values.clone(), self.shape, self.keep)
 
     def numpy(self) -> np.ndarray:
         return self.to_dense().numpy()
