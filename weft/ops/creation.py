@@ -165,7 +165,7 @@ def zeros_like_spec(spec: Spec) -> Tensor:
 
 def _like(x: Any, value: Any, dtype: Any) -> Tensor:
     dtype = x.dtype if dtype is None else dtypes.as_dtype(dtype)
-    if x.is_symbolic and not is_known(x.shape):
+    if x.is_symbolic and (not is_known(x.shape) or hasattr(x._data, "level")):  # under vmap: a batch, like `x`
         return filled_like(x, value, dtype)
     return filled(tuple(x.shape), value, dtype)
 

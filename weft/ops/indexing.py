@@ -16,7 +16,7 @@ from .. import dtypes
 from ..autograd.tape import grad_mode, note_mutation
 from ..errors import describe, format_shape
 from ..tensor import Tensor, wrap
-from . import dispatch, inplace
+from . import batching, dispatch, inplace
 from .dispatch import Leaf, composite, primitive
 from .registry import Op, joint
 from .row_sparse import RowSparse
@@ -141,6 +141,7 @@ def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
         lambda g, index: setitem(g, 0.0, index),
         lambda g, like_value, index: _fit_value(getitem(g, index), like_value),
     ),
+    batch=batching.setitem,
     reference=lambda x, value, index: _put_reference(x, value, index),
     samples=lambda m: [
         Sample(m.normal(4, 3), m.normal(3), (1,)),
@@ -271,6 +272,7 @@ def _advanced_rule(g: Tensor, arrays: Any, spec: Any, needs: Any) -> list[Any]:
     infer=_infer_advanced,
     vjp=joint(_advanced_rule),
     shape_only=(0,),
+    batch=batching.advanced_index,
     reference=lambda arrays, spec: arrays[0][thaw(spec, arrays[1:])],
     samples=lambda m: [
         Sample((m.normal(4, 3), np.array([0, -1, 0])), (HERE,)),
@@ -332,6 +334,7 @@ def _advanced_put_reference(arrays: Any, spec: Any, accumulate: bool = False) ->
     infer=_infer_advanced_put,
     vjp=joint(_advanced_put_rule),
     shape_only=(0, 1),
+    batch=batching.advanced_put,
     reference=_advanced_put_reference,
     samples=lambda m: [
         Sample((m.normal(4, 3), m.normal(2, 3), np.array([0, 2])), (HERE,)),
@@ -462,6 +465,7 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
         return
     if tensors:
         spec, tensors = _expand_masks(x, spec, tensors)
+    inplace.refuse_batched("setitem", x, (value, *tensors))
     if inplace.writer_of(x) is None and not (
         grad_mode.enabled and (x._node is not None or isinstance(value, Tensor) and value._node is not None)
     ):
@@ -565,6 +569,7 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
     name="take_axis",
     infer=_infer_take,
     vjp=(_take_rule, None),
+    batch=batching.take_axis,
     reference=lambda x, indices, axis=0: np.take(x, indices, axis),
     samples=lambda m: [
         Sample(m.normal(4, 3), np.array([0, 3, 0]), 0),
@@ -623,6 +628,7 @@ def _along_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Tensor:
 @primitive(
     infer=_infer_along,
     vjp=(_along_rule, None),
+    batch=batching.take_along_axis,
     reference=lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis),
     samples=lambda m: [
         Sample(m.normal(2, 4), m.ints(2, 3, low=0, high=4)),
@@ -696,6 +702,7 @@ _scatter_samples = lambda m: [  # noqa: E731
     infer=_infer_scatter,
     promote=None,
     vjp=(lambda g: g, None, lambda g, index, axis: gather(g, axis, index)),
+    batch=batching.scatter_add,
     reference=lambda x, index, src, axis=0: _scatter(x, index, src, axis, True),
     samples=_scatter_samples,
     errors=lambda m: [Bad(IndexError, "scatter: index holds 5", m.normal(3), np.array([5]), m.normal(1))],
@@ -712,6 +719,7 @@ def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
         None,
         lambda g, index, axis: gather(g, axis, index),
     ),
+    batch=batching.scatter,
     reference=lambda x, index, src, axis=0: _scatter(x, index, src, axis, False),
     samples=_scatter_samples,
 )
@@ -754,6 +762,7 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
 @primitive(
     infer=_infer_index_add,
     vjp=(lambda g: g, None, lambda g, index, axis: take_axis(g, index, axis)),
+    batch=batching.index_add,
     reference=lambda x, index, source, axis=0: _index_add_array(x, index, source, axis),
     samples=lambda m: [
         Sample(m.normal(4, 3), np.array([0, 2, 0]), m.normal(3, 3), 0),

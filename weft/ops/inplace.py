@@ -27,6 +27,7 @@ ndarray = np.ndarray
 
 def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     """Replace the value of `x`, the first of `values`, by `op(*values)`."""
+    refuse_batched(op.title, x, op.tensors(values))
     capture = writer_of(x)
     if capture is not None:
         replace(x, check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values))), capture)
@@ -90,6 +91,17 @@ def writer_of(x: Tensor) -> Any:
     return None
 
 
+def refuse_batched(name: str, x: Tensor, operands: Sequence[Any]) -> None:
+    """Inside vmap, a tensor that is one for all examples cannot take a value that differs between them."""
+    level = getattr(x._data, "level", 0)
+    for t in operands:
+        if isinstance(t, Tensor) and getattr(t._data, "level", 0) > level:
+            raise RuntimeError(
+                f"vmap: {name} writes a value that differs from example to example into a tensor that is the same for all "
+                "examples. Start from a tensor that is mapped too, for example `wf.zeros_like(x)`."
+            )
+
+
 def refuse_leaf(name: str, x: Tensor) -> None:
     """A leaf that requires gradients must not be overwritten by recorded ops: its gradient would have no meaning."""
     view = getattr(x, "_view", None)
@@ -141,16 +153,54 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
         try:
             with np.errstate(all="ignore"):
                 ufunc(*arrays, out=data)
-            note_mutation(data, op.name)
+            note_mutation(data, op.title)
             return
         except (ValueError, TypeError):
             pass  # the general path below finds the words for what is wrong
+    if op.expression is not None and data.size >= dispatch.LARGE and _write_native(op, data, datas, wanted):
+        return
     out = dispatch.compute(op, datas, op.attrs(values))
     if out.shape != data.shape:
         check_result(op, x, wrap(out))
     check_cast(op.name, out.dtype, data.dtype)
-    note_mutation(data, op.name)
+    note_mutation(data, op.title)
     np.copyto(data, out, casting="unsafe")
+
+
+def write_small(name: str, ufunc: np.ufunc, x: Tensor, other: Any) -> bool:
+    """The short way for `x += y` on small arrays of one dtype, unrecorded; False where there is more to it."""
+    data = x._data
+    if type(data) is not ndarray or data.size >= dispatch.LARGE or not data.flags.writeable:
+        return False
+    dtype = data.dtype
+    if dtype is not dispatch.F32 and dtype is not dispatch.F64:
+        return False
+    if isinstance(other, Tensor):
+        other = other._data
+        if type(other) is not ndarray or other.dtype is not dtype:
+            return False
+    elif other.__class__ is not float and other.__class__ is not int:
+        return False
+    try:
+        ufunc(data, other, out=data)
+    except (ValueError, TypeError, OverflowError):
+        return False  # the general path finds the words for what is wrong
+    note_mutation(data, name)
+    return True
+
+
+def _write_native(op: Op, data: ndarray, datas: list[Any], wanted: tuple[np.dtype, ...]) -> bool:
+    """Run the expression of `op` as a native loop that stores into `data`, if it fits there without a cast."""
+    arrays = [dispatch.cast_data(d, w) for d, w in zip(datas, wanted, strict=True)]
+    if any(dtypes.is_complex(w) for w in wanted):
+        return False
+    spec = dispatch.infer_elementwise(op, *arrays)
+    if spec.shape != data.shape or spec.dtype != data.dtype:
+        return False
+    if dispatch.native_elementwise(op, arrays, data.shape, data) is None:
+        return False
+    note_mutation(data, op.title)
+    return True
 
 
 def replace(x: Tensor, result: Tensor, capture: Any) -> None:

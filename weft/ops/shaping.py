@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import describe, format_shape
 from ..tensor import Tensor, wrap
+from . import batching
 from .dispatch import composite, primitive
 from .registry import NOT_DIFFERENTIABLE, joint
 from .samples import Bad, Sample
@@ -414,7 +415,7 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
     infer=_infer_concat,
     promote="numeric",
     vjp=joint(_concat_rule),
-    batch=lambda axes, tensors, attrs: concat_axis(tensors, attrs[0] % (tensors[0].ndim - 1) + 1),
+    batch=batching.concat_axis,
     reference=lambda arrays, axis=0: np.concatenate(arrays, axis),
     samples=lambda m: [
         Sample((m.normal(2, 3), m.normal(1, 3))), Sample((m.normal(2, 3), m.normal(2, 1)), axis=-1), Sample((m.normal(0), m.normal(2))),
@@ -557,6 +558,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
     checks_once=True,
     infer=_infer_roll,
     vjp=lambda g, shift, axis: roll(g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis),
+    batch=batching.roll,
     reference=lambda x, shift, axis=None: np.roll(x, shift, axis),
     samples=lambda m: [Sample(m.normal(2, 3), 1), Sample(m.normal(2, 3), -4, axis=1), Sample(m.normal(2, 3), (1, 2), axis=(0, 1))],
 )
@@ -590,6 +592,7 @@ def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
     checks_once=True,
     infer=_infer_tile,
     vjp=_tile_rule,
+    batch=batching.tile,
     reference=np.tile,
     samples=lambda m: [Sample(m.normal(2, 3), (2, 1)), Sample(m.normal(3), (2, 2)), Sample(m.normal(2, 3), (2,))],
     errors=lambda m: [Bad(ValueError, "negative", m.normal(2), (-1,))],
@@ -632,6 +635,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
     checks_once=True,
     infer=_infer_repeat,
     vjp=_repeat_rule,
+    batch=batching.repeat_static,
     reference=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
     samples=lambda m: [Sample(m.normal(2, 3), 2, None), Sample(m.normal(2, 3), (1, 3), 0), Sample(m.normal(2, 3), 2, -1)],
 )
