@@ -6,8 +6,8 @@ import importlib
 from types import ModuleType
 
 NAMES = (
-    "activations", "softmax", "normalization", "channel_norms", "losses", "embedding", "dropout", "attention",
-    "conv", "conv_transpose", "pooling", "rnn", "interpolate", "padding", "unfold",
+    "activations", "linear", "softmax", "normalization", "channel_norms", "losses", "embedding", "dropout", "attention",
+    "conv", "conv_transpose", "pooling", "recurrent", "interpolate", "padding", "unfold",
 )  # fmt: skip
 
 MODULES: list[ModuleType] = []
