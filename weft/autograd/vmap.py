@@ -134,8 +134,8 @@ class _Randomness(dispatch.Mode):
         self.how, self.size, self.level = how, size, level
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
-        if "state" not in op.tensor_names:
-            return dispatch.call(op, values)
+        if "state" not in op.tensor_names or op.tensors(values)[op.tensor_names.index("state")] is None:
+            return dispatch.call(op, values)  # nothing is drawn
         if self.how == "error":
             raise RuntimeError(
                 f"vmap: {op.name} draws random numbers. Pass `randomness='different'` for other numbers in every example, "
@@ -168,6 +168,8 @@ class _Randomness(dispatch.Mode):
             if vary:
                 row[place] = row[place] + dispatch.constant(np.array([_stream(i), 0], np.int64))
             results.append(_call(op, row, attrs))
+        if isinstance(results[0], tuple):
+            return tuple([wrap(Batched(stack(outs), self.level)) for outs in zip(*results)])
         return wrap(Batched(stack(results), self.level))
 
 

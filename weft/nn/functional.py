@@ -1,0 +1,39 @@
+"""Functions of models, under PyTorch's names: `from weft.nn import functional as F`.
+
+The namespace is derived, like `weft` itself: every op whose record says `namespace="nn"`, and every public function of
+the op files listed in `weft.ops.model_functions`. Arguments have NumPy's words (`axis`, `keepdims`).
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from ..ops import elementwise, guard, padding, registry
+from ..ops.model_functions import MODULES
+
+
+def _namespace() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for module in MODULES:
+        for name, value in vars(module).items():
+            own = isinstance(value, FunctionType) and value.__module__ == module.__name__
+            if own and not name.startswith("_") and getattr(value, "op", None) is None:
+                names[name] = guard.public(value)
+    for op in registry.table.values():
+        if op.namespace == "nn":
+            names[op.name] = op.call
+    names.update(sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=guard.public(padding.functional_pad))
+    return names
+
+
+globals().update(_namespace())
+__all__ = sorted(name for name in _namespace())
+
+
+def __getattr__(name: str) -> Any:
+    import difflib
+
+    close = difflib.get_close_matches(name, __all__, 1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise AttributeError(f"module 'weft.nn.functional' has no attribute {name!r}.{hint}")
