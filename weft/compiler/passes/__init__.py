@@ -10,7 +10,7 @@ from .merge import merge
 from .simplify import simplify
 from .split_reductions import split_reductions
 
-PASSES = (decompose, simplify, merge, split_reductions)
+PASSES = (decompose, simplify, merge, simplify, split_reductions)
 
 
 def optimise(flow: Flow) -> Flow:

@@ -32,7 +32,31 @@ _IDENTITY = ("stop_gradient", "clone", "positive", "clone_contiguous")
 
 def simplify(flow: Flow) -> Flow:
     """Remove work that does nothing and compute what is known already."""
-    return rebuild(flow, _rule)
+    uses: dict[Value, int] = {}
+    for node in flow.nodes:
+        for v in node.inputs:
+            if isinstance(v, Value):
+                uses[v] = uses.get(v, 0) + 1
+    for v in flow.outputs:
+        uses[v] = uses.get(v, 0) + 1
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        return _transposed_product(new, node, args, uses) or _rule(new, node, args)
+
+    return rebuild(flow, rule)
+
+
+def _transposed_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict[Value, int]) -> Any:
+    """(x @ y).T = y.T @ x.T: the gradient of a weight used as `w.T` is then computed in the weight's own layout."""
+    if node.op.name != "permute_dims" or len(node.attrs[0]) != 2 or args[0].node.op.name != "matmul":
+        return None
+    x, y = args[0].node.inputs
+    if uses.get(node.inputs[0]) != 1 or len(x.shape) != 2 or len(y.shape) != 2 or node.attrs[0][0] % 2 != 1:
+        return None
+    left, right = (
+        _emit(new, "permute_dims", (v,), ((1, 0),), Value(node, 0, tuple(v.shape[::-1]), v.dtype))[0] for v in (y, x)
+    )
+    return _emit(new, "matmul", (left, right), (), node.outputs[0])
 
 
 def _scalar(value: Any) -> Any:

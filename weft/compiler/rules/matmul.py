@@ -41,24 +41,62 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     return True
 
 
+LANES = 16  # columns of a register tile come in multiples of this many
+
+
 def _small(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
-    """Small plain matrices are multiplied by our own kernel; a transposed right operand is packed first."""
+    """Small plain matrices are multiplied by our own kernel.
+
+    It wants unit stride along the columns of the right operand and of the result. Either the product itself or its
+    transpose (b.T @ a.T, whose result lies column by column) is computed, whichever needs less packing.
+    """
     out = node.outputs[0]
     shape = tuple(out.shape)
     if len(a.shape) != 2 or len(b.shape) != 2 or not suits(a, b, Layout(a.storage, a.dtype, shape, row_major(shape))):
         return False
-    if b.strides[1] != 1 and b.shape[1] > 1:
-        b = lowering.copy(b, node)
-    target = lowering.place(node, 0, row_major(shape), node, None)
-    direct = target.strides[1] == 1 or shape[1] == 1
-    c = target if direct else lowering.temporary(shape, target.dtype)
-    storages = [x.storage for x in (a, b, c)]
-    lowering.steps.append(
-        Step("kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, b, c), storages)
-    )
-    if not direct:
-        lowering.copy(c, node, target)
+    fixed = out in lowering.wanted  # the layout of a result that leaves the program is not ours to choose
+    straight = _price(a, b)
+    if not fixed and _price(_flipped(b), _flipped(a)) + 3 * shape[0] * shape[1] < straight:
+        result = _multiply(lowering, node, _flipped(b), _flipped(a))
+        lowering.layouts[out] = _flipped(result)
+        return True
+    result = _multiply(lowering, node, a, b)
+    if fixed:
+        lowering.copy(result, node, lowering.place(node, 0, row_major(shape), node, None))
+    else:
+        lowering.layouts[out] = result
     return True
+
+
+def _flipped(x: Layout) -> Layout:
+    return Layout(x.storage, x.dtype, x.shape[::-1], x.strides[::-1], x.offset)
+
+
+def _price(a: Layout, b: Layout) -> int:
+    """What `a @ b` costs in elements touched: the multiplication in whole vectors, and packing of `b` if needed."""
+    (m, k), n = a.shape, b.shape[1]
+    vectors = -(-n // LANES)
+    return m * k * vectors + (0 if _packed(b) else 3 * k * n)
+
+
+def _packed(b: Layout) -> bool:
+    return b.strides[1] == 1 and b.shape[1] % LANES == 0
+
+
+def _multiply(lowering: Any, node: Node, a: Layout, b: Layout) -> Layout:
+    """Add the kernel; columns are padded to whole vectors, so the result's rows may be further apart than its columns."""
+    (m, k), n = a.shape, b.shape[1]
+    wide = -(-n // LANES) * LANES
+    if not _packed(b):
+        room = lowering.temporary((k, wide), b.dtype)
+        b = lowering.copy(b, node, Layout(room.storage, b.dtype, (k, n), (wide, 1)))
+    room = lowering.temporary((m, wide), a.dtype)
+    padded_b = Layout(b.storage, b.dtype, (k, wide), b.strides, b.offset)
+    storages = [a.storage, b.storage, room.storage]
+    lowering.steps.append(
+        Step("kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, padded_b, room), storages)
+    )
+    return Layout(room.storage, a.dtype, (m, n), (wide, 1))
 
 
 def _operand(lowering: Any, x: Layout, node: Node) -> Layout:
