@@ -302,8 +302,10 @@ def plain_elementwise(op: Op, arrays: Sequence[ndarray]) -> ndarray:
 _native: Any = None
 
 
-def native_elementwise(op: Op, arrays: Sequence[ndarray], shape: tuple[int, ...]) -> ndarray | None:
-    """The scalar expression as a native loop, or None where there is no native code."""
+def native_elementwise(
+    op: Op, arrays: Sequence[ndarray], shape: tuple[int, ...], out: ndarray | None = None
+) -> ndarray | None:
+    """The scalar expression as a native loop (into `out`, if given), or None where there is no native code."""
     global _native
     if _native is None:
         from ..backends import native_kernels
@@ -311,7 +313,7 @@ def native_elementwise(op: Op, arrays: Sequence[ndarray], shape: tuple[int, ...]
         _native = native_kernels()
     if _native is False:
         return None
-    return _native.elementwise(op.name, op.expression, arrays, shape)
+    return _native.elementwise(op.name, op.expression, arrays, shape, out)
 
 
 def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...], outs: Any) -> Any:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ..autograd.tape import grad_mode
 from ..tensor import Tensor
 from . import (
     creation,
     cumulative,
+    dispatch,
     elementwise,
     guard,
     indexing,
@@ -83,8 +87,12 @@ def _comparison(op: Op) -> Callable[..., Any]:
 
 def _in_place(op: Op) -> Callable[..., Any]:
     def operator(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if ufunc is not None and len(args) == 1 and not kwargs and not dispatch._special:
+            if not grad_mode.enabled and inplace.write_small(op.title, ufunc, self, args[0]):
+                return self
         return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
 
+    ufunc = op.ufunc if isinstance(op.ufunc, np.ufunc) and len(op.parameters) == 2 else None
     operator.__name__ = op.name + "_"
     operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
     return operator
