@@ -214,3 +214,28 @@ def index_add(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
         return indexing.index_add(x, index, source, axis + 1)
     spec = (indexing.Slice(None, None, None),) * axis + (indexing.HERE,)
     return advanced_put((0, 0, 0), (x, source, index), (spec, True))
+
+
+# Losses over rows -----------------------------------------------------------------------------------------------------------
+
+
+def folded_rows(call: Any, logits: int) -> Any:
+    """A rule for ops over rows, logits (N, C, ...) with targets (N, ...) or (C,) with (): a batch of rows is more rows.
+
+    `call()` is the op; `logits` is the place of the logits among its tensors.
+    """
+
+    def rule(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
+        from .shaping import reshape
+
+        size = size_of(axes, tensors)
+        full = [None if t is None else with_axis(t, a, size) for t, a in zip(tensors, axes, strict=True)]
+        if full[logits].ndim == 2:  # one row each
+            return call()(*full, *attrs)
+        flat = [None if t is None else reshape(t, (-1, *t.shape[2:])) for t in full]
+        out = call()(*flat, *attrs)
+        if isinstance(out, tuple):
+            return tuple([reshape(o, (size, -1, *o.shape[1:])) for o in out])
+        return reshape(out, (size, -1, *out.shape[1:]))
+
+    return rule

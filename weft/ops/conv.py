@@ -310,6 +310,9 @@ def _batch_input(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     size, *window, groups = attrs
     if like is not None:
         size = tuple(like.shape[3:] if axes[2] is not None else like.shape[2:])
+    if axes[0] is None and axes[1] is None:  # only the shape to return is batched
+        y = convolution_backward_input(g, weight, None, size, *window, groups)
+        return broadcast_to(y, (like.shape[0], *y.shape))
     if axes[1] is None:
         y = convolution_backward_input(_fold(g), weight, None, size, *window, groups)
         return reshape(y, (*g.shape[:2], *y.shape[1:]))

@@ -17,6 +17,7 @@ from ..tensor import Tensor
 from . import scalar as s
 from .composed import composed_vjp
 from .creation import zeros_like, zeros_like_spec
+from .batching import folded_rows
 from .dispatch import composite, elementwise, primitive
 from .elementwise import abs_, astype, exp, log, maximum, sign, square, where
 from .formulas import wide
@@ -142,6 +143,7 @@ def _np_pick(x: Any, target: Any, ignore_index: int) -> Any:
     namespace="internal",
     infer=_infer_pick,
     vjp=(_pick_rule, None),
+    batch=folded_rows(lambda: pick_class, 0),
     reference=_np_pick,
     samples=lambda m: [
         Sample(m.normal(4, 3), np.array([0, 2, -100, 1]), -100),
@@ -185,6 +187,7 @@ def _cross_entropy_backward_ops(
         )
     ),
     cost=lambda grad, grad_lse, x, *_: 12 * (num_elements(x.shape) or 0),
+    batch=folded_rows(lambda: cross_entropy_backward, 2),
     reference=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: _reference_cross_entropy_backward(
         grad, grad_lse, x, lse, target, ignore_index, label_smoothing
     ),
@@ -251,6 +254,7 @@ def _reference_cross_entropy_forward(x: Any, target: Any, ignore_index: int, lab
     promote=None,
     vjp=joint(_cross_entropy_rule, fill=False),
     cost=lambda x, *_: 10 * (num_elements(x.shape) or 0),
+    batch=folded_rows(lambda: cross_entropy_forward, 0),
     reference=_reference_cross_entropy_forward,
     samples=lambda m: [
         Sample(m.normal(4, 3), np.array([0, 2, -100, 1]), -100, 0.0),
