@@ -1,0 +1,83 @@
+"""Full backward hooks: see the gradients that enter and leave a module during backward.
+
+Inputs and outputs that need gradients pass through an identity op of their own, so that what is seen is the part of the
+gradient that belongs to this call, also when the caller uses the same tensor elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..ops.elementwise import positive
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .module import Module
+
+
+def watch(
+    module: Module, hooks: list[Callable[..., Any]], args: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
+    """The arguments to run `forward` with, and the function to pass its result through."""
+    grad_input: list[Any] = [None] * len(args)
+    waiting = {i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad}
+    several = len(waiting) > 1
+    grad_output: list[Any] = []
+
+    def run() -> Any:
+        replaced = None
+        for hook in hooks:
+            answer = hook(module, tuple(grad_input), tuple(grad_output))
+            if answer is None:
+                continue
+            given = answer if isinstance(answer, tuple) else (answer,)
+            chosen = [g for g in given if g is not None]
+            if several or len(chosen) != 1:
+                raise RuntimeError(
+                    f"backward hook of {type(module).__name__}: a hook may replace the gradient of a module with one "
+                    f"differentiable input only. Got {len(chosen)} gradients for {len(grad_input)} inputs."
+                )
+            replaced = chosen[0]
+            grad_input[:] = [replaced if g is not None else None for g in grad_input]
+        return replaced
+
+    def input_hook(i: int) -> Callable[[Tensor], Any]:
+        def seen(g: Tensor) -> Any:
+            grad_input[i] = g
+            waiting.discard(i)
+            return run() if not waiting else None
+
+        return seen
+
+    no_inputs = not waiting
+    passed = []
+    for i, a in enumerate(args):
+        if i in waiting:
+            a = positive(a)
+            a.register_hook(input_hook(i))
+        passed.append(a)
+
+    def finish(result: Any) -> Any:
+        several_results = isinstance(result, (tuple, list))
+        items = list(result) if several_results else [result]
+        grad_output[:] = [None] * len(items)
+        open_outputs = {j for j, y in enumerate(items) if isinstance(y, Tensor) and y.requires_grad}
+
+        def output_hook(j: int) -> Callable[[Tensor], Any]:
+            def seen(g: Tensor) -> None:
+                grad_output[j] = g
+                open_outputs.discard(j)
+                if no_inputs and not open_outputs:
+                    run()
+
+            return seen
+
+        for j in sorted(open_outputs):
+            items[j] = positive(items[j])
+            items[j].register_hook(output_hook(j))
+        if not several_results:
+            return items[0]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+
+    return tuple(passed), finish

@@ -1,0 +1,61 @@
+"""Errors that say in which part of a model they happened.
+
+An exception that leaves `forward` passes through the `__call__` of every enclosing module. Each one finds the name under
+which it knows the module the error came from and puts it in front: `encoder.layers.3.attn: matmul: inner dimensions …`.
+Nothing of this costs anything until an error is raised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .module import Module
+
+
+class _Trail:
+    """What is known about an error on its way out: the innermost named path, seen from `module`."""
+
+    __slots__ = ("module", "path", "message", "noted")
+
+    def __init__(self, module: Module, message: Any) -> None:
+        self.module, self.path, self.message = module, "", message
+        self.noted = False
+
+
+def locate(error: Exception, module: Module) -> None:
+    """Note that `error` is leaving the `forward` of `module`, and name the path so far in its message."""
+    trail = getattr(error, "_weft_trail", None)
+    if trail is None:
+        try:
+            error._weft_trail = _Trail(module, error.args[0] if error.args else None)  # type: ignore[attr-defined]
+        except AttributeError:
+            return  # an exception class with slots keeps its message as it is
+        return
+    if trail.module is module:
+        return
+    name = _name_of(trail.module, module)
+    trail.module = module
+    if not name:
+        return
+    trail.path = f"{name}.{trail.path}" if trail.path else name
+    if _speaks_by_first_argument(error) and isinstance(trail.message, str):
+        error.args = (f"{trail.path}: {trail.message}", *error.args[1:])
+        return
+    notes = getattr(error, "__notes__", [])
+    if trail.noted:
+        notes.pop()
+    error.add_note(f"In module {trail.path}.")
+    trail.noted = True
+
+
+def _name_of(inner: Module, outer: Module) -> str:
+    for name, module in outer.named_modules():
+        if module is inner:
+            return name
+    return ""
+
+
+def _speaks_by_first_argument(error: Exception) -> bool:
+    """Whether `str(error)` is its only argument, so that a longer argument is a longer message."""
+    return len(error.args) == 1 and type(error).__str__ in (BaseException.__str__, KeyError.__str__)

@@ -1,0 +1,1 @@
+"""The layers, one file per family; `weft.nn` holds them all."""

@@ -1,0 +1,124 @@
+"""Look-up tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ops.creation import empty
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+
+class Embedding(Module):
+    """A table of vectors looked up by integer.
+
+    Args:
+        num_embeddings: rows of the table.
+        embedding_dim: length of each vector.
+        padding_idx: a row that starts as zeros and gets no gradient.
+        max_norm, norm_type: rows that are looked up are shortened in place to at most this p-norm.
+        sparse: keep the gradient as the rows that were looked up (`wf.RowSparse`); SGD, Adagrad and Adam(lazy=True)
+            then touch only those rows.
+
+    Shapes: x of integers (…) → (…, embedding_dim); `weight` is (num_embeddings, embedding_dim), standard normal.
+
+    >>> import weft as wf
+    >>> from weft import nn
+    >>> nn.Embedding(10, 4)(wf.tensor([[1, 2, 3]])).shape
+    (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        *,
+        sparse: bool = False,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(f"Embedding: padding_idx {padding_idx} is out of range for {num_embeddings} rows.")
+            padding_idx %= num_embeddings
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.max_norm, self.norm_type, self.sparse = max_norm, norm_type, sparse
+        self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype), sparse_grad=sparse)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new starting values."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Embedding:
+        """An embedding whose table is `embeddings` (shared memory); frozen unless told otherwise."""
+        if embeddings.ndim != 2:
+            raise ValueError(f"from_pretrained: expected a table of two axes. Got shape {embeddings.shape}.")
+        made = cls(*embeddings.shape, dtype=embeddings.dtype, **settings)
+        made.weight = Parameter(embeddings.detach(), not freeze, sparse_grad=made.sparse)
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.embedding(x, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.sparse)
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        return text + (", sparse=True" if self.sparse else "")
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of bags of embeddings, without the rows in between.
+
+    Args:
+        num_embeddings, embedding_dim, sparse, padding_idx: as for `Embedding`.
+        mode: "sum", "mean" or "max".
+        include_last_offset: `offsets` has a last entry, the number of indices.
+
+    Shapes: x (B, L), one bag per row, or x (N,) with `offsets` (B,) where each bag starts → (B, embedding_dim).
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if mode not in ("sum", "mean", "max"):
+            raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max'. Got {mode!r}.")
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.sparse, self.include_last_offset, self.padding_idx = sparse, include_last_offset, padding_idx
+        self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype), sparse_grad=sparse)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new starting values."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    def forward(self, x: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        return F.embedding_bag(
+            x, self.weight, offsets, self.mode, per_sample_weights, self.padding_idx, self.include_last_offset, self.sparse
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"

@@ -1,0 +1,91 @@
+"""Linear maps of the last axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...ops.creation import empty
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+
+class Identity(Module):
+    """Returns its input; takes and ignores any arguments, so that it can stand in for any layer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class Linear(Module):
+    """`x @ weight.T + bias` over the last axis.
+
+    Args:
+        in_features, out_features: sizes of the last axis before and after.
+        bias: whether to add a learned bias.
+
+    Shapes: x (…, in_features) → (…, out_features); `weight` is (out_features, in_features). Both parameters start
+    uniform in ±1/√in_features.
+
+    >>> import weft as wf
+    >>> from weft import nn
+    >>> nn.Linear(3, 5)(wf.ones(2, 3)).shape
+    (2, 5)
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(empty((out_features, in_features), dtype=dtype))
+        self.bias = Parameter(empty((out_features,), dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new starting values."""
+        init.fan_in_uniform_(self.weight, self.in_features)
+        if self.bias is not None:
+            init.fan_in_uniform_(self.bias, self.in_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class Bilinear(Module):
+    """`x1 @ weight[k] @ x2 + bias[k]` for every output k.
+
+    Shapes: x1 (…, in1_features), x2 (…, in2_features) → (…, out_features); `weight` is (out, in1, in2).
+    """
+
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = Parameter(empty((out_features, in1_features, in2_features), dtype=dtype))
+        self.bias = Parameter(empty((out_features,), dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new starting values."""
+        bound = 1 / math.sqrt(self.in1_features)
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.bilinear(x1, x2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )

@@ -1,0 +1,247 @@
+"""Pooling layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor import Tensor
+from .. import functional as F
+from ..module import Module
+
+
+class _MaxPool(Module):
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation, self.return_indices, self.ceil_mode = padding, dilation, return_indices, ceil_mode
+
+    def _pool(self, pool: Any, x: Tensor) -> Any:
+        return pool(
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
+            return_indices=self.return_indices,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest value of each window. Arguments as for `MaxPool2d`."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self._pool(F.max_pool1d, x)
+
+
+class MaxPool2d(_MaxPool):
+    """The largest value of each window.
+
+    Args:
+        kernel_size: size of the window, a number or one per axis.
+        stride: steps between windows; the window's size by default.
+        padding: places added around the input that never win.
+        dilation: steps between the places of a window.
+        return_indices: also return where each value came from.
+        ceil_mode: keep windows that reach over the end.
+
+    Shapes: x (N, C, H, W) or without N → (N, C, H', W').
+
+    >>> import weft as wf
+    >>> from weft import nn
+    >>> nn.MaxPool2d(2)(wf.reshape(wf.arange(16.0), (1, 1, 4, 4))).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
+    """
+
+    def forward(self, x: Tensor) -> Any:
+        return self._pool(F.max_pool2d, x)
+
+
+class MaxPool3d(_MaxPool):
+    """The largest value of each window. Arguments as for `MaxPool2d`."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self._pool(F.max_pool3d, x)
+
+
+class _MaxUnpool(Module):
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts the values of a max pooling back to where they came from, zeros elsewhere."""
+
+    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool1d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts the values of a max pooling back to where they came from, zeros elsewhere."""
+
+    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts the values of a max pooling back to where they came from, zeros elsewhere."""
+
+    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool3d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class _AvgPool(Module):
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window. Arguments as for `AvgPool2d`, without `divisor_override`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.avg_pool1d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+
+class _AvgPoolDivisor(_AvgPool):
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def _pool(self, pool: Any, x: Tensor) -> Tensor:
+        return pool(
+            x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+            self.divisor_override,
+        )  # fmt: skip
+
+
+class AvgPool2d(_AvgPoolDivisor):
+    """The mean of each window.
+
+    Args:
+        kernel_size, stride, padding, ceil_mode: as for `MaxPool2d`; padding counts as zeros.
+        count_include_pad: whether padding counts in the mean.
+        divisor_override: divide by this instead of by the number of places.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._pool(F.avg_pool2d, x)
+
+
+class AvgPool3d(_AvgPoolDivisor):
+    """The mean of each window. Arguments as for `AvgPool2d`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._pool(F.avg_pool3d, x)
+
+
+class _LPPool(Module):
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def extra_repr(self) -> str:
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window: (Σ xᵖ)^(1/p)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.lp_pool1d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window: (Σ xᵖ)^(1/p)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _Adaptive(Module):
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """The mean of windows chosen so that the result has `output_size` places."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool1d(x, self.output_size)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """The mean of windows chosen so that the result has `output_size` places (a number, or two; None keeps a size)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(x, self.output_size)
+
+
+class AdaptiveAvgPool3d(_Adaptive):
+    """The mean of windows chosen so that the result has `output_size` places."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool3d(x, self.output_size)
+
+
+class _AdaptiveMax(_Adaptive):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax):
+    """The largest value of windows chosen so that the result has `output_size` places."""
+
+    def forward(self, x: Tensor) -> Any:
+        return F.adaptive_max_pool1d(x, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMax):
+    """The largest value of windows chosen so that the result has `output_size` places."""
+
+    def forward(self, x: Tensor) -> Any:
+        return F.adaptive_max_pool2d(x, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax):
+    """The largest value of windows chosen so that the result has `output_size` places."""
+
+    def forward(self, x: Tensor) -> Any:
+        return F.adaptive_max_pool3d(x, self.output_size, self.return_indices)

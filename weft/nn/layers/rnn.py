@@ -1,0 +1,240 @@
+"""Recurrent layers and cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import format_shape
+from ...ops.creation import empty, zeros
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..packed import PackedSequence
+from ..parameter import Parameter
+
+
+class _Recurrent(Module):
+    """Parameters `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0` … per layer, `_reverse` for the way back."""
+
+    _gates: int
+    _states = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        op = type(self).__name__
+        if num_layers < 1 or hidden_size < 1:
+            raise ValueError(f"{op}: num_layers and hidden_size must be at least 1. Got {num_layers}, {hidden_size}.")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"{op}: dropout must be between 0 and 1. Got {dropout}.")
+        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
+        self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
+        self._names: tuple[str, ...] = ()
+        names = []
+        rows = self._gates * hidden_size
+        for layer in range(num_layers):
+            inputs = input_size if layer == 0 else hidden_size * (1 + bidirectional)
+            for suffix in ("", "_reverse")[: 1 + bidirectional]:
+                shapes = [("weight_ih", (rows, inputs)), ("weight_hh", (rows, hidden_size))]
+                if bias:
+                    shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))]  # type: ignore[list-item]
+                for kind, shape in shapes:
+                    name = f"{kind}_l{layer}{suffix}"
+                    setattr(self, name, Parameter(empty(shape, dtype=dtype)))
+                    names.append(name)
+        self._names = tuple(names)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new starting values: uniform in ±1/√hidden_size."""
+        for parameter in self.parameters():
+            init.fan_in_uniform_(parameter, self.hidden_size)
+
+    @property
+    def all_weights(self) -> list[Tensor]:
+        """The parameters in the order in which the functions of `weft.nn.functional` take them."""
+        return [self.__dict__[name] for name in self._names]
+
+    def _run(self, function: Any, x: Any, hx: Any, lengths: Any, **settings: Any) -> Any:
+        packed = isinstance(x, PackedSequence)
+        if packed:
+            x, lengths = x
+        op = type(self).__name__
+        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+            layout = "(batch, time, features)" if self.batch_first else "(time, batch, features)"
+            raise ValueError(
+                f"{op}: expected an input {layout} or (time, features) with {self.input_size} features. "
+                f"Got shape {format_shape(x.shape)}."
+            )
+        turned = self.batch_first and x.ndim == 3 and not packed
+        if turned:
+            x = x.transpose(0, 1)
+        y, *states = function(
+            x, hx, self.all_weights, num_layers=self.num_layers, bias=self.bias, dropout=self.dropout,
+            training=self.training, bidirectional=self.bidirectional, lengths=lengths, **settings,
+        )  # fmt: skip
+        if turned:
+            y = y.transpose(0, 1)
+        result = PackedSequence(y, lengths) if packed else y
+        return result, states[0] if len(states) == 1 else tuple(states)
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0), ("bidirectional", False),
+        ):  # fmt: skip
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)}"
+        return text
+
+
+class RNN(_Recurrent):
+    """h' = tanh(W x + b + U h + c), or relu, over a sequence. Arguments as for `LSTM`, and `nonlinearity`."""
+
+    _gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNN: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype
+        )
+        self.nonlinearity = nonlinearity
+
+    def forward(self, x: Any, hx: Tensor | None = None, lengths: Any = None) -> Any:
+        """As `LSTM.forward`; the state is h alone."""
+        return self._run(F.rnn, x, hx, lengths, nonlinearity=self.nonlinearity)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units over a sequence. Arguments as for `LSTM`; the state is h alone."""
+
+    _gates = 3
+
+    def forward(self, x: Any, hx: Tensor | None = None, lengths: Any = None) -> Any:
+        """As `LSTM.forward`; the state is h alone."""
+        return self._run(F.gru, x, hx, lengths)
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory over a sequence.
+
+    Args:
+        input_size, hidden_size: features of the input and of the state.
+        num_layers: layers on top of each other.
+        bias: whether to learn biases.
+        batch_first: inputs and outputs are (batch, time, features) instead of (time, batch, features).
+        dropout: probability with which outputs between layers are dropped in training.
+        bidirectional: also walk backwards in time; features of both ways are joined.
+
+    >>> import weft as wf
+    >>> from weft import nn
+    >>> y, (h, c) = nn.LSTM(4, 8, batch_first=True)(wf.ones(2, 5, 4), lengths=[5, 3])
+    >>> y.shape, h.shape
+    ((2, 5, 8), (1, 2, 8))
+    """
+
+    _gates = 4
+    _states = 2
+
+    def forward(self, x: Any, hx: tuple[Tensor, Tensor] | None = None, lengths: Any = None) -> Any:
+        """Walk through `x`.
+
+        Args:
+            x: (T, N, input_size), (N, T, input_size) if batch_first, (T, input_size), or a `PackedSequence`.
+            hx: (h0, c0), each (layers·directions, N, hidden_size); zeros by default.
+            lengths: N integers: the real steps of each padded sequence.
+
+        Returns:
+            The outputs (packed if `x` was) and the last states (h, c).
+        """
+        return self._run(F.lstm, x, hx, lengths)
+
+
+class _Cell(Module):
+    _gates: int
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = self._gates * hidden_size
+        self.weight_ih = Parameter(empty((rows, input_size), dtype=dtype))
+        self.weight_hh = Parameter(empty((rows, hidden_size), dtype=dtype))
+        self.bias_ih = Parameter(empty((rows,), dtype=dtype)) if bias else None
+        self.bias_hh = Parameter(empty((rows,), dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new starting values: uniform in ±1/√hidden_size."""
+        for parameter in self.parameters():
+            init.fan_in_uniform_(parameter, self.hidden_size)
+
+    def _start(self, x: Tensor) -> Tensor:
+        return zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype)
+
+    def _weights(self) -> tuple[Any, ...]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_Cell):
+    """One step of an `RNN`: (N, input_size), (N, hidden_size) → (N, hidden_size)."""
+
+    _gates = 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", *, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, dtype=dtype)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNNCell: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
+        self.nonlinearity = nonlinearity
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
+        return F.rnn_cell(x, self._start(x) if hx is None else hx, *self._weights(), self.nonlinearity)
+
+
+class GRUCell(_Cell):
+    """One step of a `GRU`: (N, input_size), (N, hidden_size) → (N, hidden_size)."""
+
+    _gates = 3
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
+        return F.gru_cell(x, self._start(x) if hx is None else hx, *self._weights())
+
+
+class LSTMCell(_Cell):
+    """One step of an `LSTM`: (N, input_size) and (h, c) → (h, c)."""
+
+    _gates = 4
+
+    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        if hx is None:
+            start = self._start(x)
+            hx = (start, start)
+        return F.lstm_cell(x, hx, *self._weights())

@@ -1,0 +1,209 @@
+"""Layers that rearrange, pad and resample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...errors import format_shape
+from ...tensor import Tensor
+from .. import functional as F
+from ..module import Module
+
+
+class Flatten(Module):
+    """Join the axes from `start_axis` to `end_axis` into one; by default all but the batch axis."""
+
+    def __init__(self, start_axis: int = 1, end_axis: int = -1) -> None:
+        super().__init__()
+        self.start_axis, self.end_axis = start_axis, end_axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(self.start_axis, self.end_axis)
+
+    def extra_repr(self) -> str:
+        return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
+
+
+class Unflatten(Module):
+    """Split axis `axis` into axes of sizes `unflattened_size` (one of them may be -1)."""
+
+    def __init__(self, axis: int, unflattened_size: Any) -> None:
+        super().__init__()
+        self.axis, self.unflattened_size = axis, tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not -x.ndim <= self.axis < x.ndim:
+            raise IndexError(f"Unflatten: axis {self.axis} is out of range for shape {format_shape(x.shape)}.")
+        axis = self.axis % x.ndim
+        sizes = self.unflattened_size
+        known = math.prod([s for s in sizes if s != -1])
+        if -1 not in sizes and known != x.shape[axis] or -1 in sizes and (known == 0 or x.shape[axis] % known):
+            raise ValueError(f"Unflatten: axis {axis} of size {x.shape[axis]} cannot be split into {sizes}.")
+        return x.reshape((*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}, unflattened_size={self.unflattened_size}"
+
+
+class Upsample(Module):
+    """Resample the spatial axes to `size`, or by `scale_factor`. Modes: nearest, linear, bilinear, trilinear."""
+
+    def __init__(
+        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+    ) -> None:
+        super().__init__()
+        if (size is None) == (scale_factor is None):
+            raise ValueError(f"Upsample: give size or scale_factor. Got size={size}, scale_factor={scale_factor}.")
+        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+
+    def extra_repr(self) -> str:
+        by = f"scale_factor={self.scale_factor}" if self.size is None else f"size={self.size}"
+        return f"{by}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Two-dimensional nearest-neighbour resampling."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Two-dimensional bilinear resampling with aligned corners."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        super().__init__(size, scale_factor, "bilinear", True)
+
+
+class PixelShuffle(Module):
+    """(…, C·r², H, W) → (…, C, H·r, W·r): channels become pixels."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pixel_shuffle(x, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """(…, C, H·r, W·r) → (…, C·r², H, W): the inverse of `PixelShuffle`."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pixel_unshuffle(x, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """Split the channels into groups and take them in turns: (N, C, …) → the same shape."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] % self.groups:
+            raise ValueError(
+                f"ChannelShuffle: expected (N, C, …) with C divisible by {self.groups}. Got {format_shape(x.shape)}."
+            )
+        n, c = x.shape[:2]
+        split = x.reshape((n, self.groups, c // self.groups, *x.shape[2:]))
+        return split.transpose(1, 2).reshape(x.shape)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+class Unfold(Module):
+    """Sliding windows as columns: (N, C, H, W) → (N, C·kernel places, windows)."""
+
+    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+        super().__init__()
+        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class Fold(Module):
+    """Add sliding windows up into an image: the transpose of `Unfold`."""
+
+    def __init__(
+        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    ) -> None:
+        super().__init__()
+        self.output_size, self.kernel_size = output_size, kernel_size
+        self.dilation, self.padding, self.stride = dilation, padding, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.fold(x, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class _Pad(Module):
+    """`padding` is a number or (before, after) per axis, last axis first."""
+
+    _axes: int
+    _mode = "constant"
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = (padding,) * (2 * self._axes) if isinstance(padding, int) else tuple(padding)
+        if len(self.padding) != 2 * self._axes:
+            raise ValueError(
+                f"{type(self).__name__}: padding must be a number or {2 * self._axes} numbers. Got {padding!r}."
+            )
+        self.value = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, self.padding, mode=self._mode, value=self.value if self._mode == "constant" else None)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}" + (f", value={self.value}" if self.value else "")
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+
+def _pads(kind: str, base: type[_Pad], mode: str, axes: int, doc: str) -> type[_Pad]:
+    name = f"{kind}{axes}d"
+    return type(name, (base,), {"_axes": axes, "_mode": mode, "__module__": __name__, "__doc__": doc})
+
+
+ZeroPad1d, ZeroPad2d, ZeroPad3d = (
+    _pads("ZeroPad", _Pad, "constant", n, f"Zeros around the last {n} axes.") for n in (1, 2, 3)
+)
+ConstantPad1d, ConstantPad2d, ConstantPad3d = (
+    _pads("ConstantPad", _ConstantPad, "constant", n, f"A value around the last {n} axes.") for n in (1, 2, 3)
+)
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = (
+    _pads("ReflectionPad", _Pad, "reflect", n, f"The input mirrored at its border, last {n} axes.") for n in (1, 2, 3)
+)
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = (
+    _pads("ReplicationPad", _Pad, "replicate", n, f"The border repeated, last {n} axes.") for n in (1, 2, 3)
+)
+CircularPad1d, CircularPad2d, CircularPad3d = (
+    _pads("CircularPad", _Pad, "circular", n, f"The input continued from its other end, last {n} axes.")
+    for n in (1, 2, 3)
+)

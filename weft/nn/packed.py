@@ -1,0 +1,90 @@
+"""Sequences of different lengths, packed for recurrent layers.
+
+Weft keeps packed sequences padded to one length with the lengths beside them: recurrent layers stop each sequence at its
+own end, and nothing has to be sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import format_shape
+from ..ops.shaping import stack
+from ..tensor import Tensor, to_array, wrap
+
+
+class PackedSequence(NamedTuple):
+    """`data` (T, N, …), padded, and `lengths` (N,): sequence n has `lengths[n]` real steps."""
+
+    data: Tensor
+    lengths: Tensor
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = False  # noqa: A002
+) -> PackedSequence:
+    """Note the lengths of padded sequences.
+
+    Args:
+        input: (T, N, …), or (N, T, …) if batch_first.
+        lengths: N integers from 1 to T.
+        enforce_sorted: raise unless the lengths fall; nothing else depends on their order.
+    """
+    if input.ndim < 2:
+        raise ValueError(f"pack_padded_sequence: expected (T, N, …). Got shape {format_shape(input.shape)}.")
+    data = input.transpose(0, 1) if batch_first else input
+    counts = lengths if isinstance(lengths, Tensor) else wrap(to_array(lengths, dtype=np.int64))
+    steps, n = data.shape[:2]
+    if counts.shape != (n,) or counts.dtype.kind not in "iu":
+        raise ValueError(
+            f"pack_padded_sequence: lengths must be {n} integers, one per sequence. "
+            f"Got {counts.dtype.name} {format_shape(counts.shape)}."
+        )
+    if not counts.is_symbolic and n:
+        array = counts.detach()._array("lengths")
+        if array.min() < 1 or array.max() > steps:
+            raise ValueError(f"pack_padded_sequence: lengths must be from 1 to {steps}. Got {array.tolist()}.")
+        if enforce_sorted and (np.diff(array) > 0).any():
+            raise ValueError(f"pack_padded_sequence: lengths must fall with enforce_sorted. Got {array.tolist()}.")
+    return PackedSequence(data, counts)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The padded tensor and the lengths of packed sequences; steps after a sequence's end are `padding_value`."""
+    from ..ops.creation import arange, full
+    from ..ops.elementwise import where
+    from ..ops.shaping import concat
+
+    data, lengths = sequence
+    steps = data.shape[0]
+    live = arange(steps).reshape(-1, 1) < lengths.reshape(1, -1)
+    live = live.reshape((*live.shape, *(1,) * (data.ndim - 2)))
+    data = where(live, data, full((), padding_value, dtype=data.dtype))
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(f"pad_packed_sequence: total_length must be at least {steps}. Got {total_length}.")
+        data = concat([data, full((total_length - steps, *data.shape[1:]), padding_value, dtype=data.dtype)], axis=0)
+    return (data.transpose(0, 1) if batch_first else data), lengths
+
+
+def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0) -> Tensor:
+    """Tensors (Tᵢ, …) as one padded tensor (T, N, …), or (N, T, …) if batch_first."""
+    from ..ops.padding import pad
+
+    if not sequences:
+        raise ValueError("pad_sequence: there are no sequences.")
+    longest = max(s.shape[0] for s in sequences)
+    padded = [
+        pad(s, ((0, longest - s.shape[0]), *((0, 0),) * (s.ndim - 1)), value=padding_value) for s in sequences
+    ]
+    return stack(padded, axis=0 if batch_first else 1)
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = False) -> PackedSequence:
+    """Tensors (Tᵢ, …) as a packed sequence."""
+    return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], False, enforce_sorted)

@@ -1,0 +1,51 @@
+"""Parameter: a tensor that a module owns and an optimiser changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime import epoch
+from ..tensor import Tensor, to_array
+
+
+class Parameter(Tensor):
+    """A tensor that requires gradients and is registered by the module it is assigned to.
+
+    Args:
+        data: a tensor or anything array-like; a tensor's memory is shared, not copied.
+        requires_grad: whether gradients are wanted.
+        sparse_grad: keep the gradients of look-ups (`embedding`, `take`) as rows (`RowSparse`) in `.grad`.
+
+    >>> import weft as wf
+    >>> from weft import nn
+    >>> nn.Parameter(wf.zeros(2, 3)).requires_grad
+    True
+    """
+
+    # no __slots__: users may hang their own notes on a parameter (`p.no_decay = True`)
+    sparse_grad = False
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True, *, sparse_grad: bool = False) -> Parameter:
+        array = data._array("making a parameter") if isinstance(data, Tensor) else to_array(data)
+        self: Parameter = Tensor.__new__(cls, array)  # type: ignore[assignment]
+        if requires_grad:
+            Tensor.requires_grad_(self)
+        if sparse_grad:
+            self.sparse_grad = True
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        if bool(requires_grad) != (self._node is not None):
+            epoch.bump()
+        return super().requires_grad_(requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copied = super().__deepcopy__(memo)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (*super().__reduce_ex__(protocol), dict(self.__dict__))
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()

@@ -1,0 +1,121 @@
+"""Helpers for training loops: gradient clipping, parameters as one vector, counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from ..autograd.tape import no_grad
+from ..ops.elementwise import abs_, isfinite
+from ..ops.reduction import max_, sum as reduce_total
+from ..ops.shaping import concat, stack
+from ..tensor import Tensor
+from .parameter import Parameter
+
+
+def _with_grad(parameters: Any) -> list[Tensor]:
+    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p for p in tensors if p.grad is not None]
+
+
+def _values(grad: Any) -> Tensor:
+    """What counts for the norm of a gradient: all of it, or the merged rows of a row-sparse one."""
+    if getattr(grad, "is_row_sparse", False):
+        from ..optim.rows import merged
+
+        return merged(grad, repeated_rows_count_once=True)[1]
+    return grad
+
+
+def _norm(grads: list[Any], norm_type: float) -> Tensor:
+    values = [_values(g) for g in grads]
+    if norm_type == math.inf:
+        return max_(stack([max_(abs_(v)) for v in values]))
+    if norm_type == 2:
+        total = sum((reduce_total(v * v) for v in values[1:]), reduce_total(values[0] * values[0]))
+        return total.sqrt()
+    powers = [reduce_total(abs_(v) ** norm_type) for v in values]
+    return sum(powers[1:], powers[0]) ** (1.0 / norm_type)
+
+
+def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
+    """The norm of all gradients together, as one vector; a 0-d tensor."""
+    with no_grad():
+        found = _with_grad(parameters)
+        if not found:
+            from ..ops.creation import zeros
+
+            return zeros(())
+        return _norm([p.grad for p in found], float(norm_type))
+
+
+def clip_grad_norm_(
+    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """Scale the gradients of `parameters` so that their common norm is at most `max_norm`.
+
+    Args:
+        parameters: a tensor or tensors; those without a gradient are skipped.
+        max_norm: the largest norm allowed.
+        norm_type: p of the p-norm; `inf` for the largest absolute value.
+        error_if_nonfinite: raise if the norm is nan or infinite (looks at the value, so not in captured functions).
+
+    Returns:
+        The norm before clipping, a 0-d tensor.
+
+    >>> import weft as wf
+    >>> from weft import nn
+    >>> p = nn.Parameter(wf.zeros(2)); p.grad = wf.tensor([3.0, 4.0])
+    >>> nn.utils.clip_grad_norm_([p], 1.0).item()
+    5.0
+    """
+    tensors = _with_grad(parameters)
+    norm = get_total_norm(tensors, norm_type)
+    if error_if_nonfinite and not bool(isfinite(norm)):
+        raise RuntimeError(
+            f"clip_grad_norm_: the norm of the gradients is {norm.item()}. Look for the first nan with NaN tracing."
+        )
+    with no_grad():
+        scale = (max_norm / (norm + 1e-6)).clip(None, 1.0)
+        for p in tensors:
+            grad = p.grad
+            p.grad = grad * (scale if scale.dtype == grad.dtype else scale.to(grad.dtype))
+    return norm
+
+
+def clip_grad_value_(parameters: Any, clip_value: float) -> None:
+    """Limit every element of the gradients to [-clip_value, clip_value]."""
+    if not clip_value >= 0:
+        raise ValueError(f"clip_grad_value_: clip_value must not be negative. Got {clip_value}.")
+    with no_grad():
+        for p in _with_grad(parameters):
+            grad = p.grad.to_dense() if getattr(p.grad, "is_row_sparse", False) else p.grad
+            p.grad = grad.clip(-clip_value, clip_value)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters as one vector, in order; gradients flow back."""
+    flat = [p.reshape(-1) for p in parameters]
+    if not flat:
+        raise ValueError("parameters_to_vector: there are no parameters.")
+    return concat(flat)
+
+
+def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy consecutive pieces of `vector` into the parameters."""
+    tensors = list(parameters)
+    total = sum(p.size for p in tensors)
+    if vector.ndim != 1 or vector.shape[0] != total:
+        raise ValueError(f"vector_to_parameters: expected a vector of {total} numbers. Got shape {vector.shape}.")
+    start = 0
+    with no_grad():
+        for p in tensors:
+            p.copy_(vector[start : start + p.size].reshape(p.shape))
+            start += p.size
+
+
+def count_parameters(module: Any, trainable_only: bool = False) -> int:
+    """The number of elements of a module's parameters."""
+    found: Iterable[Parameter] = module.parameters()
+    return sum(p.size for p in found if p.requires_grad or not trainable_only)

@@ -1,0 +1,152 @@
+"""Weights on disk: state dicts as safetensors files, and the check of what fits into a module.
+
+Files are written beside their destination and renamed into place when they are complete, so that a crash or a full disk
+leaves the old file as it was.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.tape import no_grad
+from ..errors import format_shape
+from ..tensor import Tensor, to_array, wrap
+
+SHOWN = 20  # names listed per kind of mismatch
+
+
+def save_weights(state: Mapping[str, Any] | Any, path: str | os.PathLike[str], metadata: dict[str, str] | None = None) -> None:
+    """Write a state dict (or a module's) to a safetensors file, all or nothing.
+
+    Args:
+        state: a module, or tensors and arrays by name.
+        path: the file; an existing one is replaced once the new one is complete.
+        metadata: text to keep in the file's header.
+
+    >>> import tempfile, os
+    >>> from weft import nn
+    >>> layer, path = nn.Linear(2, 3), os.path.join(tempfile.mkdtemp(), "layer.safetensors")
+    >>> nn.save_weights(layer, path)
+    >>> sorted(nn.load_weights(path))
+    ['bias', 'weight']
+    """
+    from safetensors.numpy import save
+
+    if hasattr(state, "state_dict"):
+        state = state.state_dict()
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in state.items():
+        if not isinstance(name, str):
+            raise TypeError(f"save_weights: names must be strings. Got {name!r}.")
+        arrays[name] = np.ascontiguousarray(to_array(value)).reshape(np.shape(value))
+    data = save(arrays, metadata={"format": "weft", **(metadata or {})})
+    directory, name = os.path.split(os.path.abspath(os.fspath(path)))
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, os.path.join(directory, name))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_directory(directory)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(directory: str) -> None:
+    """Make the rename itself durable, where the system lets a directory be opened."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        arrays = load(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"load_weights: {os.fspath(path)!r} is not a complete safetensors file. {error}. It has {len(data)} bytes; "
+            "copy or download it again."
+        ) from None
+    return {name: wrap(to_array(array, copy=not array.flags.writeable)) for name, array in arrays.items()}
+
+
+# Loading into modules --------------------------------------------------------------------------------------------------
+
+
+def check_state(
+    owner: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool
+) -> tuple[list[str], list[str]]:
+    """Missing and unexpected names; raises one error that lists everything that does not fit."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"load_state_dict: expected a mapping of names to tensors. Got {type(given).__name__}.")
+    missing = [name for name in own if name not in given]
+    unexpected = [name for name in given if name not in own]
+    wrong = [
+        f"{name}: the file has {format_shape(np.shape(given[name]))}, the module {format_shape(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in given and tuple(np.shape(given[name])) != tuple(tensor.shape)
+    ]
+    if wrong or strict and (missing or unexpected):
+        parts = [f"load_state_dict: the state does not fit {owner}."]
+        if strict:
+            parts += _listed("missing", missing) + _listed("unexpected", unexpected)
+        parts += _listed("shapes that differ", wrong)
+        hint = _hint(missing, unexpected)
+        raise ValueError("\n".join(parts + ([hint] if hint else [])))
+    return missing, unexpected
+
+
+def _listed(title: str, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    more = [f"    … and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return [f"  {title} ({len(names)}):", *[f"    {n}" for n in names[:SHOWN]], *more]
+
+
+def _hint(missing: list[str], unexpected: list[str]) -> str:
+    """What to try: a common prefix to remove or to add, or a name that is nearly right."""
+    if not missing or not unexpected:
+        return ""
+    for prefix in ("module.", "model.", "_orig_mod."):
+        if all(n.startswith(prefix) for n in unexpected):
+            return f"Every name starts with {prefix!r}: pass `{{n.removeprefix({prefix!r}): t for n, t in state.items()}}`."
+    close = difflib.get_close_matches(missing[0], unexpected, 1)
+    return f"Is {close[0]!r} meant to be {missing[0]!r}? Rename it, or pass strict=False." if close else ""
+
+
+def copy_into(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> None:
+    """Write the given values into the memory of the tensors that bear their names."""
+    with no_grad():
+        for name, tensor in own.items():
+            if name in given:
+                value = given[name]
+                if not isinstance(value, Tensor):
+                    value = wrap(to_array(value))
+                if dtypes.is_complex(value.dtype) and not dtypes.is_complex(tensor.dtype):
+                    raise TypeError(f"load_state_dict: {name} is {value.dtype.name}, the module's is {tensor.dtype.name}.")
+                tensor.copy_(value.detach().to(tensor.dtype))
