@@ -13,7 +13,7 @@ import pytest
 from tests.backends.onednn import reference
 from weft.backends.onednn import capi, library
 from weft.backends.onednn.capi import Alg, Arg, Direction, NormFlags, Unsupported
-from weft.backends.onednn.descriptors import MemoryDesc, channels_last_strides
+from weft.backends.onednn.descriptors import BFLOAT16, MemoryDesc, channels_last_strides
 from weft.backends.onednn.primitives import (
     Binary,
     Eltwise,
@@ -437,3 +437,17 @@ def test_three_dimensional_weight_gradient_avoids_the_kernel_that_reads_behind_i
 def test_post_ops_are_part_of_the_public_vocabulary() -> None:
     assert base.Eltwise(Alg.ELTWISE_RELU) == Eltwise(Alg.ELTWISE_RELU)
     assert Sum() == Sum(1.0)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 40, 30), (40, 30, 1), (600, 8, 520), (256, 256, 1024)])
+def test_shapes_for_which_gemm_is_chosen(rng: np.random.Generator, m: int, k: int, n: int) -> None:
+    a, b, bias = random(rng, m, k), random(rng, k, n), random(rng, 1, n)
+    primitive = matmul(plain(m, k), plain(k, n), plain(m, n), plain(1, n), [Eltwise(Alg.ELTWISE_RELU)])
+    assert "gemm" in primitive.implementation
+    close(run(primitive, {Arg.SRC: a, Arg.WEIGHTS: b, Arg.BIAS: bias})[Arg.DST], np.maximum(a @ b + bias, 0))
+
+
+def test_gemm_is_not_forced_where_there_is_none() -> None:
+    half = MemoryDesc.strided((1, 40), BFLOAT16)
+    assert matmul(half, MemoryDesc.strided((40, 30), BFLOAT16), MemoryDesc.strided((1, 30), BFLOAT16)).implementation
+    assert "gemm" not in matmul(plain(64, 64), plain(64, 64), plain(64, 64)).implementation
