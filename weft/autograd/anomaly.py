@@ -50,7 +50,7 @@ class detect_anomaly(dispatch.Mode):
         problem = _problem(op.tensors(values), op.attrs(values), out)
         if problem is not None:
             where = user_location(1)
-            raise RuntimeError(f"{op.name}: {problem}. At {where}.")
+            raise RuntimeError(f"{op.title}: {problem}. At {where}.")
         return out
 
     def wrote(self, op: str, x: Tensor, operands: Sequence[Any]) -> None:
@@ -65,12 +65,12 @@ class detect_anomaly(dispatch.Mode):
         try:
             results = run()
         except RuntimeError as error:
-            raise RuntimeError(f"backward of {node.op.name}: {error}{_made_at(node)}") from error
+            raise RuntimeError(f"backward of {node.op.title}: {error}{_made_at(node)}") from error
         for i, g in enumerate(results):
             data = getattr(getattr(g, "values", g), "_data", None)
             what = _non_finite(data)
             if what:
-                raise RuntimeError(f"backward of {node.op.name}: the gradient of input {i} is {what}.{_made_at(node)}")
+                raise RuntimeError(f"backward of {node.op.title}: the gradient of input {i} is {what}.{_made_at(node)}")
         return results
 
 

@@ -190,14 +190,14 @@ def _run(
             node.saved.restore(node)  # a checkpointed region, maybe within another: it is run again now
         if node.saved is FREED:
             raise RuntimeError(
-                f"backward of {node.op.name}: the graph was freed by an earlier backward. "
+                f"backward of {node.op.title}: the graph was freed by an earlier backward. "
                 "Pass `retain_graph=True` to the first backward if you need a second one."
             )
         if observers:
             results = _observed(observers, node, g, edges, create_graph)
         else:
             results = pullback(node, g, edges, create_graph)
-        if not retain and node.saved:
+        if not retain and node.op.keeps_arrays:
             node.saved = FREED
         specs = node.specs
         for i, edge in enumerate(edges):

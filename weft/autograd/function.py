@@ -131,11 +131,12 @@ class Function:
 class _FunctionOp:
     """What the tape and the printer need to know of a Function: the same few facts as of an op of the table."""
 
-    __slots__ = ("name", "cls")
-    saved_items = ()
+    __slots__ = ("name", "title", "cls")
+    keeps_arrays = True
 
     def __init__(self, cls: type[Function]) -> None:
-        self.name, self.cls = cls.__name__, cls
+        self.name = self.title = cls.__name__
+        self.cls = cls
 
     def pullback(self, node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> list[Any]:
         return _run_backward(self.cls, node, g, edges)

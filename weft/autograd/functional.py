@@ -6,6 +6,7 @@ vector gives the Jacobian–vector product, for every op that has a gradient rul
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,7 +95,11 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has
             value = result[0] if has_aux else result
             if not isinstance(value, Tensor) or value.size != 1:
                 raise ValueError("value_and_grad: the function must return a tensor with one element.")
-            gradients = grad(value, [watched[i] for i in numbers], create_graph=outer or _inside_transform(), allow_unused=True)
+            if value._node is None:
+                gradients: tuple[Any, ...] = (None,) * len(numbers)
+            else:
+                higher = outer or _inside_transform()
+                gradients = grad(value, [watched[i] for i in numbers], create_graph=higher, allow_unused=True)
         gradients = tuple(
             _zeros(watched[i]) if g is None else g for i, g in zip(numbers, gradients, strict=True)
         )
@@ -106,23 +111,25 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has
     return differentiated
 
 
-_depth = 0
+class _Depth(threading.local):
+    level = 0
+
+
+_depth = _Depth()
 
 
 def _inside_transform() -> bool:
-    return _depth > 0
+    return _depth.level > 0
 
 
 class _Nested:
     """While a transform differentiates a function, inner transforms keep their graph."""
 
     def __enter__(self) -> None:
-        global _depth
-        _depth += 1
+        _depth.level += 1
 
     def __exit__(self, *_: Any) -> None:
-        global _depth
-        _depth -= 1
+        _depth.level -= 1
 
 
 def _zeros(x: Tensor) -> Tensor:

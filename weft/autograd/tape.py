@@ -133,11 +133,42 @@ class _Switch:
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         import functools
+        import inspect
+
+        if inspect.isgeneratorfunction(fn):
+            return self._generator(fn)
 
         @functools.wraps(fn)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with type(self)():
                 return fn(*args, **kwargs)
+
+        return wrapped
+
+
+    def _generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A generator is under the switch while it runs, and its caller is not while it waits."""
+        import functools
+
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = fn(*args, **kwargs)
+            action, value = generator.send, None
+            while True:
+                try:
+                    with type(self)():
+                        item = action(value)
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    value = yield item
+                    action = generator.send
+                except GeneratorExit:
+                    with type(self)():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    action, value = generator.throw, error
 
         return wrapped
 
@@ -225,7 +256,7 @@ def _forget(key: int) -> None:
 
 def check_saved(array: Any, node: Node, name: str) -> None:
     """Raise if `array`, saved by `node`, was overwritten since."""
-    check_overwritten(f"backward of {node.op.name}", f"its saved tensor {name!r}", array, getattr(node, "since", node.seq), node.where)
+    check_overwritten(f"backward of {node.op.title}", f"its saved tensor {name!r}", array, getattr(node, "since", node.seq), node.where)
 
 
 def check_overwritten(op: str, what: str, array: Any, since: int, recorded: Location | None = None) -> None:

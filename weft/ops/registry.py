@@ -139,6 +139,8 @@ class Op:
         self._resolve_rules(vjp)
         # what the tape keeps is one array, scalar or Spec per item: backward need not look at it closely
         self.plain_saves = not self.variadic and self.num_outputs == 1
+        # whether there is anything to free after backward
+        self.keeps_arrays = any(kind != "like" for kind, _, _ in self.saved_items)
         # what stands on the tape but is no op of the table (a user's Function) has a backward of its own
         self.pullback: Callable[..., Any] | None = None
         self.call: Callable[..., Any] = fn  # replaced by dispatch for ops that are not composite
