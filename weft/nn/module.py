@@ -120,7 +120,9 @@ class Module:
                 "Assign a tensor or None."
             )
         object.__setattr__(self, name, value)
-        if not (type(old) is type(value) and isinstance(value, (bool, int, float, str, tuple)) and old == value):
+        if name == "training" and type(old) is type(value) is bool:
+            epoch.toggle(id(self))
+        elif not (type(old) is type(value) and isinstance(value, (bool, int, float, str, tuple)) and old == value):
             epoch.bump()
 
     def __delattr__(self, name: str) -> None:
