@@ -15,12 +15,12 @@ Contract of every function here:
 from __future__ import annotations
 
 from .conv import conv_backward_data as conv_backward_data
-from .conv import conv_backward_weights as conv_backward_weights
 from .conv import conv_forward as conv_forward
 from .conv_transpose import conv_transpose_backward_data as conv_transpose_backward_data
 from .conv_transpose import conv_transpose_backward_weights as conv_transpose_backward_weights
 from .conv_transpose import conv_transpose_forward as conv_transpose_forward
 from .conv_transpose import conv_transpose_shape as conv_transpose_shape
+from .conv_weights import conv_backward_weights as conv_backward_weights
 from .kernel import cache as cache
 from .matmul import matmul as matmul
 from .norm import batch_norm_backward as batch_norm_backward

@@ -7,6 +7,7 @@ import numpy as np
 from ..capi import Unsupported
 from ..primitives.convolution import Window
 
+_Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 
 
@@ -64,3 +65,21 @@ def expect_shape(op: str, name: str, array: np.ndarray | None, shape: tuple[int,
 def not_empty(op: str, *shapes: tuple[int, ...]) -> None:
     if any(0 in shape for shape in shapes):
         raise Unsupported(f"{op}: empty arrays are the caller's. Got shapes {', '.join(map(str, shapes))}.")
+
+
+def check_conv(
+    op: str, x_shape: _Ints, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
+) -> Window:
+    """The window of a convolution of (N, C, spatial...) with (O, C/groups, kernel...)."""
+    if len(x_shape) < 3 or len(w_shape) != len(x_shape):
+        raise ValueError(
+            f"{op}: bad ranks. Got x of shape {x_shape}, w of shape {w_shape}; expected (N, C, spatial...) and "
+            "(O, C/groups, kernel...)."
+        )
+    if groups < 1 or x_shape[1] % groups or w_shape[0] % groups or w_shape[1] * groups != x_shape[1]:
+        raise ValueError(
+            f"{op}: channels do not fit. Got x of shape {x_shape}, w of shape {w_shape}, {groups} groups; expected "
+            "w.shape[1] * groups == x.shape[1] and w.shape[0] divisible by groups."
+        )
+    not_empty(op, x_shape, w_shape)
+    return window_of(op, len(x_shape) - 2, stride, padding, dilation)

@@ -15,10 +15,11 @@ from ..addresses import address
 from ..capi import Alg
 from ..primitives.elementwise import binary
 from .checks import Padding, expect_shape, same_dtype, window_of
-from .conv import conv_backward_data, conv_backward_weights, conv_forward, pixels
+from .conv import conv_backward_data, conv_forward
+from .conv_weights import conv_backward_weights
 from .kernel import Kernel, cache
 from .matmul import matmul
-from .staging import channels_last_desc, is_channels_last
+from .staging import channels_last_desc, is_channels_last, pixels
 
 _Ints = tuple[int, ...]
 

@@ -112,3 +112,23 @@ def is_channels_last(array: np.ndarray) -> bool:
     """Whether an (N, C, spatial...) array is dense with its channels next to each other."""
     wanted = channels_last_strides(array.shape)
     return same_layout(array.shape, array.strides, tuple(stride * array.itemsize for stride in wanted))
+
+
+def pixels(array: np.ndarray) -> np.ndarray:
+    """A channels-last (N, C, spatial...) array as the matrix (pixels, C), without a copy."""
+    return array.transpose(memory.channels_last_order(array.ndim)).reshape(-1, array.shape[1])
+
+
+def grouped_shape(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
+    """(O, C/G, kernel...) as oneDNN counts it: (G, O/G, C/G, kernel...) if there are groups."""
+    return tuple(shape) if groups == 1 else (groups, shape[0] // groups, *shape[1:])
+
+
+def grouped_weights(w: np.ndarray, groups: int) -> np.ndarray:
+    """The same weights as a view of `grouped_shape`."""
+    if groups == 1:
+        return w
+    outer = w.strides[0] * (w.shape[0] // groups)
+    return np.lib.stride_tricks.as_strided(
+        w, grouped_shape(w.shape, groups), (outer, *w.strides), writeable=False
+    )
