@@ -46,7 +46,10 @@ _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise
 
 
 def _operand_types(value: Any) -> bool:
-    return value is not None and not isinstance(value, (str, list, tuple, dict, set))
+    """Whether the op takes `value`; objects with `weft_operators` (sparse tensors) answer through their own operators."""
+    if value is None or isinstance(value, (str, list, tuple, dict, set)):
+        return False
+    return not hasattr(value, "weft_operators")
 
 
 def _forward(op: Op) -> Callable[..., Any]:

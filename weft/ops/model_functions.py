@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 
 NAMES = (
-    "activations", "linear", "softmax", "normalization", "channel_norms", "losses", "embedding", "dropout", "attention",
+    "activations", "linear", "softmax", "normalization", "channel_norms", "losses", "embedding", "dropout", "attention", "sparse_ops",
     "conv", "conv_transpose", "pooling", "recurrent", "interpolate", "padding", "unfold",
 )  # fmt: skip
 
