@@ -16,6 +16,7 @@ LLVM is left with what it does well: registers, common subexpressions, loop inva
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 from ...compiler import loops
@@ -52,6 +53,7 @@ class KernelEmitter:
         self.base_memo: dict[Expr, Value] = {}
         self.reads: dict[Expr, frozenset[object]] = {}
         self.pointers: dict[Buffer, Value] = {}
+        self.locals: dict[Buffer, Buffer] = {}  # local buffers, with their rows padded to whole vectors
         self.names: dict[str, Value] = {}  # params, loop variables and lets
         self.accumulators: dict[str, reductions.State] = {}
         self.lanes: _Lanes | None = None
@@ -200,6 +202,19 @@ class KernelEmitter:
             self.base_memo, self.memo, self.lanes = self.memo, kept, lanes
             del self.names[lanes.var]
 
+    def offset(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+        return self.locals.get(buffer, buffer).offset(indices)
+
+    def mask_for(self, buffer: Buffer, indices: Sequence[Expr]) -> Value | None:
+        """The loop's mask, unless the place is in a row of local memory, which is padded: then all lanes may go.
+
+        Without masks LLVM keeps the buffer in registers.
+        """
+        assert self.lanes is not None
+        if buffer in self.locals and indices[-1] is s.index(self.lanes.var):
+            return None
+        return self.lanes.mask
+
     def address(self, buffer: Buffer, offset: Value) -> Value:
         pointer = self.pointers[buffer]
         if offset.lanes == 1 and offset.ref == "0":
@@ -210,22 +225,23 @@ class KernelEmitter:
     def load(self, e: Expr) -> Value:
         f, lanes = self.f, self.lanes
         buffer: Buffer = e.payload
-        offset = buffer.offset(e.args)
+        offset = self.offset(buffer, e.args)
         t, align = memory_type(buffer.dtype), 1  # views may lie anywhere; costs nothing on CPUs of today
         step = loops.as_index(0) if lanes is None else self.stride(offset)
         constant = loops.constant(step) if step is not None else None
-        if lanes is None or constant == 0:
+        if lanes is None or lanes.width == 1 or constant == 0:
             return primitives.from_memory(
                 f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype
             )
         if constant == 1:
             pointer = self.address(buffer, self.base(offset))
-            if lanes.mask is None:
+            mask = self.mask_for(buffer, e.args)
+            if mask is None:
                 loaded = f.load(pointer, t, lanes.width, align)
             else:
                 name = f"llvm.masked.load.{mangle(t, lanes.width)}.p0"
                 rest = Value("zeroinitializer", t, lanes.width)
-                loaded = f.call(name, t, lanes.width, pointer, literal("i32", align), lanes.mask, rest)
+                loaded = f.call(name, t, lanes.width, pointer, literal("i32", align), mask, rest)
         else:
             pointers = self.address(buffer, f.splat(self.value(offset), lanes.width))
             name = f"llvm.masked.gather.{mangle(t, lanes.width)}.{mangle('ptr', lanes.width)}"
@@ -246,28 +262,26 @@ class KernelEmitter:
         ):
             value = value.args[0]
         computed = self.value(value)
-        offset = buffer.offset(statement.indices)
+        offset = self.offset(buffer, statement.indices)
         t, align = memory_type(buffer.dtype), 1  # views may lie anywhere; costs nothing on CPUs of today
-        if lanes is None:
-            f.store(
-                primitives.to_memory(f, computed, buffer.dtype),
-                self.address(buffer, self.value(offset)),
-                align,
-            )
+        if lanes is None or lanes.width == 1:
+            place = self.address(buffer, self.base(offset))
+            f.store(primitives.to_memory(f, computed, buffer.dtype), place, align)
         else:
             stored = f.splat(primitives.to_memory(f, computed, buffer.dtype), lanes.width)
             step = self.stride(offset)
             if step is not None and loops.constant(step) == 1:
                 pointer = self.address(buffer, self.base(offset))
-                if lanes.mask is None and statement.streaming and self.streaming:
+                mask = self.mask_for(buffer, statement.indices)
+                if mask is None and statement.streaming and self.streaming:
                     f.do(
                         f"store {stored}, ptr {pointer.ref}, align {self.target.vector_bytes}, !nontemporal !0"
                     )
-                elif lanes.mask is None:
+                elif mask is None:
                     f.store(stored, pointer, align)
                 else:
                     name = f"llvm.masked.store.{mangle(t, lanes.width)}.p0"
-                    f.call_void(name, stored, pointer, literal("i32", align), lanes.mask)
+                    f.call_void(name, stored, pointer, literal("i32", align), mask)
             else:
                 pointers = self.address(buffer, f.splat(self.value(offset), lanes.width))
                 name = f"llvm.masked.scatter.{mangle(t, lanes.width)}.{mangle('ptr', lanes.width)}"
@@ -291,12 +305,18 @@ class KernelEmitter:
                 case Update():
                     self.update(statement)
                 case Local(buffer):
-                    count = 1
-                    for dim in buffer.shape:
-                        count *= loops.constant(dim) or 0
-                    self.pointers[buffer] = self.f.slot(memory_type(buffer.dtype), 1, max(count, 1))
+                    self.local(buffer)
                 case Loop():
                     self.loop(statement)
+
+    def local(self, buffer: Buffer) -> None:
+        """Stack memory; each row is padded so that a vector may run past its end."""
+        sizes = [loops.constant(dim) or 0 for dim in buffer.shape]
+        lanes = max(1, self.target.vector_bytes // buffer.dtype.itemsize)
+        if sizes:
+            sizes[-1] = -(-max(sizes[-1], 1) // lanes) * lanes
+        self.locals[buffer] = Buffer.of(buffer.name, buffer.dtype, sizes)
+        self.pointers[buffer] = self.f.slot(memory_type(buffer.dtype), 1, max(prod(sizes), 1))
 
     def declare(self, a: Accumulator, following: Sequence[Statement]) -> None:
         lanes = self.lanes.width if self.lanes else 1
@@ -481,7 +501,7 @@ class KernelEmitter:
             if store.buffer.dtype.itemsize * lanes != self.target.vector_bytes:
                 return None
             self.lanes = _Lanes(statement.var, lanes, start, None, 0)
-            offset = store.buffer.offset(store.indices)
+            offset = self.offset(store.buffer, store.indices)
             step = self.stride(offset)
             if step is None or loops.constant(step) != 1:
                 self.lanes = None
