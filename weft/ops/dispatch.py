@@ -622,7 +622,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
         attrs = args[1:]
         try:
             a = x._data
-            if (a.shape, a.dtype, attrs) not in checked:
+            if a.__class__ is not ndarray or (a.shape, a.dtype, attrs) not in checked:
                 return call(op, args)
             if names:
                 keywords = dict(zip(names, args[split:], strict=True))
