@@ -52,6 +52,7 @@ class Lowering:
         self.fuser = Fuser(flow)
         self.readers: dict[Value, set[int]] = {}  # value from outside -> units that read it
         self.done: set[int] = set()
+        self.workspaces: dict[Value, Any] = {}  # values that only exist as a primitive's private data
 
     # Memory -----------------------------------------------------------------------------------------------------------
 
@@ -283,11 +284,13 @@ class Lowering:
 
     def _emit_checks(self, nest: Nest) -> None:
         for layout, size, node in nest.checks:
-            self.check_indices(layout, size, node)
+            self.check_indices(layout, -size, size, node)
 
-    def check_indices(self, layout: Layout, size: int, node: Node) -> None:
-        """A step that fails if an index lies outside [-size, size). Each index tensor is checked once per size."""
-        key = (id(layout.storage), layout.offset, layout.strides, size)
+    def check_indices(
+        self, layout: Layout, low: int, high: int, node: Node, ignored: int | None = None, message: str = ""
+    ) -> None:
+        """A step that fails if an index lies outside [low, high) and is not `ignored`. Done once per index tensor."""
+        key = (id(layout.storage), layout.offset, layout.strides, low, high, ignored)
         if not hasattr(self, "_checked"):
             self._checked: set[Any] = set()
         if key in self._checked or layout.storage.kind == "constant":
@@ -303,12 +306,15 @@ class Lowering:
         for k, a in enumerate(axes):
             place = place + s.index(f"i{k}") * layout.strides[a]
         i = s.cast(buffer[place], np.int64)
-        body = [loops.update(acc, s.bitwise_or(s.lt(i, -size), s.ge(i, size)))]
+        bad = s.bitwise_or(s.lt(i, low), s.ge(i, high))
+        if ignored is not None:
+            bad = s.bitwise_and(bad, s.ne(i, ignored))
+        body = [loops.update(acc, bad)]
         for k in range(len(axes) - 1, -1, -1):
             body = [loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")]
         kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
         self.steps.append(Step("kernel", "check indices", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage]))
-        message = f"an index is out of range for an axis of size {size}"
+        message = message or f"an index is out of range for an axis of size {high}"
         self.steps.append(Step("check", "check indices", [node], [flag.storage], [], storages=[flag.storage], message=message))
 
     def _node(self, node: Node) -> None:

@@ -18,7 +18,7 @@ from ..errors import describe, format_shape
 from ..tensor import Tensor, wrap
 from . import batching, dispatch, inplace
 from .dispatch import Leaf, composite, primitive
-from .registry import Op, joint
+from .registry import NOT_DIFFERENTIABLE, Op, joint
 from .row_sparse import RowSparse
 from .samples import Bad, Sample
 from .spec import Spec, broadcast_shapes, is_known, normalize_axis, same_size
@@ -94,14 +94,14 @@ def _error(name: str, x: Any, error: Exception) -> Exception:
     return IndexError(f"{name}: {error}. The tensor has shape {format_shape(x.shape)}.")
 
 
-def _infer_basic(x: Any, index: Any) -> Spec:
+def _infer_basic(x: Any, index: Any, name: str = "getitem") -> Spec:
     if x.shape is None:
         return Spec(None, x.dtype)
     sizes = tuple([d if isinstance(d, int) else 2**40 + i for i, d in enumerate(x.shape)])  # stand-ins for unknown sizes
     try:
         view = np.broadcast_to(np.empty((), np.int8), sizes)[thaw(index)]
     except (IndexError, ValueError) as error:
-        raise _error("getitem", x, error) from None
+        raise _error(name, x, error) from None
     shape = view.shape
     if not is_known(x.shape):
         names = {2**40 + i: d for i, d in enumerate(x.shape)}
@@ -114,6 +114,7 @@ def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    namespace="internal",
     checks_once=True,
     infer=_infer_basic,
     vjp=lambda g, like_x, index: put_zeros(g, like_x, index),
@@ -136,6 +137,7 @@ def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 @primitive(
+    namespace="internal",
     infer=lambda x, value, index: _infer_put(x, value, index),
     vjp=(
         lambda g, index: setitem(g, 0.0, index),
@@ -164,7 +166,7 @@ def _put_reference(x: ndarray, value: Any, index: Any) -> ndarray:
 
 
 def _infer_put(x: Any, value: Any, index: Any) -> Spec:
-    part = _infer_basic(x, index)
+    part = _infer_basic(x, index, "setitem")
     shape = getattr(value, "shape", ())
     if is_known(part.shape) and is_known(shape):
         trimmed = tuple(shape)
@@ -193,6 +195,8 @@ def _fit_value(g: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    namespace="internal",
+    title="setitem",
     infer=lambda x, like, index: Spec(like.shape, x.dtype),
     vjp=(lambda g, index: getitem(g, index), None),
     reference=lambda x, like, index: _put_reference(np.zeros_like(like), x, index),
@@ -206,6 +210,8 @@ def put_into_zeros_like(x: Tensor, like: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 @primitive(
+    namespace="internal",
+    title="setitem",
     checks_once=True,
     infer=lambda x, shape, index: Spec(shape, x.dtype),
     vjp=lambda g, index: getitem(g, index),
@@ -269,6 +275,8 @@ def _advanced_rule(g: Tensor, arrays: Any, spec: Any, needs: Any) -> list[Any]:
 
 
 @primitive(
+    namespace="internal",
+    title="index",
     infer=_infer_advanced,
     vjp=joint(_advanced_rule),
     shape_only=(0,),
@@ -331,6 +339,8 @@ def _advanced_put_reference(arrays: Any, spec: Any, accumulate: bool = False) ->
 
 
 @primitive(
+    namespace="internal",
+    title="setitem",
     infer=_infer_advanced_put,
     vjp=joint(_advanced_put_rule),
     shape_only=(0, 1),
@@ -566,6 +576,8 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    namespace="internal",
+    title="take",
     name="take_axis",
     infer=_infer_take,
     vjp=(_take_rule, None),
@@ -658,22 +670,22 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     return take_along_axis(x, index, axis=axis)
 
 
-def _infer_scatter(x: Any, index: Any, src: Any, axis: Any) -> Spec:
+def _infer_scatter(x: Any, index: Any, src: Any, axis: Any, name: str = "scatter") -> Spec:
     if not dtypes.is_integral(index.dtype):
-        raise TypeError(f"scatter: index must hold integers. Got {index.dtype.name}.")
+        raise TypeError(f"{name}: index must hold integers. Got {index.dtype.name}.")
     if x.shape is not None and index.shape is not None and src.shape is not None:
-        axis = normalize_axis("scatter", axis, x.ndim)
+        axis = normalize_axis(name, axis, x.ndim)
         if not len(x.shape) == len(index.shape) == len(src.shape) or any(
             not same_size(a, b) for a, b in zip(index.shape, src.shape, strict=True)
         ):
             raise ValueError(
-                f"scatter: index and src must have one shape and as many axes as x. Got x {format_shape(x.shape)}, "
+                f"{name}: index and src must have one shape and as many axes as x. Got x {format_shape(x.shape)}, "
                 f"index {format_shape(index.shape)}, src {format_shape(src.shape)}."
             )
         for i, (a, b) in enumerate(zip(index.shape, x.shape, strict=True)):
             if i != axis and isinstance(a, int) and isinstance(b, int) and a > b:
-                raise ValueError(f"scatter: index is longer than x along axis {i}. Got {index.shape} for {x.shape}.")
-        check_indices("scatter", index, x.shape[axis], "index")
+                raise ValueError(f"{name}: index is longer than x along axis {i}. Got {index.shape} for {x.shape}.")
+        check_indices(name, index, x.shape[axis], "index")
     return Spec(x.shape, x.dtype)
 
 
@@ -699,13 +711,13 @@ _scatter_samples = lambda m: [  # noqa: E731
 
 
 @primitive(
-    infer=_infer_scatter,
+    infer=lambda x, index, src, axis: _infer_scatter(x, index, src, axis, "scatter_add"),
     promote=None,
     vjp=(lambda g: g, None, lambda g, index, axis: gather(g, axis, index)),
     batch=batching.scatter_add,
     reference=lambda x, index, src, axis=0: _scatter(x, index, src, axis, True),
     samples=_scatter_samples,
-    errors=lambda m: [Bad(IndexError, "scatter: index holds 5", m.normal(3), np.array([5]), m.normal(1))],
+    errors=lambda m: [Bad(IndexError, "scatter_add: index holds 5", m.normal(3), np.array([5]), m.normal(1))],
 )
 def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
     """A copy of `x` with `src` added at `index` along `axis`; repeated places add up."""
@@ -784,3 +796,29 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     from .elementwise import where
 
     return where(mask, value, x)
+
+
+def _infer_checked(x: Any, low: int, high: int, ignored: int | None, name: str) -> Spec:
+    if not dtypes.is_integral(x.dtype):
+        raise TypeError(f"{name}: expected integers. Got {x.dtype.name}.")
+    return Spec(x.shape, x.dtype)
+
+
+@primitive(
+    infer=_infer_checked,
+    vjp=NOT_DIFFERENTIABLE,
+    namespace="internal",
+    batch="elementwise",
+    effects=("check",),
+    reference=lambda x, low, high, ignored, name: x,
+    samples=lambda m: [Sample(np.array([0, 2, 1]), 0, 3, None, "class"), Sample(np.array([0, -100]), 0, 3, -100, "class")],
+    errors=lambda m: [Bad(IndexError, "class 3 is out of range: expected 0 to 2", np.array([0, 3]), 0, 3, None, "class")],
+)
+def checked_indices(x: Tensor, low: int, high: int, ignored: int | None, name: str) -> Any:
+    """`x`, after a check that every element is in [low, high) or is `ignored`."""
+    bad = (x < low) | (x >= high)
+    if ignored is not None:
+        bad &= x != ignored
+    if np.any(bad):
+        raise IndexError(f"{name} {x[bad][0]} is out of range: expected {low} to {high - 1}.")  # type: ignore[index]
+    return x

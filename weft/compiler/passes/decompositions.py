@@ -8,6 +8,7 @@ import numpy as np
 
 from ...ops import elementwise as e
 from ...ops import indexing, reduction, shaping
+from ...ops.formulas import count, input_gradient, sum_tensors
 from ...tensor import wrap
 from .decompose import decomposition
 
@@ -64,3 +65,139 @@ def _numbers(x: Any, n: int, axis: int) -> Any:
     shape[axis] = n
     graph = x._data.node.graph
     return wrap(graph.constant(np.arange(n, dtype=np.int64).reshape(shape)))
+
+
+@decomposition("softmax_backward")
+def softmax_backward(grad: Any, result: Any, axis: int) -> Any:
+    product = grad * result
+    return product - result * reduction.reduce_sum(product, axis, True)
+
+
+@decomposition("log_softmax_backward")
+def log_softmax_backward(grad: Any, result: Any, axis: int) -> Any:
+    return grad - e.exp(result) * reduction.reduce_sum(grad, axis, True)
+
+
+def _hot(x: Any, target: Any, axis: int, ignore_index: int, name: str) -> tuple[Any, Any]:
+    """(is this the target class, does the row count), over the classes of every row."""
+    n = x.shape[axis]
+    checked = indexing.checked_indices(target, 0, n, ignore_index, name)
+    places = shaping.expand_dims(checked, axis)
+    return e.equal(_numbers(x, n, axis), places), e.not_equal(places, ignore_index)
+
+
+def _class_axis(x: Any) -> int:
+    return 1 if len(x.shape) > 1 else 0
+
+
+@decomposition("cross_entropy_forward")
+def cross_entropy_forward(x: Any, target: Any, ignore_index: int, label_smoothing: float) -> Any:
+    axis = _class_axis(x)
+    hot, counts = _hot(x, target, axis, ignore_index, "cross_entropy: class")
+    top = reduction.max_(x, axis=axis, keepdims=True)
+    top = e.where(e.isfinite(top), top, 0.0)
+    lse = e.log(reduction.reduce_sum(e.exp(x - top), axis, True)) + top
+    loss = lse - reduction.reduce_sum(e.where(hot, x, 0.0), axis, True) * (1 - label_smoothing)
+    if label_smoothing:
+        loss = loss - reduction.reduce_sum(x, axis, True) * (label_smoothing / x.shape[axis])
+    return shaping.squeeze(e.where(counts, loss, 0.0), axis), shaping.squeeze(lse, axis)
+
+
+@decomposition("cross_entropy_backward")
+def cross_entropy_backward(
+    grad: Any, grad_lse: Any, x: Any, lse: Any, target: Any, ignore_index: int, label_smoothing: float
+) -> Any:
+    axis = _class_axis(x)
+    hot, counts = _hot(x, target, axis, ignore_index, "cross_entropy: class")
+    live = e.where(counts, shaping.expand_dims(grad, axis), 0.0)
+    total = live if grad_lse is None else live + shaping.expand_dims(grad_lse, axis)
+    soft = e.exp(x - shaping.expand_dims(lse, axis)) * total
+    if label_smoothing:
+        soft = soft - live * (label_smoothing / x.shape[axis])
+    return soft - e.where(hot, live * (1 - label_smoothing), 0.0)
+
+
+@decomposition("pick_class")
+def pick_class(x: Any, target: Any, ignore_index: int) -> Any:
+    axis = _class_axis(x)
+    hot, counts = _hot(x, target, axis, ignore_index, "nll_loss: class")
+    return shaping.squeeze(reduction.reduce_sum(e.where(hot, x, 0.0), axis, True), axis)
+
+
+@decomposition("embedding_lookup")
+def embedding_lookup(indices: Any, weight: Any, padding_idx: int | None, sparse: bool) -> Any:
+    return indexing.take_axis(weight, indices, 0)
+
+
+def _tail(v: Any, num_axes: int) -> Any:
+    """Statistics of rows as a column beside them."""
+    return None if v is None else shaping.reshape(v, (*v.shape, *(1,) * num_axes))
+
+
+@decomposition("layer_norm_forward")
+def layer_norm_forward(x: Any, weight: Any, bias: Any, num_axes: int, eps: float) -> Any:
+    axes = tuple(range(len(x.shape) - num_axes, len(x.shape)))
+    if x.dtype.itemsize == 2:
+        return NotImplemented
+    n = count(x, axes)
+    mean = reduction.reduce_sum(x, axes, True) * (1.0 / n)
+    centred = x - mean
+    rstd = e.rsqrt(reduction.reduce_sum(centred * centred, axes, True) * (1.0 / n) + eps)
+    y = centred * rstd
+    y = y if weight is None else y * weight
+    y = y if bias is None else y + bias
+    lead = tuple(x.shape[: len(x.shape) - num_axes])
+    return y, shaping.reshape(mean, lead), shaping.reshape(rstd, lead)
+
+
+@decomposition("layer_norm_backward")
+def layer_norm_backward(
+    grad: Any, grad_mean: Any, grad_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_axes: int
+) -> Any:
+    rank = len(x.shape)
+    axes, rows = tuple(range(rank - num_axes, rank)), tuple(range(rank - num_axes))
+    if x.dtype.itemsize == 2 or weight is None:
+        return NotImplemented
+    columns = [_tail(v, num_axes) for v in (grad_mean, grad_rstd, mean, rstd)]
+    gx, product = input_gradient(grad, *columns[:2], x, weight, *columns[2:], axes, count(x, axes), sum_tensors)
+    return gx, reduction.reduce_sum(product, rows, False), reduction.reduce_sum(grad, rows, False)
+
+
+def _column(v: Any, rank: int) -> Any:
+    return None if v is None else shaping.reshape(v, (1, *v.shape, *(1,) * (rank - 2)))
+
+
+@decomposition("batch_norm_forward")
+def batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    rank = len(x.shape)
+    axes = tuple(a for a in range(rank) if a != 1)
+    if x.dtype.itemsize == 2:
+        return NotImplemented
+    n = count(x, axes)
+    mean = reduction.reduce_sum(x, axes, True) * (1.0 / n)
+    centred = x - mean
+    var = reduction.reduce_sum(centred * centred, axes, True) * (1.0 / n)
+    scale = e.rsqrt(var + eps)
+    scale = scale if weight is None else scale * _column(weight, rank)
+    y = centred * scale
+    y = y if bias is None else y + _column(bias, rank)
+    channels = (x.shape[1],)
+    return y, shaping.reshape(mean, channels), shaping.reshape(var, channels)
+
+
+@decomposition("batch_norm_backward")
+def batch_norm_backward(grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float) -> Any:
+    rank = len(x.shape)
+    axes = tuple(a for a in range(rank) if a != 1)
+    if x.dtype.itemsize == 2 or weight is None or grad_mean is not None or grad_var is not None:
+        return NotImplemented
+    n = count(x, axes)
+    m, r, w = _column(mean, rank), e.rsqrt(_column(var, rank) + eps), _column(weight, rank)
+    centred = x - m
+    total = reduction.reduce_sum(grad, axes, True)
+    product = reduction.reduce_sum(grad * centred, axes, True)
+    # gx = w r (g - Σg/n - (x - m) r² Σ(g (x - m))/n): two numbers per channel besides those of the forward pass
+    slope = product * (r * r) * (1.0 / n)
+    gx = (grad - total * (1.0 / n) - centred * slope) * (w * r)
+    channels = (x.shape[1],)
+    return gx, shaping.reshape(product * r, channels), shaping.reshape(total, channels)

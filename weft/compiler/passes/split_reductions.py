@@ -14,6 +14,7 @@ from ...ops.spec import Spec, normalize_axes, num_elements, reduced_shape
 from ..flow import Flow, rebuild
 
 LEAST = 65536  # elements from which a second kernel pays
+LONG = 1024  # elements of one sum from which two steps are also more accurate
 _SPLITTABLE = ("reduce_sum", "reduce_prod", "max", "min", "any", "all")
 
 
@@ -26,7 +27,10 @@ def split_reductions(flow: Flow) -> Flow:
         x, (axis, keepdims), out = args[0], node.attrs, node.outputs[0]
         axes = sorted(normalize_axes(node.op.name, axis, len(x.shape)))
         total = num_elements(x.shape) or 0
-        if total < LEAST or (num_elements(out.shape) or 0) > 8 or len(axes) < 2 or x.shape[axes[0]] < 4:
+        results = num_elements(out.shape) or 0
+        few = results <= 8 and x.shape[axes[0]] >= 4
+        long = total // max(results, 1) >= LONG and x.shape[axes[0]] >= 2 and axes[0] == 0
+        if total < LEAST or len(axes) < 2 or not (few or long):
             return None
         rest = tuple(axes[1:])
         partial = new.add(

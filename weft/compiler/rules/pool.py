@@ -1,0 +1,124 @@
+"""Pooling: oneDNN on channels-last activations.
+
+Max pooling remembers where its maxima were. Eagerly that is an array of places; between a forward and a backward
+primitive it is oneDNN's own workspace, which takes the place of that array as long as nobody else reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node
+from ..layout import Layout, channels_last
+from ..primitives import add_primitive, lowers
+from .conv import _make, _window, applies, channels_last_layout, place_channels_last
+
+
+def _padding(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """Padding that makes the windows of `ceil_mode` end where oneDNN expects."""
+    made = []
+    for i in range(len(kernel)):
+        before = padding[i][0]
+        reach = (y[i + 2] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1
+        made.append((before, max(reach - x[i + 2] - before, 0)))
+    return tuple(made)
+
+
+def _descs(x: tuple[int, ...], y: tuple[int, ...], dtype: np.dtype) -> Any:
+    from ...backends.onednn.descriptors import MemoryDesc
+
+    return MemoryDesc.strided(x, dtype, channels_last(x)), MemoryDesc.strided(y, dtype, channels_last(y))
+
+
+@lowers("max_pool")
+def lower_max_pool(lowering: Any, node: Node) -> bool:
+    (x_value,) = node.inputs
+    y_value, places = node.outputs
+    if not applies(x_value) or places in lowering.wanted:
+        return False
+    if any(u.op.name != "max_pool_backward" for u in lowering._users(node) if places in u.inputs):
+        return False
+    from ...backends.onednn.capi import Alg, Arg
+    from ...backends.onednn.primitives.pooling import pooling_forward
+
+    kernel, stride, padding, dilation, _ = node.attrs
+    x_shape, y_shape = tuple(x_value.shape), tuple(y_value.shape)
+    full = _padding(x_shape, y_shape, kernel, stride, padding, dilation)
+    window = _window(stride, full, dilation)
+    primitive = _make(lambda: pooling_forward(Alg.POOLING_MAX, *_descs(x_shape, y_shape, x_value.dtype), tuple(kernel), window))
+    if primitive is None:
+        return False
+    x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
+    y, target = place_channels_last(lowering, node, 0)
+    workspace = lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8))
+    arguments = {int(Arg.SRC): x, int(Arg.DST): y}
+    if primitive.takes(Arg.WORKSPACE):
+        arguments[int(Arg.WORKSPACE)] = workspace
+    add_primitive(lowering, node, primitive, arguments, "max pool")
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    lowering.layouts[places] = Layout(workspace.storage, workspace.dtype, workspace.shape, workspace.strides)
+    lowering.workspaces[places] = (full, x_shape, y_shape)
+    return True
+
+
+@lowers("max_pool_backward")
+def lower_max_pool_backward(lowering: Any, node: Node) -> bool:
+    g_value, places = node.inputs[:2]
+    if places not in lowering.workspaces:
+        return False
+    from ...backends.onednn.capi import Alg, Arg
+    from ...backends.onednn.primitives.pooling import pooling_backward
+
+    _, kernel, stride, _, dilation, _ = node.attrs
+    full, x_shape, y_shape = lowering.workspaces[places]
+    window = _window(stride, full, dilation)
+    primitive = pooling_backward(Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window)
+    g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
+    gx, target = place_channels_last(lowering, node, 0)
+    arguments = {int(Arg.DIFF_DST): g, int(Arg.DIFF_SRC): gx}
+    if primitive.takes(Arg.WORKSPACE):
+        arguments[int(Arg.WORKSPACE)] = lowering.layouts[places]
+    add_primitive(lowering, node, primitive, arguments, "max pool grad")
+    if gx.storage is not target.storage:
+        lowering.copy(gx, node, target)
+    return True
+
+
+def _average(include: bool) -> Any:
+    from ...backends.onednn.capi import Alg
+
+    return Alg.POOLING_AVG_INCLUDE_PADDING if include else Alg.POOLING_AVG_EXCLUDE_PADDING
+
+
+def _exact(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any) -> bool:
+    """Whether the windows end inside the padding: oneDNN counts padding that `ceil_mode` adds differently."""
+    return all((y[i + 2] - 1) * stride[i] + kernel[i] <= x[i + 2] + sum(padding[i]) for i in range(len(kernel)))
+
+
+@lowers("avg_pool", "avg_pool_backward")
+def lower_avg_pool(lowering: Any, node: Node) -> bool:
+    backward = node.op.name == "avg_pool_backward"
+    value, out = node.inputs[0], node.outputs[0]
+    kernel, stride, padding, _, include, divisor = node.attrs[1:] if backward else node.attrs
+    x_shape, y_shape = (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))
+    if not applies(value) or divisor is not None or not _exact(x_shape, y_shape, kernel, stride, padding):
+        return False
+    from ...backends.onednn.capi import Arg
+    from ...backends.onednn.primitives.pooling import pooling_backward, pooling_forward
+
+    ones = (1,) * len(kernel)
+    window = _window(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
+    make = pooling_backward if backward else pooling_forward
+    primitive = _make(lambda: make(_average(include), *_descs(x_shape, y_shape, value.dtype), tuple(kernel), window))
+    if primitive is None:
+        return False
+    source = channels_last_layout(lowering, lowering.layout_of(value), node)
+    result, target = place_channels_last(lowering, node, 0)
+    names = (Arg.DIFF_DST, Arg.DIFF_SRC) if backward else (Arg.SRC, Arg.DST)
+    add_primitive(lowering, node, primitive, {int(names[0]): source, int(names[1]): result}, "average pool" + " grad" * backward)
+    if result.storage is not target.storage:
+        lowering.copy(result, node, target)
+    return True
