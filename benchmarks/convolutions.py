@@ -110,7 +110,9 @@ def measure(library: str, batch: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--torch", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=16)
@@ -132,7 +134,9 @@ def main() -> None:
                 print(f"{library}: not measured\n{done.stderr.strip()[-2000:]}")
                 continue
             results[library].append(json.loads(done.stdout))
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, batch {options.batch}, milliseconds")
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, batch {options.batch}, milliseconds"
+    )
     totals = {library: [0.0, 0.0] for library in results}
     for layer in LAYERS:
         line = {}
@@ -147,7 +151,9 @@ def main() -> None:
             print(f"{name(layer):24} x{layer[-1]}   {text}{ratio}")
     for library, (forward, backward) in totals.items():
         if results[library]:
-            print(f"{library:6} forward {forward:8.1f}   backward {backward:8.1f}   together {forward + backward:8.1f}")
+            print(
+                f"{library:6} forward {forward:8.1f}   backward {backward:8.1f}   together {forward + backward:8.1f}"
+            )
     if results["weft"] and results["torch"]:
         ratio = sum(totals["weft"]) / sum(totals["torch"])
         print(f"Weft takes {ratio:.2f} of torch's time (goal: at most {GOAL})")

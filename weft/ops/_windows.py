@@ -30,7 +30,9 @@ def per_axis(op: str, value: Any, count: int, name: str, least: int) -> tuple[in
         if len(value) == 1:
             value = tuple(value) * count
         if len(value) != count:
-            raise ValueError(f"{op}: {name} must be a number or {count} numbers, one per spatial axis. Got {value!r}.")
+            raise ValueError(
+                f"{op}: {name} must be a number or {count} numbers, one per spatial axis. Got {value!r}."
+            )
         items = tuple(value)
     else:
         items = (value,) * count
@@ -53,7 +55,9 @@ def pad_pairs(op: str, padding: Any, count: int) -> Pairs:
     """`padding` (a number, one per axis, or (before, after) per axis) as pairs."""
     if isinstance(padding, (tuple, list)) and any(isinstance(p, (tuple, list)) for p in padding):
         if len(padding) != count or any(not isinstance(p, (tuple, list)) or len(p) != 2 for p in padding):
-            raise ValueError(f"{op}: padding must be {count} pairs (before, after), one per spatial axis. Got {padding!r}.")
+            raise ValueError(
+                f"{op}: padding must be {count} pairs (before, after), one per spatial axis. Got {padding!r}."
+            )
         return tuple([per_axis(op, p, 2, "padding", 0) for p in padding])  # type: ignore[misc]
     return tuple([(p, p) for p in per_axis(op, padding, count, "padding", 0)])
 
@@ -76,7 +80,9 @@ def batched(op: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
 # Sizes ---------------------------------------------------------------------------------------------------------------
 
 
-def out_size(size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation: int, ceil: bool = False) -> Any:
+def out_size(
+    size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation: int, ceil: bool = False
+) -> Any:
     """How many windows fit along one axis; None if the size is unknown, 0 or less if none fits."""
     if not isinstance(size, (int, np.integer)):
         return None
@@ -92,14 +98,25 @@ def out_size(size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation
 
 
 def out_sizes(
-    op: str, x: Any, kernel: Any, stride: Any, padding: Pairs, dilation: Any, ceil: bool = False, hint: str = ""
+    op: str,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Pairs,
+    dilation: Any,
+    ceil: bool = False,
+    hint: str = "",
 ) -> tuple[Any, ...]:
     """The spatial sizes of the result; an error if no window fits."""
     spatial = x.shape[2:]
-    sizes = tuple([out_size(*item, ceil) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)])
+    sizes = tuple(
+        [out_size(*item, ceil) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)]
+    )
     if any(s is not None and s < 1 for s in sizes):
         reach = tuple([d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)])
-        padded = tuple([s if s is None else s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)])
+        padded = tuple(
+            [s if s is None else s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)]
+        )
         raise ValueError(
             f"{op}: the kernel is larger than the padded input. Got a kernel that reaches over {format_shape(reach)} and "
             f"an input of spatial size {format_shape(spatial)}, {format_shape(padded)} with padding; expected the kernel to fit. "
@@ -118,7 +135,9 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
 
 
-def padded_last(x: np.ndarray, padding: Pairs, extra: tuple[int, ...] | None = None, fill: Any = 0) -> np.ndarray:
+def padded_last(
+    x: np.ndarray, padding: Pairs, extra: tuple[int, ...] | None = None, fill: Any = 0
+) -> np.ndarray:
     """(N, C, *spatial) as a contiguous (N, *padded, C) array, in float32 if `x` is half. `extra`: more room after."""
     moved = np.moveaxis(x, 1, -1)
     dtype = compute_dtype(x.dtype)
@@ -153,11 +172,17 @@ def windows(xp: np.ndarray, kernel: Any, stride: Any, dilation: Any, out: Any) -
     )
 
 
-def offsets(kernel: Any, stride: Any, dilation: Any, out: Any) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+def offsets(kernel: Any, stride: Any, dilation: Any, out: Any) -> Iterator[tuple[Any, Any]]:
     """For every place in the kernel: the place, and the slices of the padded spatial axes that it meets."""
     for place in itertools.product(*[range(k) for k in kernel]):
-        yield place, tuple(
-            [slice(p * d, p * d + t * (n - 1) + 1, t) for p, d, t, n in zip(place, dilation, stride, out, strict=True)]
+        yield (
+            place,
+            tuple(
+                [
+                    slice(p * d, p * d + t * (n - 1) + 1, t)
+                    for p, d, t, n in zip(place, dilation, stride, out, strict=True)
+                ]
+            ),
         )
 
 

@@ -14,21 +14,15 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import format_shape
-from ..runtime import memory
 from ..tensor import Tensor
+from . import _conv_arrays
 from ._windows import (
     Pairs,
     batched,
-    compute_dtype,
-    images_per_chunk,
-    offsets,
     out_sizes,
     pad_pairs,
-    padded_last,
     per_axis,
     same_padding,
-    unpadded,
-    windows,
 )
 from .dispatch import composite, primitive
 from .samples import Bad, Sample
@@ -46,7 +40,9 @@ def _check_dtypes(op: str, **tensors: Any) -> np.dtype:
     first = next(iter(given.values()))
     if any(d != first for d in given.values()):
         listed = ", ".join(f"{name} {d.name}" for name, d in given.items())
-        raise TypeError(f"{op}: the tensors must have one dtype. Got {listed}. Cast with `x.astype(weight.dtype)`.")
+        raise TypeError(
+            f"{op}: the tensors must have one dtype. Got {listed}. Cast with `x.astype(weight.dtype)`."
+        )
     if dtypes.is_bool(first):
         raise TypeError(f"{op}: expected numbers. Got bool; use `x.astype(wf.float32)`.")
     return first
@@ -57,15 +53,20 @@ def _check_channels(op: str, channels: Any, weight: Any, groups: int, x: Any) ->
         raise ValueError(f"{op}: groups must be at least 1. Got {groups}.")
     out, per_group = weight.shape[:2]
     if isinstance(out, int) and out % groups:
-        raise ValueError(f"{op}: groups must divide the output channels. Got {out} output channels and groups={groups}.")
+        raise ValueError(
+            f"{op}: groups must divide the output channels. Got {out} output channels and groups={groups}."
+        )
     if isinstance(channels, int) and channels % groups:
-        raise ValueError(f"{op}: groups must divide the input channels. Got {channels} input channels and groups={groups}.")
+        raise ValueError(
+            f"{op}: groups must divide the input channels. Got {channels} input channels and groups={groups}."
+        )
     if isinstance(channels, int) and not same_size(channels // groups, per_group):
         hint = ""
         if groups == 1 and isinstance(per_group, int) and per_group and channels % per_group == 0:
             hint = f" If this is a grouped convolution, pass groups={channels // per_group}."
         raise ValueError(
-            f"{op}: the channels of x and weight do not fit. Got x of shape {format_shape(x.shape)} with {channels} channels, weight of "
+            f"{op}: the channels of x and weight do not fit. Got x of shape {format_shape(x.shape)} with "
+            f"{channels} channels, weight of "
             f"shape {format_shape(weight.shape)} and groups={groups}; expected weight.shape[1] == {channels // groups}.{hint}"
         )
 
@@ -73,11 +74,15 @@ def _check_channels(op: str, channels: Any, weight: Any, groups: int, x: Any) ->
 def _check_attrs(op: str, n: int, stride: Any, padding: Any, dilation: Any) -> None:
     for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):
         if not isinstance(value, tuple) or len(value) != n:
-            raise ValueError(f"{op}: {name} must be a tuple with one entry per spatial axis, {n} here. Got {value!r}.")
+            raise ValueError(
+                f"{op}: {name} must be a tuple with one entry per spatial axis, {n} here. Got {value!r}."
+            )
 
 
 @lru_cache(4096)
-def _convolved_shape(x_shape: Any, w_shape: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+def _convolved_shape(
+    x_shape: Any, w_shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
     op = f"conv{len(w_shape) - 2}d"
     x, weight = Spec(x_shape, dtypes.float32), Spec(w_shape, dtypes.float32)
     if not 3 <= len(w_shape) <= 5 or len(x_shape) != len(w_shape):
@@ -97,7 +102,11 @@ def _infer(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: 
     op = f"conv{len(weight.shape) - 2}d"
     dtype = _check_dtypes(op, x=x, weight=weight, bias=bias)
     shape = _convolved_shape(x.shape, weight.shape, stride, padding, dilation, groups)
-    if bias is not None and bias.shape is not None and (len(bias.shape) != 1 or not same_size(bias.shape[0], shape[1])):
+    if (
+        bias is not None
+        and bias.shape is not None
+        and (len(bias.shape) != 1 or not same_size(bias.shape[0], shape[1]))
+    ):
         raise ValueError(
             f"{op}: bias must have one number per output channel. Got bias of shape {format_shape(bias.shape)}; "
             f"expected {format_shape(shape[1:2])}."
@@ -117,9 +126,12 @@ def _infer_input(
         return Spec((g.shape[0], None, *spatial), dtype)
     shape = (g.shape[0], weight.shape[1] * groups, *spatial)
     expected = _convolved_shape(shape, weight.shape, stride, padding, dilation, groups)
-    if len(expected) != len(g.shape) or not all(same_size(a, b) for a, b in zip(expected, g.shape, strict=True)):
+    if len(expected) != len(g.shape) or not all(
+        same_size(a, b) for a, b in zip(expected, g.shape, strict=True)
+    ):
         raise ValueError(
-            f"{op}: g does not have the shape of the convolution's result. Got {format_shape(g.shape)}; expected {format_shape(expected)}."
+            f"{op}: g does not have the shape of the convolution's result. Got {format_shape(g.shape)}; "
+            f"expected {format_shape(expected)}."
         )
     return Spec(shape, dtype)
 
@@ -134,123 +146,14 @@ def _infer_weight(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilati
         return Spec((out, None, *kernel), dtype)
     shape = (out, channels // groups, *kernel)
     expected = _convolved_shape(x.shape, shape, stride, padding, dilation, groups)
-    if len(expected) != len(g.shape) or not all(same_size(a, b) for a, b in zip(expected, g.shape, strict=True)):
+    if len(expected) != len(g.shape) or not all(
+        same_size(a, b) for a, b in zip(expected, g.shape, strict=True)
+    ):
         raise ValueError(
-            f"{op}: g does not have the shape of the convolution's result. Got {format_shape(g.shape)}; expected {format_shape(expected)}."
+            f"{op}: g does not have the shape of the convolution's result. Got {format_shape(g.shape)}; "
+            f"expected {format_shape(expected)}."
         )
     return Spec(shape, dtype)
-
-
-# NumPy kernels: matrix products with the copied windows, a few images at a time --------------------------------------
-
-
-def _matrices(weight: np.ndarray, groups: int) -> np.ndarray:
-    """(O, C/G, *kernel) as G matrices (K·C/G, O/G), rows ordered like the windows."""
-    out, per_group = weight.shape[:2]
-    places = prod(weight.shape[2:])
-    grouped = weight.reshape(groups, out // groups, per_group, places)
-    ordered = np.ascontiguousarray(grouped.transpose(0, 3, 2, 1), compute_dtype(weight.dtype))
-    return ordered.reshape(groups, places * per_group, out // groups)
-
-
-def _columns(view: np.ndarray, spatial: int, groups: int) -> np.ndarray:
-    """Windows (n, *out, *kernel, C) as (G, n·P, K·C/G)."""
-    n, channels = view.shape[0], view.shape[-1]
-    rows, places = n * prod(view.shape[1 : 1 + spatial]), prod(view.shape[1 + spatial : -1])
-    if groups == 1:
-        return view.reshape(1, rows, places * channels)
-    split = view.reshape(rows, places, groups, channels // groups)
-    return split.transpose(2, 0, 1, 3).reshape(groups, rows, places * (channels // groups))
-
-
-def _rows(flat: np.ndarray, groups: int) -> np.ndarray:
-    """(n, P, O) as (G, n·P, O/G); a view."""
-    n, places, channels = flat.shape
-    return flat.reshape(n * places, groups, channels // groups).transpose(1, 0, 2)
-
-
-def _forward(
-    x: np.ndarray, weight: np.ndarray, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
-) -> np.ndarray:
-    shape = _convolved_shape(x.shape, weight.shape, stride, padding, dilation, groups)
-    kernel, sizes, spatial = weight.shape[2:], shape[2:], x.ndim - 2
-    dtype = compute_dtype(x.dtype)
-    out = memory.empty((shape[0], *sizes, shape[1]), dtype)
-    xp = padded_last(x, padding)
-    if weight.shape[1] == 1 and groups > 1:  # depthwise: one product per place in the kernel
-        w = weight.astype(dtype, copy=False).reshape(groups, weight.shape[0] // groups, *kernel)
-        deep = out.reshape(*out.shape[:-1], groups, shape[1] // groups)
-        deep.fill(0)
-        for place, slices in offsets(kernel, stride, dilation, sizes):
-            deep += xp[(slice(None), *slices, slice(None), None)] * w[(slice(None), slice(None), *place)]
-    else:
-        matrices = _matrices(weight, groups)
-        view = windows(xp, kernel, stride, dilation, sizes)
-        flat = out.reshape(shape[0], prod(sizes), shape[1])
-        step = images_per_chunk(view[:1].size * dtype.itemsize)
-        for i in range(0, shape[0], step):
-            columns = _columns(view[i : i + step], spatial, groups)
-            if groups == 1:
-                np.matmul(columns[0], matrices[0], out=_rows(flat[i : i + step], 1)[0])
-            else:
-                _rows(flat[i : i + step], groups)[...] = np.matmul(columns, matrices)
-    result = np.moveaxis(out, -1, 1)
-    return result if dtype == x.dtype else result.astype(x.dtype)
-
-
-def _backward_input(
-    g: np.ndarray, weight: np.ndarray, size: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
-) -> np.ndarray:
-    kernel, sizes = weight.shape[2:], g.shape[2:]
-    channels = weight.shape[1] * groups
-    dtype = compute_dtype(g.dtype)
-    rows = padded_last(g, ((0, 0),) * len(sizes))
-    n = rows.shape[0]
-    padded = tuple([s + lo + hi for s, (lo, hi) in zip(size, padding, strict=True)])
-    xp = memory.zeros((n, *padded, channels), dtype)
-    if weight.shape[1] == 1 and groups > 1:
-        w = weight.astype(dtype, copy=False).reshape(groups, weight.shape[0] // groups, *kernel)
-        deep = rows.reshape(*rows.shape[:-1], groups, rows.shape[-1] // groups)
-        for place, slices in offsets(kernel, stride, dilation, sizes):
-            xp[(slice(None), *slices)] += (deep * w[(slice(None), slice(None), *place)]).sum(-1)
-    else:
-        matrices = _matrices(weight, groups).transpose(0, 2, 1)
-        flat = rows.reshape(n, prod(sizes), rows.shape[-1])
-        grouped = xp.reshape(*xp.shape[:-1], groups, channels // groups)
-        step = images_per_chunk(prod(sizes) * prod(kernel) * channels * dtype.itemsize)
-        for i in range(0, n, step):
-            columns = np.matmul(_rows(flat[i : i + step], groups), matrices)
-            count = min(step, n - i)
-            columns = columns.reshape(groups, count, *sizes, *kernel, channels // groups)
-            columns = np.moveaxis(columns, 0, -2)
-            for place, slices in offsets(kernel, stride, dilation, sizes):
-                grouped[(slice(i, i + count), *slices)] += columns[(slice(None),) * (1 + len(sizes)) + place]
-    return unpadded(xp, padding, size, g.dtype)
-
-
-def _backward_weight(
-    x: np.ndarray, g: np.ndarray, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
-) -> np.ndarray:
-    n, channels, sizes, out = x.shape[0], x.shape[1], g.shape[2:], g.shape[1]
-    dtype = compute_dtype(x.dtype)
-    xp = padded_last(x, padding)
-    rows = padded_last(g, ((0, 0),) * len(sizes))
-    if channels == groups and groups > 1:
-        deep = rows.reshape(n * prod(sizes), groups, out // groups)
-        total = np.empty((groups, out // groups, *kernel), dtype)
-        for place, slices in offsets(kernel, stride, dilation, sizes):
-            part = xp[(slice(None), *slices)].reshape(n * prod(sizes), groups)
-            total[(slice(None), slice(None), *place)] = np.einsum("pg,pgm->gm", part, deep)
-        return total.reshape(out, 1, *kernel).astype(x.dtype, copy=False)
-    view = windows(xp, kernel, stride, dilation, sizes)
-    flat = rows.reshape(n, prod(sizes), out)
-    total = np.zeros((groups, out // groups, prod(kernel) * (channels // groups)), dtype)
-    step = images_per_chunk(view[:1].size * dtype.itemsize)
-    for i in range(0, n, step):
-        columns = _columns(view[i : i + step], len(kernel), groups)
-        total += np.matmul(_rows(flat[i : i + step], groups).transpose(0, 2, 1), columns)
-    split = total.reshape(groups, out // groups, prod(kernel), channels // groups).transpose(0, 1, 3, 2)
-    return np.ascontiguousarray(split, x.dtype).reshape(out, channels // groups, *kernel)
 
 
 # Gradient rules and batching -----------------------------------------------------------------------------------------
@@ -272,7 +175,8 @@ def _all_batched(axes: Any, tensors: Any) -> list[Any]:
     """Every tensor with a batch axis at 0."""
     size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
     return [
-        t if t is None or a is not None else broadcast_to(t, (size, *t.shape)) for t, a in zip(tensors, axes, strict=True)
+        t if t is None or a is not None else broadcast_to(t, (size, *t.shape))
+        for t, a in zip(tensors, axes, strict=True)
     ]
 
 
@@ -300,7 +204,11 @@ def _batch(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     size = x.shape[0]
     *window, groups = attrs
     y = convolution(
-        _into_channels(x), _fold(weight), None if bias is None else _fold(expand_dims(bias, 2))[:, 0], *window, groups * size
+        _into_channels(x),
+        _fold(weight),
+        None if bias is None else _fold(expand_dims(bias, 2))[:, 0],
+        *window,
+        groups * size,
     )
     return _out_of_channels(y, size)
 
@@ -334,60 +242,6 @@ def _cost(x_shape: Any, w_shape: Any, out_shape: Any) -> int:
     return 2 * prod(w_shape[1:]) * prod(out_shape)
 
 
-# References for the tests: the definition, as loops ------------------------------------------------------------------
-
-
-def _places(kernel: Any, out: Any, stride: Any, padding: Any, dilation: Any, size: Any) -> Any:
-    """All (output place, kernel place, input place) that a convolution connects."""
-    for o in np.ndindex(*out):
-        for k in np.ndindex(*kernel):
-            i = tuple(a * s + b * d - p[0] for a, b, s, d, p in zip(o, k, stride, dilation, padding, strict=True))
-            if all(0 <= a < n for a, n in zip(i, size, strict=True)):
-                yield o, k, i
-
-
-def _reference(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> np.ndarray:
-    out = [(n + sum(p) - d * (k - 1) - 1) // s + 1
-           for n, p, d, k, s in zip(x.shape[2:], padding, dilation, weight.shape[2:], stride, strict=True)]  # fmt: skip
-    y = np.zeros((x.shape[0], weight.shape[0], *out), np.result_type(x, weight))
-    c, m = weight.shape[1], weight.shape[0] // groups
-    for o, k, i in _places(weight.shape[2:], out, stride, padding, dilation, x.shape[2:]):
-        for q in range(groups):
-            left = x[(slice(None), slice(q * c, (q + 1) * c), *i)]
-            right = weight[(slice(q * m, (q + 1) * m), slice(None), *k)]
-            y[(slice(None), slice(q * m, (q + 1) * m), *o)] += left @ right.T
-    return y if bias is None else y + bias.reshape(-1, *[1] * len(out))
-
-
-def _reference_input(
-    g: Any, weight: Any, like: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> np.ndarray:
-    size = like.shape[2:] if size is None else size
-    c, m = weight.shape[1], weight.shape[0] // groups
-    x = np.zeros((g.shape[0], c * groups, *size), np.result_type(g, weight))
-    for o, k, i in _places(weight.shape[2:], g.shape[2:], stride, padding, dilation, size):
-        for q in range(groups):
-            left = g[(slice(None), slice(q * m, (q + 1) * m), *o)]
-            right = weight[(slice(q * m, (q + 1) * m), slice(None), *k)]
-            x[(slice(None), slice(q * c, (q + 1) * c), *i)] += left @ right
-    return x
-
-
-def _reference_weight(
-    x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> np.ndarray:
-    c, m = x.shape[1] // groups, g.shape[1] // groups
-    w = np.zeros((g.shape[1], c, *kernel), np.result_type(x, g))
-    for o, k, i in _places(kernel, g.shape[2:], stride, padding, dilation, x.shape[2:]):
-        for q in range(groups):
-            left = g[(slice(None), slice(q * m, (q + 1) * m), *o)]
-            right = x[(slice(None), slice(q * c, (q + 1) * c), *i)]
-            w[(slice(q * m, (q + 1) * m), slice(None), *k)] += left.T @ right
-    return w
-
-
 # The primitives ------------------------------------------------------------------------------------------------------
 
 
@@ -403,26 +257,62 @@ def _reference_weight(
         lambda g: _bias_gradient(g),
     ),
     batch=_batch,
-    cost=lambda x, weight, bias, *window: _cost(x.shape, weight.shape, _infer(x, weight, bias, *window).shape),
+    cost=lambda x, weight, bias, *window: _cost(
+        x.shape, weight.shape, _infer(x, weight, bias, *window).shape
+    ),
     namespace="nn",
-    reference=_reference,
+    reference=_conv_arrays.reference,
     tolerance=4.0,
     samples=lambda m: [
         Sample(m.normal(2, 3, 6), m.normal(4, 3, 3), m.normal(4), (1,), ((1, 1),), (1,), 1),
         Sample(m.normal(2, 3, 5, 6), m.normal(4, 3, 3, 2), None, (2, 1), ((0, 1), (1, 0)), (1, 2), 1),
         Sample(m.normal(2, 4, 5, 5), m.normal(6, 2, 3, 3), m.normal(6), (2, 2), ((1, 1), (1, 1)), (1, 1), 2),
         Sample(m.normal(2, 3, 5, 4), m.normal(6, 1, 3, 3), None, (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
-        Sample(m.normal(1, 2, 4, 3, 3), m.normal(3, 2, 2, 2, 2), m.normal(3), (2, 1, 1), ((0, 0), (1, 1), (0, 0)), (1, 1, 1), 1),
+        Sample(
+            m.normal(1, 2, 4, 3, 3),
+            m.normal(3, 2, 2, 2, 2),
+            m.normal(3),
+            (2, 1, 1),
+            ((0, 0), (1, 1), (0, 0)),
+            (1, 1, 1),
+            1,
+        ),
         Sample(m.normal(2, 3, 4, 4), m.normal(5, 3, 1, 1), None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
         Sample(m.normal(0, 3, 4, 4), m.normal(5, 3, 3, 3), None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
     ],
     errors=lambda m: [
-        Bad(ValueError, "convolution: x and weight must both have", m.normal(2, 3), m.normal(4, 3), None, (1,), ((0, 0),), (1,), 1),
-        Bad(ValueError, "conv2d: stride must be a tuple", m.normal(2, 3, 4, 4), m.normal(4, 3, 1, 1), None, (1,), ((0, 0),), (1,), 1),
+        Bad(
+            ValueError,
+            "convolution: x and weight must both have",
+            m.normal(2, 3),
+            m.normal(4, 3),
+            None,
+            (1,),
+            ((0, 0),),
+            (1,),
+            1,
+        ),
+        Bad(
+            ValueError,
+            "conv2d: stride must be a tuple",
+            m.normal(2, 3, 4, 4),
+            m.normal(4, 3, 1, 1),
+            None,
+            (1,),
+            ((0, 0),),
+            (1,),
+            1,
+        ),
     ],
 )
 def convolution(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
 ) -> Any:
     """The primitive behind `conv1d`, `conv2d` and `conv3d`: one entry per spatial axis, padding as (before, after).
 
@@ -434,7 +324,7 @@ def convolution(
     Returns:
         (N, O, *out) whose channels lie next to each other in memory.
     """
-    y = _forward(x, weight, stride, padding, dilation, groups)  # type: ignore[arg-type]
+    y = _conv_arrays.forward(x, weight, stride, padding, dilation, groups)  # type: ignore[arg-type]
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(stride))  # type: ignore[operator]
     return y
@@ -443,7 +333,9 @@ def convolution(
 @primitive(
     infer=_infer_input,
     vjp=(
-        lambda g, weight, stride, padding, dilation, groups: convolution(g, weight, None, stride, padding, dilation, groups),
+        lambda g, weight, stride, padding, dilation, groups: convolution(
+            g, weight, None, stride, padding, dilation, groups
+        ),
         lambda g_out, g, like_weight, stride, padding, dilation, groups: convolution_backward_weight(
             g_out, g, tuple(like_weight.shape[2:]), stride, padding, dilation, groups
         ),
@@ -452,18 +344,38 @@ def convolution(
     batch=_batch_input,
     cost=lambda g, weight, *rest: _cost(None, weight.shape, g.shape),
     namespace="internal",
-    reference=_reference_input,
+    reference=_conv_arrays.reference_input,
     tolerance=4.0,
     samples=lambda m: [
         Sample(m.normal(2, 4, 6), m.normal(4, 3, 3), None, (6,), (1,), ((1, 1),), (1,), 1),
         Sample(m.normal(2, 4, 2, 5), m.normal(4, 3, 3, 2), None, (5, 6), (2, 1), ((0, 1), (1, 0)), (1, 2), 1),
         Sample(m.normal(2, 6, 3, 3), m.normal(6, 2, 3, 3), None, (6, 5), (2, 2), ((1, 1), (1, 1)), (1, 1), 2),
         Sample(m.normal(2, 6, 5, 4), m.normal(6, 1, 3, 3), None, (5, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
-        Sample(m.normal(2, 4, 2, 2), m.normal(4, 3, 2, 2), m.normal(2, 3, 3, 3), None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+        Sample(
+            m.normal(2, 4, 2, 2),
+            m.normal(4, 3, 2, 2),
+            m.normal(2, 3, 3, 3),
+            None,
+            (1, 1),
+            ((0, 0), (0, 0)),
+            (1, 1),
+            1,
+        ),
     ],
     test={"differentiable_inputs": (0, 1)},
     errors=lambda m: [
-        Bad(ValueError, "g does not have the shape", m.normal(2, 4, 6), m.normal(4, 3, 3), None, (9,), (1,), ((1, 1),), (1,), 1),
+        Bad(
+            ValueError,
+            "g does not have the shape",
+            m.normal(2, 4, 6),
+            m.normal(4, 3, 3),
+            None,
+            (9,),
+            (1,),
+            ((1, 1),),
+            (1,),
+            1,
+        ),
     ],
 )
 def convolution_backward_input(
@@ -472,7 +384,7 @@ def convolution_backward_input(
 ) -> Any:  # fmt: skip
     """The gradient of `convolution` in its input: from (N, O, *out) to (N, C, *size), or to the sizes of `like`."""
     spatial = like.shape[2:] if size is None else size  # type: ignore[union-attr]
-    return _backward_input(g, weight, spatial, stride, padding, dilation, groups)  # type: ignore[arg-type]
+    return _conv_arrays.backward_input(g, weight, spatial, stride, padding, dilation, groups)  # type: ignore[arg-type]
 
 
 @primitive(
@@ -481,12 +393,14 @@ def convolution_backward_input(
         lambda g_out, g, like_x, stride, padding, dilation, groups: _input_gradient(
             g, g_out, like_x, stride, padding, dilation, groups
         ),
-        lambda g_out, x, stride, padding, dilation, groups: convolution(x, g_out, None, stride, padding, dilation, groups),
+        lambda g_out, x, stride, padding, dilation, groups: convolution(
+            x, g_out, None, stride, padding, dilation, groups
+        ),
     ),
     batch=_batch_weight,
     cost=lambda x, g, *rest: _cost(None, _infer_weight(x, g, *rest).shape, g.shape),
     namespace="internal",
-    reference=_reference_weight,
+    reference=_conv_arrays.reference_weight,
     tolerance=4.0,
     samples=lambda m: [
         Sample(m.normal(2, 3, 6), m.normal(2, 4, 6), (3,), (1,), ((1, 1),), (1,), 1),
@@ -495,21 +409,33 @@ def convolution_backward_input(
         Sample(m.normal(2, 3, 5, 4), m.normal(2, 6, 5, 4), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
     ],
     errors=lambda m: [
-        Bad(ValueError, "g does not have the shape", m.normal(2, 3, 6), m.normal(2, 4, 5), (3,), (1,), ((1, 1),), (1,), 1),
+        Bad(
+            ValueError,
+            "g does not have the shape",
+            m.normal(2, 3, 6),
+            m.normal(2, 4, 5),
+            (3,),
+            (1,),
+            ((1, 1),),
+            (1,),
+            1,
+        ),
     ],
 )
 def convolution_backward_weight(
     x: Tensor, g: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
 ) -> Any:
     """The gradient of `convolution` in its weight: from (N, C, *spatial) and (N, O, *out) to (O, C/groups, *kernel)."""
-    return _backward_weight(x, g, kernel, stride, padding, dilation, groups)  # type: ignore[arg-type]
+    return _conv_arrays.backward_weight(x, g, kernel, stride, padding, dilation, groups)  # type: ignore[arg-type]
 
 
 # What users call -----------------------------------------------------------------------------------------------------
 
 
 @lru_cache(1024)
-def _window(op: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[Sizes, Pairs, Sizes]:
+def _window(
+    op: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Sizes, Pairs, Sizes]:
     strides = per_axis(op, stride, n, "stride", 1)
     dilations = per_axis(op, dilation, n, "dilation", 1)
     if isinstance(padding, str):
@@ -518,7 +444,9 @@ def _window(op: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: A
         if padding == "valid":
             return strides, ((0, 0),) * n, dilations
         if any(s != 1 for s in strides):
-            raise ValueError(f"{op}: padding='same' needs a stride of 1. Got stride={stride!r}; pass the padding as numbers.")
+            raise ValueError(
+                f"{op}: padding='same' needs a stride of 1. Got stride={stride!r}; pass the padding as numbers."
+            )
         return strides, same_padding(kernel, dilations), dilations
     return strides, pad_pairs(op, padding, n), dilations
 
@@ -531,24 +459,40 @@ def _check_weight(op: str, weight: Tensor, n: int) -> None:
     if not hasattr(weight, "ndim") or weight.ndim != n + 2:
         shape = getattr(weight, "shape", weight)
         raise ValueError(
-            f"{op}: weight must have {n + 2} axes, (output channels, input channels / groups, *kernel). Got {format_shape(shape)}."
+            f"{op}: weight must have {n + 2} axes, (output channels, input channels / groups, *kernel). "
+            f"Got {format_shape(shape)}."
         )
 
 
 def _conv(
-    n: int, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+    n: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Tensor:
     op = f"conv{n}d"
     _check_weight(op, weight, n)
     x, single = batched(op, x, n)
-    window = _window(op, n, tuple(weight.shape[2:]), _hashable(stride), _hashable(padding), _hashable(dilation))
+    window = _window(
+        op, n, tuple(weight.shape[2:]), _hashable(stride), _hashable(padding), _hashable(dilation)
+    )
     y = convolution(x, weight, bias, *window, groups)
     return squeeze(y, 0) if single else y
 
 
 def _conv_reference(n: int) -> Any:
     def reference(
-        x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
     ) -> np.ndarray:
         single = x.ndim == n + 1
         many = [(v,) * n if isinstance(v, int) else tuple(v) for v in (stride, dilation)]
@@ -556,9 +500,11 @@ def _conv_reference(n: int) -> Any:
             total = [d * (k - 1) for d, k in zip(many[1], weight.shape[2:], strict=True)]
             pads = [(t // 2, t - t // 2) for t in total]
         else:
-            values = (0,) * n if padding == "valid" else (padding,) * n if isinstance(padding, int) else padding
+            values = (
+                (0,) * n if padding == "valid" else (padding,) * n if isinstance(padding, int) else padding
+            )
             pads = [p if isinstance(p, tuple) else (p, p) for p in values]
-        y = _reference(x[None] if single else x, weight, bias, many[0], pads, many[1], groups)
+        y = _conv_arrays.reference(x[None] if single else x, weight, bias, many[0], pads, many[1], groups)
         return y[0] if single else y
 
     return reference
@@ -570,18 +516,49 @@ def _bad(op: str, n: int) -> Any:
     def errors(m: Any) -> list[Bad]:
         x, w = m.normal(2, 4, *sizes), m.normal(6, 4, *(3,) * n)
         return [
-            Bad(ValueError, f"{op}: the channels of x and weight do not fit.*groups=2", x, m.normal(6, 2, *(3,) * n)),
-            Bad(ValueError, f"{op}: groups must divide the input channels", x, m.normal(6, 1, *(3,) * n), groups=3),
-            Bad(ValueError, f"{op}: groups must divide the output channels", x, m.normal(5, 2, *(3,) * n), groups=2),
+            Bad(
+                ValueError,
+                f"{op}: the channels of x and weight do not fit.*groups=2",
+                x,
+                m.normal(6, 2, *(3,) * n),
+            ),
+            Bad(
+                ValueError,
+                f"{op}: groups must divide the input channels",
+                x,
+                m.normal(6, 1, *(3,) * n),
+                groups=3,
+            ),
+            Bad(
+                ValueError,
+                f"{op}: groups must divide the output channels",
+                x,
+                m.normal(5, 2, *(3,) * n),
+                groups=2,
+            ),
             Bad(ValueError, f"{op}: groups must be at least 1", x, w, groups=0),
-            Bad(ValueError, f"{op}: the kernel is larger than the padded input", x, m.normal(6, 4, *(9,) * n), padding=1),
-            Bad(ValueError, f"{op}: the kernel is larger than the padded input", m.normal(2, 4, *(0,) * n), w),
+            Bad(
+                ValueError,
+                f"{op}: the kernel is larger than the padded input",
+                x,
+                m.normal(6, 4, *(9,) * n),
+                padding=1,
+            ),
+            Bad(
+                ValueError, f"{op}: the kernel is larger than the padded input", m.normal(2, 4, *(0,) * n), w
+            ),
             Bad(ValueError, f"{op}: stride must be at least 1", x, w, stride=0),
             Bad(ValueError, f"{op}: padding must be at least 0", x, w, padding=-1),
             Bad(ValueError, f"{op}: dilation must be at least 1", x, w, dilation=0),
             Bad(ValueError, f"{op}: stride must be a number or {n} numbers", x, w, stride=(1,) * (n + 1)),
             Bad(TypeError, f"{op}: stride must be an integer", x, w, stride=1.5),
-            Bad(ValueError, f"{op}: padding must be a number, numbers, 'same' or 'valid'", x, w, padding="full"),
+            Bad(
+                ValueError,
+                f"{op}: padding must be a number, numbers, 'same' or 'valid'",
+                x,
+                w,
+                padding="full",
+            ),
             Bad(ValueError, f"{op}: padding='same' needs a stride of 1", x, w, padding="same", stride=2),
             Bad(ValueError, f"{op}: weight must have {n + 2} axes", x, m.normal(4, 3)),
             Bad(ValueError, f"{op}: expected x of shape \\(batch, channels", m.normal(4), w),

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..errors import format_shape
 from ..tensor import Tensor
+from ._conv_arrays import reference_input
 from ._windows import Pairs, batched, pad_pairs, per_axis
-from .conv import _check_dtypes, _reference_input, convolution_backward_input
+from .conv import _check_dtypes, convolution_backward_input
 from .dispatch import composite
 from .samples import Bad, Sample
 from .shaping import reshape, squeeze
@@ -30,7 +31,9 @@ def _check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int)
             "is (input channels, output channels / groups, *kernel)."
         )
     if channels % groups:
-        raise ValueError(f"{op}: groups must divide the input channels. Got {channels} input channels and groups={groups}.")
+        raise ValueError(
+            f"{op}: groups must divide the input channels. Got {channels} input channels and groups={groups}."
+        )
     if bias is not None and (bias.ndim != 1 or bias.shape[0] != per_group * groups):
         raise ValueError(
             f"{op}: bias must have one number per output channel. Got bias of shape {format_shape(bias.shape)}; "
@@ -52,7 +55,9 @@ def _sizes(
     sizes = tuple(
         [
             (n - 1) * s - lo - hi + d * (k - 1) + e + 1
-            for n, s, (lo, hi), d, k, e in zip(x.shape[2:], stride, padding, dilation, kernel, extra, strict=True)
+            for n, s, (lo, hi), d, k, e in zip(
+                x.shape[2:], stride, padding, dilation, kernel, extra, strict=True
+            )
         ]
     )
     if any(n < 1 for n in sizes):
@@ -92,9 +97,14 @@ def _reference(n: int) -> Any:
     ) -> np.ndarray:  # fmt: skip
         single = x.ndim == n + 1
         x = x[None] if single else x
-        s, p, e, d = ((v,) * n if isinstance(v, int) else tuple(v) for v in (stride, padding, output_padding, dilation))
-        size = [(x.shape[2 + i] - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + e[i] + 1 for i in range(n)]
-        y = _reference_input(x, weight, None, tuple(size), s, [(v, v) for v in p], d, groups)
+        s, p, e, d = (
+            (v,) * n if isinstance(v, int) else tuple(v) for v in (stride, padding, output_padding, dilation)
+        )
+        size = [
+            (x.shape[2 + i] - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + e[i] + 1
+            for i in range(n)
+        ]
+        y = reference_input(x, weight, None, tuple(size), s, [(v, v) for v in p], d, groups)
         y = y if bias is None else y + bias.reshape(-1, *[1] * n)
         return y[0] if single else y
 
@@ -147,7 +157,14 @@ def conv_transpose1d(
     reference=_reference(2),
     tolerance=4.0,
     samples=lambda m: [
-        Sample(m.normal(2, 3, 3, 4), m.normal(3, 2, 3, 2), m.normal(2), stride=(2, 1), padding=(1, 0), output_padding=(1, 0)),
+        Sample(
+            m.normal(2, 3, 3, 4),
+            m.normal(3, 2, 3, 2),
+            m.normal(2),
+            stride=(2, 1),
+            padding=(1, 0),
+            output_padding=(1, 0),
+        ),
         Sample(m.normal(2, 4, 3, 3), m.normal(4, 1, 3, 3), groups=4, padding=1),
         Sample(m.normal(4, 3, 3), m.normal(4, 3, 2, 2), groups=2, dilation=2, stride=2),
     ],
@@ -180,7 +197,14 @@ def conv_transpose2d(
     reference=_reference(3),
     tolerance=4.0,
     samples=lambda m: [
-        Sample(m.normal(1, 2, 2, 3, 2), m.normal(2, 2, 2, 3, 2), m.normal(2), stride=2, padding=1, output_padding=(0, 1, 0)),
+        Sample(
+            m.normal(1, 2, 2, 3, 2),
+            m.normal(2, 2, 2, 3, 2),
+            m.normal(2),
+            stride=2,
+            padding=1,
+            output_padding=(0, 1, 0),
+        ),
     ],
     errors=_bad(3),
 )

@@ -68,6 +68,11 @@ def _work_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
 
 
+def _image_order(x: np.ndarray) -> tuple[int, ...]:
+    """Images come out channels-last; a batch of batches keeps the order it has."""
+    return memory.channels_last_order(x.ndim) if x.ndim <= 5 else _order(x)
+
+
 def _along(values: np.ndarray, ndim: int, axis: int, dtype: np.dtype) -> np.ndarray:
     return values.astype(dtypes.real_dtype(dtype)).reshape([-1 if i == axis else 1 for i in range(ndim)])
 
@@ -76,13 +81,16 @@ def _infer(x: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> 
     if kind not in KINDS:
         raise ValueError(f"resample: kind must be one of {', '.join(KINDS)}. Got {kind!r}.")
     if kind not in ("nearest", "nearest-exact") and not dtypes.is_inexact(x.dtype):
-        raise TypeError(f"interpolate: expected a floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`.")
+        raise TypeError(
+            f"interpolate: expected a floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`."
+        )
     if x.shape is None:
         return Spec(None, x.dtype)
     out = _out_size(x.shape[axis], size, scale)
     if x.shape[axis] == 0 or out is not None and out < 1:
         raise ValueError(
-            f"interpolate: sizes must be at least 1. Got x of shape {format_shape(x.shape)} and an output size of {out} along axis {axis}."
+            f"interpolate: sizes must be at least 1. Got x of shape {format_shape(x.shape)} and an "
+            f"output size of {out} along axis {axis}."
         )
     return Spec((*x.shape[:axis], out, *x.shape[axis + 1 :]), x.dtype)
 
@@ -96,7 +104,9 @@ def _matrix(size: int, out: int, kind: str, align: bool, scale: Any) -> np.ndarr
             m[o, start:stop] = 1 / (stop - start)
             continue
         ratio = size / out if scale is None else 1 / scale
-        center = o * (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else (o + 0.5) * ratio - 0.5
+        center = (
+            o * (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else (o + 0.5) * ratio - 0.5
+        )
         if kind == "nearest":
             m[o, min(math.floor(o * ratio), size - 1)] += 1
         elif kind == "nearest-exact":
@@ -134,12 +144,16 @@ _CASES = [
 
 @primitive(
     infer=_infer,
-    vjp=lambda g, like_x, axis, size, kind, align, scale: _gradient(g, like_x, axis, size, kind, align, scale),
+    vjp=lambda g, like_x, axis, size, kind, align, scale: _gradient(
+        g, like_x, axis, size, kind, align, scale
+    ),
     batch=lambda axes, tensors, attrs: resample(tensors[0], attrs[0] + 1, *attrs[1:]),
     namespace="internal",
     reference=_reference,
     samples=lambda m: [Sample(m.normal(2, 3, 5, 4), *case) for case in _CASES],
-    errors=lambda m: [Bad(ValueError, "resample: kind must be one of", m.normal(2, 3, 4), 2, 3, "lanczos", False, None)],
+    errors=lambda m: [
+        Bad(ValueError, "resample: kind must be one of", m.normal(2, 3, 4), 2, 3, "lanczos", False, None)
+    ],
 )
 def resample(x: Tensor, axis: int, size: int | None, kind: str, align: bool, scale: float | None) -> Any:
     """`x` resized along one axis to `size` elements, or to its size times `scale`."""
@@ -147,7 +161,7 @@ def resample(x: Tensor, axis: int, size: int | None, kind: str, align: bool, sca
     index, weight = _taps(x.shape[axis], out_size, kind, align, scale)
     shape = (*x.shape[:axis], out_size, *x.shape[axis + 1 :])
     ahead = (slice(None),) * axis
-    out = memory.empty(shape, _work_dtype(x.dtype), _order(x))  # type: ignore[arg-type]
+    out = memory.empty(shape, _work_dtype(x.dtype), _image_order(x))  # type: ignore[arg-type]
     if len(index) == 1:
         out[...] = x[(*ahead, index[0])]
     else:
@@ -171,7 +185,9 @@ def _infer_backward(
 ) -> Spec:
     if g.shape is None:
         return Spec(None, g.dtype)
-    return Spec((*g.shape[:axis], like.shape[axis] if in_size is None else in_size, *g.shape[axis + 1 :]), g.dtype)
+    return Spec(
+        (*g.shape[:axis], like.shape[axis] if in_size is None else in_size, *g.shape[axis + 1 :]), g.dtype
+    )
 
 
 def _backward_reference(
@@ -196,7 +212,14 @@ def _batch_backward(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     namespace="internal",
     reference=_backward_reference,
     samples=lambda m: [
-        Sample(m.normal(*[3, 4, 6, 5][:axis], out or 6, *[3, 4, 6, 5][axis + 1 :]), None, [3, 4, 4, 5][axis], axis, out, *rest)
+        Sample(
+            m.normal(*[3, 4, 6, 5][:axis], out or 6, *[3, 4, 6, 5][axis + 1 :]),
+            None,
+            [3, 4, 4, 5][axis],
+            axis,
+            out,
+            *rest,
+        )
         for axis, out, *rest in _CASES
     ],
     test={"differentiable_inputs": (0,)},
@@ -210,7 +233,7 @@ def resample_backward(
     index, weight = _taps(n, g.shape[axis], kind, align, scale)
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
     ahead = (slice(None),) * axis
-    out = memory.zeros(shape, _work_dtype(g.dtype), _order(g))  # type: ignore[arg-type]
+    out = memory.zeros(shape, _work_dtype(g.dtype), _image_order(g))  # type: ignore[arg-type]
     for t in range(len(index)):
         # Indices rise along the axis, so that equal ones are neighbours and a segmented sum adds them up.
         starts = np.flatnonzero(np.diff(index[t], prepend=-1))
@@ -223,13 +246,23 @@ def resample_backward(
 
 # What users call -----------------------------------------------------------------------------------------------------
 
-MODES = {"nearest": None, "nearest-exact": None, "linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "area": None}
+MODES = {
+    "nearest": None,
+    "nearest-exact": None,
+    "linear": 1,
+    "bilinear": 2,
+    "trilinear": 3,
+    "bicubic": 2,
+    "area": None,
+}
 
 
 def _per_axis(name: str, value: Any, count: int) -> tuple[Any, ...]:
     items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
     if len(items) != count:
-        raise ValueError(f"interpolate: {name} must be a number or {count} numbers, one per spatial axis. Got {value!r}.")
+        raise ValueError(
+            f"interpolate: {name} must be a number or {count} numbers, one per spatial axis. Got {value!r}."
+        )
     return items
 
 
@@ -240,11 +273,19 @@ def _interpolate_reference(
     kind = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     for i in range(x.ndim - 2):
         s = None if size is None else size if isinstance(size, int) else size[i]
-        f = None if scale_factor is None else scale_factor if isinstance(scale_factor, (int, float)) else scale_factor[i]
+        f = (
+            None
+            if scale_factor is None
+            else scale_factor
+            if isinstance(scale_factor, (int, float))
+            else scale_factor[i]
+        )
         n = x.shape[2 + i]
         out = math.floor(n * f) if s is None else s
         f = None if recompute_scale_factor or mode == "area" else f
-        x = np.moveaxis(np.moveaxis(x, 2 + i, -1) @ _matrix(n, out, kind, bool(align_corners), f).T, -1, 2 + i)
+        x = np.moveaxis(
+            np.moveaxis(x, 2 + i, -1) @ _matrix(n, out, kind, bool(align_corners), f).T, -1, 2 + i
+        )
     return x
 
 
@@ -299,7 +340,9 @@ def interpolate(
         raise ValueError(f"interpolate: mode must be one of {', '.join(map(repr, MODES))}. Got {mode!r}.")
     n = x.ndim - 2
     if not 1 <= n <= 3:
-        raise ValueError(f"interpolate: expected x of shape (batch, channels, *spatial) with 1 to 3 spatial axes. Got {format_shape(x.shape)}.")
+        raise ValueError(
+            f"interpolate: expected x of shape (batch, channels, *spatial) with 1 to 3 spatial axes. Got {format_shape(x.shape)}."
+        )
     if MODES[mode] not in (None, n):
         names = {1: "linear", 2: "bilinear", 3: "trilinear"}
         raise ValueError(
@@ -307,7 +350,9 @@ def interpolate(
             f"use {names[n]!r}."
         )
     if (size is None) == (scale_factor is None):
-        raise ValueError(f"interpolate: give either size or scale_factor. Got size={size!r} and scale_factor={scale_factor!r}.")
+        raise ValueError(
+            f"interpolate: give either size or scale_factor. Got size={size!r} and scale_factor={scale_factor!r}."
+        )
     if align_corners is not None and MODES[mode] is None and align_corners:
         raise ValueError(f"interpolate: align_corners is for the linear and cubic modes. Got mode {mode!r}.")
     kind = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
@@ -340,10 +385,17 @@ def _factor(value: Any) -> float:
 @composite(
     namespace="nn",
     reference=_interpolate_reference,
-    samples=lambda m: [Sample(m.normal(1, 2, 3, 4), scale_factor=2), Sample(m.normal(1, 2, 3), 5, mode="linear")],
+    samples=lambda m: [
+        Sample(m.normal(1, 2, 3, 4), scale_factor=2),
+        Sample(m.normal(1, 2, 3), 5, mode="linear"),
+    ],
 )
 def upsample(
-    x: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+    x: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
 ) -> Tensor:
     """Another name of `interpolate`."""
     return interpolate(x, size, scale_factor, mode, align_corners)

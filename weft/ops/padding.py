@@ -18,7 +18,7 @@ from .spec import Spec
 
 Pairs = tuple[tuple[int, int], ...]
 MODES = ("constant", "reflect", "replicate", "circular")
-_NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_NUMPY_MODES: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def _widths(pad_width: Any, ndim: int | None) -> Pairs:
@@ -40,7 +40,9 @@ def _widths(pad_width: Any, ndim: int | None) -> Pairs:
     if len(pairs) == 1 and ndim != 1:
         pairs = pairs * ndim
     if len(pairs) != ndim:
-        raise ValueError(f"pad: expected one pair per axis, {ndim} here. Got {len(pairs)} pairs: {pad_width!r}.")
+        raise ValueError(
+            f"pad: expected one pair per axis, {ndim} here. Got {len(pairs)} pairs: {pad_width!r}."
+        )
     return pairs
 
 
@@ -73,7 +75,8 @@ def _infer(x: Any, pad_width: Any, mode: str, value: Any) -> Spec:
     if x.shape is None:
         return Spec(None, x.dtype)
     return Spec(
-        tuple([_padded(d, p, i, mode, x.shape) for i, (d, p) in enumerate(zip(x.shape, pairs, strict=True))]), x.dtype
+        tuple([_padded(d, p, i, mode, x.shape) for i, (d, p) in enumerate(zip(x.shape, pairs, strict=True))]),
+        x.dtype,
     )
 
 
@@ -160,8 +163,12 @@ def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: float = 0) 
     if mode == "constant":
         if any(lo > 0 or hi > 0 for lo, hi in pairs):
             out.fill(value)
-        source = tuple([slice(max(-lo, 0), n - max(-hi, 0)) for (lo, hi), n in zip(pairs, x.shape, strict=True)])
-        target = tuple([slice(max(lo, 0), n - max(hi, 0)) for (lo, hi), n in zip(pairs, out.shape, strict=True)])
+        source = tuple(
+            [slice(max(-lo, 0), n - max(-hi, 0)) for (lo, hi), n in zip(pairs, x.shape, strict=True)]
+        )
+        target = tuple(
+            [slice(max(lo, 0), n - max(hi, 0)) for (lo, hi), n in zip(pairs, out.shape, strict=True)]
+        )
         out[target] = x[source]
         return out
     out[tuple([slice(lo, lo + n) for (lo, _), n in zip(pairs, x.shape, strict=True)])] = x
@@ -176,7 +183,10 @@ def _sides(axis: int, lo: int, hi: int, n: int, mode: str) -> list[tuple[Any, An
     """For both ends of an axis that have padding: (where it is, the inner elements it repeats)."""
     ahead = (slice(None),) * axis
     if mode == "reflect":
-        before, after = slice(2 * lo, lo, -1), slice(lo + n - 2, lo + n - 2 - hi if lo + n - 2 - hi >= 0 else None, -1)
+        before, after = (
+            slice(2 * lo, lo, -1),
+            slice(lo + n - 2, lo + n - 2 - hi if lo + n - 2 - hi >= 0 else None, -1),
+        )
     elif mode == "replicate":
         before, after = slice(lo, lo + 1), slice(lo + n - 1, lo + n)
     else:
@@ -263,9 +273,13 @@ def functional_pad(x: Tensor, pad: Any, mode: str = "constant", value: float | N
     except TypeError:
         raise TypeError(f"pad: pad must be integers, two per axis, last axis first. Got {pad!r}.") from None
     if len(widths) % 2:
-        raise ValueError(f"pad: pad must be pairs (before, after), last axis first. Got {len(widths)} numbers: {pad!r}.")
+        raise ValueError(
+            f"pad: pad must be pairs (before, after), last axis first. Got {len(widths)} numbers: {pad!r}."
+        )
     if len(widths) // 2 > x.ndim:
-        raise ValueError(f"pad: pad names {len(widths) // 2} axes, but x has {x.ndim}. Got x of shape {format_shape(x.shape)}.")
+        raise ValueError(
+            f"pad: pad names {len(widths) // 2} axes, but x has {x.ndim}. Got x of shape {format_shape(x.shape)}."
+        )
     pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + [
         (widths[2 * i], widths[2 * i + 1]) for i in reversed(range(len(widths) // 2))
     ]

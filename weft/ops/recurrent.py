@@ -15,23 +15,13 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ._recurrence import gru_step, lstm_step, rnn_step, split_gates
 from .creation import arange, zeros
 from .dispatch import composite
 from .elementwise import where
 from .indexing import getitem
 from .products import matmul
-from .rnn import (
-    _gru_reference,
-    _lstm_reference,
-    _rnn_reference,
-    gru_sequence,
-    gru_step,
-    lstm_sequence,
-    lstm_step,
-    rnn_sequence,
-    rnn_step,
-    split_gates,
-)
+from .rnn import _gru_reference, _lstm_reference, _rnn_reference, gru_sequence, lstm_sequence, rnn_sequence
 from .samples import Bad, Sample
 from .shaping import concat, expand_dims, matrix_transpose, reshape, squeeze, stack
 from .spec import is_known, same_size
@@ -43,7 +33,11 @@ def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x Wᵀ + b for all time steps in one product."""
     y = matmul(reshape(x, (-1, x.shape[-1])), matrix_transpose(weight))
     y = y if bias is None else y + bias
-    return reshape(y, (*x.shape[:-1], weight.shape[0])) if is_known(x.shape) else reshape(y, (x.shape[0], -1, weight.shape[0]))
+    return (
+        reshape(y, (*x.shape[:-1], weight.shape[0]))
+        if is_known(x.shape)
+        else reshape(y, (x.shape[0], -1, weight.shape[0]))
+    )
 
 
 def _length_mask(op: str, lengths: Any, x: Tensor) -> Tensor | None:
@@ -55,18 +49,27 @@ def _length_mask(op: str, lengths: Any, x: Tensor) -> Tensor | None:
         lengths = Tensor(np.asarray(lengths))
     if not dtypes.is_integral(lengths.dtype) or lengths.ndim != 1 or not same_size(lengths.shape[0], batch):
         raise ValueError(
-            f"{op}: lengths must be one integer per sequence. Got {lengths.dtype.name} {format_shape(lengths.shape)}; expected ({batch},)."
+            f"{op}: lengths must be one integer per sequence. Got {lengths.dtype.name} "
+            f"{format_shape(lengths.shape)}; expected ({batch},)."
         )
     if not lengths.is_symbolic and lengths.shape[0]:
         low, high = int(lengths._data.min()), int(lengths._data.max())
         if low < 0 or high > steps:
-            raise ValueError(f"{op}: lengths must be 0 to {steps}, the number of time steps. Got {low if low < 0 else high}.")
+            raise ValueError(
+                f"{op}: lengths must be 0 to {steps}, the number of time steps. Got {low if low < 0 else high}."
+            )
     times = reshape(arange(steps, dtype=dtypes.int64), (steps, 1, 1))
     return times < reshape(lengths, (1, -1, 1))
 
 
 def _layers(
-    op: str, x: Tensor, states: Sequence[Tensor] | None, weights: Any, num_layers: int, bias: bool, bidirectional: bool
+    op: str,
+    x: Tensor,
+    states: Sequence[Tensor] | None,
+    weights: Any,
+    num_layers: int,
+    bias: bool,
+    bidirectional: bool,
 ) -> tuple[list[list[Any]], int, Sequence[Tensor] | None]:
     """The checked weights, per layer and direction four of them, and the hidden size."""
     if not isinstance(x, Tensor) or x.ndim != 3:
@@ -90,17 +93,29 @@ def _layers(
         if i >= (2 if bidirectional else 1):
             width = hidden * (2 if bidirectional else 1)
         if w_ih.ndim != 2 or w_ih.shape[0] != expected or not same_size(w_ih.shape[1], width):
-            raise ValueError(f"{op}: weight_ih {i} does not fit. Got {format_shape(w_ih.shape)}; expected ({expected}, {width}).")
+            raise ValueError(
+                f"{op}: weight_ih {i} does not fit. Got {format_shape(w_ih.shape)}; expected ({expected}, {width})."
+            )
         if tuple(w_hh.shape) != (expected, hidden):
-            raise ValueError(f"{op}: weight_hh {i} does not fit. Got {format_shape(w_hh.shape)}; expected ({expected}, {hidden}).")
+            raise ValueError(
+                f"{op}: weight_hh {i} does not fit. Got {format_shape(w_hh.shape)}; expected ({expected}, {hidden})."
+            )
         for b in (b_ih, b_hh):
             if b is not None and tuple(b.shape) != (expected,):
-                raise ValueError(f"{op}: bias {i} does not fit. Got {format_shape(b.shape)}; expected ({expected},).")
+                raise ValueError(
+                    f"{op}: bias {i} does not fit. Got {format_shape(b.shape)}; expected ({expected},)."
+                )
     for state in states or ():
-        fits = state.ndim == 3 and state.shape[0] == count and same_size(state.shape[1], x.shape[1]) and state.shape[2] == hidden
+        fits = (
+            state.ndim == 3
+            and state.shape[0] == count
+            and same_size(state.shape[1], x.shape[1])
+            and state.shape[2] == hidden
+        )
         if not fits:
             raise ValueError(
-                f"{op}: the initial state does not fit. Got {format_shape(state.shape)}; expected ({count}, {x.shape[1]}, {hidden})."
+                f"{op}: the initial state does not fit. Got {format_shape(state.shape)}; expected "
+                f"({count}, {x.shape[1]}, {hidden})."
             )
     return groups, hidden, states
 
@@ -171,7 +186,11 @@ def _reference(op: str) -> Any:
         states = [np.zeros((num_layers * directions, x.shape[1], hidden))] * 2
         if hx is not None:
             states = [s[:, None] if single else s for s in (hx if op == "lstm" else (hx,))]
-        mask = None if lengths is None else (np.arange(len(x))[:, None, None] < np.asarray(lengths)[None, :, None])
+        mask = (
+            None
+            if lengths is None
+            else (np.arange(len(x))[:, None, None] < np.asarray(lengths)[None, :, None])
+        )
         last: Any = [[], []]
         for layer in range(num_layers):
             outs = []
@@ -197,7 +216,9 @@ def _reference(op: str) -> Any:
     return reference
 
 
-def _weights(m: Any, op: str, inputs: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True) -> tuple[Any, ...]:
+def _weights(
+    m: Any, op: str, inputs: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True
+) -> tuple[Any, ...]:
     found: list[Any] = []
     for layer in range(layers):
         for _ in range(directions):
@@ -215,8 +236,15 @@ def _samples(op: str) -> Any:
     return lambda m: [
         Sample(m.normal(4, 2, 3), _states(m, op, 1, 2, 2), _weights(m, op, 3, 2)),
         Sample(m.normal(3, 3), None, _weights(m, op, 3, 2, bias=False), bias=False),
-        Sample(m.normal(3, 2, 3), _states(m, op, 4, 2, 2), _weights(m, op, 3, 2, 2, 2), num_layers=2, bidirectional=True),
-        Sample(m.normal(4, 3, 2), None, _weights(m, op, 2, 2, 1, 2), bidirectional=True, lengths=(4, 0, 2)),
+        Sample(
+            m.normal(2, 1, 2),
+            _states(m, op, 4, 1, 2),
+            _weights(m, op, 2, 2, 2, 2, False),
+            num_layers=2,
+            bias=False,
+            bidirectional=True,
+        ),
+        Sample(m.normal(3, 3, 2), None, _weights(m, op, 2, 2, 1, 2), bidirectional=True, lengths=(3, 0, 2)),
     ]
 
 
@@ -228,8 +256,16 @@ def _bad(op: str) -> Any:
         return [
             Bad(ValueError, f"{op}: expected x of shape", m.normal(4), None, w),
             Bad(ValueError, f"{op}: expected 8 weights", x, None, w, num_layers=2),
-            Bad(ValueError, rf"{op}: weight_ih 0 does not fit. Got \({n}, 3\); expected \({n}, 5\)", m.normal(4, 2, 5), None, w),
-            Bad(ValueError, f"{op}: weight_hh 0 does not fit", x, None, (w[0], m.normal(n + 2, 2), w[2], w[3])),
+            Bad(
+                ValueError,
+                rf"{op}: weight_ih 0 does not fit. Got \({n}, 3\); expected \({n}, 5\)",
+                m.normal(4, 2, 5),
+                None,
+                w,
+            ),
+            Bad(
+                ValueError, f"{op}: weight_hh 0 does not fit", x, None, (w[0], m.normal(n + 2, 2), w[2], w[3])
+            ),
             Bad(ValueError, f"{op}: bias 0 does not fit", x, None, (w[0], w[1], w[2], m.normal(3))),
             Bad(ValueError, f"{op}: the initial state does not fit", x, _states(m, op, 1, 3, 2), w),
             Bad(ValueError, f"{op}: lengths must be one integer per sequence", x, None, w, lengths=(4, 4, 4)),
@@ -286,7 +322,10 @@ def gru(
 @composite(
     namespace="nn",
     reference=_reference("rnn"),
-    samples=lambda m: [*_samples("rnn")(m), Sample(m.normal(4, 2, 3), None, _weights(m, "rnn", 3, 2), nonlinearity="relu")],
+    samples=lambda m: [
+        *_samples("rnn")(m),
+        Sample(m.normal(4, 2, 3), None, _weights(m, "rnn", 3, 2), nonlinearity="relu"),
+    ],
     errors=_bad("rnn"),
 )
 def rnn(
@@ -299,7 +338,9 @@ def rnn(
         outputs (T, N, H·directions) and h_n (layers·directions, N, H).
     """
     states = None if hx is None else (hx,)
-    return _network("rnn", x, states, weights, num_layers, bias, dropout, training, bidirectional, lengths, nonlinearity)  # type: ignore[return-value]
+    return _network(
+        "rnn", x, states, weights, num_layers, bias, dropout, training, bidirectional, lengths, nonlinearity
+    )  # type: ignore[return-value]
 
 
 # One step ------------------------------------------------------------------------------------------------------------
@@ -308,12 +349,15 @@ def rnn(
 def _cell_gates(op: str, x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> Tensor:
     gates = GATES[op.split("_")[0]]
     if x.ndim not in (1, 2) or h.ndim != x.ndim:
-        raise ValueError(f"{op}: expected x (N, inputs) and a state (N, H). Got {format_shape(x.shape)} and {format_shape(h.shape)}.")
+        raise ValueError(
+            f"{op}: expected x (N, inputs) and a state (N, H). Got {format_shape(x.shape)} and {format_shape(h.shape)}."
+        )
     hidden = h.shape[-1]
     if tuple(w_ih.shape) != (gates * hidden, x.shape[-1]) or tuple(w_hh.shape) != (gates * hidden, hidden):
         raise ValueError(
             f"{op}: the weights do not fit x of shape {format_shape(x.shape)} and a state of shape {format_shape(h.shape)}. Got "
-            f"weight_ih {format_shape(w_ih.shape)} and weight_hh {format_shape(w_hh.shape)}; expected ({gates * hidden}, {x.shape[-1]}) "
+            f"weight_ih {format_shape(w_ih.shape)} and weight_hh {format_shape(w_hh.shape)}; expected "
+            f"({gates * hidden}, {x.shape[-1]}) "
             f"and ({gates * hidden}, {hidden})."
         )
     a = matmul(x, matrix_transpose(w_ih))
@@ -323,7 +367,13 @@ def _cell_gates(op: str, x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih:
 
 def _cell_reference(op: str) -> Any:
     def reference(
-        x: Any, hx: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None, bias_hh: Any = None, nonlinearity: str = "tanh"
+        x: Any,
+        hx: Any,
+        weight_ih: Any,
+        weight_hh: Any,
+        bias_ih: Any = None,
+        bias_hh: Any = None,
+        nonlinearity: str = "tanh",
     ) -> Any:
         n = len(weight_ih)
         weights = (weight_ih, weight_hh, *(np.zeros(n) if b is None else b for b in (bias_ih, bias_hh)))
@@ -344,32 +394,59 @@ def _cell_samples(op: str) -> Any:
 
 def _cell_bad(op: str) -> Any:
     return lambda m: [
-        Bad(ValueError, f"{op}_cell: the weights do not fit", m.normal(3, 2), _states(m, op, 3, 4), *_weights(m, op, 2, 2)),
+        Bad(
+            ValueError,
+            f"{op}_cell: the weights do not fit",
+            m.normal(3, 2),
+            _states(m, op, 3, 4),
+            *_weights(m, op, 2, 2),
+        ),
         Bad(ValueError, f"{op}_cell: expected x", m.normal(3, 2), _states(m, op, 2), *_weights(m, op, 2, 2)),
     ]
 
 
-@composite(namespace="nn", reference=_cell_reference("lstm"), samples=_cell_samples("lstm"), errors=_cell_bad("lstm"))
+@composite(
+    namespace="nn", reference=_cell_reference("lstm"), samples=_cell_samples("lstm"), errors=_cell_bad("lstm")
+)
 def lstm_cell(
-    x: Tensor, hx: Any, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None = None, bias_hh: Tensor | None = None
+    x: Tensor,
+    hx: Any,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None = None,
+    bias_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: from x (N, inputs) and (h, c), each (N, H), to the next (h, c)."""
     h, c = hx
-    return lstm_step(_cell_gates("lstm_cell", x, h, weight_ih, weight_hh, bias_ih, bias_hh), h, c, weight_hh)[:2]
+    return lstm_step(_cell_gates("lstm_cell", x, h, weight_ih, weight_hh, bias_ih, bias_hh), h, c, weight_hh)[
+        :2
+    ]
 
 
-@composite(namespace="nn", reference=_cell_reference("gru"), samples=_cell_samples("gru"), errors=_cell_bad("gru"))
+@composite(
+    namespace="nn", reference=_cell_reference("gru"), samples=_cell_samples("gru"), errors=_cell_bad("gru")
+)
 def gru_cell(
-    x: Tensor, hx: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None = None, bias_hh: Tensor | None = None
+    x: Tensor,
+    hx: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None = None,
+    bias_hh: Tensor | None = None,
 ) -> Tensor:
     """One step of a GRU: from x (N, inputs) and h (N, H) to the next h."""
-    return gru_step(_cell_gates("gru_cell", x, hx, weight_ih, weight_hh, bias_ih, None), hx, weight_hh, bias_hh)[0]
+    return gru_step(
+        _cell_gates("gru_cell", x, hx, weight_ih, weight_hh, bias_ih, None), hx, weight_hh, bias_hh
+    )[0]
 
 
 @composite(
     namespace="nn",
     reference=_cell_reference("rnn"),
-    samples=lambda m: [*_cell_samples("rnn")(m), Sample(m.normal(3, 2), m.normal(3, 2), *_weights(m, "rnn", 2, 2), nonlinearity="relu")],
+    samples=lambda m: [
+        *_cell_samples("rnn")(m),
+        Sample(m.normal(3, 2), m.normal(3, 2), *_weights(m, "rnn", 2, 2), nonlinearity="relu"),
+    ],
     errors=_cell_bad("rnn"),
 )
 def rnn_cell(
@@ -379,4 +456,6 @@ def rnn_cell(
     """One step of a plain recurrent network: from x (N, inputs) and h (N, H) to the next h."""
     if nonlinearity not in ("tanh", "relu"):
         raise ValueError(f"rnn_cell: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
-    return rnn_step(_cell_gates("rnn_cell", x, hx, weight_ih, weight_hh, bias_ih, bias_hh), hx, weight_hh, nonlinearity)
+    return rnn_step(
+        _cell_gates("rnn_cell", x, hx, weight_ih, weight_hh, bias_ih, bias_hh), hx, weight_hh, nonlinearity
+    )

@@ -3,251 +3,73 @@
 The input projections of all time steps are one matrix product; the op that follows walks through time (`lstm_sequence`,
 `gru_sequence`, `rnn_sequence`) and returns, next to the hidden states, the gates it went through, from which the
 backward op walks back. A gradient that is to be differentiated again (`create_graph=True`) is taken from the same
-recurrence written with ordinary ops instead, see `_through_composition`.
-
-Note [Masks]. Sequences of different lengths are padded to one; `mask`, (T, N, 1), says which steps are real. A step that is
-not keeps the state as it was, so that the last state is that of the last real step, in either direction of time.
+recurrence written with ordinary ops instead, see `through_composition`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..autograd.tape import enable_grad, is_grad_enabled
-from ..errors import format_shape
+from ..autograd.tape import is_grad_enabled
 from ..runtime import memory
 from ..tensor import Tensor
-from ._windows import compute_dtype
-from .dispatch import compute, primitive
-from .elementwise import sigmoid, tanh, where
-from .indexing import slice_axis
+from ._recurrence import (
+    all_before,
+    batch_walk,
+    before,
+    cast,
+    check_sequence,
+    flat,
+    gru_step,
+    lstm_step,
+    product,
+    rnn_step,
+    sigmoid_inplace,
+    through_composition,
+    times,
+    walk,
+    work,
+)
+from .dispatch import primitive
 from .products import matmul
 from .registry import NOT_DIFFERENTIABLE, joint
 from .samples import Bad, Sample
-from .shaping import broadcast_to, clone, concat, matrix_transpose, moveaxis, reshape, stack, unstack
-from .spec import Spec, same_size
-
-# The recurrences, one step, with ordinary ops ------------------------------------------------------------------------
-
-
-def split_gates(a: Tensor, count: int) -> list[Tensor]:
-    """The `count` equal parts of the last axis."""
-    size = a.shape[-1] // count
-    return [slice_axis(a, -1, i * size, (i + 1) * size) for i in range(count)]
-
-
-def lstm_step(a: Tensor, h: Tensor, c: Tensor, weight_hh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """i, f, o = σ, g = tanh of a + h Wᵀ; c' = f c + i g; h' = o tanh(c'). Returns h', c' and the gates."""
-    i, f, g, o = split_gates(a + matmul(h, matrix_transpose(weight_hh)), 4)
-    i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
-    c = f * c + i * g
-    return o * tanh(c), c, concat([i, f, g, o], axis=-1)
-
-
-def gru_step(a: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> tuple[Tensor, Tensor]:
-    """u = h Wᵀ + b; r, z = σ(a + u); n = tanh(a + r u); h' = (1 - z) n + z h. Returns h' and the gates."""
-    u = matmul(h, matrix_transpose(weight_hh))
-    u = u if bias_hh is None else u + bias_hh
-    (ar, az, an), (ur, uz, un) = split_gates(a, 3), split_gates(u, 3)
-    r, z = sigmoid(ar + ur), sigmoid(az + uz)
-    n = tanh(an + r * un)
-    return n + z * (h - n), concat([r, z, n, un], axis=-1)
-
-
-def rnn_step(a: Tensor, h: Tensor, weight_hh: Tensor, nonlinearity: str) -> Tensor:
-    """h' = tanh(a + h Wᵀ), or relu."""
-    from .activations import relu
-
-    a = a + matmul(h, matrix_transpose(weight_hh))
-    return tanh(a) if nonlinearity == "tanh" else relu(a)
-
-
-def _walk(
-    step: Callable[..., tuple[Tensor, ...]], gates: Tensor, states: tuple[Tensor, ...], mask: Any, reverse: bool
-) -> tuple[Tensor, ...]:
-    """All results of a recurrence, each (T, N, …), from `step(gates of one time, *states)`, which returns the new states
-    and what else it found."""
-    length = gates.shape[0]
-    if not isinstance(length, int):
-        raise RuntimeError(
-            f"recurrent layers: differentiating twice needs a known number of time steps. Got gates of shape {format_shape(gates.shape)}."
-        )
-    count = len(states)
-    steps = unstack(gates)
-    masks = None if mask is None else unstack(mask)
-    found: list[Any] = [None] * length
-    for t in reversed(range(length)) if reverse else range(length):
-        new = step(steps[t], *states)
-        kept = new[:count] if masks is None else [where(masks[t], n, s) for n, s in zip(new, states, strict=False)]
-        states = tuple(kept)
-        found[t] = (*states, *new[count:])
-    return tuple([stack([f[i] for f in found]) for i in range(len(found[0]))])
-
-
-def _through_composition(
-    run: Callable[..., tuple[Tensor, ...]], inputs: Sequence[Any], gradients: Sequence[Any]
-) -> list[Any]:
-    """Gradients of `run(*inputs)`, the layer written with ordinary ops, that can be differentiated again.
-
-    The clones are on the tape behind the inputs: the derivative stops at them (an input may depend on another one) and
-    still leads back to what the inputs were computed from.
-    """
-    from ..autograd.functional import grad
-
-    again = is_grad_enabled()
-    with enable_grad():
-        watched = [
-            None if x is None else clone(x) if again else x.detach().requires_grad_(dtypes.is_inexact(x.dtype))
-            for x in inputs
-        ]
-        outputs = run(*watched)
-        pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
-        wanted = [i for i, x in enumerate(watched) if x is not None and x.requires_grad]
-        results: list[Any] = [None] * len(inputs)
-        if pairs and wanted:
-            found = grad(
-                [o for o, _ in pairs], [watched[i] for i in wanted], [g for _, g in pairs],
-                create_graph=again, allow_unused=True,
-            )  # fmt: skip
-            for i, g in zip(wanted, found, strict=True):
-                results[i] = g
-    return results
-
-
-# What the walks share ------------------------------------------------------------------------------------------------
-
-
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a @ b with the best kernel there is."""
-    return compute(matmul.op, (a, b), ())  # type: ignore[attr-defined, no-any-return]
-
-
-def _sigmoid(a: np.ndarray) -> None:
-    """σ(a) = (tanh(a/2) + 1) / 2, in place; exact at both ends."""
-    a *= 0.5
-    np.tanh(a, out=a)
-    a += 1.0
-    a *= 0.5
-
-
-def _times(length: int, reverse: bool) -> range:
-    return range(length - 1, -1, -1) if reverse else range(length)
-
-
-def _before(states: np.ndarray, start: np.ndarray, t: int, reverse: bool) -> np.ndarray:
-    """The state that step `t` started from."""
-    last = len(states) - 1
-    if reverse:
-        return start if t == last else states[t + 1]
-    return start if t == 0 else states[t - 1]
-
-
-def _all_before(states: Tensor, start: Tensor, reverse: bool) -> Tensor:
-    """The states that all steps started from, (T·N, H)."""
-    first = reshape(start, (1, *start.shape))
-    if reverse:
-        joined = concat([slice_axis(states, 0, 1, None), first], axis=0)
-    else:
-        joined = concat([first, slice_axis(states, 0, None, -1)], axis=0)
-    return reshape(joined, (-1, joined.shape[-1]))
-
-
-def _flat(x: Tensor) -> Tensor:
-    return reshape(x, (-1, x.shape[-1]))
-
-
-def _check_sequence(op: str, count: int, gates: Any, weight_hh: Any, states: dict[str, Any], mask: Any) -> tuple[Any, ...]:
-    """The shape of the hidden states, (T, N, H)."""
-    if len(gates.shape) != 3 or len(weight_hh.shape) != 2:
-        raise ValueError(f"{op}: expected gates (T, N, {count}·H) and weight_hh ({count}·H, H). Got {format_shape(gates.shape)} and {format_shape(weight_hh.shape)}.")
-    steps, batch, width = gates.shape
-    hidden = weight_hh.shape[1]
-    if isinstance(hidden, int) and not (same_size(weight_hh.shape[0], count * hidden) and same_size(width, count * hidden)):
-        raise ValueError(
-            f"{op}: expected gates (T, N, {count}·H) and weight_hh ({count}·H, H). Got {format_shape(gates.shape)} and {format_shape(weight_hh.shape)}."
-        )
-    for name, state in states.items():
-        if len(state.shape) != 2 or not same_size(state.shape[0], batch) or not same_size(state.shape[1], hidden):
-            raise ValueError(f"{op}: {name} must be (N, H). Got {format_shape(state.shape)}; expected {format_shape((batch, hidden))}.")
-    if mask is not None and (mask.dtype != dtypes.bool_ or len(mask.shape) != 3):
-        raise ValueError(f"{op}: mask must be bool (T, N, 1). Got {mask.dtype.name} {format_shape(mask.shape)}.")
-    return steps, batch, hidden
-
-
-def _batch_walk(op: Any, stepwise: tuple[bool, ...], shared: tuple[bool, ...]) -> Any:
-    """A batching rule: with one set of weights the new axis joins N; with many, each is walked on its own.
-
-    `stepwise[i]`: tensor i is (T, N, …), else (N, …); `shared[i]`: it is a weight.
-    """
-
-    def rule(axes: Any, tensors: Any, attrs: Any) -> Any:
-        function = op()
-        size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
-        if any(a is not None and s for a, s in zip(axes, shared, strict=True)):
-            each = [
-                function(*function.op.merge([t if a is None or t is None else t[i] for t, a in zip(tensors, axes, strict=True)], attrs))
-                for i in range(size)
-            ]
-            if isinstance(each[0], Tensor):
-                return stack(each)
-            return tuple([stack([e[k] for e in each]) for k in range(len(each[0]))])
-        folded, count = [], 0
-        for t, a, with_time, weight in zip(tensors, axes, stepwise, shared, strict=True):
-            if t is not None and not weight:
-                t = t if a is not None else broadcast_to(t, (size, *t.shape))
-                if with_time:
-                    t = moveaxis(t, 0, 1)
-                count = t.shape[1 + with_time]
-                t = reshape(t, (*t.shape[:with_time], size * count, *t.shape[2 + with_time :]))
-            folded.append(t)
-
-        def unfold(r: Tensor) -> Tensor:
-            if r.ndim == 3:
-                return moveaxis(reshape(r, (r.shape[0], size, count, r.shape[2])), 1, 0)
-            return reshape(r, (size, count, r.shape[1]))
-
-        results = function(*function.op.merge(folded, attrs))
-        return unfold(results) if isinstance(results, Tensor) else tuple([unfold(r) for r in results])
-
-    return rule
-
-
-def _work(*arrays: Any) -> list[Any]:
-    """Contiguous arrays in the dtype of the computation."""
-    return [None if a is None else np.ascontiguousarray(a, compute_dtype(a.dtype)) for a in arrays]
-
-
-def _cast(dtype: np.dtype, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    return tuple([a.astype(dtype, copy=False) for a in arrays])
-
+from .shaping import matrix_transpose
+from .spec import Spec
 
 # LSTM ----------------------------------------------------------------------------------------------------------------
 
 
 def _infer_lstm(gates: Any, h0: Any, c0: Any, weight_hh: Any, mask: Any, reverse: bool) -> tuple[Spec, ...]:
-    t, n, h = _check_sequence("lstm", 4, gates, weight_hh, {"h0": h0, "c0": c0}, mask)
+    t, n, h = check_sequence("lstm", 4, gates, weight_hh, {"h0": h0, "c0": c0}, mask)
     return Spec((t, n, h), gates.dtype), Spec((t, n, h), gates.dtype), Spec(gates.shape, gates.dtype)
 
 
 def _lstm_rule(
-    g: Any, gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask: Any, outs: Any, reverse: bool, needs: Any
+    g: Any,
+    gates: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    weight_hh: Tensor,
+    mask: Any,
+    outs: Any,
+    reverse: bool,
+    needs: Any,
 ) -> list[Any]:
     if is_grad_enabled() or g[2] is not None:
 
         def run(a: Tensor, h: Tensor, c: Tensor, w: Tensor) -> tuple[Tensor, ...]:
-            return _walk(lambda step, *s: lstm_step(step, *s, w), a, (h, c), mask, reverse)
+            return walk(lambda step, h, c: lstm_step(step, h, c, w), a, (h, c), mask, reverse)
 
-        return [*_through_composition(run, (gates, h0, c0, weight_hh), g), None]
+        return [*through_composition(run, (gates, h0, c0, weight_hh), g), None]
     hidden, cells, acts = outs
     g_hidden = g[0] if g[0] is not None else hidden * 0.0
     g_gates, g_h0, g_c0 = lstm_sequence_backward(g_hidden, g[1], c0, weight_hh, cells, acts, mask, reverse)
     g_weight = None
     if needs[3]:
-        g_weight = matmul(matrix_transpose(_flat(g_gates)), _all_before(hidden, h0, reverse))
+        g_weight = matmul(matrix_transpose(flat(g_gates)), all_before(hidden, h0, reverse))
     return [g_gates, g_h0, g_c0, g_weight, None]
 
 
@@ -278,8 +100,12 @@ def _mask(m: Any) -> np.ndarray:
     outputs=3,
     infer=_infer_lstm,
     vjp=joint(_lstm_rule, fill=False),
-    batch=_batch_walk(lambda: lstm_sequence, (True, False, False, False, True), (False, False, False, True, False)),
-    cost=lambda gates, h0, c0, w, mask, reverse: 2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1],
+    batch=batch_walk(
+        lambda: lstm_sequence, (True, False, False, False, True), (False, False, False, True, False)
+    ),
+    cost=lambda gates, h0, c0, w, mask, reverse: (
+        2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1]
+    ),
     namespace="internal",
     reference=_lstm_reference,
     samples=lambda m: [
@@ -289,11 +115,31 @@ def _mask(m: Any) -> np.ndarray:
         Sample(m.normal(3, 2, 8), m.normal(2, 2), m.normal(2, 2), m.normal(8, 2), _mask(m), True),
     ],
     errors=lambda m: [
-        Bad(ValueError, "lstm: expected gates", m.normal(3, 2, 11), m.normal(2, 3), m.normal(2, 3), m.normal(12, 3), None, False),
-        Bad(ValueError, r"lstm: h0 must be \(N, H\)", m.normal(3, 2, 12), m.normal(4, 3), m.normal(2, 3), m.normal(12, 3), None, False),
+        Bad(
+            ValueError,
+            "lstm: expected gates",
+            m.normal(3, 2, 11),
+            m.normal(2, 3),
+            m.normal(2, 3),
+            m.normal(12, 3),
+            None,
+            False,
+        ),
+        Bad(
+            ValueError,
+            r"lstm: h0 must be \(N, H\)",
+            m.normal(3, 2, 12),
+            m.normal(4, 3),
+            m.normal(2, 3),
+            m.normal(12, 3),
+            None,
+            False,
+        ),
     ],
 )
-def lstm_sequence(gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask: Tensor | None, reverse: bool) -> Any:
+def lstm_sequence(
+    gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask: Tensor | None, reverse: bool
+) -> Any:
     """One LSTM layer over time: (hidden states, cells, activated gates), each (T, N, …).
 
     Args:
@@ -303,16 +149,16 @@ def lstm_sequence(gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask
         mask: (T, N, 1) or None, see Note [Masks].
         reverse: whether time runs backwards.
     """
-    a_all, h, c, w = _work(gates, h0, c0, weight_hh)
+    a_all, h, c, w = work(gates, h0, c0, weight_hh)
     steps, n, size = len(a_all), len(h), w.shape[1]
     w = w.T
     hidden, cells = memory.empty((steps, n, size), a_all.dtype), memory.empty((steps, n, size), a_all.dtype)
     acts = memory.empty(a_all.shape, a_all.dtype)
-    for t in _times(steps, reverse):
+    for t in times(steps, reverse):
         a = acts[t]
-        np.add(a_all[t], _product(h, w), out=a)
+        np.add(a_all[t], product(h, w), out=a)
         g = np.tanh(a[:, 2 * size : 3 * size])
-        _sigmoid(a)
+        sigmoid_inplace(a)
         a[:, 2 * size : 3 * size] = g
         new = cells[t]
         np.multiply(a[:, size : 2 * size], c, out=new)
@@ -325,7 +171,7 @@ def lstm_sequence(gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask
             np.copyto(new, c, where=rest)
             np.copyto(hidden[t], h, where=rest)
         h, c = hidden[t], new
-    return _cast(gates.dtype, hidden, cells, acts)
+    return cast(gates.dtype, hidden, cells, acts)
 
 
 def _lstm_backward_reference(
@@ -339,10 +185,18 @@ def _lstm_backward_reference(
         dc = dc + (0 if g_cells is None else g_cells[t])
         keep = np.ones((n, 1)) if mask is None else mask[t].astype(float)
         i, f, g, o = np.split(acts[t], 4, axis=1)
-        c_before = _before(cells, c0, t, reverse)
+        c_before = before(cells, c0, t, reverse)
         tc = np.tanh(cells[t])
         d = (dc + dh * o * (1 - tc**2)) * keep
-        out[t] = np.concatenate([d * g * i * (1 - i), d * c_before * f * (1 - f), d * i * (1 - g**2), keep * dh * tc * o * (1 - o)], 1)
+        out[t] = np.concatenate(
+            [
+                d * g * i * (1 - i),
+                d * c_before * f * (1 - f),
+                d * i * (1 - g**2),
+                keep * dh * tc * o * (1 - o),
+            ],
+            1,
+        )
         dh, dc = out[t] @ weight_hh + dh * (1 - keep), d * f + dc * (1 - keep)
     return out, dh, dc
 
@@ -358,8 +212,8 @@ def _lstm_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
     infer=lambda g_hidden, g_cells, c0, weight_hh, cells, acts, mask, reverse: (
         Spec(acts.shape, acts.dtype), Spec(c0.shape, acts.dtype), Spec(c0.shape, acts.dtype)
     ),
-    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `_through_composition`
-    batch=_batch_walk(
+    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `through_composition`
+    batch=batch_walk(
         lambda: lstm_sequence_backward, (True, True, False, False, True, True, True),
         (False, False, False, True, False, False, False),
     ),
@@ -376,11 +230,11 @@ def lstm_sequence_backward(
     mask: Tensor | None, reverse: bool,
 ) -> Any:  # fmt: skip
     """The gradients of `lstm_sequence` in gates, h0 and c0."""
-    gh, gc, first, w, c_all, a_all = _work(g_hidden, g_cells, c0, weight_hh, cells, acts)
+    gh, gc, first, w, c_all, a_all = work(g_hidden, g_cells, c0, weight_hh, cells, acts)
     steps, n, size = c_all.shape
     out = memory.empty(a_all.shape, a_all.dtype)
     dh, dc = np.zeros((n, size), a_all.dtype), np.zeros((n, size), a_all.dtype)
-    for t in _times(steps, not reverse):
+    for t in times(steps, not reverse):
         dh = dh + gh[t]
         if gc is not None:
             dc = dc + gc[t]
@@ -392,7 +246,7 @@ def lstm_sequence_backward(
         d *= o
         d += dc
         np.multiply(d, g, out=d_a[:, :size])
-        np.multiply(d, _before(c_all, first, t, reverse), out=d_a[:, size : 2 * size])
+        np.multiply(d, before(c_all, first, t, reverse), out=d_a[:, size : 2 * size])
         np.multiply(d, i, out=d_a[:, 2 * size : 3 * size])
         np.multiply(dh, tc, out=d_a[:, 3 * size :])
         slope = a * (1.0 - a)  # σ' = σ (1 - σ), and for g: tanh' = 1 - tanh²
@@ -401,36 +255,46 @@ def lstm_sequence_backward(
         if mask is not None:
             keep = mask[t]
             np.copyto(d_a, 0, where=~keep)  # type: ignore[operator]
-            dh, dc = _product(d_a, w) + np.where(keep, 0, dh), np.where(keep, d * f, dc)
+            dh, dc = product(d_a, w) + np.where(keep, 0, dh), np.where(keep, d * f, dc)
         else:
-            dh, dc = _product(d_a, w), d * f
-    return _cast(acts.dtype, out, np.asarray(dh), np.asarray(dc))
+            dh, dc = product(d_a, w), d * f
+    return cast(acts.dtype, out, np.asarray(dh), np.asarray(dc))
 
 
 # GRU -----------------------------------------------------------------------------------------------------------------
 
 
-def _infer_gru(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any, reverse: bool) -> tuple[Spec, Spec]:
-    t, n, h = _check_sequence("gru", 3, gates, weight_hh, {"h0": h0}, mask)
+def _infer_gru(
+    gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any, reverse: bool
+) -> tuple[Spec, Spec]:
+    t, n, h = check_sequence("gru", 3, gates, weight_hh, {"h0": h0}, mask)
     return Spec((t, n, h), gates.dtype), Spec((t, n, 4 * h if isinstance(h, int) else None), gates.dtype)
 
 
 def _gru_rule(
-    g: Any, gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Any, mask: Any, outs: Any, reverse: bool, needs: Any
+    g: Any,
+    gates: Tensor,
+    h0: Tensor,
+    weight_hh: Tensor,
+    bias_hh: Any,
+    mask: Any,
+    outs: Any,
+    reverse: bool,
+    needs: Any,
 ) -> list[Any]:
     if is_grad_enabled() or g[1] is not None:
 
         def run(a: Tensor, h: Tensor, w: Tensor, b: Any) -> tuple[Tensor, ...]:
-            return _walk(lambda step, s: gru_step(step, s, w, b), a, (h,), mask, reverse)
+            return walk(lambda step, s: gru_step(step, s, w, b), a, (h,), mask, reverse)
 
-        return [*_through_composition(run, (gates, h0, weight_hh, bias_hh), g), None]
+        return [*through_composition(run, (gates, h0, weight_hh, bias_hh), g), None]
     from .reduction import reduce_sum
 
     hidden, acts = outs
     g_gates, g_units, g_h0 = gru_sequence_backward(g[0], h0, weight_hh, hidden, acts, mask, reverse)
     g_weight = g_bias = None
     if needs[2]:
-        g_weight = matmul(matrix_transpose(_flat(g_units)), _all_before(hidden, h0, reverse))
+        g_weight = matmul(matrix_transpose(flat(g_units)), all_before(hidden, h0, reverse))
     if needs[3]:
         g_bias = reduce_sum(g_units, (0, 1), False)
     return [g_gates, g_h0, g_weight, g_bias, None]
@@ -453,7 +317,9 @@ def _gru_reference(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any,
     outputs=2,
     infer=_infer_gru,
     vjp=joint(_gru_rule, fill=False),
-    batch=_batch_walk(lambda: gru_sequence, (True, False, False, False, True), (False, False, True, True, False)),
+    batch=batch_walk(
+        lambda: gru_sequence, (True, False, False, False, True), (False, False, True, True, False)
+    ),
     cost=lambda gates, h0, w, b, mask, reverse: 2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1],
     namespace="internal",
     reference=_gru_reference,
@@ -464,10 +330,21 @@ def _gru_reference(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any,
         Sample(m.normal(3, 2, 6), m.normal(2, 2), m.normal(6, 2), m.normal(6), _mask(m), True),
     ],
     errors=lambda m: [
-        Bad(ValueError, "gru: expected gates", m.normal(3, 2, 8), m.normal(2, 3), m.normal(9, 3), m.normal(9), None, False),
+        Bad(
+            ValueError,
+            "gru: expected gates",
+            m.normal(3, 2, 8),
+            m.normal(2, 3),
+            m.normal(9, 3),
+            m.normal(9),
+            None,
+            False,
+        ),
     ],
 )
-def gru_sequence(gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, mask: Tensor | None, reverse: bool) -> Any:
+def gru_sequence(
+    gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, mask: Tensor | None, reverse: bool
+) -> Any:
     """One GRU layer over time: (hidden states, (T, N, 4·H) of r, z, n and the recurrent part of n).
 
     Args:
@@ -478,19 +355,19 @@ def gru_sequence(gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor |
         mask: (T, N, 1) or None, see Note [Masks].
         reverse: whether time runs backwards.
     """
-    a_all, h, w, b = _work(gates, h0, weight_hh, bias_hh)
+    a_all, h, w, b = work(gates, h0, weight_hh, bias_hh)
     steps, n, size = len(a_all), len(h), w.shape[1]
     w = w.T
     hidden = memory.empty((steps, n, size), a_all.dtype)
     acts = memory.empty((steps, n, 4 * size), a_all.dtype)
-    for t in _times(steps, reverse):
-        u = _product(h, w)
+    for t in times(steps, reverse):
+        u = product(h, w)
         if b is not None:
             u += b
         a, new = acts[t], a_all[t]
         both = a[:, : 2 * size]
         np.add(new[:, : 2 * size], u[:, : 2 * size], out=both)
-        _sigmoid(both)
+        sigmoid_inplace(both)
         a[:, 3 * size :] = u[:, 2 * size :]
         out = a[:, 2 * size : 3 * size]
         np.multiply(a[:, :size], a[:, 3 * size :], out=out)
@@ -502,7 +379,7 @@ def gru_sequence(gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor |
         if mask is not None:
             np.copyto(hidden[t], h, where=~mask[t])  # type: ignore[operator]
         h = hidden[t]
-    return _cast(gates.dtype, hidden, acts)
+    return cast(gates.dtype, hidden, acts)
 
 
 def _gru_backward_reference(
@@ -516,7 +393,7 @@ def _gru_backward_reference(
         keep = np.ones((n, 1)) if mask is None else mask[t].astype(float)
         r, z, c, u = np.split(acts[t], 4, axis=1)
         d_c = dh * (1 - z) * (1 - c**2)
-        d_z = dh * (_before(hidden, h0, t, reverse) - c) * z * (1 - z)
+        d_z = dh * (before(hidden, h0, t, reverse) - c) * z * (1 - z)
         d_r = d_c * u * r * (1 - r)
         inner[t] = keep * np.concatenate([d_r, d_z, d_c], 1)
         units[t] = keep * np.concatenate([d_r, d_z, d_c * r], 1)
@@ -536,8 +413,8 @@ def _gru_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
         Spec((*hidden.shape[:2], weight_hh.shape[0]), acts.dtype), Spec((*hidden.shape[:2], weight_hh.shape[0]), acts.dtype),
         Spec(h0.shape, acts.dtype),
     ),
-    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `_through_composition`
-    batch=_batch_walk(
+    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `through_composition`
+    batch=batch_walk(
         lambda: gru_sequence_backward, (True, False, False, True, True, True), (False, False, True, False, False, False)
     ),
     cost=lambda g, h0, w, hidden, acts, mask, reverse: 2 * acts.shape[0] * acts.shape[1] * w.shape[0] * w.shape[1],
@@ -549,14 +426,20 @@ def _gru_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
     ],
 )  # fmt: skip
 def gru_sequence_backward(
-    g_hidden: Tensor, h0: Tensor, weight_hh: Tensor, hidden: Tensor, acts: Tensor, mask: Tensor | None, reverse: bool
+    g_hidden: Tensor,
+    h0: Tensor,
+    weight_hh: Tensor,
+    hidden: Tensor,
+    acts: Tensor,
+    mask: Tensor | None,
+    reverse: bool,
 ) -> Any:
     """The gradients of `gru_sequence` in gates, in the recurrent units before the gates, and in h0."""
-    gh, first, w, h_all, a_all = _work(g_hidden, h0, weight_hh, hidden, acts)
+    gh, first, w, h_all, a_all = work(g_hidden, h0, weight_hh, hidden, acts)
     steps, n, size = h_all.shape
     inner, units = (memory.empty((steps, n, 3 * size), a_all.dtype) for _ in range(2))
     dh = np.zeros((n, size), a_all.dtype)
-    for t in _times(steps, not reverse):
+    for t in times(steps, not reverse):
         dh = dh + gh[t]
         r, z, c, u = (a_all[t][:, k * size : (k + 1) * size] for k in range(4))
         d = inner[t]
@@ -564,7 +447,7 @@ def gru_sequence_backward(
         d_c *= 1.0 - c * c
         d[:, 2 * size :] = d_c
         np.multiply(d_c, u, out=d[:, :size])
-        np.multiply(dh, _before(h_all, first, t, reverse) - c, out=d[:, size : 2 * size])
+        np.multiply(dh, before(h_all, first, t, reverse) - c, out=d[:, size : 2 * size])
         both = a_all[t][:, : 2 * size]
         d[:, : 2 * size] *= both * (1.0 - both)
         keep = None if mask is None else mask[t]
@@ -573,9 +456,9 @@ def gru_sequence_backward(
         units[t] = d
         units[t][:, 2 * size :] *= r
         carried = dh * z if keep is None else np.where(keep, dh * z, dh)
-        dh = _product(units[t], w)
+        dh = product(units[t], w)
         dh += carried
-    return _cast(acts.dtype, inner, units, np.asarray(dh))
+    return cast(acts.dtype, inner, units, np.asarray(dh))
 
 
 # The plain recurrent layer -------------------------------------------------------------------------------------------
@@ -584,22 +467,30 @@ def gru_sequence_backward(
 def _infer_rnn(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity: str, reverse: bool) -> Spec:
     if nonlinearity not in ("tanh", "relu"):
         raise ValueError(f"rnn: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
-    return Spec(_check_sequence("rnn", 1, gates, weight_hh, {"h0": h0}, mask), gates.dtype)
+    return Spec(check_sequence("rnn", 1, gates, weight_hh, {"h0": h0}, mask), gates.dtype)
 
 
 def _rnn_rule(
-    g: Any, gates: Tensor, h0: Tensor, weight_hh: Tensor, mask: Any, out: Tensor, nonlinearity: str, reverse: bool, needs: Any
+    g: Any,
+    gates: Tensor,
+    h0: Tensor,
+    weight_hh: Tensor,
+    mask: Any,
+    out: Tensor,
+    nonlinearity: str,
+    reverse: bool,
+    needs: Any,
 ) -> list[Any]:
     if is_grad_enabled():
 
         def run(a: Tensor, h: Tensor, w: Tensor) -> tuple[Tensor, ...]:
-            return _walk(lambda step, s: (rnn_step(step, s, w, nonlinearity),), a, (h,), mask, reverse)
+            return walk(lambda step, s: (rnn_step(step, s, w, nonlinearity),), a, (h,), mask, reverse)
 
-        return [*_through_composition(run, (gates, h0, weight_hh), (g,)), None]
+        return [*through_composition(run, (gates, h0, weight_hh), (g,)), None]
     g_gates, g_h0 = rnn_sequence_backward(g, weight_hh, out, mask, nonlinearity, reverse)
     g_weight = None
     if needs[2]:
-        g_weight = matmul(matrix_transpose(_flat(g_gates)), _all_before(out, h0, reverse))
+        g_weight = matmul(matrix_transpose(flat(g_gates)), all_before(out, h0, reverse))
     return [g_gates, g_h0, g_weight, None]
 
 
@@ -616,8 +507,10 @@ def _rnn_reference(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity:
 @primitive(
     infer=_infer_rnn,
     vjp=joint(_rnn_rule),
-    batch=_batch_walk(lambda: rnn_sequence, (True, False, False, True), (False, False, True, False)),
-    cost=lambda gates, h0, w, mask, kind, reverse: 2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1],
+    batch=batch_walk(lambda: rnn_sequence, (True, False, False, True), (False, False, True, False)),
+    cost=lambda gates, h0, w, mask, kind, reverse: (
+        2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1]
+    ),
     namespace="internal",
     reference=_rnn_reference,
     samples=lambda m: [
@@ -627,8 +520,26 @@ def _rnn_reference(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity:
         Sample(m.normal(3, 2, 2), m.normal(2, 2), m.normal(2, 2), _mask(m), "relu", False),
     ],
     errors=lambda m: [
-        Bad(ValueError, "rnn: nonlinearity must be", m.normal(3, 2, 3), m.normal(2, 3), m.normal(3, 3), None, "gelu", False),
-        Bad(ValueError, "rnn: expected gates", m.normal(3, 2, 4), m.normal(2, 3), m.normal(3, 3), None, "tanh", False),
+        Bad(
+            ValueError,
+            "rnn: nonlinearity must be",
+            m.normal(3, 2, 3),
+            m.normal(2, 3),
+            m.normal(3, 3),
+            None,
+            "gelu",
+            False,
+        ),
+        Bad(
+            ValueError,
+            "rnn: expected gates",
+            m.normal(3, 2, 4),
+            m.normal(2, 3),
+            m.normal(3, 3),
+            None,
+            "tanh",
+            False,
+        ),
     ],
 )
 def rnn_sequence(
@@ -644,12 +555,12 @@ def rnn_sequence(
         nonlinearity: "tanh" or "relu".
         reverse: whether time runs backwards.
     """
-    a_all, h, w = _work(gates, h0, weight_hh)
+    a_all, h, w = work(gates, h0, weight_hh)
     w = w.T
     hidden = memory.empty(a_all.shape, a_all.dtype)
-    for t in _times(len(a_all), reverse):
+    for t in times(len(a_all), reverse):
         new = hidden[t]
-        np.add(a_all[t], _product(h, w), out=new)
+        np.add(a_all[t], product(h, w), out=new)
         if nonlinearity == "tanh":
             np.tanh(new, out=new)
         else:
@@ -657,7 +568,7 @@ def rnn_sequence(
         if mask is not None:
             np.copyto(new, h, where=~mask[t])  # type: ignore[operator]
         h = new
-    return _cast(gates.dtype, hidden)[0]
+    return cast(gates.dtype, hidden)[0]
 
 
 def _rnn_backward_reference(
@@ -679,8 +590,8 @@ def _rnn_backward_reference(
     infer=lambda g_hidden, weight_hh, hidden, mask, nonlinearity, reverse: (
         Spec(hidden.shape, hidden.dtype), Spec(hidden.shape[1:], hidden.dtype)
     ),
-    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `_through_composition`
-    batch=_batch_walk(lambda: rnn_sequence_backward, (True, False, True, True), (False, True, False, False)),
+    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `through_composition`
+    batch=batch_walk(lambda: rnn_sequence_backward, (True, False, True, True), (False, True, False, False)),
     cost=lambda g, w, hidden, mask, kind, reverse: 2 * hidden.shape[0] * hidden.shape[1] * w.shape[0] * w.shape[1],
     namespace="internal",
     reference=_rnn_backward_reference,
@@ -693,17 +604,17 @@ def rnn_sequence_backward(
     g_hidden: Tensor, weight_hh: Tensor, hidden: Tensor, mask: Tensor | None, nonlinearity: str, reverse: bool
 ) -> Any:
     """The gradients of `rnn_sequence` in gates and h0."""
-    gh, w, h_all = _work(g_hidden, weight_hh, hidden)
+    gh, w, h_all = work(g_hidden, weight_hh, hidden)
     out = memory.empty(h_all.shape, h_all.dtype)
     dh = np.zeros(h_all.shape[1:], h_all.dtype)
-    for t in _times(len(h_all), not reverse):
+    for t in times(len(h_all), not reverse):
         dh = dh + gh[t]
         slope = 1.0 - h_all[t] * h_all[t] if nonlinearity == "tanh" else h_all[t] > 0
         np.multiply(dh, slope, out=out[t])
         if mask is None:
-            dh = _product(out[t], w)
+            dh = product(out[t], w)
         else:
             keep = mask[t]
             np.copyto(out[t], 0, where=~keep)  # type: ignore[operator]
-            dh = _product(out[t], w) + np.where(keep, 0, dh)
-    return _cast(hidden.dtype, out, np.asarray(dh))
+            dh = product(out[t], w) + np.where(keep, 0, dh)
+    return cast(hidden.dtype, out, np.asarray(dh))

@@ -11,7 +11,18 @@ from .. import dtypes
 from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
-from ._windows import Pairs, batched, offsets, out_size, out_sizes, pad_pairs, padded_last, per_axis, unpadded, windows
+from ._windows import (
+    Pairs,
+    batched,
+    offsets,
+    out_size,
+    out_sizes,
+    pad_pairs,
+    padded_last,
+    per_axis,
+    unpadded,
+    windows,
+)
 from .dispatch import composite, primitive
 from .pool import _gradient, fold_batch
 from .samples import Bad, Sample
@@ -73,9 +84,7 @@ def unfold_windows(x: Tensor, kernel: Sizes, dilation: Sizes, padding: Pairs, st
     return columns.astype(x.dtype, order="C").reshape(x.shape[0], x.shape[1] * prod(kernel), prod(sizes))
 
 
-def _infer_image(
-    g: Any, like: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
-) -> Spec:
+def _infer_image(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Spec:
     spatial = tuple(like.shape[2:] if size is None else size)
     if g.shape is None:
         return Spec((None, None, *spatial), g.dtype)
@@ -103,7 +112,10 @@ def _columns_shape(shape: Any, window: Any) -> Any:
 
 @primitive(
     infer=_infer_image,
-    vjp=(lambda g, kernel, dilation, padding, stride: unfold_windows(g, kernel, dilation, padding, stride), None),
+    vjp=(
+        lambda g, kernel, dilation, padding, stride: unfold_windows(g, kernel, dilation, padding, stride),
+        None,
+    ),
     batch=fold_batch(lambda: unfold_backward),
     namespace="internal",
     reference=_image_reference,
@@ -111,7 +123,13 @@ def _columns_shape(shape: Any, window: Any) -> Any:
     test={"differentiable_inputs": (0,)},
 )
 def unfold_backward(
-    g: Tensor, like: Tensor | None, size: Sizes | None, kernel: Sizes, dilation: Sizes, padding: Pairs, stride: Sizes
+    g: Tensor,
+    like: Tensor | None,
+    size: Sizes | None,
+    kernel: Sizes,
+    dilation: Sizes,
+    padding: Pairs,
+    stride: Sizes,
 ) -> Any:
     """(N, C·K, L) back to (N, C, *size): columns added up where they came from. The primitive behind `fold`."""
     spatial: Any = like.shape[2:] if size is None else size  # type: ignore[union-attr]
@@ -156,7 +174,9 @@ def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, str
     x, single = batched("unfold", x, 2)
     kernel = per_axis("unfold", kernel_size, 2, "kernel_size", 1)
     dilations = per_axis("unfold", dilation, 2, "dilation", 1)
-    y = unfold_windows(x, kernel, dilations, pad_pairs("unfold", padding, 2), per_axis("unfold", stride, 2, "stride", 1))
+    y = unfold_windows(
+        x, kernel, dilations, pad_pairs("unfold", padding, 2), per_axis("unfold", stride, 2, "stride", 1)
+    )
     return squeeze(y, 0) if single else y
 
 
@@ -187,15 +207,24 @@ def fold(
 ) -> Tensor:
     """The transpose of `unfold`: (N, C·KH·KW, L) to (N, C, *output_size), overlapping windows added up."""
     if x.ndim not in (2, 3):
-        raise ValueError(f"fold: expected x of shape (batch, channels · kernel, windows). Got {format_shape(x.shape)}.")
+        raise ValueError(
+            f"fold: expected x of shape (batch, channels · kernel, windows). Got {format_shape(x.shape)}."
+        )
     single = x.ndim == 2
     if single:
         x = reshape(x, (1, *x.shape))
     size = per_axis("fold", output_size, 2, "output_size", 1)
     kernel = per_axis("fold", kernel_size, 2, "kernel_size", 1)
-    window = (kernel, per_axis("fold", dilation, 2, "dilation", 1), pad_pairs("fold", padding, 2), per_axis("fold", stride, 2, "stride", 1))
+    window = (
+        kernel,
+        per_axis("fold", dilation, 2, "dilation", 1),
+        pad_pairs("fold", padding, 2),
+        per_axis("fold", stride, 2, "stride", 1),
+    )
     if x.shape[1] is not None and x.shape[1] % prod(kernel):
-        raise ValueError(f"fold: x does not fit the kernel. Got {x.shape[1]} channels; the channels must be a multiple of {prod(kernel)}.")
+        raise ValueError(
+            f"fold: x does not fit the kernel. Got {x.shape[1]} channels; the channels must be a multiple of {prod(kernel)}."
+        )
     expected = prod(out_sizes("fold", Spec((1, 1, *size), x.dtype), kernel, window[3], window[2], window[1]))
     if x.shape[2] is not None and x.shape[2] != expected:
         raise ValueError(
@@ -221,7 +250,11 @@ def _shuffle_reference(x: Any, upscale_factor: int) -> np.ndarray:
 @composite(
     namespace="nn",
     reference=_shuffle_reference,
-    samples=lambda m: [Sample(m.normal(2, 8, 2, 3), 2), Sample(m.normal(9, 2, 2), 3), Sample(m.normal(2, 1, 4, 2, 2), 2)],
+    samples=lambda m: [
+        Sample(m.normal(2, 8, 2, 3), 2),
+        Sample(m.normal(9, 2, 2), 3),
+        Sample(m.normal(2, 1, 4, 2, 2), 2),
+    ],
     errors=lambda m: [
         Bad(ValueError, "pixel_shuffle: the channels must be a multiple of 4", m.normal(2, 6, 2, 2), 2),
         Bad(ValueError, "pixel_shuffle: expected at least 3 axes", m.normal(6, 2), 2),
@@ -231,10 +264,14 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """Channels into space: (…, C·r², H, W) as (…, C, H·r, W·r)."""
     r = check_size("pixel_shuffle", upscale_factor, "upscale_factor", 1)
     if x.ndim < 3:
-        raise ValueError(f"pixel_shuffle: expected at least 3 axes, (…, channels, height, width). Got {format_shape(x.shape)}.")
+        raise ValueError(
+            f"pixel_shuffle: expected at least 3 axes, (…, channels, height, width). Got {format_shape(x.shape)}."
+        )
     *lead, c, h, w = x.shape
     if c % (r * r):
-        raise ValueError(f"pixel_shuffle: the channels must be a multiple of {r * r}. Got {c} in shape {format_shape(x.shape)}.")
+        raise ValueError(
+            f"pixel_shuffle: the channels must be a multiple of {r * r}. Got {c} in shape {format_shape(x.shape)}."
+        )
     n = len(lead)
     y = reshape(x, (*lead, c // (r * r), r, r, h, w))
     y = permute_dims(y, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
@@ -251,16 +288,22 @@ def _unshuffle_reference(x: Any, downscale_factor: int) -> np.ndarray:
     namespace="nn",
     reference=_unshuffle_reference,
     samples=lambda m: [Sample(m.normal(2, 2, 4, 6), 2), Sample(m.normal(1, 6, 3), 3)],
-    errors=lambda m: [Bad(ValueError, "pixel_unshuffle: height and width must be multiples of 2", m.normal(2, 2, 3, 4), 2)],
+    errors=lambda m: [
+        Bad(ValueError, "pixel_unshuffle: height and width must be multiples of 2", m.normal(2, 2, 3, 4), 2)
+    ],
 )
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """Space into channels, the inverse of `pixel_shuffle`: (…, C, H·r, W·r) as (…, C·r², H, W)."""
     r = check_size("pixel_unshuffle", downscale_factor, "downscale_factor", 1)
     if x.ndim < 3:
-        raise ValueError(f"pixel_unshuffle: expected at least 3 axes, (…, channels, height, width). Got {format_shape(x.shape)}.")
+        raise ValueError(
+            f"pixel_unshuffle: expected at least 3 axes, (…, channels, height, width). Got {format_shape(x.shape)}."
+        )
     *lead, c, h, w = x.shape
     if h % r or w % r:
-        raise ValueError(f"pixel_unshuffle: height and width must be multiples of {r}. Got shape {format_shape(x.shape)}.")
+        raise ValueError(
+            f"pixel_unshuffle: height and width must be multiples of {r}. Got shape {format_shape(x.shape)}."
+        )
     n = len(lead)
     y = reshape(x, (*lead, c, h // r, r, w // r, r))
     y = permute_dims(y, (*range(n), n, n + 2, n + 4, n + 1, n + 3))

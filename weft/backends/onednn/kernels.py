@@ -50,9 +50,9 @@ def register() -> bool:
     global _registered
     with _lock:
         if not _registered and library.available():
-            from ...ops import conv, pool, products
+            from ...ops import channel_norms, conv, pool, products
 
-            assert conv and pool and products  # imported for their records
+            assert channel_norms and conv and pool and products  # imported for their records
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"onednn {name}")(_or_plain(name, kernel))
             _registered = True
@@ -109,7 +109,9 @@ def _matmul_pays(x1: Any, x2: Any) -> bool:
     if not _enabled or not _served(x1.dtype):
         return False
     a, b = x1.shape, x2.shape
-    if len(a) < 2 or len(b) < 2 or a[-2] == 1 or b[-1] == 1:  # matrix times vector: bound by memory, OpenBLAS is faster
+    if (
+        len(a) < 2 or len(b) < 2 or a[-2] == 1 or b[-1] == 1
+    ):  # matrix times vector: bound by memory, OpenBLAS is faster
         return False
     work = max(x1.size * b[-1], x2.size * a[-2])
     return work > WORK
@@ -134,7 +136,9 @@ def _conv_input_pays(g: Any, weight: Any, *_: Any) -> bool:
     return _enabled and _served(g.dtype) and g.size * (weight.size // max(weight.shape[0], 1)) > WORK
 
 
-def _conv_weight_pays(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
+def _conv_weight_pays(
+    x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> bool:
     if not _enabled or not _served(x.dtype):
         return False
     places = 1
@@ -180,7 +184,9 @@ def _pool_pays(x: Any, *_: Any) -> bool:
     return _enabled and x.size > MOVES and _served(x.dtype)
 
 
-def _reaching(size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Any, bool]:
+def _reaching(
+    size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Any, bool]:
     """Padding so that oneDNN, which rounds down, makes the windows of ceil mode; and whether that changed it."""
     if not ceil_mode:
         return padding, False
@@ -197,7 +203,9 @@ def _all_finite(x: np.ndarray) -> bool:
     and the answer is no). In rows short enough for OpenBLAS to stay on one thread."""
     flat = x.transpose(0, *range(2, x.ndim), 1).reshape(-1) if not x.flags.c_contiguous else x.reshape(-1)
     rows = flat.size // 8192 * 8192
-    total = np.vecdot(flat[:rows].reshape(-1, 8192), flat[:rows].reshape(-1, 8192)).sum() + np.vecdot(flat[rows:], flat[rows:])
+    total = np.vecdot(flat[:rows].reshape(-1, 8192), flat[:rows].reshape(-1, 8192)).sum() + np.vecdot(
+        flat[rows:], flat[rows:]
+    )
     return bool(np.isfinite(total))
 
 
@@ -220,7 +228,15 @@ def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, cei
 
 
 def _max_pool_backward(
-    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    g: Any,
+    places: Any,
+    like: Any,
+    size: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
 ) -> Any:
     from .eager import max_pool_backward
 
@@ -239,7 +255,9 @@ def _avg_window(size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bo
     return padding
 
 
-def _avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Any:
+def _avg_pool(
+    x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
+) -> Any:
     from .eager import avg_pool_forward
 
     if divisor is not None:
@@ -250,7 +268,15 @@ def _avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, i
 
 
 def _avg_pool_backward(
-    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
+    g: Any,
+    like: Any,
+    size: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    include: bool,
+    divisor: Any,
 ) -> Any:
     from .eager import avg_pool_backward
 
@@ -273,6 +299,45 @@ def _put_pays(g: Any, places: Any, like: Any, size: Any, kernel: Any, *_: Any) -
     return _spread_pays(g, like, size, kernel)
 
 
+# Batch normalisation -------------------------------------------------------------------------------------------------
+
+
+def _norm_pays(x: Any, *_: Any) -> bool:
+    return _enabled and x.size > MOVES and _served(x.dtype) and x.ndim >= 2
+
+
+def _parameter(values: Any, channels: int, default: float) -> Any:
+    return np.full(channels, default, _F32) if values is None else np.ascontiguousarray(values, _F32)
+
+
+def _batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    from .eager import batch_norm_training
+
+    channels = x.shape[1]
+    (a,) = _wide(x)
+    y, mean, var, _ = batch_norm_training(
+        a, _parameter(weight, channels, 1.0), _parameter(bias, channels, 0.0), float(eps)
+    )
+    return _narrow(y, x.dtype), mean, var
+
+
+def _norm_backward_pays(grad: Any, grad_mean: Any, grad_var: Any, x: Any, *_: Any) -> bool:
+    return grad_mean is None and grad_var is None and _norm_pays(x)
+
+
+def _batch_norm_backward(
+    grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float
+) -> Any:
+    from .eager import batch_norm_backward
+
+    channels = x.shape[1]
+    g, a = _wide(grad, x)
+    scale, m, v = (_parameter(p, channels, 1.0) for p in (weight, mean, var))
+    gx, gw, gb = batch_norm_backward(g, a, scale, m, v, float(eps))
+    gw = np.zeros(0, x.dtype) if weight is None else _narrow(gw, weight.dtype)
+    return _narrow(gx, x.dtype), gw, _narrow(gb, x.dtype)
+
+
 def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
     return [
         ("matmul", _matmul_pays, _matmul),
@@ -283,4 +348,6 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("max_pool_backward", _put_pays, _max_pool_backward),
         ("avg_pool", _pool_pays, _avg_pool),
         ("avg_pool_backward", _spread_pays, _avg_pool_backward),
+        ("batch_norm_forward", _norm_pays, _batch_norm_forward),
+        ("batch_norm_backward", _norm_backward_pays, _batch_norm_backward),
     ]
