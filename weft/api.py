@@ -54,6 +54,7 @@ LAZY: dict[str, str] = {
     "nn": ".nn",
     "optim": ".optim",
     "data": ".data",
+    "sparse": ".sparse",
     "models": ".models",
     "io": ".io",
     "train": ".train",
@@ -102,7 +103,7 @@ def namespace() -> dict[str, Any]:
     names.update(one_hot=guard.public(softmax.one_hot), __array_namespace_info__=__array_namespace_info__)
     names.update({d.name: d for d in dtypes.ALL})
     for name in ("finfo", "iinfo", "isdtype", "can_cast", "result_type", "get_default_dtype", "set_default_dtype"):
-        names[name] = getattr(dtypes, name)
+        names[name] = guard.guarded(getattr(dtypes, name))
     for name in ("no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"):
         names[name] = getattr(tape, name)
     names.update(Function=function.Function, checkpoint=checkpoint.checkpoint, vmap=vmap.vmap, autocast=autocast.autocast)

@@ -275,6 +275,11 @@ def cross_entropy_forward(x: Tensor, target: Tensor, ignore_index: int, label_sm
     return np.asarray(loss).astype(x.dtype, copy=False), lse.astype(x.dtype, copy=False)
 
 
+def _wide_classes(target: Tensor) -> Tensor:
+    """Class numbers as int64, which can hold every `ignore_index`."""
+    return astype(target, dtypes.int64) if dtypes.is_integral(target.dtype) else target
+
+
 def _counted(target: Tensor, ignore_index: int, dtype: np.dtype) -> Tensor:
     return reduce_sum(astype(target != ignore_index, dtype), None, False)
 
@@ -327,6 +332,7 @@ def nll_loss(
     With class weights the mean is a weighted one. Targets equal to `ignore_index` do not count.
     """
     _check_reduction("nll_loss", reduction)
+    target = _wide_classes(target)
     loss = -pick_class(input, target, ignore_index)
     return _weighted_nll("nll_loss", loss, input, target, weight, ignore_index, reduction)
 
@@ -417,6 +423,7 @@ def cross_entropy(
         if ignore_index >= 0:
             raise ValueError("cross_entropy: ignore_index is for class numbers. Got probabilities as target.")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+    target = _wide_classes(target)
     if weight is None:
         loss, _ = cross_entropy_forward(input, target, ignore_index, float(label_smoothing))
         return _weighted_nll("cross_entropy", loss, input, target, None, ignore_index, reduction)
