@@ -121,7 +121,7 @@ class Module:
             )
         object.__setattr__(self, name, value)
         if name == "training" and type(old) is type(value) is bool:
-            epoch.toggle(id(self))
+            epoch.change(self, name, old, value)
         elif not (type(old) is type(value) and isinstance(value, (bool, int, float, str, tuple)) and old == value):
             epoch.bump()
 
