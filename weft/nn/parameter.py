@@ -35,9 +35,11 @@ class Parameter(Tensor):
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        if bool(requires_grad) != (self._node is not None):
-            epoch.bump()
-        return super().requires_grad_(requires_grad)
+        before = self._node is not None
+        super().requires_grad_(requires_grad)
+        if before != (self._node is not None):
+            epoch.toggle(id(self))
+        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         copied = super().__deepcopy__(memo)

@@ -22,9 +22,9 @@ def _with_grad(parameters: Any) -> list[Tensor]:
 def _values(grad: Any) -> Tensor:
     """What counts for the norm of a gradient: all of it, or the merged rows of a row-sparse one."""
     if getattr(grad, "is_row_sparse", False):
-        from ..optim.rows import merged
+        from ..optim.rows import distinct
 
-        return merged(grad, repeated_rows_count_once=True)[1]
+        return distinct(grad)
     return grad
 
 

@@ -1,0 +1,19 @@
+"""Optimisers, learning-rate schedules, averages of weights."""
+
+from __future__ import annotations
+
+from . import lr_scheduler as lr_scheduler
+from .accumulate import GradientAccumulator as GradientAccumulator
+from .adam import Adam as Adam
+from .adam import Adamax as Adamax
+from .adam import AdamW as AdamW
+from .adam import SparseAdam as SparseAdam
+from .adaptive import Adadelta as Adadelta
+from .adaptive import Adagrad as Adagrad
+from .adaptive import Lion as Lion
+from .adaptive import RMSprop as RMSprop
+from .average import EMA as EMA
+from .average import SWA as SWA
+from .group import ParamGroup as ParamGroup
+from .optimizer import Optimizer as Optimizer
+from .sgd import SGD as SGD

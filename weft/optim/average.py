@@ -1,0 +1,116 @@
+"""Averages of weights over training: exponential (EMA) and plain (SWA)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..autograd.tape import no_grad
+from ..runtime import epoch
+from ..tensor import Tensor, to_array, wrap
+from .group import update_dtype
+
+
+class EMA:
+    """Keeps s ← decay · s + (1 - decay) · p for every parameter. Call `update()` after each optimiser step.
+
+    Args:
+        source: a module (its floating buffers are averaged too) or an iterable of tensors.
+        decay: how much of the average is kept.
+        warmup: start with small decays, (1 + t) / (10 + t), so that the first steps do not linger.
+
+    `with ema.applied(): …` puts the averages into the model for a while, in place; `copy_to()` puts them in for good.
+
+    >>> import weft as wf
+    >>> from weft import nn, optim
+    >>> p = nn.Parameter(wf.zeros(1)); ema = optim.EMA([p], decay=0.5)
+    >>> with wf.no_grad(): _ = p.fill_(1.0)
+    >>> ema.update(); ema.averages[0].tolist()
+    [0.5]
+    """
+
+    def __init__(self, source: Any, decay: float = 0.999, *, warmup: bool = False) -> None:
+        if not 0 <= decay <= 1:
+            raise ValueError(f"EMA: decay must be between 0 and 1. Got {decay}.")
+        self.decay, self.warmup = float(decay), warmup
+        self.sources = _sources(type(self).__name__, source)
+        self.averages: list[Tensor] = [
+            wrap(s.detach()._array("EMA").astype(update_dtype(s.dtype)) if s.is_floating_point() else s._array("EMA").copy())
+            for s in self.sources
+        ]
+        self.steps = wrap(np.zeros((), np.float32))
+
+    def update(self) -> None:
+        """Move the averages towards the parameters as they are now. May be part of a captured step."""
+        with no_grad():
+            self.steps += 1.0
+            rate = self.rate()
+            for average, source in zip(self.averages, self.sources, strict=True):
+                if source.is_floating_point():
+                    average += (source.detach() - average) * rate
+                else:
+                    average.copy_(source)
+
+    def rate(self) -> Any:
+        """The share of the new value in this step."""
+        if not self.warmup:
+            return 1.0 - self.decay
+        return ((9.0 / (9.0 + self.steps + 1.0))).maximum(wrap(np.asarray(1.0 - self.decay, np.float32)))
+
+    def copy_to(self) -> None:
+        """Write the averages into the parameters, for good."""
+        with no_grad():
+            for average, source in zip(self.averages, self.sources, strict=True):
+                source.copy_(average.to(source.dtype))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The parameters hold the averages inside, and their own values again afterwards."""
+        kept = [s.detach()._array("applied").copy() for s in self.sources]
+        self.copy_to()
+        try:
+            yield
+        finally:
+            with no_grad():
+                for source, value in zip(self.sources, kept, strict=True):
+                    source.copy_(wrap(value))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averages and how many updates they saw."""
+        return {"averages": list(self.averages), "steps": self.steps, "decay": self.decay}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
+        values = [to_array(v) for v in state["averages"]]
+        expected = [tuple(a.shape) for a in self.averages]
+        if [v.shape for v in values] != expected:
+            raise ValueError(f"{type(self).__name__}: expected averages of shapes {expected}. Got {[v.shape for v in values]}.")
+        for average, value in zip(self.averages, values, strict=True):
+            average._array("load_state_dict")[...] = value
+        self.steps._array("load_state_dict")[...] = to_array(state["steps"])
+        if self.decay != float(state["decay"]):
+            self.decay = float(state["decay"])
+            epoch.bump()
+
+
+class SWA(EMA):
+    """The plain mean of the parameters over all calls of `update()` (stochastic weight averaging)."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__(source, decay=0.0)
+
+    def rate(self) -> Any:
+        return 1.0 / self.steps
+
+
+def _sources(name: str, source: Any) -> list[Tensor]:
+    if hasattr(source, "parameters"):
+        found = [*source.parameters(), *source.buffers()]
+    else:
+        found = list(source)
+    if not found or not all(isinstance(s, Tensor) for s in found):
+        raise TypeError(f"{name}: expected a module or tensors. Got {type(source).__name__} with {len(found)} tensors.")
+    return found

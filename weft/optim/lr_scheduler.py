@@ -1,0 +1,427 @@
+"""Learning-rate schedules.
+
+A schedule is a formula: `lr_at(t, base, group)` is the learning rate after t steps of a group that started with `base`. There
+is no hidden recursion, so schedules can be drawn without training, resumed from one integer, and combined. Call
+`scheduler.step()` after `optimizer.step()`, outside of captured functions: they see the new rate.
+
+>>> import weft as wf
+>>> from weft import nn, optim
+>>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+>>> schedule = optim.lr_scheduler.StepLR(opt, step_size=2, gamma=0.1)
+>>> [round(schedule.lr_at(t, 1.0), 3) for t in range(5)]
+[1.0, 1.0, 0.1, 0.1, 0.01]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .optimizer import Optimizer
+
+
+class LRScheduler:
+    """The base of schedules: define `lr_at`.
+
+    Args:
+        optimizer: whose groups are scheduled. The rates they have now are where the schedule starts.
+        last_epoch: the step to continue after; -1 to begin.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__}: expected an optimizer. Got {type(optimizer).__name__}.")
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.step()
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        """The learning rate of group number `group` after `t` steps, if it started with `base`."""
+        raise NotImplementedError(f"{type(self).__name__}: define `lr_at(self, t, base, group)`.")
+
+    def step(self) -> None:
+        """Go one step further and set the learning rates."""
+        self.last_epoch += 1
+        self._apply()
+
+    def _apply(self) -> None:
+        for i, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = self.lr_at(self.last_epoch, self.base_lrs[i], i)
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the schedule is, as plain values."""
+        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned, and set the learning rates accordingly."""
+        if len(state["base_lrs"]) != len(self.optimizer.param_groups):
+            raise ValueError(
+                f"{type(self).__name__}: the state has {len(state['base_lrs'])} groups, the optimiser "
+                f"{len(self.optimizer.param_groups)}."
+            )
+        self.last_epoch, self.base_lrs = int(state["last_epoch"]), [float(x) for x in state["base_lrs"]]
+        self._apply()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(step {self.last_epoch}, lr {self.get_last_lr()})"
+
+
+class LambdaLR(LRScheduler):
+    """base · f(t), with one function or one per group."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        count = len(optimizer.param_groups)
+        self.lr_lambdas = [lr_lambda] * count if callable(lr_lambda) else list(lr_lambda)
+        if len(self.lr_lambdas) != count:
+            raise ValueError(f"LambdaLR: expected {count} functions, one per group. Got {len(self.lr_lambdas)}.")
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return base * self.lr_lambdas[group](t)
+
+
+class ConstantLR(LRScheduler):
+    """base · factor for the first `total_iters` steps, then base."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return base * self.factor if t < self.total_iters else base
+
+
+class LinearLR(LRScheduler):
+    """base · a factor that goes from `start_factor` to `end_factor` in `total_iters` steps."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if total_iters < 1 or start_factor < 0 or end_factor < 0:
+            raise ValueError(
+                "LinearLR: needs total_iters of at least 1 and factors that are not negative. "
+                f"Got {total_iters}, {start_factor}, {end_factor}."
+            )
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        part = min(t, self.total_iters) / self.total_iters
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * part)
+
+
+class LinearWarmup(LinearLR):
+    """From base / warmup_steps up to base in `warmup_steps` steps, and base from there on."""
+
+    def __init__(self, optimizer: Optimizer, warmup_steps: int, last_epoch: int = -1) -> None:
+        super().__init__(optimizer, 1 / warmup_steps, 1.0, max(warmup_steps - 1, 1), last_epoch)
+
+
+class StepLR(LRScheduler):
+    """base · gamma for every `step_size` steps."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        if step_size < 1:
+            raise ValueError(f"StepLR: step_size must be at least 1. Got {step_size}.")
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return base * self.gamma ** (t // self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """base · gamma for every milestone that has passed."""
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = sorted(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return base * self.gamma ** sum(t >= m for m in self.milestones)
+
+
+class ExponentialLR(LRScheduler):
+    """base · gammaᵗ."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return base * self.gamma**t
+
+
+class PolynomialLR(LRScheduler):
+    """base · (1 - t / total_iters)^power, then 0."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return base * (1.0 - min(t, self.total_iters) / self.total_iters) ** self.power
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from base down to `eta_min` in `T_max` steps (and up again after that)."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        if T_max < 1:
+            raise ValueError(f"CosineAnnealingLR: T_max must be at least 1. Got {T_max}.")
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half cosines from base to `eta_min`, the first of T_0 steps, each next T_mult times as long."""
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if T_0 < 1 or T_mult < 1:
+            raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1. Got {T_0}, {T_mult}.")
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        length = self.T_0
+        if self.T_mult == 1:
+            t %= length
+        else:
+            while t >= length:
+                t, length = t - length, length * self.T_mult
+        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / length)) / 2
+
+
+class OneCycleLR(LRScheduler):
+    """Up to `max_lr`, then down to almost nothing; momentum (or β₁) goes the other way.
+
+    Args:
+        max_lr: the peak, one number or one per group.
+        total_steps: steps of the whole cycle (or `epochs` and `steps_per_epoch`).
+        pct_start: share of the steps that go up.
+        anneal_strategy: "cos" or "linear".
+        cycle_momentum: move the momentum from `max_momentum` down to `base_momentum` and back.
+        div_factor: the start is max_lr / div_factor.
+        final_div_factor: the end is the start / final_div_factor.
+        three_phase: come down to the start as fast as it went up, then to the end.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | Sequence[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("OneCycleLR: give total_steps, or both epochs and steps_per_epoch.")
+            total_steps = epochs * steps_per_epoch
+        if total_steps < 1 or not 0 <= pct_start <= 1 or anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                "OneCycleLR: needs total_steps of at least 1, pct_start from 0 to 1, and anneal_strategy 'cos' or "
+                f"'linear'. Got {total_steps}, {pct_start}, {anneal_strategy!r}."
+            )
+        groups = len(optimizer.param_groups)
+        self.max_lrs = [float(max_lr)] * groups if isinstance(max_lr, (int, float)) else [float(m) for m in max_lr]
+        if len(self.max_lrs) != groups:
+            raise ValueError(f"OneCycleLR: expected {groups} peaks, one per group. Got {len(self.max_lrs)}.")
+        self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
+        self.div_factor, self.final_div_factor = div_factor, final_div_factor
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        up = pct_start * total_steps - 1
+        # (last step of the phase, value it goes to): 0 is the start, 1 the peak, 2 the end
+        if three_phase:
+            self.phases = [(up, 0, 1), (2 * up, 1, 0), (total_steps - 1.0, 0, 2)]
+        else:
+            self.phases = [(up, 0, 1), (total_steps - 1.0, 1, 2)]
+        if cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
+            raise ValueError("OneCycleLR: the optimiser has no momentum. Pass cycle_momentum=False.")
+        super().__init__(optimizer, last_epoch)
+
+    def _between(self, t: int, values: tuple[float, float, float]) -> float:
+        start = 0.0
+        for i, (end, source, target) in enumerate(self.phases):
+            if t <= end or i == len(self.phases) - 1:
+                part = (t - start) / (end - start) if end > start else 1.0
+                a, b = values[source], values[target]
+                if self.anneal_strategy == "linear":
+                    return a + (b - a) * part
+                return b + (a - b) / 2 * (1 + math.cos(math.pi * part))
+            start = end
+        raise AssertionError("the last phase has no end")
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        if t > self.total_steps - 1:
+            raise ValueError(f"OneCycleLR: step {t + 1} is beyond total_steps={self.total_steps}.")
+        start = self.max_lrs[group] / self.div_factor
+        return self._between(t, (start, self.max_lrs[group], start / self.final_div_factor))
+
+    def _apply(self) -> None:
+        super()._apply()
+        if self.cycle_momentum:
+            value = self._between(self.last_epoch, (self.max_momentum, self.base_momentum, self.max_momentum))
+            for group in self.optimizer.param_groups:
+                if "betas" in group:
+                    group["betas"] = (value, *group["betas"][1:])
+                else:
+                    group["momentum"] = value
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other: `schedulers[i]` begins, with t = 0, at `milestones[i - 1]`."""
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
+    ) -> None:
+        if len(milestones) != len(schedulers) - 1 or list(milestones) != sorted(milestones):
+            raise ValueError(
+                f"SequentialLR: expected {len(schedulers) - 1} rising milestones for {len(schedulers)} schedules. "
+                f"Got {list(milestones)}."
+            )
+        if any(s.optimizer is not optimizer for s in schedulers):
+            raise ValueError("SequentialLR: all schedules must belong to the same optimiser.")
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        i = sum(t >= m for m in self.milestones)
+        return self.schedulers[i].lr_at(t - (self.milestones[i - 1] if i else 0), base, group)
+
+
+class ChainedScheduler(LRScheduler):
+    """The effects of several schedules multiplied: base · Π (lrᵢ(t) / base)."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler: there are no schedules.")
+        self.schedulers = list(schedulers)
+        super().__init__(optimizer or schedulers[0].optimizer)
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        if base == 0:
+            return 0.0
+        return base * math.prod(s.lr_at(t, base, group) / base for s in self.schedulers)
+
+
+class ReduceLROnPlateau:
+    """Multiplies the rates by `factor` when a metric has not got better for more than `patience` steps.
+
+    Args:
+        optimizer: whose groups are scheduled.
+        mode: "min" if smaller is better, "max" if larger is.
+        factor: what the rate is multiplied by.
+        patience: steps without improvement to wait for.
+        threshold, threshold_mode: how much better counts: relative ("rel") or absolute ("abs").
+        cooldown: steps after a reduction in which nothing is counted.
+        min_lr: where to stop, one number or one per group.
+        eps: changes smaller than this are left out.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs") or not factor < 1:
+            raise ValueError(
+                "ReduceLROnPlateau: needs mode 'min' or 'max', threshold_mode 'rel' or 'abs' and a factor below 1. "
+                f"Got {mode!r}, {threshold_mode!r}, {factor}."
+            )
+        groups = len(optimizer.param_groups)
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.min_lrs = [float(min_lr)] * groups if isinstance(min_lr, (int, float)) else [float(m) for m in min_lr]
+        if len(self.min_lrs) != groups:
+            raise ValueError(f"ReduceLROnPlateau: expected {groups} min_lr, one per group. Got {len(self.min_lrs)}.")
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+
+    def is_better(self, value: float, best: float) -> bool:
+        """Whether `value` improves on `best` by more than the threshold."""
+        if math.isinf(best):
+            return value != best and not math.isnan(value)
+        sign = 1.0 if self.mode == "min" else -1.0
+        margin = self.threshold * (best if self.threshold_mode == "rel" else 1.0)
+        return value < best - margin if sign > 0 else value > best + margin
+
+    def step(self, metric: Any) -> None:
+        """Look at the metric of this step (a number or a tensor with one element)."""
+        value = float(metric)
+        self.last_epoch += 1
+        if self.is_better(value, self.best):
+            self.best, self.num_bad_epochs = value, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                new = max(group["lr"] * self.factor, least)
+                if group["lr"] - new > self.eps:
+                    group["lr"] = new
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen so far, as plain values."""
+        best = None if math.isinf(self.best) else self.best
+        return {
+            "best": best, "num_bad_epochs": self.num_bad_epochs, "cooldown_counter": self.cooldown_counter,
+            "last_epoch": self.last_epoch, "lrs": self.get_last_lr(),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned, and set the learning rates accordingly."""
+        best = state["best"]
+        self.best = (math.inf if self.mode == "min" else -math.inf) if best is None else float(best)
+        self.num_bad_epochs, self.cooldown_counter = int(state["num_bad_epochs"]), int(state["cooldown_counter"])
+        self.last_epoch = int(state["last_epoch"])
+        for group, lr in zip(self.optimizer.param_groups, state["lrs"], strict=True):
+            group["lr"] = lr

@@ -1,0 +1,310 @@
+"""Optimizer: parameters in groups, state per parameter, and one method to write: `update`.
+
+Note [Writing an optimiser]. Subclass, say what the state of a parameter is (`init_state`) and how one parameter changes
+(`update(p, g, state, group)`), in place, with ordinary ops:
+
+    class Momentum(Optimizer):
+        def __init__(self, params, lr=0.01, momentum=0.9):
+            super().__init__(params, dict(lr=lr, momentum=momentum))
+
+        def init_state(self, p, group):
+            return {"velocity": self.zeros(p)}
+
+        def update(self, p, g, state, group):
+            v = state["velocity"]
+            v *= group["momentum"]
+            v += g
+            p -= group["lr"] * v
+
+`step` calls it for every parameter that has a gradient, without recording. Floating settings arrive as 0-d tensors
+(Note [Settings] in `weft.optim.group`), state is made outside of any capture, so the same code runs eagerly and captured.
+With `rowwise = True` a row-sparse gradient updates the rows it names and no others: `update` gets just these rows.
+
+Note [Step counters]. With `counts_steps` the state holds `step`, a 0-d tensor with the number of updates of that
+parameter. Parameters that were always updated together share one counter, and what follows from the counter alone
+(Adam's bias corrections) is computed once for all of them, in `prepare(step, group)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.tape import enable_grad, no_grad
+from ..errors import describe
+from ..graph.capture import outside
+from ..ops.row_sparse import RowSparse
+from ..runtime import epoch
+from ..tensor import Tensor, to_array, wrap
+from .group import ParamGroup, update_dtype
+from .rows import merged
+
+
+class Optimizer:
+    """Changes parameters along their gradients. See Note [Writing an optimiser].
+
+    Args:
+        params: tensors, `(name, tensor)` pairs, or dicts with "params" and settings of their own.
+        defaults: the settings of groups that do not give their own.
+    """
+
+    counts_steps = True
+    rowwise = False  # whether row-sparse gradients update only their rows; else they are made dense
+    takes_complex = False
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = dict(defaults)
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.param_groups: list[ParamGroup] = []
+        self._sharing: dict[int, int] = {}  # id of a step counter -> how many parameters share it
+        if isinstance(params, Tensor) or hasattr(params, "parameters"):
+            hint = "`model.parameters()`" if hasattr(params, "parameters") else "a list, `[tensor]`"
+            raise TypeError(f"{type(self).__name__}: params must be an iterable of tensors or dicts. Pass {hint}.")
+        groups = list(params)
+        if not groups:
+            raise ValueError(f"{type(self).__name__}: there are no parameters. Is the model empty, or a generator used up?")
+        if not isinstance(groups[0], Mapping):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    # What a new optimiser defines -----------------------------------------------------------------------------------
+
+    def init_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        """The state of a parameter before its first update."""
+        return {}
+
+    def prepare(self, step: Tensor | None, group: dict[str, Any]) -> dict[str, Any]:
+        """Further settings for `update` that are the same for all parameters with this step counter."""
+        return {}
+
+    def update(self, p: Tensor, g: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Change the parameter `p`, whose gradient is `g`, in place."""
+        raise NotImplementedError(f"{type(self).__name__}: define `update(self, p, g, state, group)`.")
+
+    def updates_rows(self, group: dict[str, Any]) -> bool:
+        """Whether a row-sparse gradient changes only its rows with these settings."""
+        return self.rowwise
+
+    @staticmethod
+    def zeros(p: Tensor) -> Tensor:
+        """Zeros like `p`, at least in single precision: a place for running averages."""
+        dtype = p.dtype if dtypes.is_complex(p.dtype) else update_dtype(p.dtype)
+        return wrap(np.zeros(p.shape, dtype))
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient.
+
+        Args:
+            closure: computes the loss and its gradients; called first, and its result is returned.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: ParamGroup) -> None:
+        live: list[tuple[Tensor, Any, dict[str, Any]]] = []
+        new: list[Tensor] = []
+        for p in group.params:
+            g = p.grad
+            if g is not None:
+                state = self.state.get(p)
+                if state is None:
+                    new.append(p)
+                    state = {}
+                live.append((p, g, state))
+        if new:
+            self._create(new, group)
+            live = [(p, g, self.state[p]) for p, g, _ in live]
+        if self.counts_steps:
+            self._advance([state for _, _, state in live])
+        prepared: dict[Any, dict[str, Any]] = {}
+        for p, g, state in live:
+            dtype = p._data.dtype
+            step = state.get("step")
+            key = (dtype, id(step))
+            settings = prepared.get(key)
+            if settings is None:
+                base = group.settings(update_dtype(dtype))
+                settings = prepared[key] = {**base, **self.prepare(step, base)}
+            if g.__class__ is RowSparse:
+                if self.updates_rows(settings):
+                    self._update_rows(p, g, state, settings)
+                    continue
+                g = g.to_dense()
+            self.update(p, g, state, settings)
+
+    def _create(self, params: list[Tensor], group: ParamGroup) -> None:
+        with outside():
+            counter = wrap(np.zeros((), np.float32)) if self.counts_steps else None
+            for p in params:
+                if dtypes.is_complex(p.dtype) and not self.takes_complex:
+                    raise TypeError(f"{type(self).__name__}: complex parameters are not supported. Use SGD.")
+                state = self.init_state(p, group.settings(update_dtype(p.dtype)))
+                if counter is not None:
+                    state["step"] = counter
+                self.state[p] = state
+            if counter is not None:
+                self._sharing[id(counter)] = len(params)
+
+    def _advance(self, states: list[dict[str, Any]]) -> None:
+        """Count one update of the parameters with these states, see Note [Step counters]."""
+        together: dict[int, list[dict[str, Any]]] = {}
+        for state in states:
+            together.setdefault(id(state["step"]), []).append(state)
+        for key, members in together.items():
+            counter = members[0]["step"]
+            if len(members) < self._sharing[key]:  # the others stay behind: these go on with a counter of their own
+                with outside():
+                    own = wrap(counter._array("step").copy())
+                self._sharing[key] -= len(members)
+                self._sharing[id(own)] = len(members)
+                for state in members:
+                    state["step"] = own
+                counter = own
+            counter += 1.0
+
+    def _update_rows(self, p: Tensor, g: RowSparse, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Run `update` on the rows that the gradient names and put them back."""
+        rows, values = merged(g)
+        own = [k for k, v in state.items() if isinstance(v, Tensor) and v.shape == p.shape]
+        part = {**state, **{k: state[k][rows] for k in own}}
+        p_rows = p[rows]
+        self.update(p_rows, values, part, group)
+        p[rows] = p_rows
+        for k in own:
+            state[k][rows] = part[k]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget (or set to zero) the gradients of all parameters."""
+        for group in self.param_groups:
+            for p in group.params:
+                if set_to_none or p.grad is None:
+                    p.grad = None
+                else:
+                    p.grad = p.grad * 0
+
+    # Groups ---------------------------------------------------------------------------------------------------------
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Add parameters with settings of their own: `{"params": …, "lr": 0.01}`."""
+        name = type(self).__name__
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise TypeError(f"{name}: a group must be a dict with 'params'. Got {describe(group)}.")
+        params = group["params"]
+        params = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
+        settings = {k: v for k, v in group.items() if k != "params"}
+        unknown = [k for k in settings if k not in self.defaults]
+        if unknown:
+            raise ValueError(f"{name}: unknown settings {unknown} in a group. Expected some of {list(self.defaults)}.")
+        taken = {id(p) for g in self.param_groups for p in g.params}
+        for i, p in enumerate(params):
+            if not isinstance(p, Tensor):
+                raise TypeError(f"{name}: parameter {i} must be a tensor. Got {type(p).__name__}.")
+            if not p.is_leaf:
+                raise ValueError(f"{name}: parameter {i} was computed by an op. Only leaf tensors can be optimised.")
+            if id(p) in taken:
+                raise ValueError(f"{name}: parameter {i} of shape {p.shape} appears twice. Each belongs to one group.")
+            taken.add(id(p))
+        merged_settings = {**self.defaults, **settings}
+        self.check(merged_settings)
+        self.param_groups.append(ParamGroup(params, merged_settings, self.defaults))
+        epoch.bump()
+
+    def check(self, settings: dict[str, Any]) -> None:
+        """Raise a ValueError for settings that make no sense."""
+        for key, value in settings.items():
+            if key in ("lr", "eps", "weight_decay", "momentum") and not float(value) >= 0:
+                raise ValueError(f"{type(self).__name__}: {key} must not be negative. Got {value}.")
+            if key == "betas" and not (len(value) == 2 and all(0 <= b < 1 for b in value)):
+                raise ValueError(f"{type(self).__name__}: betas must be two numbers from 0 to below 1. Got {value}.")
+
+    # State ----------------------------------------------------------------------------------------------------------
+
+    def _all(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group.params]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings and state: lists and dicts of plain values, and tensors that share memory with the state.
+
+        `state[i]` belongs to parameter number i, counted through all groups.
+        """
+        number = {id(p): i for i, p in enumerate(self._all())}
+        return {
+            "state": [dict(self.state.get(p, {})) for p in self._all()],
+            "param_groups": [
+                {
+                    **{k: list(v) if isinstance(v, tuple) else v for k, v in group.items() if k != "params"},
+                    "params": [number[id(p)] for p in group.params],
+                }
+                for group in self.param_groups
+            ],
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` returned; tensors may be arrays, and are copied."""
+        name = type(self).__name__
+        groups, states = state_dict["param_groups"], list(state_dict["state"])
+        sizes, own = [len(g["params"]) for g in groups], [len(g.params) for g in self.param_groups]
+        if sizes != own:
+            raise ValueError(f"{name}: the state has groups of {sizes} parameters, the optimiser groups of {own}.")
+        params = self._all()
+        for i, (p, state) in enumerate(zip(params, states, strict=True)):
+            for key, value in state.items():
+                shape = tuple(np.shape(value))
+                if shape not in ((), tuple(p.shape)):
+                    raise ValueError(f"{name}: state {key!r} of parameter {i} has shape {shape}, expected {p.shape}.")
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            for key, value in saved.items():
+                if key != "params":
+                    group[key] = tuple(value) if isinstance(value, list) else value
+        start = 0
+        for group in self.param_groups:
+            self._load_group(group.params, states[start : start + len(group.params)])
+            start += len(group.params)
+        epoch.bump()
+
+    def _load_group(self, params: list[Tensor], states: list[Mapping[str, Any]]) -> None:
+        counters: dict[float, Tensor] = {}
+        for p, saved in zip(params, states, strict=True):
+            old = self.state.pop(p, {})
+            if "step" in old:
+                self._sharing[id(old["step"])] -= 1
+            if not saved:
+                continue
+            state: dict[str, Any] = {}
+            for key, value in saved.items():
+                array = to_array(value)
+                if key == "step" and self.counts_steps:
+                    counter = counters.setdefault(float(array), wrap(np.array(array, np.float32)))
+                    self._sharing[id(counter)] = self._sharing.get(id(counter), 0) + 1
+                    state[key] = counter
+                else:
+                    state[key] = _into(old.get(key), array)
+            self.state[p] = state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(repr(g) for g in self.param_groups)})"
+
+
+def _into(old: Tensor | None, array: np.ndarray) -> Tensor:
+    """`array` in the memory of `old`, which captured programs may hold, or in a copy."""
+    if isinstance(old, Tensor) and old.shape == array.shape and old.dtype == array.dtype:
+        old._array("load_state_dict")[...] = array
+        return old
+    return wrap(array.copy())
+
+
+def parameters_of(groups: Iterable[ParamGroup]) -> list[Tensor]:
+    """All parameters of some groups."""
+    return [p for group in groups for p in group.params]
