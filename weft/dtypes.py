@@ -75,7 +75,7 @@ def as_dtype(dtype: Any) -> np.dtype:
         return bool_
     if dtype is complex:
         return complex64 if _default_float is float32 else complex128
-    if isinstance(dtype, str):
+    if isinstance(dtype, str) or dtype is None:  # NumPy would read None as float64
         found = _BY_NAME.get(dtype)
     else:
         try:

@@ -38,6 +38,18 @@ def tensor_text(t: Tensor) -> str:
     return f"tensor({', '.join([body, *facts])})"
 
 
+def formatted(t: Tensor, spec: str) -> str:
+    """`f"{x:.2f}"`: every element by the format `spec`."""
+    data = t._array("format")
+    if data.dtype == dtypes.bfloat16:
+        data = data.astype(np.float32)
+    one = lambda v: format(v.item(), spec)
+    try:
+        return np.array2string(data, separator=", ", formatter={"all": one})
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"format: {spec!r} does not fit {t.dtype.name} elements. {error}.") from None
+
+
 def tensor_html(t: Tensor) -> str:
     """A table for notebooks; large tensors show their corners' text form."""
     head = f"{t.dtype.name} {format_shape(t.shape)}" + (" requires_grad" if t.requires_grad else "")

@@ -33,9 +33,8 @@ class Tensor:
     _data: Any
     _node: Any
 
-    # Weft's reflected operators win over NumPy's: `array + tensor` is a tensor.
+    # Weft's operators win over NumPy's: `array + tensor` is a tensor (`__array_ufunc__` is attached with the operators).
     __array_priority__ = 1000
-    __array_ufunc__ = None
 
     if TYPE_CHECKING:  # operators and methods come from the op table, see `weft.ops.methods`
 
@@ -68,7 +67,7 @@ class Tensor:
 
     def __new__(cls, data: Any = None, *, requires_grad: bool = False) -> Tensor:
         self = _new(cls)
-        self._data = data if type(data) is ndarray else to_array(data)
+        self._data = data if type(data) is ndarray and data.dtype in dtypes._SAME else to_array(data)
         self._node = None
         if requires_grad:
             self.requires_grad_()
@@ -250,7 +249,7 @@ class Tensor:
         def keep(g: Tensor) -> None:
             tensor = me()
             if tensor is not None:
-                tensor._grad = g
+                tensor._grad = g.clone()  # the engine may hand the same array to a leaf
 
         self.register_hook(keep)
 
@@ -362,15 +361,36 @@ class Tensor:
         return (self[i] for i in range(self._data.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        equal = self == value
+        return bool(equal.any()) if isinstance(equal, Tensor) else equal
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
+
+    def __round__(self, ndigits: int | None = None) -> Tensor:
+        """The nearest integers, or with `ndigits` the nearest numbers with that many decimal places; still a tensor."""
+        if not ndigits:
+            return self.round()
+        scale = 10.0**ndigits
+        return (self * scale).round() / scale
+
+    def __trunc__(self) -> int:
+        return int(self._one("trunc"))
 
     def __hash__(self) -> int:
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        if spec and self.size == 1 and not self.is_symbolic:
+        if not spec or self.is_symbolic:
+            return str(self)
+        if self.ndim == 0:
             return format(self.item(), spec)
-        return format(str(self), spec)
+        from .printing import formatted
+
+        return formatted(self, spec)
 
     # Text ---------------------------------------------------------------------------------------------------------
 

@@ -162,7 +162,9 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
 
 def _operand(op: Op, position: int, value: Any) -> Any:
     """A tensor argument: tensors pass, arrays become tensors, Python numbers stay weak, None stays None."""
-    if isinstance(value, Tensor) or value is None or type(value) in (bool, int, float, complex):
+    if isinstance(value, Tensor) or type(value) in (bool, int, float, complex):
+        return value
+    if value is None and position in op.optional:
         return value
     if isinstance(value, (ndarray, np.generic)):
         return Tensor(value)

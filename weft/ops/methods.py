@@ -6,6 +6,7 @@ methods are listed here, because that is all they are: names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -77,13 +78,22 @@ def _reflected(op: Op) -> Callable[..., Any]:
 
 
 def _comparison(op: Op) -> Callable[..., Any]:
-    """`==` with something that is no operand is simply unequal, as Python objects are; `<` is a TypeError."""
+    """`==` with something that is no operand is simply unequal, as Python objects are; `<` is a TypeError.
+
+    A list or tuple of numbers is compared element by element, as NumPy does.
+    """
     function = op.call
 
     def operator(self: Tensor, other: Any) -> Any:
-        if not _operand_types(other):
-            return NotImplemented
-        return function(self, other)
+        if isinstance(other, (Tensor, int, float, complex, np.ndarray, np.generic)):
+            return function(self, other)
+        if isinstance(other, (list, tuple)):
+            try:
+                other = Tensor(other)
+            except (TypeError, ValueError):
+                return NotImplemented
+            return function(self, other)
+        return function(self, other) if hasattr(other, "__weft_tensor__") else NotImplemented
 
     return operator if op.name in ("equal", "not_equal") else function
 
@@ -123,6 +133,26 @@ def attach() -> None:
     Tensor.H = property(lambda x: elementwise.conj(shaping.matrix_transpose(x)))  # type: ignore[attr-defined]
     Tensor.real = property(elementwise.real)  # type: ignore[attr-defined]
     Tensor.imag = property(elementwise.imag)  # type: ignore[attr-defined]
+    Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
+
+
+def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    """`np.sin(tensor)` and `array + tensor` are the ops of the same meaning; what has none works on arrays."""
+    op = _by_ufunc().get(ufunc)
+    if op is not None and method == "__call__" and not options:
+        return op.call(*[Tensor(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in inputs])
+    outs = options.get("out", ())
+    if any(isinstance(t, Tensor) for t in outs):
+        raise TypeError(f"{ufunc.__name__}: NumPy cannot write into a tensor. Give it `t.numpy()`, which shares memory.")
+    arrays = [v._array(f"np.{ufunc.__name__}") if isinstance(v, Tensor) else v for v in inputs]
+    return getattr(ufunc, method)(*arrays, **options)
+
+
+@functools.cache
+def _by_ufunc() -> dict[Any, Op]:
+    found = {op.ufunc: op for op in table.values() if isinstance(op.ufunc, np.ufunc)}
+    found[np.matmul] = table["matmul"]
+    return found
 
 
 def attach_method(op: Op) -> None:
@@ -164,7 +194,13 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
 
     name = function.__name__.rstrip("_")
 
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, out: None = None, **options: Any) -> Any:
+        if out is not None:  # NumPy's functions pass it on when they are given a tensor
+            raise TypeError(f"{name}: `out` is not supported. Write `y.copy_(x.{name}(...))`.")
+        if options.get("dtype", 0) is None:
+            del options["dtype"]
+        if "ddof" in options:
+            options["correction"] = options.pop("ddof")
         try:
             return function(x, axis=axis, keepdims=keepdims, **options)
         except Exception as error:

@@ -169,6 +169,8 @@ class Op:
             raise TypeError(f"op {self.name}: a sequence of tensors must be the only tensor parameter.")
         self.tensor_names = tuple(names[i] for i in self.tensor_slots)
         self.attr_names = tuple(names[i] for i in self.attr_slots)
+        # places among the tensors where None may stand
+        self.optional = {j for j, i in enumerate(self.tensor_slots) if "None" in str(annotations.get(names[i], ""))}
         self.slot_of = {n: i for i, n in enumerate(names)}
         defaults: list[Any] = [REQUIRED] * len(names)
         positional_defaults = fn.__defaults__ or ()
