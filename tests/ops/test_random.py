@@ -50,13 +50,73 @@ def test_the_same_text_builds_an_expression_for_native_code():
     assert all(isinstance(w, s.Expr) and w.dtype == np.uint32 for w in words)
     assert philox.uniform(words, wf.float32).dtype == np.float32
     assert philox.normal(words, wf.float64).dtype == np.float64
-    assert philox.below(words, 2**40).dtype == np.uint64
+    assert philox.below(philox.join(words[1], words[0]), 2**40).dtype == np.uint64
 
 
 def test_elements_do_not_depend_on_the_size_of_the_draw():
     state = wf.tensor([5, 1])
     big = random_ops.random_uniform(state, (100_000,), wf.float32).numpy()
     np.testing.assert_array_equal(random_ops.random_uniform(state, (40, 7), wf.float32).numpy().ravel(), big[:280])
+
+
+NATIVE_DRAWS = {
+    "bits32": lambda state, n: random_ops.random_bits(state, (n,), wf.uint32),
+    "bits64": lambda state, n: random_ops.random_bits(state, (n,), wf.uint64),
+    "float32": lambda state, n: random_ops.random_uniform(state, (n,), wf.float32),
+    "float64": lambda state, n: random_ops.random_uniform(state, (n,), wf.float64),
+    "float16": lambda state, n: random_ops.random_uniform(state, (n,), wf.float16),
+    "bfloat16": lambda state, n: random_ops.random_uniform(state, (n,), wf.bfloat16),
+    "integers": lambda state, n: random_ops.random_integers(state, -7, 2**33, (n,), wf.int64),
+    "dropout": lambda state, n: random_ops.random_dropout(wf.ones(n), state, 0.3),
+    "permutation": random_ops.random_permutation,
+}
+
+
+@pytest.mark.parametrize("name", NATIVE_DRAWS)
+def test_native_code_and_numpy_draw_the_same_bits(name, monkeypatch):
+    state = wf.tensor([-(2**62) + 5, 2**40 + 1])
+    n = random_ops.NATIVE + 77
+    native = NATIVE_DRAWS[name](state, n).numpy()
+    monkeypatch.setattr(random_ops, "NATIVE", 10**9)
+    np.testing.assert_array_equal(native, NATIVE_DRAWS[name](state, n).numpy())
+
+
+@pytest.mark.parametrize("dtype", [wf.float32, wf.float64])
+def test_native_normals_agree_to_rounding(dtype, monkeypatch):
+    state = wf.tensor([3, 4])
+    native = random_ops.random_normal(state, (100_000,), dtype).numpy()
+    monkeypatch.setattr(random_ops, "NATIVE", 10**9)
+    plain = random_ops.random_normal(state, (100_000,), dtype).numpy()
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(native, plain, rtol=0, atol=16 * eps)
+
+
+def test_the_thread_count_does_not_change_the_numbers():
+    before = wf.get_num_threads()
+    try:
+        drawn = []
+        for n in (1, 2):
+            wf.set_num_threads(n)
+            drawn.append(wf.randn(300_001, generator=wf.Generator(8)).numpy())
+    finally:
+        wf.set_num_threads(before)
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+
+
+def test_captured_and_eager_code_draw_the_same_numbers():
+    def step(x):
+        return wf.rand(3), wf.randn(2), wf.randint(0, 100, (4,)), wf.randperm(5), x.detach().clone().uniform_()
+
+    captured = wf.function(step)
+    x = wf.zeros(3)
+    wf.manual_seed(1)
+    eager = [step(x) for _ in range(3)]
+    state = wf.get_rng_state().tolist()
+    wf.manual_seed(1)
+    for expected in eager:
+        for a, b in zip(captured(x), expected, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+    assert wf.get_rng_state().tolist() == state
 
 
 def test_indices_beyond_32_bits_use_the_high_word():

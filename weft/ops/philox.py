@@ -134,19 +134,18 @@ def complex_normal(w: tuple[Any, Any, Any, Any], dtype: np.dtype) -> np.ndarray:
     return out
 
 
-def below(w: tuple[Any, Any, Any, Any], count: int) -> Any:
-    """An integer in [0, count), as uint64: the upper half of a 64-bit word times `count` (1 to 2**64).
+def below(word: Any, count: int) -> Any:
+    """An integer in [0, count), as uint64: the upper half of a uint64 word times `count` (1 to 2**64).
 
     The chance of one value differs from another's by less than count / 2**64.
     """
-    a, b = s.cast(w[0], np.uint64), s.cast(w[1], np.uint64)  # the word is a * 2**32 + b
     if count == 1 << 64:
-        return join(w[1], w[0])
-    shift, mask = _u64(w[0], 32), _u64(w[0], MASK32)
-    low, high = _u64(w[0], count & MASK32), _u64(w[0], count >> 32)
-    # (a·2³² + b)(high·2³² + low) >> 64, with every intermediate below 2⁶⁴
-    bl = s.right_shift(s.mul(b, low), shift)
-    middle = s.add(s.mul(a, low), bl)
+        return word
+    shift, mask = _u64(word, 32), _u64(word, MASK32)
+    a, b = s.right_shift(word, shift), s.bitwise_and(word, mask)  # the word is a · 2³² + b
+    low, high = _u64(word, count & MASK32), _u64(word, count >> 32)
+    # (a · 2³² + b)(high · 2³² + low) >> 64, with every intermediate below 2⁶⁴
+    middle = s.add(s.mul(a, low), s.right_shift(s.mul(b, low), shift))
     if count <= MASK32:
         return s.right_shift(middle, shift)
     other = s.add(s.mul(b, high), s.bitwise_and(middle, mask))

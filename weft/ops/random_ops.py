@@ -6,7 +6,9 @@ draws its mask again in the backward pass instead of keeping it). `weft.random` 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
 from . import philox
+from . import scalar as s
 from .dispatch import primitive
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
@@ -38,15 +41,45 @@ def _check_float(op: str, dtype: np.dtype, complex_too: bool = False) -> None:
         raise TypeError(f"{op}: dtype must be floating. Got {dtype.name}; use `wf.randint` for integers.")
 
 
+NATIVE = 4096  # elements from which native code draws; the same text runs there, so the bits are the same
+
+
 def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, start: int = 0) -> np.ndarray:
-    """An array of `make(words)` for the elements of a draw, computed in pieces that fit the cache."""
+    """An array of `make(words)` for the elements of a draw.
+
+    `make` must be the same object on every call (native code is compiled once per function), see `_maker`.
+    """
     count = num_elements(shape)
     assert count is not None
+    if count >= NATIVE:
+        native = _native()
+        out = native.draw(make, state, shape, dtype, start) if native else None
+        if out is not None:
+            return out
     out = memory.empty(shape, dtype)
     flat = out.reshape(-1)
-    for first, last in philox.blocks(count):
+    for first, last in philox.blocks(count):  # in pieces that fit the cache
         flat[first:last] = make(philox.words(state, start + first, last - first))
     return out
+
+
+def _native() -> Any:
+    from ..backends import native_kernels
+
+    return native_kernels()
+
+
+@functools.cache
+def _maker(function: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
+    return lambda w: function(w, dtype)
+
+
+def _first_word(w: Any) -> Any:
+    return w[0]
+
+
+def _two_words(w: Any) -> Any:
+    return philox.join(w[1], w[0])
 
 
 # A second implementation in plain Python integers, element by element: the reference of the table's tests ----------------
@@ -127,7 +160,7 @@ def _draw_cost(per_element: int) -> Any:
 )  # fmt: skip
 def random_uniform(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Numbers uniform in [0, 1)."""
-    return draw(state, check_shape("random_uniform", shape), dtype, lambda w: philox.uniform(w, dtype))  # type: ignore[arg-type]
+    return draw(state, check_shape("random_uniform", shape), dtype, _maker(philox.uniform, dtype))  # type: ignore[arg-type]
 
 
 @primitive(
@@ -146,7 +179,7 @@ def random_uniform(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> An
 def random_normal(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Standard normal numbers (mean 0, variance 1); complex ones have half the variance in each part."""
     make = philox.complex_normal if dtypes.is_complex(dtype) else philox.normal
-    return draw(state, check_shape("random_normal", shape), dtype, lambda w: make(w, dtype))  # type: ignore[arg-type]
+    return draw(state, check_shape("random_normal", shape), dtype, _maker(make, dtype))  # type: ignore[arg-type]
 
 
 def _infer_bits(state: Any, shape: Any, dtype: np.dtype) -> Spec:
@@ -169,7 +202,7 @@ def _infer_bits(state: Any, shape: Any, dtype: np.dtype) -> Spec:
 )
 def random_bits(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Random words: all bits of uint32 or uint64."""
-    make = (lambda w: w[0]) if dtype == dtypes.uint32 else (lambda w: philox.join(w[1], w[0]))
+    make = _first_word if dtype == dtypes.uint32 else _two_words
     return draw(state, check_shape("random_bits", shape), dtype, make)  # type: ignore[arg-type]
 
 
@@ -207,12 +240,15 @@ def _infer_integers(state: Any, low: int, high: int, shape: Any, dtype: np.dtype
 def random_integers(state: Tensor, low: int, high: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Integers uniform in [low, high)."""
 
-    def make(w: Any) -> np.ndarray:
-        # two's complement: adding modulo 2**64 and then reading the low bits is right for every dtype
-        return (philox.below(w, high - low) + np.uint64(low & 0xFFFFFFFFFFFFFFFF)).astype(dtype)
-
+    words = draw(state, check_shape("randint", shape), dtypes.uint64, _two_words)  # type: ignore[arg-type]
+    out = memory.empty(words.shape, dtype)
+    source, target = words.reshape(-1), out.reshape(-1)
     with np.errstate(over="ignore"):
-        return draw(state, check_shape("randint", shape), dtype, make)  # type: ignore[arg-type]
+        for first, last in philox.blocks(words.size):
+            # two's complement: adding modulo 2**64 and then reading the low bits is right for every dtype
+            part = philox.below(source[first:last], high - low) + np.uint64(low & 0xFFFFFFFFFFFFFFFF)
+            target[first:last] = part.astype(dtype)
+    return out
 
 
 def _infer_permutation(state: Any, n: int) -> Spec:
@@ -233,7 +269,7 @@ def _infer_permutation(state: Any, n: int) -> Spec:
 )
 def random_permutation(state: Tensor, n: int) -> Any:
     """The numbers 0 to n - 1 in random order: the order of n random words."""
-    bits = draw(state, (n,), dtypes.uint64, lambda w: philox.join(w[1], w[0]))  # type: ignore[arg-type]
+    bits = draw(state, (n,), dtypes.uint64, _two_words)  # type: ignore[arg-type]
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
 
 
@@ -258,7 +294,7 @@ def _infer_like(op: str) -> Any:
 )
 def random_uniform_like(like: Tensor, state: Tensor, dtype: np.dtype) -> Any:
     """Numbers uniform in [0, 1) in the shape of `like`."""
-    return draw(state, like.shape, dtype, lambda w: philox.uniform(w, dtype))  # type: ignore[arg-type]
+    return draw(state, like.shape, dtype, _maker(philox.uniform, dtype))  # type: ignore[arg-type]
 
 
 @primitive(
@@ -270,7 +306,7 @@ def random_uniform_like(like: Tensor, state: Tensor, dtype: np.dtype) -> Any:
 )
 def random_normal_like(like: Tensor, state: Tensor, dtype: np.dtype) -> Any:
     """Standard normal numbers in the shape of `like`."""
-    return draw(state, like.shape, dtype, lambda w: philox.normal(w, dtype))  # type: ignore[arg-type]
+    return draw(state, like.shape, dtype, _maker(philox.normal, dtype))  # type: ignore[arg-type]
 
 
 # Draws from given probabilities ------------------------------------------------------------------------------------------
@@ -353,7 +389,7 @@ def random_multinomial(probabilities: Tensor, state: Tensor, num_samples: int, r
             f"multinomial: row {row} has {possible[row]} categories of positive probability. Expected at least {needed}."
         )
     size = (len(weights), num_samples if replacement else weights.shape[1])
-    uniform = draw(state, size, dtypes.float64, lambda w: philox.uniform(w, dtypes.float64))  # type: ignore[arg-type]
+    uniform = draw(state, size, dtypes.float64, _maker(philox.uniform, dtypes.float64))  # type: ignore[arg-type]
     out = _multinomial(weights, uniform, num_samples, replacement)
     return out.reshape((*probabilities.shape[:-1], num_samples)).astype(np.int64, copy=False)
 
@@ -361,10 +397,21 @@ def random_multinomial(probabilities: Tensor, state: Tensor, num_samples: int, r
 # Dropout -----------------------------------------------------------------------------------------------------------------
 
 
+def _threshold(p: float) -> int:
+    """A float32 draw u, which has 24 bits, is below p exactly if its 32-bit word is below this."""
+    return int(math.ceil(p * 2.0**24)) << 8
+
+
 def keep_mask(state: np.ndarray, shape: tuple[int, ...], p: float, start: int = 0) -> np.ndarray:
     """True with probability 1 - p, for elements `start`… of a draw."""
-    threshold = min(int(math.ceil(p * 2.0**24)), 1 << 24)  # u < p, on the 24 bits that a float32 draw uses
-    return draw(state, shape, dtypes.bool_, lambda w: (w[0] >> np.uint32(8)) >= np.uint32(threshold), start)
+    threshold = _threshold(p)
+    if threshold > philox.MASK32:
+        return np.zeros(shape, np.bool_)
+    return draw(state, shape, dtypes.uint32, _first_word, start) >= np.uint32(threshold)
+
+
+def _kept(bits: Any, x: Any, threshold: Any, scale: Any) -> Any:
+    return s.where(s.ge(bits, threshold), s.mul(x, scale), 0)
 
 
 def _infer_dropout(x: Any, state: Any, p: float) -> Spec:
@@ -395,8 +442,14 @@ def random_dropout(x: Tensor, state: Tensor, p: float) -> Any:
 
     Its gradient is the same op on the gradient: the mask is drawn again from the state, not kept.
     """
-    if p >= 1:
+    threshold = _threshold(p)
+    if threshold > philox.MASK32:
         return np.zeros_like(x)  # type: ignore[call-overload]
-    keep = keep_mask(state, x.shape, p)  # type: ignore[arg-type]
-    scaled = x * np.asarray(1 / (1 - p), x.dtype)
-    return np.where(keep, scaled, np.zeros((), x.dtype))
+    bits = draw(state, x.shape, dtypes.uint32, _first_word)  # type: ignore[arg-type]
+    limit, scale = np.asarray(threshold, np.uint32), np.asarray(1 / (1 - p), x.dtype)
+    if x.size >= NATIVE and not dtypes.is_complex(x.dtype):
+        native = _native()
+        out = native.elementwise("dropout", _kept, [bits, x, limit, scale], x.shape) if native else None
+        if out is not None:
+            return out
+    return np.where(bits >= limit, x * scale, np.zeros((), x.dtype))
