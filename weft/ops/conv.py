@@ -246,6 +246,7 @@ def _cost(x_shape: Any, w_shape: Any, out_shape: Any) -> int:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer,
     vjp=(
         lambda g, weight, like_x, stride, padding, dilation, groups: _input_gradient(
@@ -331,6 +332,7 @@ def convolution(
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_input,
     vjp=(
         lambda g, weight, stride, padding, dilation, groups: convolution(
@@ -388,6 +390,7 @@ def convolution_backward_input(
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_weight,
     vjp=(
         lambda g_out, g, like_x, stride, padding, dilation, groups: _input_gradient(

@@ -143,6 +143,7 @@ _CASES = [
 
 
 @primitive(
+    checks_once=True,
     infer=_infer,
     vjp=lambda g, like_x, axis, size, kind, align, scale: _gradient(
         g, like_x, axis, size, kind, align, scale
@@ -206,6 +207,7 @@ def _batch_backward(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_backward,
     vjp=(lambda g, axis, size, kind, align, scale: resample(g, axis, size, kind, align, scale), None),
     batch=_batch_backward,

@@ -148,6 +148,7 @@ _WINDOWS = [
 
 
 @primitive(
+    checks_once=True,
     outputs=2,
     infer=_infer_max,
     vjp=lambda g, out1, like_x, kernel, stride, padding, dilation, ceil_mode: _gradient(
@@ -237,6 +238,7 @@ def _put_reference(
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_put,
     vjp=(
         lambda g, places, kernel, stride, padding, dilation, ceil_mode: max_pool_select(
@@ -284,6 +286,7 @@ def _select_reference(
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_select,
     vjp=(
         lambda g, places, like_x, kernel, stride, padding, dilation, ceil_mode: _gradient(
@@ -317,6 +320,7 @@ def _index_reference(
 
 
 @primitive(
+    checks_once=True,
     infer=lambda places, like, *window: Spec(places.shape, dtypes.int64),
     vjp=NOT_DIFFERENTIABLE,
     batch=fold_batch(lambda: max_pool_indices),
@@ -412,6 +416,7 @@ _AVERAGES = [
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_avg,
     vjp=lambda g, like_x, kernel, stride, padding, ceil_mode, include, divisor: _gradient(
         avg_pool_backward, g, like_x, (), (kernel, stride, padding, ceil_mode, include, divisor)
@@ -496,6 +501,7 @@ def _avg_shape(shape: Any, window: Any) -> Any:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_spread,
     vjp=(
         lambda g, kernel, stride, padding, ceil_mode, include, divisor: avg_pool(

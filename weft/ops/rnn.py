@@ -97,6 +97,7 @@ def _mask(m: Any) -> np.ndarray:
 
 
 @primitive(
+    checks_once=True,
     outputs=3,
     infer=_infer_lstm,
     vjp=joint(_lstm_rule, fill=False),
@@ -208,6 +209,7 @@ def _lstm_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
 
 
 @primitive(
+    checks_once=True,
     outputs=3,
     infer=lambda g_hidden, g_cells, c0, weight_hh, cells, acts, mask, reverse: (
         Spec(acts.shape, acts.dtype), Spec(c0.shape, acts.dtype), Spec(c0.shape, acts.dtype)
@@ -314,6 +316,7 @@ def _gru_reference(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any,
 
 
 @primitive(
+    checks_once=True,
     outputs=2,
     infer=_infer_gru,
     vjp=joint(_gru_rule, fill=False),
@@ -408,6 +411,7 @@ def _gru_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
 
 
 @primitive(
+    checks_once=True,
     outputs=3,
     infer=lambda g_hidden, h0, weight_hh, hidden, acts, mask, reverse: (
         Spec((*hidden.shape[:2], weight_hh.shape[0]), acts.dtype), Spec((*hidden.shape[:2], weight_hh.shape[0]), acts.dtype),
@@ -505,6 +509,7 @@ def _rnn_reference(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity:
 
 
 @primitive(
+    checks_once=True,
     infer=_infer_rnn,
     vjp=joint(_rnn_rule),
     batch=batch_walk(lambda: rnn_sequence, (True, False, False, True), (False, False, True, False)),
@@ -586,6 +591,7 @@ def _rnn_backward_reference(
 
 
 @primitive(
+    checks_once=True,
     outputs=2,
     infer=lambda g_hidden, weight_hh, hidden, mask, nonlinearity, reverse: (
         Spec(hidden.shape, hidden.dtype), Spec(hidden.shape[1:], hidden.dtype)
