@@ -49,6 +49,7 @@ MODULES = [
 # Names found on first use: they need more of the package than every program does.
 LAZY: dict[str, str] = {
     "function": ".graph.function:function",
+    "profile": ".profiler:profile",
     "CaptureError": ".graph.capture:CaptureError",
     "outside_capture": ".graph.capture:outside",
     "nn": ".nn",

@@ -407,7 +407,11 @@ class Tensor:
     # Copies -------------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Tensor:
-        return self.__reduce_ex__(2)[0](*self.__reduce_ex__(2)[1])
+        """A copy in memory of its own, as NumPy makes; of an interior tensor a recorded one."""
+        if not self.is_leaf:
+            return self.clone()
+        copied = wrap(self._array("copy").copy(), cls=type(self))
+        return copied.requires_grad_() if self._node is not None else copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
@@ -466,7 +470,9 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
     elif hasattr(data, "__dlpack__"):
         array = np.from_dlpack(data)
     else:
-        array = _from_python(data)
+        if dtype is not None:
+            dtype = dtypes.as_dtype(dtype)
+        array = _from_python(data, dtype)
         if dtype is None and array.dtype == np.float64:
             dtype = dtypes.get_default_dtype()
         elif dtype is None and array.dtype == np.complex128:
@@ -479,6 +485,8 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
     if array.dtype != dtype:
         if copy is False:
             raise ValueError(f"asarray: a cast from {array.dtype} to {dtype} needs a copy.")
+        if array.dtype.kind == "c" and dtype.kind != "c":
+            raise TypeError(f"tensor: complex numbers cannot become {dtype.name}. Take `.real` or `abs` first.")
         array = array.astype(dtype)
     elif copy:
         array = array.copy()
@@ -487,8 +495,9 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
     return array if type(array) is ndarray else np.asarray(array)
 
 
-def _from_python(data: Any) -> ndarray:
-    """Nested lists of numbers and tensors to an array."""
+def _from_python(data: Any, dtype: np.dtype | None = None) -> ndarray:
+    """Nested lists of numbers and tensors to an array; numbers that an integer `dtype` cannot hold are an error."""
+    given = type(data).__name__
     if isinstance(data, (list, tuple)):
         data = _plain(data)
         if isinstance(data, ndarray):
@@ -498,13 +507,28 @@ def _from_python(data: Any) -> ndarray:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"tensor: the nested sequence has no single shape or dtype. {error}") from None
     if array.dtype == object or array.dtype.kind not in "biufc":
+        if array.dtype == object and _all_integers(array):
+            raise OverflowError("tensor: an integer is too large for every integer dtype. Write it as a float.")
         if array.dtype.type not in (dtypes.bfloat16.type,):
+            held = {type(v).__name__ for v in array.flat} if array.dtype == object and array.ndim else set()
+            inside = f" of {', '.join(sorted(held))}" if held else ""
             raise TypeError(
-                f"tensor: expected numbers, nested sequences of numbers, or an array. Got {type(data).__name__}."
+                f"tensor: expected numbers, nested sequences of numbers, or an array. Got {given}{inside}."
+            )
+    if dtype is not None and dtype.kind in "iu" and array.dtype.kind in "iuf" and array.size:
+        low, high = array.min(), array.max()
+        limits = np.iinfo(dtype)
+        if not (low >= limits.min and high <= limits.max):
+            raise OverflowError(
+                f"tensor: values from {low} to {high} do not fit {dtype.name}, which holds {limits.min} to {limits.max}."
             )
     if array.size == 0 and isinstance(data, (list, tuple)):
         array = array.astype(dtypes.get_default_dtype())
     return array
+
+
+def _all_integers(array: ndarray) -> bool:
+    return all(isinstance(v, int) for v in array.flat)
 
 
 def _plain(data: Any) -> Any:

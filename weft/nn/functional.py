@@ -23,7 +23,7 @@ def _namespace() -> dict[str, Any]:
     for op in registry.table.values():
         if op.namespace == "nn":
             names[op.name] = op.call
-    names.update(sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=guard.public(padding.functional_pad))
+    names.update(sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=guard.guarded(padding.functional_pad, "pad"))
     return names
 
 

@@ -84,7 +84,7 @@ def _shape(op: str, sizes: tuple[Any, ...], shape: Any) -> tuple[int, ...]:
 
 
 def _infer_filled(shape: Any, value: Any, dtype: np.dtype) -> Spec:
-    return Spec(shape, dtype)
+    return Spec(check_shape("full", shape), dtype)
 
 
 def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
@@ -96,6 +96,8 @@ def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
 
 
 @primitive(
+    namespace="internal",
+    title="full",
     checks_once=True,
     infer=_infer_filled,
     vjp=NOT_DIFFERENTIABLE,
@@ -171,6 +173,8 @@ def _like(x: Any, value: Any, dtype: Any) -> Tensor:
 
 
 @primitive(
+    namespace="internal",
+    title="full_like",
     infer=lambda x, value, dtype: Spec(x.shape, dtype),
     vjp=NOT_DIFFERENTIABLE,
     batch="elementwise",

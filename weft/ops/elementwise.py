@@ -43,6 +43,8 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
 
 
 @primitive(
+    namespace="internal",
+    title="astype",
     checks_once=True,
     infer=_infer_cast,
     vjp=lambda g, like_x: _back_cast(g, like_x),

@@ -19,7 +19,10 @@ from ..tensor import Tensor
 from .registry import table
 
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
+# Words with which `Tensor` and the dtypes begin their own complaints: inside an op they say what an argument did.
+_HELPERS = {"bool", "complex", "device", "dtype", "float", "index", "int", "item", "iter", "len", "memory", "numpy", "tensor"}
 _PLAIN = (TypeError, ValueError, IndexError, OverflowError, MemoryError, RuntimeError)
+_ARRAYS = (np.ndarray, np.generic)
 _titles: dict[str, bool] = {}
 
 
@@ -51,7 +54,7 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
             return error  # an error with a life of its own: not ours to rebuild
     found = _PREFIX.match(message)
     if found is not None:
-        if keep_prefix and isinstance(error, _PLAIN):
+        if keep_prefix and isinstance(error, _PLAIN) and found[1] not in _HELPERS:
             return error
         if _is_function_name(found[1]):
             message = message[found.end() :]
@@ -117,16 +120,11 @@ def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[.
     slots = tensor_slots(function)
 
     def public(*args: Any, **kwargs: Any) -> Any:
-        for i in slots:
-            if i < len(args) and isinstance(args[i], (np.ndarray, np.generic)):
-                args = tuple(
-                    [
-                        Tensor(a) if k in slots and isinstance(a, (np.ndarray, np.generic)) else a
-                        for k, a in enumerate(args)
-                    ]
-                )
-                break
         try:
+            for i in slots:
+                if i < len(args) and isinstance(args[i], _ARRAYS):
+                    args = tuple([Tensor(a) if k in slots and isinstance(a, _ARRAYS) else a for k, a in enumerate(args)])
+                    break
             return function(*args, **kwargs)
         except Exception as error:
             told = explained(title, function, args, kwargs, error)

@@ -368,10 +368,13 @@ def advanced_put(arrays: Sequence[Tensor], spec: tuple[Any, ...], accumulate: bo
     return out
 
 
-def _expand_masks(x: Tensor, spec: tuple[Any, ...], tensors: list[Tensor]) -> tuple[tuple[Any, ...], list[Tensor]]:
-    """Replace each bool mask by the integer tensors of its true places."""
+def _expand_masks(
+    x: Tensor, spec: tuple[Any, ...], tensors: list[Tensor]
+) -> tuple[Tensor, tuple[Any, ...], list[Tensor]]:
+    """Replace each bool mask by the integer tensors of its true places. A lone True or False, as in NumPy, indexes a new
+    axis of size 1; the tensor is returned with that axis."""
     if not any(dtypes.is_bool(t.dtype) for t in tensors):
-        return spec, tensors
+        return x, spec, tensors
     new_spec: list[Any] = []
     new_tensors: list[Tensor] = []
     rest = iter(tensors)
@@ -400,14 +403,19 @@ def _expand_masks(x: Tensor, spec: tuple[Any, ...], tensors: list[Tensor]) -> tu
             )
         mask = t._array("indexing with a mask (its number of results depends on the data; use `wf.where`)")
         if t.ndim == 0:
-            new_spec += [None, HERE]
+            from .shaping import expand_dims
+
+            x = expand_dims(x, consumed)
+            new_spec.append(HERE)
             new_tensors.append(wrap(np.zeros(int(bool(mask)), np.int64)))
+            consumed += 1
+            n_axes += 1
             continue
         for places in np.nonzero(mask):
             new_spec.append(HERE)
             new_tensors.append(wrap(places))
         consumed += t.ndim
-    return tuple(new_spec), new_tensors
+    return x, tuple(new_spec), new_tensors
 
 
 _getitem_op: Op = getitem.op  # type: ignore[attr-defined]
@@ -439,7 +447,7 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
     spec, tensors = freeze(index)
     if not tensors:
         return getitem(x, spec)
-    spec, tensors = _expand_masks(x, spec, tensors)
+    x, spec, tensors = _expand_masks(x, spec, tensors)
     return advanced_index((x, *tensors), spec)
 
 
@@ -454,7 +462,10 @@ def _is_basic(index: tuple[Any, ...]) -> bool:
 def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, in place."""
     if not isinstance(value, (Tensor, bool, int, float, complex)):
-        value = Tensor(value)
+        try:
+            value = Tensor(value)
+        except TypeError:
+            raise TypeError(f"setitem: the value must be a tensor or numbers. Got {type(value).__name__}.") from None
     if isinstance(value, Tensor):
         inplace.check_cast("setitem", value.dtype, x.dtype)
         if value.dtype != x.dtype:
@@ -474,7 +485,7 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
         inplace.apply_inplace(masked_fill.op, x, (x, mask, value))  # type: ignore[attr-defined]
         return
     if tensors:
-        spec, tensors = _expand_masks(x, spec, tensors)
+        x, spec, tensors = _expand_masks(x, spec, tensors)
     inplace.refuse_batched("setitem", x, (value, *tensors))
     if inplace.writer_of(x) is None and not (
         grad_mode.enabled and (x._node is not None or isinstance(value, Tensor) and value._node is not None)
@@ -526,6 +537,8 @@ def _write(x: Tensor, spec: Any, tensors: list[Tensor], value: Any) -> None:
         data[index] = array
     except IndexError as error:
         raise _error("setitem", x, error) from None
+    except OverflowError as error:
+        raise OverflowError(f"setitem: {error}.") from None
     except ValueError:
         if tensors:
             _infer_advanced_put((data, np.asarray(array), *[t._data for t in tensors]), spec, False)

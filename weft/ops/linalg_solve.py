@@ -53,6 +53,14 @@ def lapack(name: str, problem: str, function: Callable[..., Any], *args: Any, **
         raise LinAlgError(f"{name}: {problem} ({error}).") from None
 
 
+def finite(name: str, x: Any) -> ndarray:
+    """`x` for an iterative routine of LAPACK, which may never end on NaN and infinities: they are refused."""
+    x = wide(x)
+    if not np.isfinite(x).all():
+        raise LinAlgError(f"{name}: the matrix holds NaN or infinite elements. Expected finite numbers.")
+    return x
+
+
 def square_shape(name: str, x: Any) -> Any:
     rows, cols = matrix_shape(name, x)
     if not same_size(rows, cols):
@@ -224,6 +232,8 @@ def _cofactor_array(x: ndarray) -> ndarray:
     """det(x) x⁻ᵀ, which exists for singular matrices too: from the singular values, det(UV) V diag(∏ others) Uᵀ."""
     if x.shape[-1] == 0:
         return x.copy()
+    if not np.isfinite(x).all():
+        return np.full_like(x, np.nan)
     u, s, vh = np.linalg.svd(x)
     n = s.shape[-1]
     others = np.repeat(s[..., None, :], n, axis=-2)
@@ -439,7 +449,7 @@ def _pinv(x: ndarray, rtol: Any = None) -> ndarray:
 )
 def pseudo_inverse(x: Tensor, rtol: Tensor | None = None) -> Any:
     """The Moore–Penrose pseudo-inverse: the primitive behind `pinv`."""
-    return narrow(lapack("pinv", "the iteration did not converge", _pinv, wide(x), rtol), x.dtype)
+    return narrow(lapack("pinv", "the iteration did not converge", _pinv, finite("pinv", x), rtol), x.dtype)
 
 
 def rtol_of(name: str, rtol: Any) -> Any:

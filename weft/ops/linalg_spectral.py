@@ -24,6 +24,7 @@ from .linalg_solve import (
     conjugate,
     default_rtol,
     diagonal_part,
+    finite,
     lapack,
     narrow,
     solve,
@@ -41,7 +42,7 @@ from .shaping import concat_axis, expand_dims
 from .spec import Spec, normalize_axes
 
 ndarray = np.ndarray
-_DIVERGED = "the iteration did not converge; are there NaN or infinite elements?"
+_DIVERGED = "the iteration did not converge"
 
 
 def _cost(x: Any, *_: Any) -> int:
@@ -115,7 +116,7 @@ def _eigh_rule(g: Any, outs: Any) -> Tensor:
 )
 def eigh_pair(x: Tensor) -> Any:
     """The eigenvalues and eigenvectors of Hermitian matrices: the primitive behind `eigh`."""
-    w, v = lapack("eigh", _DIVERGED, np.linalg.eigh, _hermitian_part(wide(x)))
+    w, v = lapack("eigh", _DIVERGED, np.linalg.eigh, _hermitian_part(finite("eigh", x)))
     return narrow(w, dtypes.real_dtype(x.dtype)), narrow(v, x.dtype)
 
 
@@ -148,7 +149,7 @@ def _infer_eigvalsh(x: Any) -> Spec:
 )
 def eigvalsh(x: Tensor, /) -> Any:
     """The eigenvalues of Hermitian matrices, ascending. Only the Hermitian part (x + x.H) / 2 is looked at."""
-    w = lapack("eigvalsh", _DIVERGED, np.linalg.eigvalsh, _hermitian_part(wide(x)))
+    w = lapack("eigvalsh", _DIVERGED, np.linalg.eigvalsh, _hermitian_part(finite("eigvalsh", x)))
     return narrow(w, dtypes.real_dtype(x.dtype))
 
 
@@ -202,7 +203,7 @@ def _eig(x: ndarray) -> tuple[ndarray, ndarray]:
 )
 def eig_pair(x: Tensor) -> Any:
     """The (complex) eigenvalues and eigenvectors of square matrices: the primitive behind `eig`."""
-    w, v = lapack("eig", _DIVERGED, _eig, wide(x))
+    w, v = lapack("eig", _DIVERGED, _eig, finite("eig", x))
     dtype = dtypes.complex_dtype(x.dtype)
     return narrow(w, dtype), narrow(v, dtype)
 
@@ -239,7 +240,7 @@ def _eigvals_rule(g: Tensor, x: Tensor) -> Tensor:
 )
 def eigvals(x: Tensor, /) -> Any:
     """The (complex) eigenvalues of square matrices, in no particular order."""
-    w = lapack("eigvals", _DIVERGED, np.linalg.eigvals, wide(x))
+    w = lapack("eigvals", _DIVERGED, np.linalg.eigvals, finite("eigvals", x))
     return np.asarray(w).astype(dtypes.complex_dtype(x.dtype))
 
 
@@ -311,7 +312,7 @@ def _svd_rule(g: Any, like_x: Any, outs: Any, full_matrices: bool) -> Tensor:
 )
 def svd_triple(x: Tensor, full_matrices: bool = True) -> Any:
     """U, the singular values and Vᴴ: the primitive behind `svd`."""
-    u, s, vh = lapack("svd", _DIVERGED, np.linalg.svd, wide(x), full_matrices)
+    u, s, vh = lapack("svd", _DIVERGED, np.linalg.svd, finite("svd", x), full_matrices)
     return narrow(u, x.dtype), narrow(s, dtypes.real_dtype(x.dtype)), narrow(vh, x.dtype)
 
 
@@ -348,7 +349,7 @@ def _infer_named_svd(name: str, x: Any) -> tuple[Spec, Spec, Spec]:
 )
 def svdvals(x: Tensor, /) -> Any:
     """The singular values of matrices, descending."""
-    s = lapack("svdvals", _DIVERGED, np.linalg.svd, wide(x), compute_uv=False)
+    s = lapack("svdvals", _DIVERGED, np.linalg.svd, finite("svdvals", x), compute_uv=False)
     return narrow(s, dtypes.real_dtype(x.dtype))
 
 
@@ -562,4 +563,4 @@ def _rank(x: Any, rtol: Any = None) -> ndarray:
 )
 def numeric_rank(x: Tensor, rtol: Tensor | None = None) -> Any:
     """The number of singular values above `rtol` times the largest: the primitive behind `matrix_rank`."""
-    return lapack("matrix_rank", _DIVERGED, _rank, wide(x), rtol)
+    return lapack("matrix_rank", _DIVERGED, _rank, finite("matrix_rank", x), rtol)

@@ -86,6 +86,8 @@ def _batch(op: Any) -> Any:
 
 
 @primitive(
+    namespace="internal",
+    title="sum",
     checks_once=True,
     infer=_infer("sum"),
     vjp=lambda g, like_x, axis, keepdims: spread(g, like_x, axis, keepdims),
@@ -151,6 +153,8 @@ def _prod_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) ->
 
 
 @primitive(
+    namespace="internal",
+    title="prod",
     checks_once=True,
     infer=_infer("prod"),
     vjp=_prod_rule,

@@ -102,6 +102,7 @@ def as_tensor(like: Any) -> Tensor:
 
 
 @primitive(
+    title="reshape",
     infer=lambda x, like: Spec(like.shape, x.dtype),
     vjp=(lambda g, like_x: reshape_like(g, like_x), None),
     reference=lambda x, like: x.reshape(like.shape),
@@ -312,6 +313,8 @@ def broadcast_to_like(x: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    namespace="internal",
+    title="broadcast_to",
     infer=lambda x, like: Spec(like.shape, x.dtype),
     vjp=(lambda g, like_x: sum_to_like(g, like_x), None),
     reference=lambda x, like: np.broadcast_to(x, like.shape),
@@ -364,6 +367,8 @@ def sum_to_like(x: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    namespace="internal",
+    title="sum",
     infer=lambda x, like: Spec(like.shape, x.dtype),
     vjp=(lambda g, like_x: broadcast_to_like(g, like_x), None),
     reference=lambda x, like: _sum_array(x, like.shape),
@@ -411,6 +416,8 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
 
 
 @primitive(
+    namespace="internal",
+    title="concat",
     name="concat_axis",
     infer=_infer_concat,
     promote="numeric",
@@ -430,6 +437,8 @@ def concat_axis(arrays: Sequence[Tensor], axis: int = 0) -> Any:
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
     """Tensors joined along an existing `axis`; with `axis=None` they are flattened first."""
     arrays = check_sequence("concat", arrays)
+    if not arrays:
+        raise ValueError("concat: expected at least one tensor. Got none.")
     if axis is None:
         return concat_axis(tuple([reshape(a, (-1,)) for a in arrays]), 0)
     return concat_axis(tuple(arrays), axis)
@@ -631,6 +640,8 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
 
 
 @primitive(
+    namespace="internal",
+    title="repeat",
     name="repeat_static",
     checks_once=True,
     infer=_infer_repeat,
@@ -693,6 +704,7 @@ def stop_gradient(x: Tensor) -> Any:
 
 
 @primitive(
+    namespace="internal",
     checks_once=True,
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=lambda g: g,
