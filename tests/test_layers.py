@@ -21,7 +21,7 @@ PACKAGE = ROOT / "weft"
 # From what the user calls down to what the machine offers. Names are modules or packages below `weft`; a module inside
 # a package may have a layer of its own (`runtime.program`), else it has its package's.
 LAYERS: list[set[str]] = [
-    {"cli", "__main__"},
+    {"cli", "commands", "__main__"},
     {"train", "sklearn", "serve"},
     {"models"},
     {"distributed"},

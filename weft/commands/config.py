@@ -1,0 +1,251 @@
+"""Training configurations: TOML files whose mistakes are reported with file, line and key.
+
+A configuration has the tables `[model]`, `[data]`, `[optimizer]`, `[schedule]` (optional) and `[train]`. `name` in
+the first four chooses a constructor; the other keys are its arguments. What constructors accept is read from their
+signatures, so that there is no second list of settings to keep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+RECIPES = Path(__file__).parent / "recipes"
+SECTIONS = ("model", "data", "optimizer", "schedule", "train")
+REQUIRED = ("model", "data")
+
+
+class ConfigError(ValueError):
+    """A mistake in a configuration: `file:line: key: what is wrong`."""
+
+
+@dataclasses.dataclass
+class Config:
+    """A parsed configuration. `tables` holds plain values; `fail` reports a mistake at the line of a key."""
+
+    name: str
+    """what the run is called: the recipe, or the file without its ending"""
+    path: str
+    tables: dict[str, dict[str, Any]]
+    lines: dict[tuple[str, ...], int]
+
+    def __getitem__(self, section: str) -> dict[str, Any]:
+        return self.tables.get(section, {})
+
+    def fail(self, key: tuple[str, ...], problem: str) -> NoReturn:
+        """Raise the error for a mistake at `key`, a path such as `("model", "layers")`."""
+        line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
+        place = self.path if line is None else f"{self.path}:{line}"
+        raise ConfigError(f"{place}: {'.'.join(key)}: {problem}")
+
+    def choose(self, section: str, choices: Mapping[str, Callable[..., Any]], default: str | None = None) -> str:
+        """The `name` of a section, which must be among `choices`."""
+        name = self[section].get("name", default)
+        if name is None:
+            self.fail((section, "name"), f"is missing. Expected one of {listed(choices)}.")
+        if name not in choices:
+            self.fail((section, "name"), f"there is no {name!r}.{suggestion(str(name), choices)}")
+        return str(name)
+
+    def arguments(self, section: str, function: Callable[..., Any], without: Iterable[str] = ()) -> dict[str, Any]:
+        """The keys of a section as arguments of `function`, checked against its signature.
+
+        Args:
+            without: parameters that are not the user's to give.
+        """
+        hidden = {"self", *without}
+        parameters = {name: p for name, p in inspect.signature(function).parameters.items() if name not in hidden}
+        hints = _hints(function)
+        found = {key: value for key, value in self[section].items() if key != "name"}
+        free = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for key, value in found.items():
+            if key not in parameters and not free:
+                known = [n for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+                self.fail((section, key), f"unknown key.{suggestion(key, known)}")
+            if key in hints:
+                found[key] = self.check((section, key), value, hints[key])
+        return found
+
+    def check(self, key: tuple[str, ...], value: Any, hint: Any) -> Any:
+        """`value` if it has the type that `hint` says (an integer may stand for a float), else an error."""
+        fitted = fit(value, hint)
+        if fitted is MISFIT:
+            self.fail(key, f"expected {type_name(hint)}. Got {value!r}.")
+        return fitted
+
+    def override(self, section: str, key: str, value: Any) -> None:
+        """Replace a value, as an option on the command line does."""
+        self.tables.setdefault(section, {})[key] = value
+        self.lines.pop((section, key), None)
+
+
+def load_config(target: str) -> Config:
+    """The configuration called `target`: a recipe that ships with Weft, or a path to a TOML file."""
+    names = recipes()
+    path = Path(target)
+    if target in names:
+        path = names[target]
+    elif not path.is_file():
+        if path.suffix == ".toml" or "/" in target:
+            raise ConfigError(f"{target}: there is no such file.")
+        raise ConfigError(f"{target}: neither a recipe nor a file.{suggestion(target, names)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text: {error}.") from None
+    return parse(text, target if target in names else str(path), path.stem)
+
+
+def recipes() -> dict[str, Path]:
+    """The configurations that ship with Weft, by name."""
+    return {path.stem: path for path in sorted(RECIPES.glob("*.toml"))}
+
+
+def parse(text: str, path: str, name: str) -> Config:
+    """The configuration in `text`, its tables checked."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        line = place[1] if place else str(len(text.splitlines()))
+        message = str(error).partition(" (at ")[0]
+        raise ConfigError(f"{path}:{line}: {_source(text, int(line))}: {message[0].lower()}{message[1:]}.") from None
+    config = Config(name, path, tables, key_lines(text))
+    for section, content in tables.items():
+        if section not in SECTIONS:
+            config.fail((section,), f"unknown table.{suggestion(section, SECTIONS)}")
+        if not isinstance(content, dict):
+            config.fail((section,), f"expected a table `[{section}]`. Got {content!r}.")
+    for section in REQUIRED:
+        if section not in tables:
+            raise ConfigError(f"{path}: the table [{section}] is missing. Expected {listed(REQUIRED)} at least.")
+    return config
+
+
+def _source(text: str, line: int) -> str:
+    lines = text.splitlines()
+    return f"`{lines[line - 1].strip()}`" if 0 < line <= len(lines) else "end of the file"
+
+
+_HEADER = re.compile(r"\s*\[\[?([^\]]+)\]\]?\s*(#.*)?$")
+_PAIR = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=(.*)""")
+
+
+def key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of every table and key of a valid TOML text; the parser itself does not tell.
+
+    >>> key_lines("[model]\\nname = 'mlp'\\n")
+    {('model',): 1, ('model', 'name'): 2}
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    pending = ""  # a value that goes on over several lines
+    for number, line in enumerate(text.splitlines(), 1):
+        if pending:
+            pending += "\n" + line
+        elif header := _HEADER.match(line):
+            table = _path(header[1])
+            lines.setdefault(table, number)
+        elif pair := _PAIR.match(line):
+            lines.setdefault((*table, *_path(pair[1])), number)
+            pending = pair[2]
+        if pending and _complete(pending):
+            pending = ""
+    return lines
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in text.split("."))
+
+
+def _complete(value: str) -> bool:
+    try:
+        tomllib.loads(f"x ={value}")
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+# Types -------------------------------------------------------------------------------------------------------------------
+
+MISFIT = object()
+
+
+def fit(value: Any, hint: Any) -> Any:
+    """`value` as `hint` wants it, or MISFIT. Hints that TOML cannot spell accept everything."""
+    if hint is Any or isinstance(hint, typing.TypeVar):
+        return value
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        options = [fit(value, option) for option in arguments if option is not type(None)]
+        return next((option for option in options if option is not MISFIT), MISFIT)
+    if origin is typing.Literal:
+        return value if value in arguments else MISFIT
+    if hint is float:
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else MISFIT
+    if hint is int:
+        return value if isinstance(value, int) and not isinstance(value, bool) else MISFIT
+    if hint in (bool, str):
+        return value if isinstance(value, hint) else MISFIT
+    if origin in (tuple, list) or origin is not None and _is_sequence(origin):
+        if not isinstance(value, list):
+            return MISFIT
+        item = arguments[0] if arguments and (origin is not tuple or arguments[-1] is ...) else None
+        wanted = [item] * len(value) if item is not None else list(arguments)
+        if len(wanted) != len(value):
+            return MISFIT
+        items = [fit(v, h) for v, h in zip(value, wanted)]
+        if any(v is MISFIT for v in items):
+            return MISFIT
+        return tuple(items) if origin is not list else items
+    return value
+
+
+def _is_sequence(origin: Any) -> bool:
+    import collections.abc
+
+    return origin in (collections.abc.Sequence, collections.abc.Iterable)
+
+
+def type_name(hint: Any) -> str:
+    """A type in words a user of TOML knows."""
+    words = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+    if hint in words:
+        return words[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(type_name(option) for option in arguments if option is not type(None)))
+    if origin is typing.Literal:
+        return "one of " + ", ".join(repr(a) for a in arguments)
+    if origin is not None and arguments:
+        plural = {int: "integers", float: "numbers", bool: "booleans", str: "strings"}
+        return f"a list of {plural.get(arguments[0], 'values')}"
+    return getattr(hint, "__name__", str(hint))
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function.__init__ if inspect.isclass(function) else function  # type: ignore[misc]
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError):  # a hint that only a type checker can resolve
+        return {}
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """ " Did you mean …?" and what there is."""
+    choices = sorted(names)
+    close = difflib.get_close_matches(name, choices, 1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{hint} Expected one of {', '.join(choices)}."

@@ -1,0 +1,123 @@
+"""What can be learned from the command line: data, the loss and metrics that belong to it, and what a prediction says.
+
+A task is made by a function whose arguments are the keys of `[data]`; a new kind of data is a new function in `TASKS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft as wf
+
+from .. import data
+from ..data import transforms
+from ..nn import functional as F
+from ..tensor import Tensor
+
+
+@dataclasses.dataclass
+class Task:
+    """Data for training and testing, and what they mean."""
+
+    train: Any
+    test: Any
+    loss: Callable[[Tensor, Tensor], Tensor]
+    metrics: list[Any]
+    arguments: dict[str, Any]
+    """arguments of a model's constructor that follow from the data; used where the constructor has them"""
+    kind: str
+    """"classes" or "text": what a prediction is"""
+    classes: Sequence[str] = ()
+    vocabulary: str = ""
+    example_shape: tuple[int, ...] = ()
+
+
+def classification(train: Any, test: Any, classes: Sequence[str]) -> Task:
+    """Images with class numbers."""
+    shape = tuple(int(n) for n in np.shape(train[0][0]))
+    arguments = {"num_classes": len(classes), "out_features": len(classes), "in_features": int(np.prod(shape))}
+    if len(shape) == 3:
+        arguments.update(in_channels=shape[0], image_size=shape[-1])
+    return Task(train, test, F.cross_entropy, ["accuracy"], arguments, "classes", classes, example_shape=shape)
+
+
+def digits() -> Task:
+    """The handwritten digits that ship with Weft."""
+    return classification(data.digits("train"), data.digits("test"), [str(n) for n in range(10)])
+
+
+def cifar_like(n: int = 5000, augment: bool = False) -> Task:
+    """Synthetic coloured images."""
+    train = data.synthetic_images("train", n)
+    size = train[0][0].shape[-1]
+    images: Any = train
+    if augment:
+        images = train.map(transforms.RandomCrop(size, padding=2), element=0)
+    from ..data.builtin.synthetic import CLASSES
+
+    return classification(images, data.synthetic_images("test"), CLASSES)
+
+
+def mnist(path: str) -> Task:
+    """MNIST's files in a directory."""
+    train, test = data.mnist(path, "train"), data.mnist(path, "test")
+    return classification(_floats(train), _floats(test), [str(n) for n in range(10)])
+
+
+def cifar10(path: str, augment: bool = False) -> Task:
+    """CIFAR-10's files in a directory."""
+    train, test = _floats(data.cifar10(path, "train")), _floats(data.cifar10(path, "test"))
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    if augment:
+        crop = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
+        train = train.map(crop, element=0)
+    return classification(train, test, names)
+
+
+def images(path: str, size: int = 32, grey: bool = False, test_fraction: float = 0.2) -> Task:
+    """Pictures in folders, one folder per class."""
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction must be between 0 and 1. Got {test_fraction}.")
+    everything = data.ImageFolder(path, transform=transforms.ToFloat(), size=size, mode="L" if grey else "RGB")
+    train, test = data.random_split(everything, [1 - test_fraction, test_fraction])
+    return classification(train, test, everything.classes)
+
+
+def text(path: str = "", corpus: str = "all", test_fraction: float = 0.1, length: int = 0) -> Task:
+    """A text, by default one that ships with Weft, as characters. The last part of it is for testing."""
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction must be between 0 and 1. Got {test_fraction}.")
+    content = Path(path).read_text(encoding="utf-8") if path else data.text_corpus(corpus)
+    vocabulary = "".join(sorted(set(content)))
+    cut = int(len(content) * (1 - test_fraction))
+    # Windows overlap by half: each character is seen with different beginnings, without making an epoch too long.
+    train = data.CharacterDataset(content[:cut], length, stride=max(1, length // 4), vocabulary=vocabulary)
+    test = data.CharacterDataset(content[cut:], length, stride=length, vocabulary=vocabulary)
+
+    arguments = {"vocab_size": len(vocabulary), "block_size": length}
+    return Task(train, test, token_loss, ["accuracy"], arguments, "text", vocabulary=vocabulary, example_shape=(length,))
+
+
+def token_loss(scores: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy of the next token at every place of every text."""
+    return F.cross_entropy(wf.reshape(scores, (-1, scores.shape[-1])), wf.reshape(target, (-1,)))
+
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "digits": digits,
+    "cifar-like": cifar_like,
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "images": images,
+    "text": text,
+}
+
+
+def _floats(dataset: Any) -> Any:
+    sample = np.asarray(dataset[0][0])
+    return dataset.map(transforms.ToFloat(), element=0) if sample.dtype == np.uint8 else dataset

@@ -1,0 +1,107 @@
+"""Constructors of models by name, and models that know how they were made.
+
+A function marked with `@constructor` is listed in `constructors()`, can be named in a configuration or on the command
+line, and notes its name and arguments in the model it returns. A checkpoint keeps that note, so `load` can make the
+model again without running anything it reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..io import Checkpoint, best, open_checkpoint
+from ..nn import Module
+from ..optim import EMA
+
+F = TypeVar("F", bound=Callable[..., Module])
+_constructors: dict[str, Callable[..., Module]] = {}
+
+
+def constructor(function: F) -> F:
+    """Register `function`, which returns a model, under its name."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Module:
+        model = function(*args, **kwargs)
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                given.update(given.pop(name, {}))
+        try:
+            json.dumps(given)
+        except TypeError:  # made with something that a file cannot hold, say a layer
+            return model
+        # not through setattr: the note is nothing that a captured function could depend on
+        model.__dict__["made_by"] = {"name": function.__name__, "arguments": given}
+        return model
+
+    _constructors[function.__name__] = made
+    return made  # type: ignore[return-value]
+
+
+def constructors() -> dict[str, Callable[..., Module]]:
+    """Every constructor of `weft.models`, by name."""
+    return dict(sorted(_constructors.items()))
+
+
+def build(name: str, **arguments: Any) -> Module:
+    """The model that the constructor called `name` makes."""
+    if name not in _constructors:
+        import difflib
+
+        close = difflib.get_close_matches(name, _constructors, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"models: there is no {name!r}.{hint} There are {', '.join(constructors())}.")
+    return _constructors[name](**arguments)
+
+
+def load(path: str | os.PathLike[str]) -> Module:
+    """The model of a training run, with its best weights, ready to use (in evaluation mode).
+
+    Args:
+        path: the directory of a run (`weft train` prints it), of its checkpoints, or of one checkpoint.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: the checkpoint's model was not made by a constructor of `weft.models`.
+    """
+    checkpoint = find_checkpoint(path)
+    made_by = checkpoint.facts.get("model")
+    if made_by is None:
+        raise ValueError(
+            f"models.load: {checkpoint.path} does not say how its model was made. Make the model yourself and call "
+            "`model.load_state_dict(wf.load(path)['model'])`."
+        )
+    model = build(made_by["name"], **made_by["arguments"])
+    restore_weights(model, checkpoint)
+    return model.eval()
+
+
+def find_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """The best checkpoint of a run by the score it was monitored with; else the latest."""
+    place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(f"models.load: there is no {place}.")
+    if (place / "checkpoints").is_dir():
+        place = place / "checkpoints"
+    newest = open_checkpoint(place)
+    monitor = newest.facts.get("monitor")
+    if newest.path == place or monitor is None:
+        return newest
+    return best(place, monitor["name"], monitor["mode"]) or newest
+
+
+def restore_weights(model: Module, checkpoint: Checkpoint) -> None:
+    """Put the checkpoint's weights into `model`: the moving average where the run kept one, else the model's own."""
+    model.load_state_dict(checkpoint.part("model"))
+    if "ema" in checkpoint.parts:
+        average = EMA(model)
+        average.load_state_dict(checkpoint.part("ema"))
+        average.copy_to()

@@ -1,0 +1,264 @@
+"""Callbacks: what happens beside the training loop."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..io import SummaryWriter, save
+from ..io.durable import write_file
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+class Callback:
+    """The base class: override the moments you need.
+
+    `logs` are the numbers so far: of the step ("loss"), or of the epoch ("loss", the metrics, "val_loss" …). Set
+    `trainer.stop("reason")` to end after the current epoch. What a callback needs to go on after a resume it returns
+    from `state_dict`, as plain values and tensors.
+    """
+
+    def on_fit_start(self, trainer: Trainer) -> None:
+        """Before the first epoch, after a resume."""
+
+    def on_epoch_start(self, trainer: Trainer) -> None:
+        """Before the first batch of an epoch."""
+
+    def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        """After each update of the weights."""
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        """After the epoch and its validation, before the checkpoint."""
+
+    def on_fit_end(self, trainer: Trainer) -> None:
+        """At the end, also when training ends in an error."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+
+
+def watched(logs: dict[str, float], monitor: str, who: str) -> float | None:
+    """The number called `monitor`; None, with a warning that lists what there is, if there is none."""
+    if monitor not in logs:
+        warnings.warn(f"{who}: there is no {monitor!r}. There are {', '.join(logs)}.", stacklevel=4)
+        return None
+    return logs[monitor]
+
+
+def better_mode(monitor: str, mode: str | None, who: str) -> float:
+    """1 if less of `monitor` is better, else -1."""
+    if mode not in (None, "min", "max"):
+        raise ValueError(f"{who}: mode must be 'min', 'max' or None. Got {mode!r}.")
+    if mode is None:
+        growing = ("accuracy", "top", "f1", "precision", "recall", "r2")
+        mode = "max" if monitor.removeprefix("val_").startswith(growing) else "min"
+    return 1.0 if mode == "min" else -1.0
+
+
+class EarlyStopping(Callback):
+    """End training when a number has not got better for a while.
+
+    Args:
+        monitor: which number.
+        patience: epochs without improvement to put up with.
+        min_delta: how much better counts.
+        mode: "min" or "max"; by default what suits the name.
+        restore_best: at the end put the best epoch's weights back into the model.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        patience: int = 5,
+        min_delta: float = 0.0,
+        mode: str | None = None,
+        restore_best: bool = False,
+    ) -> None:
+        self.monitor, self.patience, self.min_delta, self.restore_best = monitor, patience, abs(min_delta), restore_best
+        self._sign = better_mode(monitor, mode, "EarlyStopping")
+        self.best = math.inf
+        self.waited = 0
+        self._weights: dict[str, Any] | None = None
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        value = watched(logs, self.monitor, "EarlyStopping")
+        if value is None:
+            return
+        if self._sign * value < self.best - self.min_delta:
+            self.best, self.waited = self._sign * value, 0
+            if self.restore_best:
+                self._weights = {name: t.clone() for name, t in trainer.model.state_dict().items()}
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            best = self._sign * self.best
+            trainer.stop(f"{self.monitor} has not improved on {best:.4g} for {self.waited} epochs")
+
+    def on_fit_end(self, trainer: Trainer) -> None:
+        if self._weights is not None:
+            trainer.model.load_state_dict(self._weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "waited": self.waited, "weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.waited, self._weights = state["best"], state["waited"], state["weights"]
+
+
+class ModelCheckpoint(Callback):
+    """Keep the model's weights of the best and of the last epoch: `best.safetensors` and `last.safetensors`.
+
+    These hold the model alone, for use; the Trainer's own checkpoints (`checkpoint_dir`) hold the whole run, to go on.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], monitor: str = "val_loss", mode: str | None = None) -> None:
+        self.directory, self.monitor = Path(directory), monitor
+        self._sign = better_mode(monitor, mode, "ModelCheckpoint")
+        self.best = math.inf
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        weights = trainer.weights()
+        save(weights, self.directory / "last.safetensors")
+        value = watched(logs, self.monitor, "ModelCheckpoint")
+        if value is not None and self._sign * value < self.best:
+            self.best = self._sign * value
+            save(weights, self.directory / "best.safetensors")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+
+
+class LRLogger(Callback):
+    """Put the learning rate of each parameter group into the logs: "lr", or "lr_0", "lr_1" …"""
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        logs.update(learning_rates(trainer.optimizer))
+
+
+def learning_rates(optimizer: Any) -> dict[str, float]:
+    """The learning rates of an optimiser's groups by the name they have in logs."""
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    return {"lr": rates[0]} if len(rates) == 1 else {f"lr_{i}": rate for i, rate in enumerate(rates)}
+
+
+class CSVLogger(Callback):
+    """A table of the epochs so far, written anew (all or nothing) after each."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        rows = [*trainer.history, {"epoch": trainer.epoch + 1, **logs}]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(self.path, text.getvalue().encode())
+
+
+class TensorBoard(Callback):
+    """Live scalars (every `every` steps, and each epoch), histograms of the weights each epoch, the captured graph once.
+
+    Args:
+        directory: look at it with `tensorboard --logdir directory`.
+        every: steps between two scalars of the training loss.
+        histograms: whether to write histograms of parameters.
+        graph: whether to write the graph of the captured step.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], every: int = 10, histograms: bool = True, graph: bool = True
+    ) -> None:
+        self.directory, self.every, self.histograms, self.graph = Path(directory), max(1, every), histograms, graph
+        self.writer: SummaryWriter | None = None
+        self._graph_written = False
+
+    def on_fit_start(self, trainer: Trainer) -> None:
+        self.writer = SummaryWriter(self.directory, purge_step=trainer.step + 1 if trainer.step else None)
+
+    def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        assert self.writer is not None
+        if trainer.step % self.every == 0:
+            rates = {f"learning_rate/{k}": v for k, v in learning_rates(trainer.optimizer).items()}
+            self.writer.scalars({"loss/step": logs["loss"], **rates}, trainer.step)
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        assert self.writer is not None
+        named = {}
+        for name, value in logs.items():
+            base = name.removeprefix("val_")
+            named[f"{base}/{'validation' if base != name else 'train'}"] = value
+        self.writer.scalars(named, trainer.step)
+        if self.histograms:
+            for name, parameter in trainer.model.named_parameters():
+                self.writer.histogram(name.replace(".", "/"), parameter, trainer.step)
+        if self.graph and not self._graph_written:
+            graph = trainer.captured_graph()
+            if graph is not None:
+                self.writer.graph(graph)
+                self._graph_written = True
+        self.writer.flush()
+
+    def on_fit_end(self, trainer: Trainer) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+class StopOnNaN(Callback):
+    """End training with an error as soon as the loss is not a finite number."""
+
+    def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        if not math.isfinite(logs["loss"]):
+            raise FloatingPointError(
+                f"Trainer: the loss is {logs['loss']} at step {trainer.step} (epoch {trainer.epoch + 1}). Lower the learning "
+                "rate, clip gradients, or run eagerly under `wf.detect_anomaly()` to see where it comes from."
+            )
+
+
+class LossCurve(Callback):
+    """A picture of the loss (and of accuracy, if it is measured) over training, drawn anew after each epoch.
+
+    Needs matplotlib; without it one warning says so and no picture is drawn.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], title: str = "", points: int = 2000) -> None:
+        self.path, self.title = Path(path), title
+        self._points, self._stride = max(2, points), 1
+        self._losses: list[tuple[int, float]] = []
+
+    def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        if trainer.step % self._stride == 0:
+            self._losses.append((trainer.step, logs["loss"]))
+            if len(self._losses) > self._points:  # keep every other point: the picture stays as fine as the screen
+                self._losses, self._stride = self._losses[1::2], self._stride * 2
+
+    def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+        rows = [*trainer.history, {"epoch": trainer.epoch + 1, "step": trainer.step, **logs}]
+        from .picture import draw_curves
+
+        draw_curves(self.path, self._losses, rows, self.title)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"losses": np.array(self._losses, np.float64).reshape(-1, 2), "stride": self._stride}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._losses = [(int(step), float(loss)) for step, loss in state["losses"]]
+        self._stride = state["stride"]

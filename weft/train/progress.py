@@ -1,0 +1,102 @@
+"""The progress bar: the epoch, the loss so far and samples per second; a line for each finished epoch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+REFRESH_SECONDS = 0.1  # a step may take microseconds; drawing takes a thousand times longer
+
+
+class Progress:
+    """What `fit` tells the user. On a terminal a bar moves; elsewhere there is one line per epoch.
+
+    Args:
+        enabled: False says nothing at all.
+        file: where to; standard error by default, so that a program's own output stays clean.
+    """
+
+    def __init__(self, enabled: bool = True, file: TextIO | None = None) -> None:
+        self.enabled = enabled
+        self._file = sys.stderr if file is None else file
+        self._bar: Any = None
+        self._task: Any = None
+        self._next = 0.0
+
+    def start_epoch(self, epoch: int, epochs: int, total: int | None, done: int) -> None:
+        """A bar of `total` batches (None: unknown), of which `done` were done before."""
+        if not self.enabled:
+            return
+        if self._bar is None and self._file.isatty():
+            self._bar = _bar(self._file)
+            self._bar.start()
+        if self._bar is not None:
+            self._task = self._bar.add_task(f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate="")
+
+    def advance(self, done: int, loss: float, rate: float) -> None:
+        """`done` batches are done; the loss so far and the speed in samples per second."""
+        if self._bar is None or self._task is None:
+            return
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + REFRESH_SECONDS
+            self._bar.update(self._task, completed=done, loss=f"loss {loss:.4f}", rate=f"{rate:,.0f} samples/s")
+
+    def end_epoch(self, epoch: int, epochs: int, logs: dict[str, float]) -> None:
+        """Leave a line about the epoch behind."""
+        if not self.enabled:
+            return
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+        self.say(f"epoch {epoch:>{len(str(epochs))}}/{epochs}  {format_logs(logs)}")
+
+    def say(self, text: str) -> None:
+        """A line of text above the bar."""
+        if not self.enabled:
+            return
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=self._file, flush=True)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None
+
+
+def _bar(file: TextIO) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(file=file),
+        transient=True,
+    )
+
+
+def format_logs(logs: dict[str, float]) -> str:
+    """Numbers of an epoch on one line."""
+    parts = []
+    for name, value in logs.items():
+        if name in ("epoch", "step"):
+            continue
+        if name == "samples_per_second":
+            parts.append(f"{value:,.0f} samples/s")
+        elif name == "seconds":
+            parts.append(f"{value:.1f} s")
+        elif name.startswith("lr"):
+            parts.append(f"{name} {value:.2e}")
+        else:
+            parts.append(f"{name} {value:.4f}")
+    return "  ".join(parts)

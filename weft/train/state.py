@@ -1,0 +1,124 @@
+"""The whole state of a run: what a checkpoint must hold so that going on changes no bit of the result."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import weft as wf
+
+from ..io import Checkpoint, CheckpointError, CheckpointWarning
+from ..runtime import threads
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+def collect(trainer: Trainer, train_loader: Any, val_loader: Any) -> dict[str, Any]:
+    """The parts of a checkpoint."""
+    parts: dict[str, Any] = {
+        "model": trainer.model.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "random": random_state(),
+        "loaders": {name: loader.state_dict() for name, loader in _loaders(train_loader, val_loader)},
+        "trainer": {
+            "epoch": trainer.epoch,
+            "step": trainer.step,
+            "batches": trainer.batches,
+            "totals": trainer.totals,
+            "history": trainer.history,
+            "stopped": trainer.stopped,
+            "seconds": trainer.seconds,
+        },
+        "callbacks": {name: callback.state_dict() for name, callback in _named_callbacks(trainer)},
+    }
+    if trainer.scheduler is not None:
+        parts["scheduler"] = trainer.scheduler.state_dict()
+    if trainer.ema is not None:
+        parts["ema"] = trainer.ema.state_dict()
+    return parts
+
+
+def facts(trainer: Trainer) -> dict[str, Any]:
+    """What is worth knowing about a checkpoint without loading it."""
+    found: dict[str, Any] = {
+        "weft": wf.__version__,
+        "threads": threads.get_num_threads(),
+        "captured": trainer.capture,
+        "monitor": {"name": trainer.monitor, "mode": trainer.mode},
+    }
+    made_by = getattr(trainer.model, "made_by", None)
+    if made_by is not None:
+        found["model"] = made_by
+    return {**found, **trainer.facts}
+
+
+def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loader: Any) -> None:
+    """Put everything back as it was when `checkpoint` was written."""
+    saved = checkpoint.load()
+    for part, has in (("scheduler", trainer.scheduler is not None), ("ema", trainer.ema is not None)):
+        if has != (part in saved):
+            raise CheckpointError(
+                f"Trainer: the checkpoint {checkpoint.path} was written {'without' if has else 'with'} {part}, this trainer "
+                f"is {'with' if has else 'without'}. Make the trainer as it was, or start in another directory."
+            )
+    try:
+        trainer.model.load_state_dict(saved["model"])
+        trainer.optimizer.load_state_dict(saved["optimizer"])
+        if trainer.scheduler is not None:
+            trainer.scheduler.load_state_dict(saved["scheduler"])
+        if trainer.ema is not None:
+            trainer.ema.load_state_dict(saved["ema"])
+        for name, loader in _loaders(train_loader, val_loader):
+            if name in saved["loaders"]:
+                loader.load_state_dict(saved["loaders"][name])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}") from error
+    state = saved["trainer"]
+    trainer.epoch, trainer.step, trainer.batches = state["epoch"], state["step"], state["batches"]
+    trainer.totals, trainer.history = state["totals"], state["history"]
+    trainer.stopped, trainer.seconds = state["stopped"], state["seconds"]
+    for name, callback in _named_callbacks(trainer):
+        if name in saved["callbacks"]:
+            callback.load_state_dict(saved["callbacks"][name])
+    set_random_state(saved["random"])
+    width, now = checkpoint.facts.get("threads"), threads.get_num_threads()
+    if width is not None and width != now:
+        warnings.warn(
+            f"Trainer: the run was started for {width} threads and goes on with {now}; sums may be rounded differently. Set "
+            f"WEFT_NUM_THREADS={width} for the same bits.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
+
+
+def _loaders(train_loader: Any, val_loader: Any) -> list[tuple[str, Any]]:
+    pairs = (("train", train_loader), ("validation", val_loader))
+    return [(name, loader) for name, loader in pairs if hasattr(loader, "state_dict")]
+
+
+def _named_callbacks(trainer: Trainer) -> list[tuple[str, Any]]:
+    return [(f"{i}-{type(callback).__name__}", callback) for i, callback in enumerate(trainer.callbacks)]
+
+
+def random_state() -> dict[str, Any]:
+    """The state of every generator that user code may draw from: Weft's, NumPy's and Python's."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # type: ignore[misc]
+    version, words, next_gauss = random.getstate()
+    return {
+        "weft": wf.default_generator.state_dict(),
+        "numpy": {"kind": kind, "keys": keys, "rest": (int(position), int(has_gauss), float(gauss))},
+        "python": {"version": version, "words": np.array(words, np.uint64), "gauss": next_gauss},
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Go on drawing where `random_state` stood."""
+    wf.default_generator.load_state_dict(state["weft"])
+    legacy = state["numpy"]
+    np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))
+    python = state["python"]
+    random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss"]))

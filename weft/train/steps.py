@@ -1,0 +1,134 @@
+"""The three functions that training runs again and again: a step, an evaluation, a prediction. Captured if asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import weft as wf
+
+from ..nn.utils import clip_grad_norm_
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+class MaybeCaptured:
+    """A function that runs captured; once it turns out that it cannot be, it runs eagerly, after one warning."""
+
+    def __init__(self, function: Callable[..., Any], capture: bool) -> None:
+        self.function = function
+        self.captured: Any = wf.function(function) if capture else None
+
+    def __call__(self, *args: Any) -> Any:
+        if self.captured is None:
+            return self.function(*args)
+        try:
+            return self.captured(*args)
+        except wf.CaptureError as error:
+            self.captured = None
+            warnings.warn(
+                f"Trainer: this model cannot be captured and runs eagerly, which is slower: {error} "
+                "(`capture=False` says so from the start.)",
+                stacklevel=4,
+            )
+            return self.function(*args)
+
+    def graph(self) -> Any:
+        """The captured graph; None if there is none."""
+        return self.captured.graph if self.captured is not None and self.captured.signatures else None
+
+
+class Steps:
+    """The steps of one trainer. They return tensors: the loss and the statistics of each metric."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        capture = trainer.capture
+        self.train = MaybeCaptured(self._train, capture)
+        self.accumulate = MaybeCaptured(self._accumulate, capture)
+        self.update = MaybeCaptured(self._update, capture)
+        self.evaluate = MaybeCaptured(self._evaluate, capture)
+        self.predict = MaybeCaptured(self._predict, capture)
+        self._sums: list[Tensor] = []  # of gradients, while they are accumulated
+
+    def _measured(self, loss: Tensor, output: Any, target: Any) -> tuple[Tensor, ...]:
+        with wf.no_grad():
+            return (loss.detach(), *[m.measure(_detach(output), target) for m in self.trainer.metrics])
+
+    def _forward(self, batch: Any) -> tuple[Tensor, Any, Any]:
+        trainer = self.trainer
+        if trainer.autocast is None:
+            return trainer.forward(batch)
+        with wf.autocast(trainer.autocast):
+            return trainer.forward(batch)
+
+    def _train(self, batch: Any) -> tuple[Tensor, ...]:
+        trainer = self.trainer
+        loss, output, target = self._forward(batch)
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        self._apply()
+        return self._measured(loss, output, target)
+
+    def _apply(self) -> None:
+        """Update the weights with the gradients that are there."""
+        trainer = self.trainer
+        if trainer.clip_grad_norm is not None:
+            clip_grad_norm_(trainer.parameters, trainer.clip_grad_norm)
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad()
+        if trainer.ema is not None:
+            trainer.ema.update()
+
+    # Gradient accumulation: gradients of several batches are added up in tensors of our own, which a captured function
+    # writes in place like any other state.
+
+    def prepare_accumulation(self) -> None:
+        """Make the sums, before anything is captured."""
+        self._sums = [wf.zeros_like(p.detach()) for p in self.trainer.parameters]
+
+    def _accumulate(self, batch: Any) -> tuple[Tensor, ...]:
+        trainer = self.trainer
+        loss, output, target = self._forward(batch)
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        with wf.no_grad():
+            for total, parameter in zip(self._sums, trainer.parameters):
+                gradient = parameter.grad
+                if gradient is not None:
+                    total += gradient.to_dense() if hasattr(gradient, "to_dense") else gradient
+        trainer.optimizer.zero_grad()
+        return self._measured(loss, output, target)
+
+    def _update(self, scale: Tensor) -> Tensor:
+        """One update with the mean of the gradients: their sum times `scale`."""
+        with wf.no_grad():
+            for total, parameter in zip(self._sums, self.trainer.parameters):
+                parameter.grad = total * wf.astype(scale, total.dtype)
+        self._apply()
+        with wf.no_grad():
+            for total in self._sums:
+                total.zero_()
+        return scale
+
+    def _evaluate(self, batch: Any) -> tuple[Tensor, ...]:
+        with wf.no_grad():
+            loss, output, target = self._forward(batch)
+            return self._measured(loss, output, target)
+
+    def _predict(self, inputs: Any) -> Any:
+        with wf.no_grad():
+            return _detach(self.trainer.model(*inputs))
+
+
+def _detach(tree: Any) -> Any:
+    if isinstance(tree, Tensor):
+        return tree.detach()
+    if isinstance(tree, dict):
+        return {k: _detach(v) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return type(tree)(_detach(v) for v in tree)
+    return tree

@@ -1,0 +1,416 @@
+"""Trainer: the loop, for those who do not want to write it.
+
+It is built from public parts only: `wf.function`, `nn`, `optim`, `data`, `io`. `examples/digits_by_hand.py` shows the
+same training with the loop written out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft as wf
+
+from ..io import CheckpointError, CheckpointManager, list_checkpoints, open_checkpoint
+from ..tensor import Tensor
+from . import state
+from .callbacks import Callback, CSVLogger, LossCurve, TensorBoard, better_mode
+from .metrics import as_metrics, batch_length
+from .progress import Progress
+from .steps import Steps
+
+
+class Trainer:
+    """Trains a model.
+
+    A batch is what the loader gives: a tuple whose last item is the target and whose others are the model's inputs.
+    Override `forward` for anything else.
+
+    **Going on after a crash.** With `checkpoint_dir` and `resume="auto"` a run that was killed, at any moment, goes on
+    from its last checkpoint and ends with the same bits as if nothing had happened: a checkpoint holds model,
+    optimiser, scheduler, EMA, random states, positions of the loaders, metrics so far and the state of callbacks.
+
+    Args:
+        model: the module to train.
+        optimizer: made for the model's parameters.
+        loss: a function (or module) of (output, target).
+        metrics: names ("accuracy", "top5", "f1", "mse" …), `Metric` objects, or functions of (output, target).
+        callbacks: `Callback` objects.
+        scheduler: a learning-rate schedule of `weft.optim`.
+        schedule_every: call the scheduler each "epoch" or each "step" (one-cycle, warm-up).
+        capture: compile the training step with `wf.function`.
+        grad_accumulation: batches whose gradients are averaged for one update.
+        clip_grad_norm: the largest norm of all gradients together.
+        ema: decay of a moving average of the weights (or an EMA object), with which validation runs.
+        autocast: a short dtype such as `wf.bfloat16` for mixed precision.
+        checkpoint_dir: where the run's checkpoints go; None writes none.
+        checkpoint_every: steps between checkpoints; by default one at the end of each epoch.
+        resume: "auto" goes on from the newest good checkpoint in `checkpoint_dir`, if there is one; a path goes on from
+            that one; None starts anew, and refuses a directory with checkpoints of another run.
+        keep: how many of the latest checkpoints to keep, besides the best.
+        monitor: by which number a checkpoint is the best; by default "val_loss", or "loss" without validation.
+        mode: "min" or "max"; by default what suits `monitor`.
+        log_dir: write `history.csv`, `loss.png` and TensorBoard events there.
+        progress: show a progress bar.
+        facts: JSON values to note in checkpoints.
+
+    >>> from weft import nn, optim
+    >>> from weft.data import DataLoader, TensorDataset
+    >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
+    >>> model = nn.Linear(2, 1)
+    >>> trainer = Trainer(model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), progress=False)
+    >>> history = trainer.fit(DataLoader(TensorDataset(x, x[:, :1]), batch_size=16), epochs=5)
+    >>> history[-1]["loss"] < history[0]["loss"]
+    True
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        loss: Callable[[Any, Any], Tensor],
+        *,
+        metrics: Any = None,
+        callbacks: Sequence[Callback] = (),
+        scheduler: Any = None,
+        schedule_every: str = "epoch",
+        capture: bool = True,
+        grad_accumulation: int = 1,
+        clip_grad_norm: float | None = None,
+        ema: Any = None,
+        autocast: Any = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int | None = None,
+        resume: str | os.PathLike[str] | None = None,
+        keep: int | None = 3,
+        monitor: str | None = None,
+        mode: str | None = None,
+        log_dir: str | os.PathLike[str] | None = None,
+        progress: bool | Progress = True,
+        facts: dict[str, Any] | None = None,
+    ) -> None:
+        _check_count("grad_accumulation", grad_accumulation)
+        if checkpoint_every is not None:
+            _check_count("checkpoint_every", checkpoint_every)
+        if schedule_every not in ("epoch", "step"):
+            raise ValueError(f"Trainer: schedule_every must be 'epoch' or 'step'. Got {schedule_every!r}.")
+        if clip_grad_norm is not None and not clip_grad_norm > 0:
+            raise ValueError(f"Trainer: clip_grad_norm must be positive. Got {clip_grad_norm!r}.")
+        if checkpoint_dir is None and (resume == "auto" or checkpoint_every is not None):
+            raise ValueError("Trainer: resume='auto' and checkpoint_every need a checkpoint_dir. Got None.")
+        if not callable(loss):
+            raise TypeError(f"Trainer: loss must be a function of (output, target). Got {type(loss).__name__}.")
+        self.model, self.optimizer, self.loss = model, optimizer, loss
+        self.metrics = as_metrics(metrics)
+        self.callbacks = [*callbacks, *_log_callbacks(log_dir)]
+        self.scheduler, self.schedule_every = scheduler, schedule_every
+        self.capture, self.autocast = capture, autocast
+        self.grad_accumulation, self.clip_grad_norm = grad_accumulation, clip_grad_norm
+        self.ema = wf.optim.EMA(model, ema) if isinstance(ema, (int, float)) else ema
+        self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        self.checkpoint_every, self.resume, self.keep = checkpoint_every, resume, keep
+        self.monitor, self.mode = monitor, mode
+        self.facts = dict(facts or {})
+        self.progress = progress if isinstance(progress, Progress) else Progress(progress)
+        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
+
+        self.epoch = 0
+        """epochs that are done"""
+        self.step = 0
+        """updates of the weights so far"""
+        self.batches = 0
+        """batches of the current epoch that are done"""
+        self.totals: dict[str, np.ndarray] = {}
+        """sums of statistics of the current epoch"""
+        self.history: list[dict[str, float]] = []
+        """one row of numbers per epoch"""
+        self.stopped: str | None = None
+        """why training ended early"""
+        self.seconds = 0.0
+        """spent on the current epoch"""
+        self._steps = Steps(self)
+        self._manager: CheckpointManager | None = None
+        self._resumed = False
+
+    # What a user may override or ask ------------------------------------------------------------------------------------
+
+    def forward(self, batch: Any) -> tuple[Tensor, Any, Any]:
+        """The loss of a batch, the model's output, and the target that metrics compare it with."""
+        inputs, target = split_batch(batch)
+        output = self.model(*inputs)
+        return self.loss(output, target), output, target
+
+    def stop(self, reason: str = "asked to") -> None:
+        """End training after the current epoch."""
+        self.stopped = reason
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to use: the moving average if there is one, else the model's own."""
+        if self.ema is None:
+            return self.model.state_dict()
+        with self.ema.applied():
+            return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+    def captured_graph(self) -> Any:
+        """The graph of the captured training step, or None."""
+        return (self._steps.train if self.grad_accumulation == 1 else self._steps.accumulate).graph()
+
+    # Training -----------------------------------------------------------------------------------------------------------
+
+    def fit(self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1) -> list[dict[str, float]]:
+        """Train until `epochs` epochs are done in all, those before a resume and of earlier calls included.
+
+        Args:
+            train_loader: gives batches; a `DataLoader`, or anything that can be iterated over again and again.
+            val_loader: likewise, for validation after each epoch.
+
+        Returns:
+            The history: one dict per epoch, with "loss", the metrics, "val_loss" …
+        """
+        _check_count("epochs", epochs)
+        if self.monitor is None:
+            self.monitor = "loss" if val_loader is None else "val_loss"
+        self.mode = "min" if better_mode(self.monitor, self.mode, "Trainer") > 0 else "max"
+        if self.grad_accumulation > 1:
+            self._steps.prepare_accumulation()
+        try:
+            self._open_checkpoints(train_loader, val_loader)
+            for callback in self.callbacks:
+                callback.on_fit_start(self)
+            while self.epoch < epochs and self.stopped is None:
+                self._run_epoch(train_loader, val_loader, epochs)
+            if self.stopped is not None:
+                self.progress.say(f"stopped after epoch {self.epoch}: {self.stopped}")
+        finally:
+            self.progress.close()
+            try:
+                for callback in self.callbacks:
+                    callback.on_fit_end(self)
+            finally:
+                if self._manager is not None:
+                    self._manager.close()
+                    self._manager = None
+        return self.history
+
+    def _run_epoch(self, train_loader: Any, val_loader: Any, epochs: int) -> None:
+        """One epoch, or the rest of one."""
+        self.model.train()
+        for callback in self.callbacks:
+            callback.on_epoch_start(self)
+        samples = self._train_epoch(train_loader, val_loader, epochs)
+        logs = self._results(self.totals)
+        if val_loader is not None:
+            logs.update({f"val_{name}": value for name, value in self.evaluate(val_loader).items()})
+        if self.scheduler is not None and self.schedule_every == "epoch":
+            self._step_scheduler(logs)
+        row: dict[str, float] = {"epoch": self.epoch + 1, "step": self.step, **logs}
+        for callback in self.callbacks:
+            callback.on_epoch_end(self, logs)
+        row.update(logs)
+        self.history.append(row)
+        speed = {"samples_per_second": samples / self.seconds, "seconds": self.seconds} if self.seconds else {}
+        self.progress.end_epoch(self.epoch + 1, epochs, {**logs, **speed})
+        self.epoch += 1
+        self.batches, self.totals, self.seconds = 0, {}, 0.0
+        self._save(train_loader, val_loader, scores=logs)
+
+    def _train_epoch(self, loader: Any, val_loader: Any, epochs: int) -> int:
+        total = len(loader) if hasattr(loader, "__len__") else None
+        self.progress.start_epoch(self.epoch + 1, epochs, total, self.batches)
+        started = time.perf_counter() - self.seconds
+        samples = round(float(self.totals["loss"][1])) if "loss" in self.totals else 0
+        waiting = 0  # batches whose gradients wait for an update
+        for batch in self._remaining(loader):
+            n = batch_length(batch)
+            if self.grad_accumulation == 1:
+                loss = self._count(self.totals, self._steps.train(batch), n)
+            else:
+                loss = self._count(self.totals, self._steps.accumulate(batch), n)
+                waiting += 1
+            self.batches += 1
+            samples += n
+            if waiting == self.grad_accumulation:
+                self._update(waiting)
+                waiting = 0
+            if waiting == 0:
+                self._after_step(loss)
+            self.seconds = time.perf_counter() - started
+            if waiting == 0 and self.checkpoint_every is not None and self.step % self.checkpoint_every == 0:
+                self._save(loader, val_loader)
+            self.progress.advance(self.batches, self.totals["loss"][0] / samples, samples / self.seconds)
+        if waiting:
+            self._update(waiting)
+            self._after_step(loss)
+        if self.batches == 0:
+            raise ValueError("Trainer: the training loader is empty. Expected at least one batch (is drop_last set?).")
+        return samples
+
+    def _after_step(self, loss: float) -> None:
+        self.step += 1
+        if self.scheduler is not None and self.schedule_every == "step":
+            self.scheduler.step()
+        logs = {"loss": loss}
+        for callback in self.callbacks:
+            callback.on_step_end(self, logs)
+
+    def _update(self, waiting: int) -> None:
+        self._steps.update(wf.asarray(np.float32(1 / waiting)))
+
+    def _step_scheduler(self, logs: dict[str, float]) -> None:
+        if isinstance(self.scheduler, wf.optim.lr_scheduler.ReduceLROnPlateau):
+            assert self.monitor is not None
+            if self.monitor not in logs:
+                raise ValueError(f"Trainer: there is no {self.monitor!r} to schedule by. There are {', '.join(logs)}.")
+            self.scheduler.step(logs[self.monitor])
+        else:
+            self.scheduler.step()
+
+    def _remaining(self, loader: Any) -> Iterator[Any]:
+        """The batches of this epoch that are still to do."""
+        iterator = iter(loader)
+        if not hasattr(loader, "state_dict"):  # it does not know where it stood
+            for _ in range(self.batches):
+                next(iterator, None)
+        return iterator
+
+    # Metrics ------------------------------------------------------------------------------------------------------------
+
+    def _count(self, totals: dict[str, np.ndarray], measured: tuple[Tensor, ...], n: int) -> float:
+        """Add a batch's numbers to `totals`; returns its loss."""
+        loss = float(measured[0])
+        _add(totals, "loss", np.array([loss * n, n]))
+        for metric, statistics in zip(self.metrics, measured[1:]):
+            _add(totals, metric.name, np.asarray(statistics, np.float64))
+        return loss
+
+    def _results(self, totals: dict[str, np.ndarray]) -> dict[str, float]:
+        logs = {"loss": float(totals["loss"][0] / totals["loss"][1])}
+        for metric in self.metrics:
+            logs[metric.name] = metric.result(totals[metric.name])
+        return logs
+
+    def evaluate(self, loader: Iterable[Any]) -> dict[str, float]:
+        """The loss and metrics over a loader, in evaluation mode, with the averaged weights if there is an EMA."""
+        totals: dict[str, np.ndarray] = {}
+        with _evaluation(self.model), _averaged(self.ema):
+            for batch in loader:
+                self._count(totals, self._steps.evaluate(batch), batch_length(batch))
+        if not totals:
+            raise ValueError("Trainer: the loader to evaluate on is empty. Expected at least one batch.")
+        return self._results(totals)
+
+    def predict(self, data: Any) -> Any:
+        """The model's outputs for a loader (joined along the first axis), or for one tensor or array."""
+        single = isinstance(data, (Tensor, np.ndarray))
+        batches = [(wf.asarray(data),)] if single else data
+        outputs = []
+        with _evaluation(self.model), _averaged(self.ema):
+            for batch in batches:
+                inputs = batch if single else split_batch(batch, target_optional=True)[0]
+                outputs.append(self._steps.predict(tuple(inputs)))
+        if not outputs:
+            raise ValueError("Trainer: nothing to predict for. Expected at least one batch.")
+        return outputs[0] if len(outputs) == 1 else _join(outputs)
+
+    # Checkpoints --------------------------------------------------------------------------------------------------------
+
+    def _open_checkpoints(self, train_loader: Any, val_loader: Any) -> None:
+        if self.checkpoint_dir is not None:
+            assert self.mode is not None
+            self._manager = CheckpointManager(self.checkpoint_dir, self.keep, self.monitor, self.mode)
+        if self._resumed or self.step:
+            return
+        found = None
+        if self.resume == "auto":
+            assert self._manager is not None
+            found = self._manager.latest()
+        elif self.resume is not None:
+            found = open_checkpoint(self.resume)
+        elif self.checkpoint_dir is not None and list_checkpoints(self.checkpoint_dir):
+            raise CheckpointError(
+                f"Trainer: {self.checkpoint_dir} holds checkpoints of an earlier run. Go on with resume='auto', or use "
+                "another directory."
+            )
+        if found is not None:
+            state.restore(self, found, train_loader, val_loader)
+            self.progress.say(f"going on from {found.path} (epoch {self.epoch + 1}, step {self.step})")
+        self._resumed = True
+
+    def _save(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None = None) -> None:
+        """Write a checkpoint of this moment."""
+        if self._manager is None:
+            return
+        parts = state.collect(self, train_loader, val_loader)
+        self._manager.save(self.step, parts, scores, state.facts(self))
+
+
+class _evaluation:
+    """Evaluation mode for a block; afterwards each part of the model is as it was."""
+
+    def __init__(self, model: Any) -> None:
+        self._training = [m for m in model.modules() if m.training]
+
+    def __enter__(self) -> None:
+        for module in self._training:
+            module.training = False
+
+    def __exit__(self, *_: object) -> None:
+        for module in self._training:
+            module.training = True
+
+
+class _averaged:
+    """The averaged weights for a block, if there are any."""
+
+    def __init__(self, ema: Any) -> None:
+        self._context = None if ema is None else ema.applied()
+
+    def __enter__(self) -> None:
+        if self._context is not None:
+            self._context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self._context is not None:
+            self._context.__exit__(*error)
+
+
+def split_batch(batch: Any, target_optional: bool = False) -> tuple[tuple[Any, ...], Any]:
+    """The model's inputs and the target: all items of a tuple but the last, and the last."""
+    if isinstance(batch, (tuple, list)) and len(batch) >= 2:
+        return tuple(batch[:-1]), batch[-1]
+    if target_optional:
+        return (tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)), None
+    raise TypeError(
+        f"Trainer: expected batches of (input, target). Got {type(batch).__name__}"
+        f"{f' of {len(batch)}' if isinstance(batch, (tuple, list, dict)) else ''}. Override Trainer.forward for other batches."
+    )
+
+
+def _log_callbacks(log_dir: str | os.PathLike[str] | None) -> list[Callback]:
+    if log_dir is None:
+        return []
+    folder = Path(log_dir)
+    return [CSVLogger(folder / "history.csv"), LossCurve(folder / "loss.png"), TensorBoard(folder / "tensorboard")]
+
+
+def _add(totals: dict[str, np.ndarray], name: str, statistics: np.ndarray) -> None:
+    totals[name] = totals[name] + statistics if name in totals else statistics.astype(np.float64)
+
+
+def _join(outputs: list[Any]) -> Any:
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        return wf.concat(outputs, axis=0)
+    if isinstance(first, dict):
+        return {key: _join([o[key] for o in outputs]) for key in first}
+    return type(first)(_join(list(items)) for items in zip(*outputs))
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"Trainer: {name} must be an integer of at least 1. Got {value!r}.")
