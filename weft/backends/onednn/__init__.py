@@ -1,1 +1,15 @@
-"""Weft's only door to oneDNN, through its C API with ctypes. Importing this loads nothing."""
+"""Weft's only door to oneDNN, through its C API with ctypes. Importing this loads nothing.
+
+* `library`: finds and loads libdnnl on first use; `capi`: its prototypes; `descriptors`: shapes and layouts.
+* `primitives`: what a compiled program executes, on memory that the program owns.
+* `eager`: the same as functions on NumPy arrays, with a bounded cache of primitives.
+* `kernels`: registers those functions as kernels of ops.
+"""
+
+from __future__ import annotations
+
+from .capi import Unsupported as Unsupported
+from .library import available as available
+from .library import isa as isa
+from .library import path as path
+from .library import version as version

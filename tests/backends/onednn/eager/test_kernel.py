@@ -124,3 +124,11 @@ def test_a_forked_child_computes() -> None:
     result = subprocess.run([sys.executable, "-W", "ignore", "-c", _FORK], timeout=60, check=False, env=dict(os.environ),
                             cwd=Path(__file__).parents[4])  # fmt: skip
     assert result.returncode == 0
+
+
+def test_where_openmp_is_out_of_bounds_kernels_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = np.ones((8, 8), np.float32)
+    eager.matmul(a, a)
+    monkeypatch.setattr(threads, "openmp_usable", lambda: False)
+    with pytest.raises(Unsupported, match="must not enter OpenMP"):
+        eager.matmul(a, a)

@@ -35,6 +35,7 @@ from weft.backends.onednn.primitives import (
     recurrent_backward,
     recurrent_forward,
     reorder,
+    reorder_if_needed,
     softmax,
     softmax_backward,
 )
@@ -449,5 +450,13 @@ def test_shapes_for_which_gemm_is_chosen(rng: np.random.Generator, m: int, k: in
 
 def test_gemm_is_not_forced_where_there_is_none() -> None:
     half = MemoryDesc.strided((1, 40), BFLOAT16)
-    assert matmul(half, MemoryDesc.strided((40, 30), BFLOAT16), MemoryDesc.strided((1, 30), BFLOAT16)).implementation
+    assert matmul(
+        half, MemoryDesc.strided((40, 30), BFLOAT16), MemoryDesc.strided((1, 30), BFLOAT16)
+    ).implementation
     assert "gemm" not in matmul(plain(64, 64), plain(64, 64), plain(64, 64)).implementation
+
+
+def test_reorders_are_only_made_where_layouts_differ() -> None:
+    assert reorder_if_needed(plain(4, 6), plain(4, 6)) is None
+    primitive = reorder_if_needed(plain(4, 6), MemoryDesc.strided((4, 6), F32, (1, 4)))
+    assert primitive is not None and primitive.name == "reorder"

@@ -86,6 +86,8 @@ class Kernel:
                 self._set_data_handle(execution.memories[i], pointer)
                 last[i] = pointer
         if threads.ensure_width() > 1:
+            if not threads.openmp_usable():
+                raise capi.Unsupported("oneDNN: this forked process must not enter OpenMP.")
             with threads.compute_token:
                 status = self._execute(self._handle, self._stream, self._nargs, execution.address)
         else:

@@ -29,3 +29,4 @@ from .recurrent import RecurrentDescs as RecurrentDescs
 from .recurrent import recurrent_backward as recurrent_backward
 from .recurrent import recurrent_forward as recurrent_forward
 from .reorder import reorder as reorder
+from .reorder import reorder_if_needed as reorder_if_needed

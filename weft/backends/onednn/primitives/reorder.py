@@ -14,3 +14,8 @@ def reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
     what = f"{source} to {target}"
     desc = PrimitiveDesc("reorder_primitive_desc_create", source, engine, target, engine, what=what)
     return Primitive("reorder", desc, (Arg.SRC,), (Arg.DST,))
+
+
+def reorder_if_needed(source: MemoryDesc, target: MemoryDesc) -> Primitive | None:
+    """`reorder`, or `None` where both layouts are the same and the memory can be used as it is."""
+    return None if source == target else reorder(source, target)
