@@ -127,26 +127,20 @@ def apart(arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> Sequence[
                 continue
             if result is None:
                 result = list(arrays)
-            result[k] = a.copy()
-            # A copy is row-major while the plan was made for the old strides: keep those.
-            if result[k].strides != a.strides:
-                kept = np.lib.stride_tricks.as_strided(np.empty(_span(a), a.dtype), a.shape, a.strides)
-                if any(st < 0 for st in a.strides):
-                    raise ValueError(
-                        "elementwise: an input overlaps the output. Got a reversed view of the memory written to; "
-                        "copy it first."
-                    )
-                kept[...] = a
-                result[k] = kept
+            result[k] = _twin(a)
             break
     return arrays if result is None else result
 
 
-def _span(a: np.ndarray) -> int:
-    """Elements between the first and the last of a view with non-negative strides."""
-    return (
-        sum((n - 1) * st for n, st in zip(a.shape, a.strides, strict=True)) // a.itemsize + 1 if a.size else 0
-    )
+def _twin(a: np.ndarray) -> np.ndarray:
+    """A copy with the same strides: the plan was made for them."""
+    reach = [(n - 1) * step for n, step in zip(a.shape, a.strides, strict=True)]
+    low = sum(r for r in reach if r < 0)
+    high = sum(r for r in reach if r > 0)
+    memory_ = np.empty(high - low + a.itemsize, np.uint8)
+    twin = np.ndarray(a.shape, a.dtype, memory_, -low, a.strides)
+    twin[...] = a
+    return twin
 
 
 def _remember(key: Any, plan: Plan | None) -> Plan | None:
@@ -174,7 +168,7 @@ def element_strides(a: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | 
 
 def serves(arrays: Sequence[np.ndarray]) -> bool:
     """Whether native code handles these dtypes."""
-    return all(a.dtype in s.DTYPES and type(a) is np.ndarray for a in arrays)
+    return all(isinstance(a, np.ndarray) and a.dtype in s.DTYPES for a in arrays)
 
 
 def _make_plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from ...runtime import memory, threads
 from . import jit
 from .eager_elementwise import MAX_PLANS, dense_strides, element_strides, serves
 
-CHUNK = 16384
-"""Elements of a row that one task reduces, when there are too few rows to share out."""
+CHUNK = 8192
+"""Elements of a long row that one task reduces: work to share out, and short sums for small rounding errors."""
 TASKS = 64
 FEW = 32
 """Up to this many reduced elements, lanes walk instead of joining."""
@@ -178,14 +179,15 @@ def _scheme(labels: str, sizes: tuple[int, ...], count: int, indexed: bool) -> t
             return "strips", -(-lane // block), block, False
         if not inner_reduced:
             outer = rows // lane
-            chunks = max(1, min(count // 64, -(-TASKS // outer)))
+            # Enough to share out; and about as many as rows in each, which keeps rounding errors small.
+            chunks = max(1, min(count // 64, max(-(-TASKS // outer), isqrt(count) // 2)))
             chunk = -(-count // chunks)
             return "columns", -(-count // chunk), chunk, True
     cut = sizes[labels.index("r")]
     per_step = count // cut
-    if rows >= TASKS or count < 2 * CHUNK:
+    if count < (8 if rows >= TASKS else 2) * CHUNK:
         return "rows", 1, cut, False
-    chunks = max(1, min(count // CHUNK, max(-(-TASKS // rows), count // (1 << 20)), cut))
+    chunks = max(1, min(count // CHUNK, cut))
     chunk = -(-cut // chunks)
     if per_step == 1:
         chunk = -(-chunk // 64) * 64

@@ -1,0 +1,132 @@
+"""The object cache: private, checked, and never trusted further than that."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from weft.backends.llvm import cache, jit
+from weft.compiler import loops
+from weft.compiler.loops import Buffer, Kernel
+from weft.ops import scalar as s
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    return tmp_path / "cache" / "kernels"
+
+
+def kernel(addend):
+    i, n = s.index("i"), s.param("n")
+    x = Buffer.of("x", np.float32, (n,))
+    return Kernel("k", (x,), ("n",), (loops.loop("i", n, [loops.store(x[i], x[i] + addend)], "vector"),))
+
+
+def call(compiled):
+    x = np.zeros(5, np.float32)
+    compiled.call_objects(id(x), 5)
+    return x[0]
+
+
+def test_entries_come_back(folder):
+    cache.write("key", b"code")
+    assert cache.read("key") == b"code"
+    assert cache.read("other") is None
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [p.name for p in folder.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "header", "swap"])
+def test_damaged_entry_is_not_read(folder, damage):
+    cache.write("key", b"some object code")
+    cache.write("other", b"other object code")
+    path = folder / "key"
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[-3] ^= 1
+    elif damage == "truncate":
+        content = content[:-4]
+    elif damage == "empty":
+        content = bytearray()
+    elif damage == "header":
+        content[2] ^= 1
+    else:  # a sound entry under another's name
+        content = bytearray((folder / "other").read_bytes())
+    path.write_bytes(content)
+    assert cache.read("key") is None
+
+
+def test_entry_others_may_write_is_not_read(folder):
+    cache.write("key", b"code")
+    (folder / "key").chmod(0o666)
+    assert cache.read("key") is None
+
+
+def test_links_are_not_followed(folder, tmp_path):
+    cache.write("key", b"code")
+    os.rename(folder / "key", tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", folder / "key")
+    assert cache.read("key") is None
+
+
+def test_foreign_owner_is_not_trusted(folder, monkeypatch):
+    cache.write("key", b"code")
+    monkeypatch.setattr(os, "getuid", lambda: 12345678)
+    assert cache.read("key") is None
+    assert cache.directory() is None
+
+
+def test_open_directory_is_closed(folder):
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    cache.write("key", b"code")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_switched_off(folder, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    cache.write("key", b"code")
+    assert cache.read("key") is None
+    assert not folder.exists()
+
+
+def test_unusable_directory_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "file"))
+    cache.write("key", b"code")
+    assert cache.read("key") is None
+    assert call(jit.compile_kernel(kernel(11.5))) == 11.5
+
+
+def test_default_directories(monkeypatch, tmp_path):
+    monkeypatch.delenv("WEFT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.directory() == tmp_path / "xdg" / "weft" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache.directory() == tmp_path / "home" / ".cache" / "weft" / "kernels"
+
+
+def test_second_compilation_runs_no_llvm(folder, monkeypatch):
+    assert call(jit.compile_kernel(kernel(3.25))) == 3.25
+    monkeypatch.setattr(jit, "compile_ir", lambda *_: pytest.fail("compiled again"))
+    assert call(jit.compile_kernel(kernel(3.25))) == 3.25
+
+
+def test_corrupted_entry_is_rebuilt(folder, monkeypatch):
+    jit.compile_kernel(kernel(4.25))
+    (entry,) = folder.iterdir()
+    sound = entry.read_bytes()
+    entry.write_bytes(sound[:-50] + bytes(50))
+    assert call(jit.compile_kernel(kernel(4.25))) == 4.25
+    assert entry.read_bytes() == sound
+
+
+def test_key_depends_on_versions(folder, monkeypatch):
+    jit.compile_kernel(kernel(5.25))
+    monkeypatch.setattr(jit, "versions", lambda: "another")
+    jit.compile_kernel(kernel(5.25))
+    assert len(list(folder.iterdir())) == 2
