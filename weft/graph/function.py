@@ -61,8 +61,8 @@ class Function:
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _EAGER or dispatch._special and dispatch.current_modes():
-            return self.fn(*args, **kwargs)  # inside another capture the function is simply part of it
+        if _EAGER or dispatch._special and _inlined():
+            return self.fn(*args, **kwargs)
         leaves, structure = ((list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs)))
         key, tensors = _signature(leaves, structure)
         trace = self._traces.get(key)
@@ -137,6 +137,11 @@ def function(fn: Callable[..., Any] | None = None, *, keep_grads: bool = False, 
 
 
 _EAGER = os.environ.get("WEFT_EAGER", "0") not in ("", "0")
+
+
+def _inlined() -> bool:
+    """Whether a mode other than the profiler is active: inside another capture the function is simply part of it."""
+    return any(not hasattr(mode, "spans") for mode in dispatch.current_modes())
 
 
 def _flat(args: tuple[Any, ...]) -> bool:

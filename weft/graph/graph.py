@@ -21,7 +21,7 @@ from ..ops import dispatch
 from ..ops.dispatch import check_kind, elementwise_dtypes
 from ..ops.registry import Op
 from ..ops.spec import Spec, is_known, num_elements
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 
 ndarray = np.ndarray
 
@@ -242,8 +242,11 @@ class Graph:
     def __str__(self) -> str:
         return format_graph(self)
 
-    def tensor(self, value: Value) -> Tensor:
-        return wrap(value)
+    def draw(self, path: Any, limit: int = 600) -> Any:
+        """Write a picture of the graph to an .svg file."""
+        from .draw import draw
+
+        return draw(self, path, limit)
 
 
 def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:

@@ -121,7 +121,8 @@ def cross_entropy_backward(
 def pick_class(x: Any, target: Any, ignore_index: int) -> Any:
     axis = _class_axis(x)
     hot, counts = _hot(x, target, axis, ignore_index, "nll_loss: class")
-    return shaping.squeeze(reduction.reduce_sum(e.where(hot, x, 0.0), axis, True), axis)
+    picked = reduction.reduce_sum(e.where(hot, x, 0.0), axis, True)
+    return shaping.squeeze(e.where(counts, picked, 0.0), axis)
 
 
 @decomposition("embedding_lookup")

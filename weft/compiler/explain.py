@@ -1,0 +1,89 @@
+"""`explain()`: what a captured function was compiled to, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Location
+from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
+from ..ops.spec import num_elements
+from ..runtime.memory import format_bytes
+from .layout import Layout, channels_last, row_major, same_strides
+from .lower import Step
+
+
+def flops(node: Node) -> int:
+    """The floating-point operations a node does, from its op's cost, or one per element it makes."""
+    op = node.op
+    if op is PLACEHOLDER or op is CONSTANT:
+        return 0
+    cost = getattr(op, "cost", None)
+    if cost is not None:
+        return int(op.run(cost, op.merge(node.inputs, node.attrs)))
+    if op.expression is not None:
+        return num_elements(node.outputs[0].shape) or 0
+    if node.inputs and isinstance(node.inputs[0], Value) and op.name.startswith("reduce"):
+        return num_elements(node.inputs[0].shape) or 0
+    return 0
+
+
+def traffic(step: Step) -> int:
+    """The bytes a step reads and writes at least."""
+    return sum({id(st): st.nbytes for st in step.reads}.values()) + sum({id(st): st.nbytes for st in step.writes}.values())
+
+
+def lines_of(nodes: Any) -> list[str]:
+    """The user's lines that nodes come from, each once, in order."""
+    found: dict[str, None] = {}
+    for n in nodes:
+        where: Location | None = n.where
+        if where is not None:
+            found[f"{where.filename.rsplit('/', 1)[-1]}:{where.line}"] = None
+    return list(found)
+
+
+def layout_name(layout: Layout) -> str:
+    """How a layout is called."""
+    if same_strides(layout.strides, row_major(layout.shape), layout.shape):
+        return "row-major"
+    if len(layout.shape) >= 3 and same_strides(layout.strides, channels_last(layout.shape), layout.shape):
+        return "channels-last"
+    return "strided"
+
+
+def explain(trace: Any) -> str:
+    """The report of one captured signature."""
+    compiled = trace.compiled
+    program, flow = compiled.program, compiled.flow
+    graph = trace.capture.graph
+    before = sum(1 for n in graph.nodes if n.op is not PLACEHOLDER and n.op is not CONSTANT)
+    after = sum(1 for n in flow.nodes if n.op is not PLACEHOLDER and n.op is not CONSTANT)
+    kinds: dict[str, int] = {}
+    for step in program.steps:
+        kinds[step.kind] = kinds.get(step.kind, 0) + 1
+    work = sum(flops(n) for n in flow.nodes)
+    moved = sum(traffic(step) for step in program.steps)
+    layouts: dict[str, int] = {}
+    for value, layout in compiled.lowering.layouts.items():
+        if len(value.shape) >= 3:
+            name = layout_name(layout)
+            layouts[name] = layouts.get(name, 0) + 1
+    seconds = compiled.seconds | {"tracing": trace.traced_seconds}
+    lines = [
+        f"captured function {flow.name} for {trace.signature}",
+        f"  nodes: {before} captured, {after} after the passes; {len(graph.variables)} outside tensors, "
+        f"{len(trace.written)} of them written",
+        f"  steps: {len(program.steps)} ({', '.join(f'{n} {k}' for k, n in sorted(kinds.items()))})",
+        f"  work: {work / 1e9:.3f} GFLOP, {format_bytes(moved)} moved",
+        f"  memory: {format_bytes(program.arena)} for temporaries (predicted peak of the arena)",
+        "  layouts of values with three axes and more: " + (", ".join(f"{n} {k}" for k, n in sorted(layouts.items())) or "none"),
+        "  compile time: " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in seconds.items()),
+        "  steps in order:",
+    ]
+    for i, step in enumerate(program.steps):
+        made = [f"{v.dtype.name}{list(v.shape)}" for v in step.nodes[-1].outputs[:1]]
+        where = ", ".join(lines_of(step.nodes)[:4])
+        lines.append(f"    {i:4d} {step.kind:9s} {step.label[:70]:70s} {made[0] if made else '':24s} {where}")
+    hosts = sorted({step.label for step in program.steps if step.kind == "host"})
+    lines.append("  host calls (NumPy inside the program): " + (", ".join(hosts) if hosts else "none"))
+    return "\n".join(lines)

@@ -1,0 +1,73 @@
+"""`wf.profile()`: a trace of ops and kernels that Perfetto and chrome://tracing show.
+
+    with wf.profile("trace.json"):
+        step(x, y)
+
+Eager ops and the steps of captured programs become spans, one per op or kernel, with the user's lines. Profiling runs a
+program step by step, so its total is a little longer than usual; the spans themselves are as long as ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from .errors import user_location
+from .ops.dispatch import Mode
+from .ops.registry import Op
+
+
+class profile(Mode):
+    """Record while entered; the trace is written on exit if a path was given. `spans` and `summary()` show it here."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self.spans: list[dict[str, Any]] = []
+
+    def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
+        start = time.perf_counter_ns()
+        result = op.call(*values[: op.num_positional], **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)))
+        where = user_location(2)
+        self._add(op.name, "op", start, time.perf_counter_ns(), [] if where is None else [f"{where.filename}:{where.line}"])
+        return result
+
+    def span(self, step: Any, start: int, end: int) -> None:
+        """One step of a captured program (called by the runtime)."""
+        from .compiler.explain import lines_of
+
+        self._add(step.label, step.kind, start, end, lines_of(step.nodes))
+
+    def _add(self, name: str, kind: str, start: int, end: int, lines: list[str]) -> None:
+        self.spans.append({
+            "name": name, "cat": kind, "ph": "X", "ts": start / 1e3, "dur": (end - start) / 1e3, "pid": os.getpid(),
+            "tid": threading.get_native_id(), "args": {"lines": lines},
+        })  # fmt: skip
+
+    def __enter__(self) -> profile:
+        from .runtime import program
+
+        super().__enter__()
+        program._profilers.append(self)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        from .runtime import program
+
+        program._profilers.remove(self)
+        super().__exit__(*exc)
+        if self.path is not None:
+            self.path.write_text(json.dumps({"traceEvents": self.spans, "displayTimeUnit": "ms"}))
+
+    def summary(self, top: int = 20) -> str:
+        """The names that took longest, with their totals."""
+        totals: dict[str, list[float]] = {}
+        for s in self.spans:
+            entry = totals.setdefault(f"{s['cat']}: {s['name']}", [0.0, 0])
+            entry[0] += s["dur"]
+            entry[1] += 1
+        rows = sorted(totals.items(), key=lambda kv: -kv[1][0])[:top]
+        return "\n".join(f"{us / 1e3:10.3f} ms {int(n):6d}×  {name}" for name, (us, n) in rows)
