@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..autograd.tape import grad_mode
 from ..tensor import Tensor
 from . import (
@@ -261,7 +262,7 @@ def _to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool
     for a in args:
         if isinstance(a, Tensor):
             dtype = a.dtype
-        elif isinstance(a, str) and a.split(":")[0] in ("cpu", "ref") or type(a).__name__ == "Device":
+        elif isinstance(a, str) and a not in dtypes._BY_NAME or type(a).__name__ == "Device":
             device = a
         else:
             dtype = a

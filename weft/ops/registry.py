@@ -200,7 +200,7 @@ class Op:
                 raise TypeError(
                     f"{self.title}: argument {self.parameters[i]!r} is missing. Signature: {self.signature}."
                 )
-            if value.__class__ is list:
+            if value.__class__ is list and (self.variadic or i not in self.tensor_slots):
                 values[i] = tuple(value)
         return tuple(values)
 

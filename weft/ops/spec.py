@@ -136,7 +136,7 @@ def check_size(op: str, value: Any, name: str, least: int = 0) -> int:
 
 def check_shape(op: str, shape: Any, name: str = "shape") -> tuple[int, ...]:
     """`shape` (a number or a sequence) as a tuple of non-negative ints."""
-    if isinstance(shape, (int, np.integer)):
+    if hasattr(shape, "__index__") and getattr(shape, "ndim", 0) == 0:  # a number, or a 0-d integer tensor
         shape = (shape,)
     try:
         sizes = tuple(operator.index(d) for d in shape)
