@@ -23,12 +23,16 @@ def _namespace() -> dict[str, Any]:
     for op in registry.table.values():
         if op.namespace == "nn":
             names[op.name] = op.call
-    names.update(sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=guard.guarded(padding.functional_pad, "pad"))
+    names.update(
+        sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=guard.guarded(padding.functional_pad, "pad")
+    )
     return names
 
 
-globals().update(_namespace())
-__all__ = sorted(name for name in _namespace())
+_NAMES = _namespace()
+globals().update(_NAMES)
+__all__ = list(_NAMES)
+__all__.sort()
 
 
 def __getattr__(name: str) -> Any:

@@ -66,11 +66,12 @@ class Module:
         """Compute the result. Call the module itself (`model(x)`), not this: hooks and error paths live in the call."""
         raise NotImplementedError(f"{type(self).__name__}: define `forward(self, …)` to say what the module computes.")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
         try:
-            if self._hooked:
-                return self._call_with_hooks(args, kwargs)
-            return self.forward(*args, **kwargs)
+            if args or kwargs or self._hooked or x is _MISSING:
+                args = args if x is _MISSING else (x, *args)
+                return self._call_with_hooks(args, kwargs) if self._hooked else self.forward(*args, **kwargs)
+            return self.forward(x)  # written out: packing and unpacking one argument costs as much as a call
         except Exception as error:
             locate(error, self)
             raise
@@ -84,6 +85,8 @@ class Module:
                 else:
                     args = replaced if isinstance(replaced, tuple) else (replaced,)
         backward = self.__dict__.get("_backward_hooks")
+        if not (backward or self.__dict__.get("_forward_hooks") or self.__dict__.get("_forward_pre_hooks")):
+            self.__dict__["_hooked"] = False  # the last one was removed
         if backward:
             from .backward_hooks import watch
 

@@ -275,7 +275,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _between(self, t: int, values: tuple[float, float, float]) -> float:
-        start = 0.0
+        start, t = 0.0, min(t, self.total_steps - 1)
         for i, (end, source, target) in enumerate(self.phases):
             if t <= end or i == len(self.phases) - 1:
                 part = (t - start) / (end - start) if end > start else 1.0
@@ -287,8 +287,8 @@ class OneCycleLR(LRScheduler):
         raise AssertionError("the last phase has no end")
 
     def lr_at(self, t: int, base: float, group: int = 0) -> float:
-        if t > self.total_steps - 1:
-            raise ValueError(f"OneCycleLR: step {t + 1} is beyond total_steps={self.total_steps}.")
+        if t > self.total_steps:  # the step after the last update is still part of every ordinary loop
+            raise ValueError(f"OneCycleLR: step {t} is beyond total_steps={self.total_steps}.")
         start = self.max_lrs[group] / self.div_factor
         return self._between(t, (start, self.max_lrs[group], start / self.final_div_factor))
 
