@@ -14,6 +14,7 @@ from .layers.activation import CELU as CELU
 from .layers.activation import ELU as ELU
 from .layers.activation import GELU as GELU
 from .layers.activation import GLU as GLU
+from .layers.activation import SELU as SELU
 from .layers.activation import Hardshrink as Hardshrink
 from .layers.activation import Hardsigmoid as Hardsigmoid
 from .layers.activation import Hardswish as Hardswish
@@ -25,9 +26,8 @@ from .layers.activation import Mish as Mish
 from .layers.activation import PReLU as PReLU
 from .layers.activation import ReLU as ReLU
 from .layers.activation import ReLU6 as ReLU6
-from .layers.activation import SELU as SELU
-from .layers.activation import SiLU as SiLU
 from .layers.activation import Sigmoid as Sigmoid
+from .layers.activation import SiLU as SiLU
 from .layers.activation import Softmax as Softmax
 from .layers.activation import Softmax2d as Softmax2d
 from .layers.activation import Softmin as Softmin
@@ -64,8 +64,8 @@ from .layers.loss import HingeEmbeddingLoss as HingeEmbeddingLoss
 from .layers.loss import HuberLoss as HuberLoss
 from .layers.loss import KLDivLoss as KLDivLoss
 from .layers.loss import L1Loss as L1Loss
-from .layers.loss import MSELoss as MSELoss
 from .layers.loss import MarginRankingLoss as MarginRankingLoss
+from .layers.loss import MSELoss as MSELoss
 from .layers.loss import NLLLoss as NLLLoss
 from .layers.loss import PairwiseDistance as PairwiseDistance
 from .layers.loss import PoissonNLLLoss as PoissonNLLLoss
@@ -101,10 +101,10 @@ from .layers.pool import MaxUnpool1d as MaxUnpool1d
 from .layers.pool import MaxUnpool2d as MaxUnpool2d
 from .layers.pool import MaxUnpool3d as MaxUnpool3d
 from .layers.rnn import GRU as GRU
-from .layers.rnn import GRUCell as GRUCell
 from .layers.rnn import LSTM as LSTM
-from .layers.rnn import LSTMCell as LSTMCell
 from .layers.rnn import RNN as RNN
+from .layers.rnn import GRUCell as GRUCell
+from .layers.rnn import LSTMCell as LSTMCell
 from .layers.rnn import RNNCell as RNNCell
 from .layers.shape import ChannelShuffle as ChannelShuffle
 from .layers.shape import CircularPad1d as CircularPad1d

@@ -24,7 +24,7 @@ class PackedSequence(NamedTuple):
 
 
 def pack_padded_sequence(
-    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = False  # noqa: A002
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = False
 ) -> PackedSequence:
     """Note the lengths of padded sequences.
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..autograd.tape import no_grad
 from ..ops.elementwise import abs_, isfinite
-from ..ops.reduction import max_, sum as reduce_total
+from ..ops.reduction import max_
+from ..ops.reduction import sum as reduce_total
 from ..ops.shaping import concat, stack
 from ..tensor import Tensor
 from .parameter import Parameter

@@ -114,7 +114,9 @@ class Adagrad(Optimizer):
         return {"sum": total}
 
     def prepare(self, step: Tensor | None, group: dict[str, Any]) -> dict[str, Any]:
-        return {"rate": group["lr"] / (1.0 + (step - 1.0) * group["lr_decay"]) if group["lr_decay"] else group["lr"]}
+        if step is None or not group["lr_decay"]:
+            return {"rate": group["lr"]}
+        return {"rate": group["lr"] / (1.0 + (step - 1.0) * group["lr_decay"])}
 
     def update(self, p: Tensor, g: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         total = state["sum"]

@@ -58,7 +58,7 @@ class EMA:
         """The share of the new value in this step."""
         if not self.warmup:
             return 1.0 - self.decay
-        return ((9.0 / (9.0 + self.steps + 1.0))).maximum(wrap(np.asarray(1.0 - self.decay, np.float32)))
+        return (9.0 / (9.0 + self.steps + 1.0)).maximum(wrap(np.asarray(1.0 - self.decay, np.float32)))
 
     def copy_to(self) -> None:
         """Write the averages into the parameters, for good."""

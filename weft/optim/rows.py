@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ops.creation import zeros
 from ..ops.cumulative import cumulative_sum
-from ..ops.elementwise import astype, where
+from ..ops.elementwise import astype, equal, not_equal, where
 from ..ops.indexing import index_add, take
 from ..ops.row_sparse import RowSparse
 from ..ops.shaping import concat
@@ -40,7 +40,8 @@ def _grouped(g: RowSparse) -> tuple[Tensor, Tensor, Tensor]:
     order = argsort(g.indices)
     rows, values = take(g.indices, order, axis=0), take(g.values, order, axis=0)
     n = rows.shape[0]
-    first = concat([zeros((1,), dtype=np.int64) == 0, rows[1:] != rows[:-1]])
+    # the first row is new; any other one if it differs from the one before it
+    first = concat([equal(zeros((1,)), 0), not_equal(rows[1:], rows[:-1])])
     place = cumulative_sum(astype(first, np.int64)) - 1
     sums = index_add(zeros((n, *values.shape[1:]), dtype=values.dtype), place, values, 0)
     return rows, take(sums, place, axis=0), first

@@ -70,7 +70,7 @@ class MultiheadAttention(Module):
         self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
         e = embed_dim
         if self.kdim == e and self.vdim == e:
-            self.in_proj_weight = Parameter(empty((3 * e, e), dtype=dtype))
+            self.in_proj_weight: Parameter | None = Parameter(empty((3 * e, e), dtype=dtype))
         else:
             self.in_proj_weight = None
             self.q_proj_weight = Parameter(empty((e, e), dtype=dtype))
@@ -89,10 +89,10 @@ class MultiheadAttention(Module):
         else:
             for weight in (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
                 init.xavier_uniform_(weight)
-        if self.in_proj_bias is not None:
+        if self.in_proj_bias is not None and self.out_proj.bias is not None:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)
-        if self.bias_k is not None:
+        if self.bias_k is not None and self.bias_v is not None:
             init.xavier_normal_(self.bias_k)
             init.xavier_normal_(self.bias_v)
 
@@ -190,7 +190,7 @@ class MultiheadAttention(Module):
         """Append the learned and the zero position, which every query may see."""
         extra = 0
         n = k.shape[0]
-        if self.bias_k is not None:
+        if self.bias_k is not None and self.bias_v is not None:
             k = concat([k, self.bias_k.expand(n, 1, self.embed_dim)], axis=1)
             v = concat([v, self.bias_v.expand(n, 1, self.embed_dim)], axis=1)
             extra += 1

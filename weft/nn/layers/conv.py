@@ -59,7 +59,7 @@ class _ConvNd(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = _sizes(op, "kernel_size", kernel_size, n)
         self.stride = _sizes(op, "stride", stride, n)
-        self.padding = padding if isinstance(padding, str) else _sizes(op, "padding", padding, n)
+        self.padding: Any = padding if isinstance(padding, str) else _sizes(op, "padding", padding, n)
         self.dilation = _sizes(op, "dilation", dilation, n)
         self.output_padding = _sizes(op, "output_padding", output_padding, n)
         self.padding_mode = padding_mode

@@ -43,7 +43,7 @@ class _RunningNorm(Module):
     def reset_parameters(self) -> None:
         """Back to the starting values."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
 
@@ -266,7 +266,7 @@ class GroupNorm(Module):
 
     def reset_parameters(self) -> None:
         """Back to the starting values."""
-        if self.weight is not None:
+        if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
 
