@@ -38,7 +38,7 @@ class Parameter(Tensor):
         before = self._node is not None
         super().requires_grad_(requires_grad)
         if before != (self._node is not None):
-            epoch.toggle(id(self))
+            epoch.change(self, "requires_grad", before, not before)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:

@@ -1,30 +1,35 @@
 """One integer that changes whenever something a captured function may have looked at changes.
 
-Modules bump it (attributes, parameters, requires_grad) or toggle it (train/eval); a captured function that sees another
-number than at its last call checks its assumptions again. Both are cheap and may happen too often, never too rarely.
-
-A bump never comes back to an earlier number. A toggle does when it is undone: after `model.eval()` and `model.train()`
-the number is what it was, so that a training loop that validates now and then finds its captured step again.
+Modules bump it (attributes, parameters, hooks); a captured function that sees another number than at its last call checks
+its assumptions again. Bumping is cheap and may happen too often, never too rarely. A change that may be undone, such as
+train/eval, goes through `change`: once it is undone the number is the old one again, and so are the captured programs.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+_MASK = (1 << 64) - 1
 _bumps = 0
-_modes = 0  # the keys of everything that is not in its first mode, mixed and combined by exclusive or
+_changes = 0  # sum of a hash per fact that differs from where it started, modulo 2**64
+_epoch = 0
 
 
 def bump() -> None:
-    """Say that the static state of some module changed."""
-    global _bumps
+    """Say that the static state of some module changed for good."""
+    global _bumps, _epoch
     _bumps += 1
+    _epoch = _bumps << 64 | _changes
 
 
-def toggle(key: int) -> None:
-    """Say that the thing called `key` (its `id`) went to its other mode, or back from it."""
-    global _modes
-    _modes ^= hash((key, "mode"))
+def change(owner: object, name: str, old: Any, new: Any) -> None:
+    """Say that the fact `name` of `owner`, which is alive, went from `old` to `new`; both are hashable."""
+    global _changes, _epoch
+    key = id(owner)
+    _changes = (_changes + hash((key, name, new)) - hash((key, name, old))) & _MASK
+    _epoch = _bumps << 64 | _changes
 
 
 def current() -> int:
-    """A number that is the same only while nothing has changed."""
-    return _bumps ^ _modes
+    """A number that stands for the static state as far as it was told."""
+    return _epoch
