@@ -30,10 +30,8 @@ def tensor_text(t: Tensor) -> str:
     if t.dtype.name not in _OBVIOUS or (t.size == 0 and t.dtype.name != "float32"):
         facts.append(f"dtype={t.dtype.name}")
     if t._node is not None:
-        name = getattr(getattr(t.grad_fn, "op", None), "name", None)
-        parent = getattr(t.grad_fn, "parent", None)
-        if parent is not None:
-            name = parent.op.name
+        node = getattr(t.grad_fn, "parent", t.grad_fn)  # one of several outputs shows the op that made them
+        name = node.op.title if node is not None else None
         facts.append(f"grad_fn={name}" if name else "requires_grad=True")
     return f"tensor({', '.join([body, *facts])})"
 

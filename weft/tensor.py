@@ -437,7 +437,9 @@ class Tensor:
 
 
 def _rebuild(cls: type[Tensor], rebuild: Callable[..., ndarray], args: tuple[Any, ...], requires_grad: bool) -> Tensor:
-    tensor = wrap(rebuild(*args), cls=cls)
+    array = rebuild(*args)
+    dtype = dtypes.as_dtype(array.dtype)
+    tensor = wrap(array if array.dtype is dtype else array.view(dtype), cls=cls)
     return tensor.requires_grad_() if requires_grad else tensor
 
 

@@ -230,9 +230,10 @@ def promoted(op: Op, datas: Sequence[Any]) -> list[Any]:
 
 
 def cast_data(data: Any, dtype: np.dtype) -> ndarray:
-    if type(data) is ndarray:
-        return data if data.dtype is dtype or data.dtype == dtype else data.astype(dtype)
-    return np.asarray(data, dtype)
+    if type(data) is ndarray and (data.dtype is dtype or data.dtype == dtype):
+        return data
+    with np.errstate(all="ignore"):  # what is too large for a short float becomes inf, without a warning
+        return data.astype(dtype) if type(data) is ndarray else np.asarray(data, dtype)
 
 
 def common_dtype(op: Op, datas: Sequence[Any]) -> np.dtype:

@@ -21,7 +21,7 @@ from .registry import table
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
 # Words with which `Tensor` and the dtypes begin their own complaints: inside an op they say what an argument did.
 _HELPERS = {"bool", "complex", "device", "dtype", "float", "index", "int", "item", "iter", "len", "memory", "numpy", "tensor"}
-_PLAIN = (TypeError, ValueError, IndexError, OverflowError, MemoryError, RuntimeError)
+_PLAIN = (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError, RuntimeError)
 _ARRAYS = (np.ndarray, np.generic)
 _titles: dict[str, bool] = {}
 
@@ -38,7 +38,7 @@ def _kind(error: Exception) -> type[Exception]:
     """The type under which `error` is raised again: one of Python's own that says what was wrong with the call."""
     if type(error).__module__.split(".")[0] == "weft":
         return type(error)
-    for kind in (IndexError, OverflowError, MemoryError, TypeError, ValueError, RuntimeError):
+    for kind in (IndexError, OverflowError, MemoryError, BufferError, TypeError, ValueError, RuntimeError):
         if isinstance(error, kind):
             return kind
     return ValueError if isinstance(error, ArithmeticError) else TypeError

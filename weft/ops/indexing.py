@@ -473,6 +473,8 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
 
             value = astype(value, x.dtype)
     else:
+        if x.dtype.kind == "b" and value in (0, 1):
+            value = bool(value)
         inplace.check_cast("setitem", dtypes.python_scalar_dtype(value), x.dtype)
     spec, tensors = freeze(index)
     if not tensors and isinstance(value, Tensor) and _is_part(value, x, spec):

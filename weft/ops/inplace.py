@@ -132,7 +132,7 @@ def check_result(op: Op, x: Tensor, result: Tensor) -> Tensor:
 def check_cast(name: str, source: np.dtype, target: np.dtype) -> None:
     if dtypes._KIND[source] > dtypes._KIND[target]:
         raise TypeError(
-            f"{name}: a {source.name} result cannot be stored in a {target.name} tensor in place. "
+            f"{name}: a result of dtype {source.name} cannot be stored in place in a tensor of {target.name}. "
             f"Cast first, for example `x = x.astype(wf.{source.name})`."
         )
 
