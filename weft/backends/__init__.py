@@ -10,10 +10,10 @@ from typing import Any
 
 
 @functools.cache
-def native_kernels() -> Any:
-    """The module of native kernels on NumPy arrays (`weft.backends.llvm.eager`), or False.
+def native_available() -> bool:
+    """Whether native kernels can be generated: llvmlite is installed (one warning if not) and `WEFT_LLVM` is not 0.
 
-    False without llvmlite, with one warning, and under `WEFT_LLVM=0`: everything then runs in NumPy.
+    Does not load LLVM.
     """
     if os.environ.get("WEFT_LLVM", "").strip().lower() in ("0", "off", "no", "false"):
         return False
@@ -25,6 +25,26 @@ def native_kernels() -> Any:
             stacklevel=2,
         )
         return False
+    return True
+
+
+@functools.cache
+def native_kernels() -> Any:
+    """The module of native kernels on NumPy arrays (`weft.backends.llvm.eager`), or False where there is none."""
+    if not native_available():
+        return False
     from .llvm import eager
 
     return eager
+
+
+def register_kernels() -> None:
+    """Give the op table every backend's kernels, those of oneDNN before those of LLVM where both serve an op.
+
+    LLVM is loaded by the first kernel that runs; oneDNN is looked for here.
+    """
+    from .llvm import kernels as llvm_kernels
+    from .onednn import kernels as onednn_kernels
+
+    llvm_kernels.register()
+    onednn_kernels.register()

@@ -160,29 +160,33 @@ class Rows:
         return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
 
 
-def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
-    """(greatest, log of the sum of exponentials below it)."""
+def _base(r: Rows, x: Buffer) -> Expr:
+    """The greatest element, to be subtracted before exp; 0 if it is infinite, so that infinities stay what they are."""
     top = r.reduce("top", "max", lambda j: r.at(x, j))
-    total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - top.value))
-    return top.value, r.let(s.log(total.value), "log_total")
+    return r.let(s.where(s.isinf(top.value), 0, top.value), "base")
+
+
+def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
+    """(base, log of the sum of exponentials above it)."""
+    base = _base(r, x)
+    total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - base))
+    return base, r.let(s.log(total.value), "log_total")
 
 
 def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
     """softmax(x, y): y = exp(x - max) / sum."""
     r = Rows("softmax", scheme, streaming)
     x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
-    top = r.reduce("top", "max", lambda j: r.at(x, j))
+    base = _base(r, x)
     if dtype.itemsize == 2 or streaming:
         # exp twice: a rounded intermediate would be rounded twice, and one in `y` would be written to memory twice.
-        total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - top.value))
+        total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - base))
         scale = r.let(1 / total.value, "scale")
-        r.store(y, lambda j: s.exp(r.at(x, j) - top.value) * scale)
+        r.store(y, lambda j: s.exp(r.at(x, j) - base) * scale)
         return r.kernel()
     e = s.var("e", dtype)
     (total,) = r.each(
-        [("total", "sum", lambda j: e)],
-        lambda j: [(y, e)],
-        lambda j: [Let("e", s.exp(r.at(x, j) - top.value))],
+        [("total", "sum", lambda j: e)], lambda j: [(y, e)], lambda j: [Let("e", s.exp(r.at(x, j) - base))]
     )
     scale = r.let(1 / total.value, "scale")
     r.store(y, lambda j: r.at(y, j) * scale)
@@ -222,10 +226,8 @@ def logsumexp(scheme: str, dtype: np.dtype, strides: tuple[int]) -> Kernel:
     """logsumexp(x, out): one value per row; infinite rows stay infinite."""
     r = Rows("logsumexp", scheme)
     x, out = r.full("x", dtype, strides[0]), r.per_row("out", dtype)
-    top = r.reduce("top", "max", lambda j: r.at(x, j))
-    base = r.let(s.where(s.isfinite(top.value), top.value, 0), "base")
-    total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - base))
-    r.store_own(out, base + s.log(total.value))
+    base, log_total = _log_sum_exp(r, x)
+    r.store_own(out, base + log_total)
     return r.kernel()
 
 

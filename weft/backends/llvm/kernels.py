@@ -1,0 +1,221 @@
+"""Native kernels of ops that are more than an expression: `register()` adds them to the op table.
+
+Elementwise ops need no entry here: their expressions are compiled as they are. A kernel's `when` is a few comparisons; what
+a kernel refuses all the same goes to the op's NumPy body, so that registering changes speed and nothing else. LLVM itself
+is loaded by the first kernel that runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...ops import registry
+
+LARGE = 16384
+"""Elements from which native code beats NumPy."""
+_REAL = frozenset(d for d in dtypes.ALL if not dtypes.is_complex(d))
+_NUMBERS = _REAL - {dtypes.bool_}
+_FLOATS = frozenset(dtypes.FLOATING)
+
+_enabled = True
+_registered = False
+_lock = threading.Lock()
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """Run without these kernels, in all threads: for comparing results and times."""
+    global _enabled
+    before, _enabled = _enabled, False
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+def register() -> bool:
+    """Add the kernels to the op table, once; returns whether native code is available. Any thread may call it."""
+    global _registered
+    from .. import native_available
+
+    with _lock:
+        if not _registered and native_available():
+            from ...ops import losses, normalization, reduction, searching, softmax
+
+            assert (
+                losses and normalization and reduction and searching and softmax
+            )  # imported for their records
+            for name, when, kernel in _kernels():
+                registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
+            _registered = True
+    return _registered
+
+
+def _or_plain(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """`kernel`, with the op's NumPy body where it returns None."""
+    plain = registry.get(name).fn
+
+    def run(*values: Any, **named: Any) -> Any:
+        result = kernel(*values, **named)
+        if result is None:
+            with np.errstate(all="ignore"):
+                return plain(*values, **named)
+        return result
+
+    run.__name__ = f"llvm_{name}"
+    return run
+
+
+def _eager() -> Any:
+    from . import eager
+
+    return eager
+
+
+# Reductions ----------------------------------------------------------------------------------------------------------
+
+
+def _reduces(allowed: frozenset[np.dtype]) -> Callable[..., bool]:
+    def when(x: Any, axis: Any = None, keepdims: bool = False) -> bool:
+        return x.size >= LARGE and _enabled and x.dtype in allowed
+
+    return when
+
+
+def _reduction(op: str, same_dtype: bool) -> Callable[..., Any]:
+    def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if axis is None:
+            axes = tuple(range(x.ndim))
+        else:
+            axes = tuple(a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+        if not axes:
+            return None
+        out = _eager().reduce(op, x, axes, x.dtype if same_dtype else None)
+        if out is None or not keepdims:
+            return out
+        return out.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
+
+    return kernel
+
+
+# Along one axis ------------------------------------------------------------------------------------------------------
+
+
+def _along_when(x: Any, *_: Any, **__: Any) -> bool:
+    return x.size >= LARGE and _enabled and x.dtype in _FLOATS
+
+
+def _softmax(x: Any, axis: int = -1) -> Any:
+    return _eager().softmax(x, axis % x.ndim)
+
+
+def _log_softmax(x: Any, axis: int = -1) -> Any:
+    return _eager().log_softmax(x, axis % x.ndim)
+
+
+def _softmax_backward(grad: Any, result: Any, axis: int) -> Any:
+    return _eager().softmax_backward(grad, result, axis % result.ndim)
+
+
+def _log_softmax_backward(grad: Any, result: Any, axis: int) -> Any:
+    return _eager().log_softmax_backward(grad, result, axis % result.ndim)
+
+
+# Normalisation -------------------------------------------------------------------------------------------------------
+
+
+def _layer_norm_forward(x: Any, weight: Any, bias: Any, num_axes: int, eps: float) -> Any:
+    return _eager().layer_norm(x, weight, bias, num_axes, eps)
+
+
+def _layer_norm_backward(
+    grad: Any, grad_mean: Any, grad_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_axes: int
+) -> Any:
+    if grad_mean is not None or grad_rstd is not None:
+        return None
+    result = _eager().layer_norm_backward(grad, x, weight, mean, rstd, num_axes, True)
+    if result is None:
+        return None
+    dx, dw, db = result
+    return dx, np.zeros(0, x.dtype) if dw is None else dw, db
+
+
+def _rms_norm_forward(x: Any, weight: Any, num_axes: int, eps: float) -> Any:
+    return _eager().rms_norm(x, weight, num_axes, eps)
+
+
+def _rms_norm_backward(grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int) -> Any:
+    if grad_rstd is not None:
+        return None
+    result = _eager().rms_norm_backward(grad, x, weight, rstd, num_axes)
+    if result is None:
+        return None
+    dx, dw = result
+    return dx, np.zeros(0, x.dtype) if dw is None else dw
+
+
+# Cross entropy -------------------------------------------------------------------------------------------------------
+
+_WIDE_FLOATS = (dtypes.float32, dtypes.float64)
+
+
+def _cross_entropy_forward(x: Any, target: Any, ignore_index: int, label_smoothing: float) -> Any:
+    if label_smoothing or x.dtype not in _WIDE_FLOATS:
+        return None
+    target = np.asarray(target, np.int64)
+    result = _eager().cross_entropy(x, target, 1 if x.ndim > 1 else 0)
+    if result is None:
+        return None
+    loss, lse = result
+    ignored = target == ignore_index
+    if ignored.any():
+        loss[ignored] = 0
+    return loss, lse
+
+
+def _cross_entropy_backward(
+    grad: Any, grad_lse: Any, x: Any, lse: Any, target: Any, ignore_index: int, label_smoothing: float
+) -> Any:
+    if label_smoothing or grad_lse is not None or x.dtype not in _WIDE_FLOATS:
+        return None
+    target = np.asarray(target, np.int64)
+    live = np.where(target == ignore_index, x.dtype.type(0), grad).astype(x.dtype, copy=False)
+    return _eager().cross_entropy_backward(x, target, lse, live, 1 if x.ndim > 1 else 0)
+
+
+def _grad_first(grad: Any, *rest: Any, **_: Any) -> bool:
+    return grad.size >= LARGE and _enabled and grad.dtype in _FLOATS
+
+
+def _logits_third(grad: Any, grad_lse: Any, x: Any, *_: Any) -> bool:
+    return x.size >= LARGE and _enabled and x.dtype in _FLOATS
+
+
+def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
+    found: list[tuple[str, Callable[..., bool], Callable[..., Any]]] = [
+        ("reduce_sum", _reduces(_NUMBERS), _reduction("sum", True)),
+        ("reduce_prod", _reduces(_NUMBERS), _reduction("prod", True)),
+        ("max", _reduces(_NUMBERS), _reduction("max", True)),
+        ("min", _reduces(_NUMBERS), _reduction("min", True)),
+        ("any", _reduces(_REAL), _reduction("any", False)),
+        ("all", _reduces(_REAL), _reduction("all", False)),
+        ("argmax", _reduces(_NUMBERS), _reduction("argmax", False)),
+        ("argmin", _reduces(_NUMBERS), _reduction("argmin", False)),
+        ("softmax", _along_when, _softmax),
+        ("log_softmax", _along_when, _log_softmax),
+        ("softmax_backward", _grad_first, _softmax_backward),
+        ("log_softmax_backward", _grad_first, _log_softmax_backward),
+        ("layer_norm_forward", _along_when, _layer_norm_forward),
+        ("layer_norm_backward", _grad_first, _layer_norm_backward),
+        ("rms_norm_forward", _along_when, _rms_norm_forward),
+        ("rms_norm_backward", _grad_first, _rms_norm_backward),
+        ("cross_entropy_forward", _along_when, _cross_entropy_forward),
+        ("cross_entropy_backward", _logits_third, _cross_entropy_backward),
+    ]
+    return found
