@@ -50,6 +50,11 @@ MODULES = [
 LAZY: dict[str, str] = {
     "function": ".graph.function:function",
     "profile": ".profiler:profile",
+    "cond": ".graph.control_flow:cond",
+    "case": ".graph.control_flow:case",
+    "while_loop": ".graph.control_flow:while_loop",
+    "scan": ".graph.control_flow:scan",
+    "map": ".graph.control_flow:map",
     "CaptureError": ".graph.capture:CaptureError",
     "outside_capture": ".graph.capture:outside",
     "nn": ".nn",

@@ -39,6 +39,9 @@ class Step:
     inputs: list[Layout | None] = field(default_factory=list)  # of a host call
     outputs: list[Layout] = field(default_factory=list)
     message: str = ""  # of a check
+    parts: list[list[Step]] = field(default_factory=list)  # of control flow: (true, false), (condition, body), (body,)
+    count: int = 0  # iterations of a scan
+    moves: list[Any] = field(default_factory=list)  # of a scan: (cursor, storage it walks over, start, stride in bytes)
 
 
 class Lowering:
@@ -320,6 +323,11 @@ class Lowering:
     def _node(self, node: Node) -> None:
         from .primitives import lower_node
 
+        if hasattr(node.op, "subs"):
+            from .control import lower_control
+
+            lower_control(self, node)
+            return
         if lower_node(self, node):
             return
         self.host(node)

@@ -18,11 +18,7 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
 
     Largest first, each at the lowest place that is free during its whole life.
     """
-    for position, step in enumerate(steps):
-        for storage in (*step.reads, *step.writes):
-            if storage.first < 0:
-                storage.first = position
-            storage.last = position
+    _lifetimes(steps, 0)
     live = [st for st in storages if st.kind == "arena" and st.first >= 0]
     live.sort(key=lambda st: (-st.nbytes, st.first))
     n = len(live)
@@ -43,3 +39,19 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
         first[k], last[k], start[k], end[k] = storage.first, storage.last, offset, offset + size
         total = max(total, offset + size)
     return total
+
+
+def _lifetimes(steps: Sequence[Step], position: int) -> int:
+    """Number steps, those inside branches and loops too, and note who is alive when; returns the next number.
+
+    What a loop or branch itself reads and writes is alive throughout it; what only an iteration uses is not.
+    """
+    for step in steps:
+        start = position
+        for part in step.parts:
+            position = _lifetimes(part, position)
+        for storage in (*step.reads, *step.writes):
+            storage.first = start if storage.first < 0 else min(storage.first, start)
+            storage.last = max(storage.last, position)
+        position += 1
+    return position

@@ -127,6 +127,7 @@ class _PullbackOp:
     """What the backward engine sees in place of an op record."""
 
     rules = joint_rule = None
+    keeps_arrays = True  # a second backward needs retain_graph
     saved_items: tuple[Any, ...] = ()
     variadic = False
     tensor_names: tuple[str, ...] = ()
@@ -141,6 +142,8 @@ class _PullbackOp:
                 f"backward of {self.name}: a captured function cannot be differentiated twice from outside. "
                 "Take the second derivative inside the captured function, or run with WEFT_EAGER=1."
             )
-        return self._backward.run(node, g)
+        from ..ops.creation import zeros_like_spec
+
+        return self._backward.run(node, [zeros_like_spec(spec) if g.get(i) is None else g[i] for i, spec in enumerate(node.outputs)])
 
 

@@ -54,6 +54,13 @@ class CapturedGraph(Graph):
         self._by_id: dict[int, Variable] = {}
         self.finished = False
         self.alive: list[Any] = []  # weak references to symbolic tensors made during the trace
+        self.held: set[int] = set()  # those that the graph itself holds on to (operands of control flow)
+
+    def hold(self, tensor: Any) -> None:
+        """Remember that the graph keeps `tensor` (and the base of a view) alive."""
+        while tensor is not None:
+            self.held.add(id(tensor))
+            tensor = getattr(getattr(tensor, "_view", None), "base", None)
 
     def outside(self, tensor: Tensor) -> Value:
         variable = self._by_id.get(id(tensor))
@@ -202,6 +209,10 @@ class Capture(Mode):
     def finish(self, returned: set[int]) -> None:
         """Close the trace; a symbolic tensor that is still alive and was not returned has escaped."""
         self.graph.finished = True
+        for node in self.graph.nodes:
+            if hasattr(node.op, "backward"):
+                node.op.backward = None  # closures over the function's tensors, of no use after the trace
+        returned = returned | self.graph.held
         if any(self._escaped(r, returned) is not None for r in self.graph.alive):
             gc.collect()  # cycles of the user's own objects may still hold dead tensors
             for r in self.graph.alive:

@@ -248,10 +248,7 @@ class Trace:
             return ("sparse", self._returned(leaf.indices, returned), self._returned(leaf.values, returned), leaf.shape)
         if not isinstance(leaf, Tensor) or type(leaf._data) is not Value:
             return ("same", leaf)
-        kept: Any = leaf
-        while kept is not None:  # a view keeps its base alive
-            returned.add(id(kept))
-            kept = getattr(getattr(kept, "_view", None), "base", None)
+        self.capture.graph.hold(leaf)
         self.values.append(leaf._data)
         return ("value", len(self.values) - 1)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,15 +45,15 @@ class Program:
         self.arena = arena
         self.arguments, self.variables, self.results = arguments, variables, results
         self.fresh = [(i, x) for i, x in enumerate(results) if x.storage.kind == "output"]
-        kernels = [st.kernel for st in steps if st.kernel is not None]
-        compiled = iter(native.compile_kernels(kernels))
-        self.addresses = [next(compiled) if st.kernel is not None else 0 for st in steps]
-        self.routines = {k: native.routine(f"weft_{k}") for k in ("onednn", "check")}
+        every = list(all_steps(steps))
+        kernels = [st.kernel for st in every if st.kernel is not None]
+        self.code = dict(zip(kernels, native.compile_kernels(kernels), strict=True))
+        self.routines = {k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")}
         self.run_native = native.runner()
         self._lock = threading.Lock()
         self._free: list[Instance] = []
         self.instances = 0
-        self.has_host = any(st.kind == "host" for st in steps)
+        self.has_host = any(st.kind == "host" for st in every)
 
     def instance(self) -> Instance:
         """A new instance; kept for later calls once its first run is over."""
@@ -87,24 +87,15 @@ class Instance:
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
         self._base = base
-        blocks: list[tuple[int, list[int] | None, Any]] = []
-        for step, code in zip(program.steps, program.addresses, strict=True):
-            blocks.append(self._block(step, code))
+        self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots get an address once all are known
+        self.table = self._table(program.steps)
         self.slots = (ctypes.c_int64 * max(len(self._slots), 1))(*self._slots)
-        slots_at = ctypes.addressof(self.slots)
-        self.table = (ctypes.c_int64 * (2 * max(len(blocks), 1)))()
-        for i, (function, words, fixed) in enumerate(blocks):
-            self.table[2 * i] = function
-            if words is not None:
-                made = (ctypes.c_int64 * max(len(words), 1))(
-                    *[w if not isinstance(w, _Slot) else slots_at + 8 * w.index for w in words]
-                )
-                self._keep.append(made)
-                self.table[2 * i + 1] = ctypes.addressof(made)
-            else:
-                self.table[2 * i + 1] = fixed
+        at = ctypes.addressof(self.slots)
+        for made, words in self._later:
+            for i, w in enumerate(words):
+                made[i] = at + 8 * w.index if isinstance(w, _Slot) else w
+        self.count = len(program.steps)
         self.table_at = ctypes.addressof(self.table)
-        self.count = len(blocks)
         self.argument_slots = [self._dynamic_slots(x.storage) for x in program.arguments]
         self.variable_slots = [self._dynamic_slots(x.storage) for x in program.variables]
         self.output_slots = [self._dynamic_slots(x.storage) for _, x in program.fresh]
@@ -122,7 +113,7 @@ class Instance:
             elif storage.kind == "constant":
                 value = address(storage.array) + byte_offset
             else:
-                value = 0
+                value = 0  # set for every call, or by a scan for every iteration
                 self.dynamic.setdefault(id(storage), []).append((found, byte_offset))
             self._slots.append(value)
         return _Slot(found)
@@ -130,16 +121,40 @@ class Instance:
     def _dynamic_slots(self, storage: Storage) -> list[tuple[int, int]]:
         return self.dynamic.get(id(storage), [])
 
-    def _block(self, step: Step, code: int) -> tuple[int, list[Any] | None, int]:
-        if step.kind == "kernel":
-            return code, [self._slot(st) for st in step.storages], 0
+    def _table(self, steps: Sequence[Step]) -> Any:
+        """The (function, block) pairs of steps, and of the steps inside them."""
+        table = (ctypes.c_int64 * (2 * max(len(steps), 1)))()
+        self._keep.append(table)
+        for i, step in enumerate(steps):
+            function, words = self._block(step)
+            block = (ctypes.c_int64 * max(len(words), 1))()
+            self._keep.append(block)
+            self._later.append((block, words))
+            table[2 * i] = function
+            table[2 * i + 1] = ctypes.addressof(block)
+        return table
+
+    def _block(self, step: Step) -> tuple[int, list[Any]]:
+        routines = self.program.routines
+        if step.kernel is not None:
+            return self.program.code[step.kernel], [self._slot(st) for st in step.storages]
         if step.kind == "check":
-            return self.program.routines["check"], [self._slot(step.storages[0])], 0
+            return routines["check"], [self._slot(step.storages[0])]
         if step.kind == "primitive":
-            return self.program.routines["onednn"], self._primitive(step), 0
+            return routines["onednn"], self._primitive(step)
+        if step.kind in ("branch", "while", "scan"):
+            parts: list[Any] = []
+            for part in step.parts:
+                parts += [ctypes.addressof(self._table(part)), len(part)]
+            if step.kind != "scan":
+                return routines[step.kind], [self._slot(step.storages[0]), *parts]
+            words: list[Any] = [step.count, *parts, len(step.moves)]
+            for cursor, whole, start, stride in step.moves:
+                words += [self._slot(cursor), self._slot(whole), start, stride]
+            return routines["scan"], words
         callback = _HOST(self._host(step))
         self._keep.append(callback)
-        return ctypes.cast(callback, ctypes.c_void_p).value or 0, None, 0
+        return ctypes.cast(callback, ctypes.c_void_p).value or 0, []
 
     def _primitive(self, step: Step) -> list[Any]:
         from ..backends.onednn import library
@@ -186,10 +201,12 @@ class Instance:
         storage = layout.storage
         if storage.kind == "arena":
             return np.ndarray(layout.shape, layout.dtype, self.memory, storage.offset + layout.byte_offset, layout.byte_strides)
+        if storage.kind == "cursor":
+            return _at(int(self.slots[self.slot_of[id(storage), 0]]), layout)
         whole = storage.array if storage.kind == "constant" else self.arrays[id(storage)]
         if whole.shape == layout.shape and whole.strides == layout.byte_strides and layout.offset == 0:
             return whole
-        return _at(whole, layout)
+        return _at(address(whole), layout)
 
     # Running ------------------------------------------------------------------------------------------------------------
 
@@ -278,9 +295,17 @@ def fresh_array(layout: Layout) -> ndarray:
     return dense.transpose(np.argsort(order))
 
 
-def _at(whole: ndarray, layout: Layout) -> ndarray:
-    """A view `layout.offset` elements behind the first element of `whole`, valid while `whole` is."""
+def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Steps and the steps inside them."""
+    for step in steps:
+        yield step
+        for part in step.parts:
+            yield from all_steps(part)
+
+
+def _at(start: int, layout: Layout) -> ndarray:
+    """A view of `layout` whose storage begins at the address `start`, valid while that memory is."""
     span = layout.dtype.itemsize * (1 + sum((d - 1) * abs(s) for d, s in zip(layout.shape, layout.strides, strict=True)))
     low = sum((d - 1) * s for d, s in zip(layout.shape, layout.byte_strides, strict=True) if s < 0)
-    raw = (ctypes.c_char * max(span, 1)).from_address(address(whole) + layout.byte_offset + low)
+    raw = (ctypes.c_char * max(span, 1)).from_address(start + layout.byte_offset + low)
     return np.ndarray(layout.shape, layout.dtype, raw, -low, layout.byte_strides)

@@ -135,6 +135,56 @@ fail:
 end:
   ret i32 0
 }
+
+; block: iterations, steps, their number, cursors, then (cursor slot, slot of what it walks over, start, stride)
+define i32 @weft_scan(ptr %block) {
+entry:
+  %count = load i64, ptr %block
+  %p1 = getelementptr i64, ptr %block, i64 1
+  %steps = load ptr, ptr %p1
+  %p2 = getelementptr i64, ptr %block, i64 2
+  %n = load i64, ptr %p2
+  %p3 = getelementptr i64, ptr %block, i64 3
+  %cursors = load i64, ptr %p3
+  br label %head
+head:
+  %t = phi i64 [ 0, %entry ], [ %t.next, %ran ]
+  %done = icmp eq i64 %t, %count
+  br i1 %done, label %end, label %move
+move:
+  %i = phi i64 [ 0, %head ], [ %i.next, %one ]
+  %moved = icmp eq i64 %i, %cursors
+  br i1 %moved, label %run, label %one
+one:
+  %four = shl i64 %i, 2
+  %at = add i64 %four, 4
+  %pc = getelementptr i64, ptr %block, i64 %at
+  %slot = load ptr, ptr %pc
+  %pb = getelementptr i64, ptr %pc, i64 1
+  %base.slot = load ptr, ptr %pb
+  %ps = getelementptr i64, ptr %pc, i64 2
+  %start = load i64, ptr %ps
+  %pd = getelementptr i64, ptr %pc, i64 3
+  %stride = load i64, ptr %pd
+  %base = load i64, ptr %base.slot
+  %far = mul i64 %t, %stride
+  %near = add i64 %base, %start
+  %address = add i64 %near, %far
+  store i64 %address, ptr %slot
+  %i.next = add i64 %i, 1
+  br label %move
+run:
+  %failed = call i64 @weft_run(ptr %steps, i64 %n)
+  %bad = icmp ne i64 %failed, 0
+  br i1 %bad, label %fail, label %ran
+ran:
+  %t.next = add i64 %t, 1
+  br label %head
+fail:
+  ret i32 1
+end:
+  ret i32 0
+}
 """
 
 _routines: dict[str, int] = {}
@@ -145,7 +195,7 @@ def routine(name: str) -> int:
     """The address of one of the routines above (`weft_run`, `weft_onednn` …)."""
     if not _routines:
         with jit._lock:
-            names = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_while"]
+            names = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_while", "weft_scan"]
             _routines.update(_object("program routines\n" + _RUN, _RUN, names))
     return _routines[name]
 

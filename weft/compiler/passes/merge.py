@@ -20,7 +20,7 @@ def merge(flow: Flow) -> Flow:
         if node.op.effects:
             return None
         try:
-            key = (node.op.name, tuple([id(a) for a in args]), node.attrs)
+            key = (id(node.op), tuple([id(a) for a in args]), node.attrs)
             found = seen.get(key)
         except TypeError:  # an attribute that cannot be hashed
             return None

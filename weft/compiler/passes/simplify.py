@@ -76,7 +76,7 @@ def _scalar(value: Any) -> Any:
 def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     op, out = node.op, node.outputs[0]
     name = op.name
-    if op.effects or len(node.outputs) != 1:
+    if op.effects or len(node.outputs) != 1 or hasattr(op, "subs"):
         return None
     if name in _IDENTITY:
         return (args[0],)

@@ -1,0 +1,384 @@
+"""Control flow that depends on values: `cond`, `case`, `while_loop`, `scan`, `map`.
+
+Eagerly these are Python's `if` and loops. In a captured function, where the deciding value is not known yet, they become
+nodes with subgraphs, compiled to native branches and loops; their gradients are control flow again: the gradient of a
+branch is the gradient of the branch taken, that of a scan is a scan backwards.
+
+Note [Recomputation]. The gradient of a captured branch or loop body runs its forward part again instead of keeping what
+it computed: the body's inputs (for a scan: the carry of every step) are all that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+
+from .. import dtypes
+from ..autograd.engine import run_backward
+from ..autograd.tape import Node, Output, enable_grad, grad_mode, tick
+from ..errors import describe, user_location
+from ..ops.spec import Spec, spec_of
+from ..tensor import Tensor, wrap
+from .capture import CaptureError, capturing
+
+from .subgraph import Sub, cut
+from .tree import flatten, unflatten
+
+
+class ControlOp:
+    """A node's op that holds subgraphs. `kind` is "cond", "while" or "scan"."""
+
+    effects: frozenset[str] = frozenset()
+    expression = None
+    alias = None
+    cost = None
+    version = 1
+    rules = joint_rule = None
+    keeps_arrays = True  # a second backward needs retain_graph
+    saved_items: tuple[Any, ...] = ()
+    variadic = False
+    tensor_names: tuple[str, ...] = ()
+    attr_names: tuple[str, ...] = ()
+
+    def __init__(self, kind: str, subs: Sequence[Sub], **facts: Any) -> None:
+        self.name = self.kind = kind
+        self.subs = tuple(subs)
+        self.facts = facts
+        self.backward: Callable[..., Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}>"
+
+    def pullback(self, node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Any:
+        assert self.backward is not None
+        return self.backward([g.get(i) for i in range(len(node.outputs))], edges)
+
+
+def _symbolic(*tensors: Any) -> bool:
+    return any(isinstance(t, Tensor) and t.is_symbolic for t in tensors)
+
+
+def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], differentiable: bool) -> list[Tensor]:
+    """Add a control-flow node to the graph in progress and link its results to the tape."""
+    mode = capturing()
+    assert mode is not None
+    graph = mode.graph
+    node = graph.add(op, [graph.operand(t) for t in tensors], (), specs, user_location(3), op.kind)
+    for t in tensors:
+        graph.hold(t)
+    results = [wrap(v) for v in node.outputs]
+    if differentiable and grad_mode.enabled and any(t._node is not None for t in tensors):
+        entry = Node()
+        entry.op = op
+        entry.edges = tuple([t._node for t in tensors])
+        entry.saved = ()
+        entry.attrs = ()
+        entry.specs = entry.hooks = None
+        entry.where = node.where
+        entry.outputs = tuple([spec_of(v) for v in node.outputs])
+        entry.seq = tick()
+        for i, r in enumerate(results):
+            if dtypes.is_inexact(r.dtype):
+                r._node = Output(entry, i)
+    graph.made(tuple(results))
+    return results
+
+
+def _as_tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def _union(subs: Sequence[Sub]) -> list[Tensor]:
+    """The surrounding tensors that any of the subgraphs uses, each once."""
+    found: dict[int, Tensor] = {}
+    for sub in subs:
+        for t in sub.captured:
+            found.setdefault(id(t), t)
+    return list(found.values())
+
+
+def _partial_gradients(fn: Callable[..., Any], inputs: list[Tensor], outer: list[Tensor], seeds: list[Any]) -> list[Tensor]:
+    """Gradients of `fn(*inputs)` with respect to its inputs and to the surrounding tensors `outer`, for `seeds`."""
+    from ..ops.creation import zeros_like
+
+    watched = [t.detach().requires_grad_() if dtypes.is_inexact(t.dtype) else t for t in inputs]
+    live = [t for t in outer if dtypes.is_inexact(t.dtype)]
+    with enable_grad(), cut(live):
+        outs, _ = flatten(fn(*watched))
+        pairs = [(o, s) for o, s in zip(outs, seeds, strict=True) if isinstance(o, Tensor) and o._node is not None and s is not None]
+        targets = [t for t in (*watched, *live) if t._node is not None]
+        grads: list[Any] = []
+        if pairs and targets:
+            found = run_backward([o for o, _ in pairs], [s for _, s in pairs], inputs=targets)
+            assert found is not None
+            grads = found
+    table = {id(t): g for t, g in zip(targets, grads, strict=False)}
+    return [
+        zeros_like(t) if table.get(id(w)) is None else table[id(w)]
+        for t, w in zip((*inputs, *outer), (*watched, *outer), strict=True)
+    ]
+
+
+# cond -------------------------------------------------------------------------------------------------------------------
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+    """`true_fn(*operands)` if `pred` else `false_fn(*operands)`; only the branch taken runs.
+
+    In a captured function both branches must return tensors of the same structure, shapes and dtypes.
+
+    >>> import weft as wf
+    >>> wf.cond(wf.tensor(2.0) > 1, lambda: wf.tensor(10.0), lambda: wf.tensor(20.0)).item()
+    10.0
+    """
+    if not _symbolic(pred) or capturing() is None:
+        return true_fn(*operands) if bool(pred) else false_fn(*operands)
+    if pred.size != 1:
+        raise ValueError(f"cond: pred must have one element. Got {describe(pred)}; use `wf.where` to choose elementwise.")
+    leaves, structure = flatten(tuple(operands))
+    leaves = [_as_tensor(v) for v in leaves]
+    subs = [Sub("cond", fn, leaves, structure) for fn in (true_fn, false_fn)]
+    specs = [[Spec(v.shape, v.dtype) for v in sub.outputs] for sub in subs]
+    if subs[0].structure != subs[1].structure or specs[0] != specs[1]:
+        raise CaptureError(
+            f"cond: both branches must return the same structure, shapes and dtypes. "
+            f"Got {specs[0]} if true and {specs[1]} if false."
+        )
+    outer = _union(subs)
+    from ..ops.elementwise import astype
+    from ..ops.shaping import reshape
+
+    flag = astype(reshape(pred, ()), dtypes.bool_)
+    op = ControlOp("cond", subs, operands=len(leaves), outer=outer)
+
+    def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
+        def branch(fn: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *xs: _partial_gradients(lambda *ys: fn(*unflatten(structure, list(ys))), list(xs), outer, g)
+
+        return [None, *cond(flag, branch(true_fn), branch(false_fn), *leaves)]
+
+    op.backward = backward
+    results = _add_node(op, [flag, *leaves, *outer], specs[0], True)
+    return unflatten(subs[0].structure, results)
+
+
+def case(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; an index out of range takes the last branch."""
+    if not branches:
+        raise ValueError("case: expected at least one branch. Got none.")
+    if not _symbolic(index):
+        i = int(index)
+        return branches[i if 0 <= i < len(branches) else -1](*operands)
+    result = branches[-1]
+    for i in range(len(branches) - 2, -1, -1):
+        result = _choose(index, i, branches[i], result)
+    return result(*operands)
+
+
+def _choose(index: Any, i: int, here: Callable[..., Any], rest: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *operands: cond(index == i, here, rest, *operands)
+
+
+# while_loop ---------------------------------------------------------------------------------------------------------------
+
+
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any, *, max_iterations: int | None = None
+) -> Any:
+    """`state = init; while cond_fn(*state): state = body_fn(*state)`; returns the last state.
+
+    `init` is a tuple (or list) of tensors, passed to both functions as separate arguments, or one tensor. In a captured
+    function the state keeps its shapes and dtypes, and its gradient needs `max_iterations`: the loop then runs as a scan
+    of that length in which finished iterations change nothing.
+    """
+    many = isinstance(init, (tuple, list))
+    state = tuple(init) if many else (init,)
+    if capturing() is None or not (_symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)):
+        count = 0
+        while bool(cond_fn(*state)):
+            if max_iterations is not None and count >= max_iterations:
+                break
+            new = body_fn(*state)
+            state = tuple(new) if isinstance(new, (tuple, list)) and many else (new,)
+            count += 1
+        return (list(state) if isinstance(init, list) else state) if many else state[0]
+    if max_iterations is not None:
+        return _bounded_while(cond_fn, body_fn, init, max_iterations)
+    leaves, structure = flatten(state)
+    leaves = [_as_tensor(v) for v in leaves]
+    condition = Sub("while", cond_fn, leaves, structure)
+    body = Sub("while", lambda *s: _same_form(body_fn(*s), many), leaves, structure)
+    specs = [Spec(tuple(t.shape), t.dtype) for t in leaves]
+    found = [Spec(tuple(v.shape), v.dtype) for v in body.outputs]
+    if found != specs:
+        raise CaptureError(f"while_loop: the body must keep shapes and dtypes of the state. Got {found}; expected {specs}.")
+    if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
+        raise CaptureError("while_loop: the condition must return one boolean.")
+    outer = _union((condition, body))
+    op = ControlOp("while", (condition, body), operands=len(leaves), outer=outer)
+
+    def backward(g: list[Any], edges: tuple[Any, ...]) -> Any:
+        raise CaptureError(
+            "while_loop: the gradient of a captured loop needs a bound on its iterations. "
+            "Pass `max_iterations=n`, use `wf.scan`, or run with WEFT_EAGER=1."
+        )
+
+    op.backward = backward
+    results = _add_node(op, [*leaves, *outer], specs, True)
+    final = unflatten(structure, results)
+    return (list(final) if isinstance(init, list) else final) if many else final[0]
+
+
+def _needs_capture(cond_fn: Callable[..., Any], state: tuple[Any, ...]) -> bool:
+    """Whether the condition is symbolic although the state is not (it looks at other tensors)."""
+    return _symbolic(cond_fn(*state))
+
+
+def _same_form(new: Any, many: bool) -> Any:
+    return tuple(new) if many and isinstance(new, (tuple, list)) else (new,)
+
+
+def _bounded_while(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any, bound: int) -> Any:
+    from ..ops.elementwise import where
+
+    many = isinstance(init, (tuple, list))
+    state = tuple(init) if many else (init,)
+    leaves, structure = flatten(state)
+    leaves = [_as_tensor(v) for v in leaves]
+
+    def step(carry: Any, _: Any) -> Any:
+        going = cond_fn(*unflatten(structure, list(carry)))
+        new, _structure = flatten(_same_form(body_fn(*unflatten(structure, list(carry))), many))
+        return tuple([where(going, n, c) for n, c in zip(new, carry, strict=True)]), ()
+
+    final, _ = scan(step, tuple(leaves), None, length=bound)
+    result = unflatten(structure, list(final))
+    return (list(result) if isinstance(init, list) else result) if many else result[0]
+
+
+# scan ---------------------------------------------------------------------------------------------------------------------
+
+
+def scan(
+    fn: Callable[..., Any], init: Any, xs: Any = None, *, length: int | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    """`carry, y = fn(carry, x)` over the slices of `xs` along axis 0; returns (last carry, stacked ys).
+
+    `init` and `xs` may be nested; `xs` may be None with a `length`. With `reverse` the slices are taken from the end, and
+    the ys still lie in the order of the xs.
+    """
+    from ..ops.shaping import stack
+
+    x_leaves, x_structure = flatten(xs)
+    x_leaves = [] if xs is None else [_as_tensor(v) for v in x_leaves]
+    sizes = {t.shape[0] for t in x_leaves if t.ndim} | ({length} if length is not None else set())
+    if len(sizes) != 1 or any(t.ndim == 0 for t in x_leaves):
+        raise ValueError(f"scan: all xs must be equally long along axis 0, or `length` given. Got lengths {sorted([str(d) for d in sizes])}.")
+    n = int(next(iter(sizes)))
+    if capturing() is not None and n > 0:
+        return _captured_scan(fn, init, x_leaves, x_structure if xs is not None else _NOTHING, n, reverse)
+    carry = init
+    ys: list[Any] = [None] * n
+    for t in reversed(range(n)) if reverse else range(n):
+        x = None if xs is None else unflatten(x_structure, [leaf[t] for leaf in x_leaves])
+        carry, ys[t] = fn(carry, x)
+    if not n:
+        return carry, None
+    columns = [flatten(y) for y in ys]
+    stacked = [stack([_as_tensor(c[0][i]) for c in columns]) for i in range(len(columns[0][0]))] if _has_leaves(ys[0]) else []
+    return carry, unflatten(columns[0][1], stacked) if stacked else ys[0]
+
+
+_NOTHING = object()
+
+
+def _has_leaves(y: Any) -> bool:
+    return y is not None and bool(flatten(y)[0])
+
+
+def _captured_scan(fn: Any, init: Any, xs: list[Tensor], x_structure: Any, n: int, reverse: bool) -> tuple[Any, Any]:
+    carry, carry_structure = flatten(init)
+    carry = [_as_tensor(v) for v in carry]
+    y_structure: list[Any] = [None]
+
+    def flat(*values: Any) -> list[Any]:
+        c = unflatten(carry_structure, list(values[: len(carry)]))
+        x = None if x_structure is _NOTHING else unflatten(x_structure, list(values[len(carry) :]))
+        new, y = fn(c, x)
+        new_leaves, new_structure = flatten(new)
+        if new_structure != carry_structure:
+            raise CaptureError("scan: the body must return a carry of the same structure as `init`.")
+        y_leaves, y_structure[0] = flatten(y) if y is not None else ([], None)
+        return [_as_tensor(v) for v in (*new_leaves, *y_leaves)]
+
+    slices = [_Slice(t) for t in xs]
+    differentiable = grad_mode.enabled and any(t._node is not None for t in (*carry, *xs))
+    body = Sub("scan", flat, [*carry, *slices])
+    specs = [Spec(tuple(t.shape), t.dtype) for t in carry]
+    found = [Spec(tuple(v.shape), v.dtype) for v in body.outputs[: len(carry)]]
+    if found != specs:
+        raise CaptureError(f"scan: the body must keep shapes and dtypes of the carry. Got {found}; expected {specs}.")
+    outer = body.captured
+    differentiable = differentiable or grad_mode.enabled and any(t._node is not None for t in outer)
+    ys = [Spec((n, *v.shape), v.dtype) for v in body.outputs[len(carry) :]]
+    kept = [Spec((n, *t.shape), t.dtype) for t in carry] if differentiable else []
+    op = ControlOp(
+        "scan", (body,), carry=len(carry), xs=len(xs), ys=len(ys), n=n, reverse=reverse, keep=differentiable, outer=outer
+    )
+    results: list[Tensor] = []
+
+    def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
+        return _scan_backward(flat, carry, xs, outer, [r.detach() for r in stored], g, n, reverse)
+
+    op.backward = backward
+    results = _add_node(op, [*carry, *xs, *outer], [*specs, *ys, *kept], differentiable)
+    stored = [wrap(r._data) for r in results[len(specs) + len(ys) :]]
+    final = unflatten(carry_structure, results[: len(specs)])
+    y_values = results[len(specs) : len(specs) + len(ys)]
+    return final, (unflatten(y_structure[0], y_values) if y_values else None)
+
+
+class _Slice:
+    """The shape and dtype of one slice of xs."""
+
+    def __init__(self, t: Tensor) -> None:
+        self.shape, self.dtype = tuple(t.shape[1:]), t.dtype
+
+
+def _scan_backward(
+    flat: Any, carry: list[Tensor], xs: list[Tensor], outer: list[Tensor], stored: list[Tensor], g: list[Any], n: int, reverse: bool
+) -> list[Any]:
+    """The gradient of a scan: a scan in the opposite direction over the stored carries."""
+    from ..ops.creation import zeros_like
+
+    count = len(carry)
+    g_final = [zeros_like(c) if gi is None else gi for c, gi in zip(carry, g[:count], strict=True)]
+    g_ys = list(g[count : len(g) - len(stored)])
+    present = [i for i, gi in enumerate(g_ys) if gi is not None]
+    start = (g_final, [zeros_like(t) for t in outer])
+
+    def step(state: Any, x: Any) -> Any:
+        g_carry, g_outer = state
+        c, x_t, gy_t = x
+        seeds: list[Any] = [*g_carry, *[None] * len(g_ys)]
+        for i, gy in zip(present, gy_t, strict=True):
+            seeds[count + i] = gy
+        seeds = [s if s is None or dtypes.is_inexact(s.dtype) else None for s in seeds]
+        grads = _partial_gradients(flat, [*c, *x_t], outer, seeds)
+        new_outer = [a + b if dtypes.is_inexact(a.dtype) else a for a, b in zip(g_outer, grads[count + len(xs) :], strict=True)]
+        return (grads[:count], new_outer), grads[count : count + len(xs)]
+
+    (g_init, g_outer), g_xs = scan(
+        step, start, (stored, [t.detach() for t in xs], [g_ys[i] for i in present]), length=n, reverse=not reverse
+    )
+    return [*g_init, *(g_xs or []), *g_outer]
+
+
+def map(fn: Callable[..., Any], xs: Any) -> Any:  # noqa: A001
+    """`fn` applied to every slice of `xs` along axis 0, results stacked. (`wf.vmap` does the same all at once.)"""
+    _, ys = scan(lambda _, x: ((), fn(x)), (), xs)
+    return ys
+
+

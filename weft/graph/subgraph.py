@@ -1,0 +1,107 @@
+"""Subgraphs: the branches and bodies of structured control flow, traced like captured functions.
+
+A subgraph has formal inputs, and captures by identity every tensor of the surrounding program that it uses: symbolic
+ones and outside ones alike become further inputs of the control-flow node. It has no side effects: writing to a tensor
+from outside is refused, because nobody could say how often the write happens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from ..autograd.tape import Leaf
+from ..tensor import Tensor, wrap
+from .capture import Capture, CapturedGraph, CaptureError, Gradients
+from .graph import Value
+from .tree import flatten, unflatten
+
+
+class SubGraph(CapturedGraph):
+    """The graph of a branch or body. `captured` are the surrounding tensors it uses, `entries` their values inside."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.captured: list[Tensor] = []
+        self.entries: list[Value] = []
+        self._found: dict[int, Value] = {}
+        self.outputs: list[Value] = []
+
+    def outside(self, tensor: Tensor) -> Value:
+        found = self._found.get(id(tensor))
+        if found is None:
+            found = self._found[id(tensor)] = self.placeholder(tuple(tensor.shape), tensor.dtype, "captured")
+            self.captured.append(tensor)
+            self.entries.append(found)
+        return found
+
+    def operand(self, tensor: Any) -> Any:
+        if isinstance(tensor, Tensor) and isinstance(tensor._data, Value) and tensor._data.node.graph is not self:
+            if getattr(tensor._data.node.graph, "finished", False):
+                self.foreign(tensor._data)
+            return self.outside(tensor)
+        return super().operand(tensor)
+
+    def assign(self, x: Tensor, value: Tensor) -> NoReturn:
+        raise CaptureError(
+            f"{self.name}: a tensor from outside is written in place inside a branch or loop body. "
+            "Return the new value instead and write it outside, for example `x.copy_(wf.cond(...))`."
+        )
+
+
+class SubCapture(Capture):
+    """The mode that records into a subgraph."""
+
+    def __init__(self, name: str) -> None:
+        self.graph = SubGraph(name)
+        self.gradients = Gradients(threading.get_ident())
+
+
+class Sub:
+    """A traced function: its graph, formal inputs, and the structure of its results."""
+
+    def __init__(self, name: str, fn: Callable[..., Any], formals: Sequence[Any], structure: Any = None) -> None:
+        """Trace `fn` on stand-ins for `formals` (tensors, whose values do not matter); `structure` rebuilds its arguments."""
+        capture = SubCapture(name)
+        self.graph: SubGraph = capture.graph
+        with capture:
+            stand_ins = [wrap(capture.graph.placeholder(tuple(t.shape), t.dtype, "formal")) for t in formals]
+            self.formals = [t._data for t in stand_ins]
+            result = fn(*stand_ins) if structure is None else fn(*unflatten(structure, stand_ins))
+            leaves, self.structure = flatten(result)
+            self.static = [None if isinstance(v, (Tensor, int, float, bool)) else v for v in leaves]
+            for leaf in leaves:
+                if not isinstance(leaf, Tensor):
+                    if not isinstance(leaf, (int, float, bool)):
+                        raise CaptureError(
+                            f"{name}: a branch or body must return tensors and numbers. Got {type(leaf).__name__}."
+                        )
+                    leaf = capture.constant(Tensor(leaf)._data)
+                self.graph.outputs.append(capture.graph.operand(leaf))
+            del stand_ins, result, leaves
+        self.graph.finished = True
+
+    @property
+    def outputs(self) -> list[Value]:
+        return self.graph.outputs
+
+    @property
+    def captured(self) -> list[Tensor]:
+        return self.graph.captured
+
+
+class cut:
+    """While entered, `tensors` are leaves of the tape, so that gradients with respect to them are partial ones."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = list(tensors)
+
+    def __enter__(self) -> None:
+        self._nodes = [t._node for t in self._tensors]
+        for t in self._tensors:
+            t._node = Leaf(t)
+
+    def __exit__(self, *_: Any) -> None:
+        for t, node in zip(self._tensors, self._nodes, strict=True):
+            t._node = node
