@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import weft as wf
 from weft.backends.onednn import kernels, library
+from weft.ops._conv_arrays import reference
 from weft.ops.conv import (
     conv1d,
     conv2d,
@@ -238,3 +241,33 @@ def test_batching_rules_of_the_gradients(axes):
 def test_cost_counts_multiplications_and_additions():
     x, w = wf.zeros(2, 3, 8, 8)._data, wf.zeros(4, 3, 3, 3)._data
     assert convolution.op.cost(x, w, None, (1, 1), ((1, 1), (1, 1)), (1, 1), 1) == 2 * 2 * 4 * 8 * 8 * 3 * 9
+
+
+# Any arguments: an answer that equals the definition, or an error that says what is wrong -------------------------------
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_arguments_give_the_right_answer_or_a_readable_error(backend, data):
+    small = st.integers(-1, 5)
+    n, c, o, size, k, k2 = (data.draw(st.integers(0, 4)) for _ in range(6))
+    stride, padding, dilation, groups = data.draw(small), data.draw(small), data.draw(small), data.draw(small)
+    x = np.random.default_rng(0).standard_normal((n, c, size + 1, size + 2)).astype(np.float32)
+    w = np.random.default_rng(1).standard_normal((o, data.draw(st.integers(0, 4)), k, k2)).astype(np.float32)
+    x_t, w_t = wf.asarray(x).requires_grad_(), wf.asarray(w).requires_grad_()
+    try:
+        y = conv2d(x_t, w_t, None, stride, padding, dilation, groups)
+    except (ValueError, TypeError) as error:
+        assert str(error).startswith("conv2d: ")
+        return
+    expected = reference(x, w, None, (stride,) * 2, ((padding, padding),) * 2, (dilation,) * 2, groups)
+    np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-4, atol=1e-4)
+    y.sum().backward()
+    assert x_t.grad.shape == x.shape and w_t.grad.shape == w.shape
+
+
+def test_large_arguments_never_reach_native_code(backend):
+    x, w = wf.ones(1, 64, 16, 16), wf.ones(64, 64, 3, 3)
+    for options in ({"stride": 2**70}, {"padding": 2**70}, {"dilation": 2**40}, {"groups": 2**40}, {"padding": 2**31}):
+        with pytest.raises((ValueError, MemoryError, OverflowError)):
+            conv2d(x, w, **options)

@@ -18,6 +18,7 @@ from ..runtime import memory
 from ..tensor import Tensor
 
 Pairs = tuple[tuple[int, int], ...]
+MOST = 2**31 - 1  # of any stride, padding, dilation or kernel size: far beyond what memory holds
 CHUNK = 1 << 25  # bytes of copied windows that are multiplied at once
 
 
@@ -42,6 +43,8 @@ def per_axis(op: str, value: Any, count: int, name: str, least: int) -> tuple[in
         raise TypeError(f"{op}: {name} must be an integer or {count} of them. Got {value!r}.") from None
     if any(v < least for v in sizes):
         raise ValueError(f"{op}: {name} must be at least {least}. Got {value!r}.")
+    if any(v > MOST for v in sizes):
+        raise ValueError(f"{op}: {name} must be at most {MOST}. Got {value!r}.")
     return sizes
 
 

@@ -25,7 +25,7 @@ from . import library
 from .capi import Unsupported
 
 WORK = 1 << 18  # multiplications from which oneDNN is used, see Note [Small products]
-MOVES = 1 << 15  # window elements from which pooling is
+MOVES = 1 << 12  # elements from which pooling and normalisation are
 
 _F32 = dtypes.float32
 _HALVES = (dtypes.bfloat16, dtypes.float16)
@@ -102,6 +102,12 @@ def _served(dtype: np.dtype) -> bool:
     return dtype is _F32 or dtype == _F32 or dtype in _HALVES
 
 
+def _check_window(stride: Any, padding: Any, dilation: Any) -> None:
+    """oneDNN counts in 32 bits; steps far beyond the image are for NumPy."""
+    if max(*stride, *dilation, *[p for pair in padding for p in pair]) > 1 << 15:
+        raise Unsupported("a window with huge steps")
+
+
 # Matrix products -----------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +158,7 @@ def _convolution(
 ) -> Any:
     from .eager import conv_forward
 
+    _check_window(stride, padding, dilation)
     a, w, b = _wide(x, weight, bias)
     return _narrow(conv_forward(a, w, b, stride, padding, dilation, groups), x.dtype)
 
@@ -161,6 +168,7 @@ def _convolution_backward_input(
 ) -> Any:
     from .eager import conv_backward_data
 
+    _check_window(stride, padding, dilation)
     spatial = like.shape[2:] if size is None else size
     a, w = _wide(g, weight)
     shape = (g.shape[0], weight.shape[1] * groups, *spatial)
@@ -172,6 +180,7 @@ def _convolution_backward_weight(
 ) -> Any:
     from .eager import conv_backward_weights
 
+    _check_window(stride, padding, dilation)
     a, b = _wide(x, g)
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
     return _narrow(conv_backward_weights(a, b, shape, stride, padding, dilation, groups)[0], x.dtype)
@@ -213,6 +222,7 @@ def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, cei
     from ...ops.pool import offsets_dtype
     from .eager import max_pool_forward
 
+    _check_window(stride, padding, dilation)
     (a,) = _wide(x)
     padding, _ = _reaching(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     if not _all_finite(a):
@@ -240,6 +250,7 @@ def _max_pool_backward(
 ) -> Any:
     from .eager import max_pool_backward
 
+    _check_window(stride, padding, dilation)
     spatial = tuple(like.shape[2:] if size is None else size)
     (a,) = _wide(g)
     padding, _ = _reaching(spatial, kernel, stride, padding, dilation, ceil_mode)
@@ -260,6 +271,7 @@ def _avg_pool(
 ) -> Any:
     from .eager import avg_pool_forward
 
+    _check_window(stride, padding, (1,))
     if divisor is not None:
         raise Unsupported("avg_pool: a divisor of its own")
     (a,) = _wide(x)
@@ -280,6 +292,7 @@ def _avg_pool_backward(
 ) -> Any:
     from .eager import avg_pool_backward
 
+    _check_window(stride, padding, (1,))
     if divisor is not None:
         raise Unsupported("avg_pool: a divisor of its own")
     spatial = tuple(like.shape[2:] if size is None else size)
