@@ -113,7 +113,9 @@ class Generator:
         """Continue from a state that `get_state` returned."""
         array = np.asarray(state)
         if array.shape != (2,) or array.dtype != np.int64:
-            raise TypeError(f"set_state: expected an int64 tensor [seed, offset]. Got {array.dtype} {array.shape}.")
+            raise TypeError(
+                f"set_state: expected an int64 tensor [seed, offset]. Got {array.dtype} {array.shape}."
+            )
         self._write(int(array[0]), int(array[1]))
         return self
 
@@ -125,7 +127,9 @@ class Generator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
         if not isinstance(state, dict) or state.get("algorithm") != ALGORITHM:
-            raise ValueError(f"load_state_dict: expected the state of a {ALGORITHM} generator. Got {state!r}.")
+            raise ValueError(
+                f"load_state_dict: expected the state of a {ALGORITHM} generator. Got {state!r}."
+            )
         self._write(_seed_value(state["seed"]), _seed_value(state["offset"]))
 
     def clone(self) -> Generator:
@@ -181,7 +185,7 @@ def _next(op: str, generator: Any) -> Tensor:
     return generator.next_state()
 
 
-# The default generator -----------------------------------------------------------------------------------------------------
+# The default generator ------------------------------------------------------------------------------------------------
 
 
 def manual_seed(seed: int) -> Generator:
@@ -217,7 +221,7 @@ def set_rng_state(state: Any) -> None:
     default_generator.set_state(state)
 
 
-# Draws -----------------------------------------------------------------------------------------------------------------------
+# Draws ----------------------------------------------------------------------------------------------------------------
 
 
 def _sizes(op: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
@@ -232,13 +236,17 @@ def _finish(result: Tensor, requires_grad: bool) -> Tensor:
     return result.requires_grad_() if requires_grad else result
 
 
-def rand(*shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def rand(
+    *shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False
+) -> Tensor:
     """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
     sizes = _sizes("rand", shape)
     return _finish(random_ops.random_uniform(_next("rand", generator), sizes, _float(dtype)), requires_grad)
 
 
-def randn(*shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def randn(
+    *shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False
+) -> Tensor:
     """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
     sizes = _sizes("randn", shape)
     return _finish(random_ops.random_normal(_next("randn", generator), sizes, _float(dtype)), requires_grad)
@@ -272,11 +280,18 @@ def _parameter_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
 
 def _parameter_dtype(dtype: Any, *parameters: Any) -> np.dtype:
     tensors = [p for p in parameters if isinstance(p, Tensor)]
-    return _float(dtype) if dtype is not None or not tensors else dtypes.float_for(dtypes.result_type(*tensors))
+    return (
+        _float(dtype) if dtype is not None or not tensors else dtypes.float_for(dtypes.result_type(*tensors))
+    )
 
 
 def uniform(
-    low: Any = 0.0, high: Any = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+    low: Any = 0.0,
+    high: Any = 1.0,
+    shape: Any = None,
+    *,
+    dtype: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Numbers uniform in [low, high). `low` and `high` may be tensors; gradients flow to them."""
     if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not low <= high:
@@ -287,7 +302,12 @@ def uniform(
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    shape: Any = None,
+    *,
+    dtype: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Normal numbers with this mean and standard deviation, which may be tensors; gradients flow to them."""
     if not isinstance(std, Tensor) and not std >= 0:
@@ -310,7 +330,9 @@ def randint(
     except TypeError:
         raise TypeError(f"randint: low and high must be integers. Got {low!r} and {high!r}.") from None
     resolved = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
-    return random_ops.random_integers(_next("randint", generator), low, high, check_shape("randint", shape), resolved)
+    return random_ops.random_integers(
+        _next("randint", generator), low, high, check_shape("randint", shape), resolved
+    )
 
 
 def randperm(n: int, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
@@ -351,7 +373,7 @@ def multinomial(
     )
 
 
-# In place ----------------------------------------------------------------------------------------------------------------------
+# In place -------------------------------------------------------------------------------------------------------------
 
 
 def _in_place(op: str, x: Tensor) -> tuple[tuple[int, ...], np.dtype]:
@@ -361,7 +383,9 @@ def _in_place(op: str, x: Tensor) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(x.shape), x.dtype
 
 
-def _uniform_(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def _uniform_(
+    x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
     """Fill with numbers uniform in [low, high), in place."""
     shape, dtype = _in_place("uniform_", x)
     return x.copy_(uniform(low, high, shape, dtype=dtype, generator=generator))
@@ -378,7 +402,9 @@ def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) 
     return x.copy_(bernoulli(p, tuple(x.shape), dtype=x.dtype, generator=generator))
 
 
-def _random_(x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+def _random_(
+    x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
     """Fill an integer tensor with integers uniform in [low, high), in place; the bound defaults to what fits."""
     if not dtypes.is_integral(x.dtype):
         raise TypeError(f"random_: expected an integer tensor. Got {x.dtype.name}; use `uniform_`.")

@@ -11,12 +11,14 @@ import weft as wf
 from weft.nn import functional as F
 from weft.ops.registry import table
 
-# The namespace -----------------------------------------------------------------------------------------------------------------
+# The namespace --------------------------------------------------------------------------------------------------------
 
 
 def test_every_model_function_of_the_table_is_in_the_namespace():
     assert {op.name for op in table.values() if op.namespace == "nn"} <= set(F.__all__)
-    internal = {op.name for op in table.values() if op.namespace in ("internal", "random")} - {"functional_pad"}
+    internal = {op.name for op in table.values() if op.namespace in ("internal", "random")} - {
+        "functional_pad"
+    }
     assert not internal & set(F.__all__)
 
 
@@ -39,7 +41,7 @@ def test_numpy_words_everywhere():
         assert not words & {"dim", "keepdim"}, name
 
 
-# Activations -------------------------------------------------------------------------------------------------------------------
+# Activations ----------------------------------------------------------------------------------------------------------
 
 
 ACTIVATIONS = [
@@ -72,7 +74,13 @@ def test_large_arrays_take_native_code_with_the_same_result(function):
 @pytest.mark.parametrize("dtype", [wf.float16, wf.bfloat16])
 def test_half_precision_keeps_its_dtype(dtype):
     x = wf.randn(3, 4, generator=wf.Generator(0)).astype(dtype)
-    for function in (*ACTIVATIONS, F.softmax, F.log_softmax, lambda t: F.layer_norm(t, 4), lambda t: F.rms_norm(t, 4)):
+    for function in (
+        *ACTIVATIONS,
+        F.softmax,
+        F.log_softmax,
+        lambda t: F.layer_norm(t, 4),
+        lambda t: F.rms_norm(t, 4),
+    ):
         out = function(x)
         assert out.dtype == dtype
         wide = function(x.astype(wf.float32)).numpy()
@@ -88,7 +96,7 @@ def test_settings_may_be_tensors_that_learn():
     assert F.relu(wf.tensor([-1, 2])).dtype == wf.int64
 
 
-# Normalisation -----------------------------------------------------------------------------------------------------------------
+# Normalisation --------------------------------------------------------------------------------------------------------
 
 
 def test_batch_norm_moves_its_running_statistics_and_uses_them_later():
@@ -103,7 +111,10 @@ def test_batch_norm_moves_its_running_statistics_and_uses_them_later():
     frozen = F.batch_norm(x, mean, var)
     assert (mean.tolist(), var.tolist()) == before
     np.testing.assert_allclose(
-        frozen.numpy(), (x.numpy() - mean.numpy()[:, None]) / np.sqrt(var.numpy()[:, None] + 1e-5), rtol=1e-5, atol=1e-5
+        frozen.numpy(),
+        (x.numpy() - mean.numpy()[:, None]) / np.sqrt(var.numpy()[:, None] + 1e-5),
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 
@@ -129,10 +140,17 @@ def test_large_layer_norm_matches_small():
     leaves = [t.requires_grad_() for t in (x, w, b)]
     weights = wf.randn(300, 257, generator=g)
     wide = [t.detach().astype(wf.float64).requires_grad_() for t in leaves]
-    for function in (lambda x, w, b: F.layer_norm(x, 257, w, b), lambda x, w, b: F.rms_norm(x, 257, w, 1e-5) + b):
+    for function in (
+        lambda x, w, b: F.layer_norm(x, 257, w, b),
+        lambda x, w, b: F.rms_norm(x, 257, w, 1e-5) + b,
+    ):
         out, exact = function(*leaves), function(*wide)
         np.testing.assert_allclose(out.detach().numpy(), exact.detach().numpy(), rtol=2e-4, atol=2e-5)
-        for a, e in zip(wf.grad((out * weights).sum(), leaves), wf.grad((exact * weights.astype(wf.float64)).sum(), wide), strict=True):
+        for a, e in zip(
+            wf.grad((out * weights).sum(), leaves),
+            wf.grad((exact * weights.astype(wf.float64)).sum(), wide),
+            strict=True,
+        ):
             np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=1e-3, atol=5e-4)
 
 
@@ -163,7 +181,7 @@ def test_norms_under_vmap_with_gradients_per_example(name, shared):
             np.testing.assert_allclose(got[i].numpy(), expected.numpy(), rtol=1e-9, atol=1e-10)
 
 
-# Dropout ------------------------------------------------------------------------------------------------------------------------
+# Dropout --------------------------------------------------------------------------------------------------------------
 
 
 def test_dropout_drops_scales_and_passes_gradients_through_the_same_mask():
@@ -190,7 +208,10 @@ def test_an_interleaved_draw_does_not_change_the_gradient():
     np.testing.assert_array_equal(x.grad.numpy(), out.detach().numpy())
 
 
-@pytest.mark.parametrize(("function", "shape"), [(F.dropout1d, (8, 9, 5)), (F.dropout2d, (8, 9, 2, 3)), (F.dropout3d, (8, 9, 2, 2, 2))])
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [(F.dropout1d, (8, 9, 5)), (F.dropout2d, (8, 9, 2, 3)), (F.dropout3d, (8, 9, 2, 2, 2))],
+)
 def test_channel_dropout_drops_whole_channels(function, shape):
     out = function(wf.ones(shape), 0.5, generator=wf.Generator(0)).numpy().reshape(8, 9, -1)
     assert ((out == out[:, :, :1]).all()) and 10 < (out[:, :, 0] == 0).sum() < 62
@@ -220,7 +241,7 @@ def test_bad_arguments_are_refused(call, error, match):
         call()
 
 
-# Softmax and vectors --------------------------------------------------------------------------------------------------------------
+# Softmax and vectors --------------------------------------------------------------------------------------------------
 
 
 def test_softmax_of_masked_rows():
@@ -246,14 +267,20 @@ def test_lengths_have_zero_gradients_at_zero():
     assert np.isfinite(x.grad.numpy()).all()
 
 
-# Embedding ------------------------------------------------------------------------------------------------------------------------
+# Embedding ------------------------------------------------------------------------------------------------------------
 
 
 def test_embedding_gradients_are_dense_unless_asked_to_stay_sparse():
     indices = wf.tensor([[1, 3], [1, 0]])
     weight = wf.randn(5, 2, requires_grad=True)
     F.embedding(indices, weight).sum().backward()
-    assert isinstance(weight.grad, wf.Tensor) and weight.grad.tolist() == [[1, 1], [2, 2], [0, 0], [1, 1], [0, 0]]
+    assert isinstance(weight.grad, wf.Tensor) and weight.grad.tolist() == [
+        [1, 1],
+        [2, 2],
+        [0, 0],
+        [1, 1],
+        [0, 0],
+    ]
     dense, weight.grad = weight.grad, None
     F.embedding(indices, weight, sparse=True).sum().backward()
     F.embedding(indices, weight, sparse=True).sum().backward()
@@ -284,12 +311,14 @@ def test_embedding_under_vmap():
     weight = wf.randn(3, 4, 2, generator=wf.Generator(0))
     indices = wf.tensor([[0, 1], [3, 3], [2, 0]])
     mapped = wf.vmap(lambda i, w: F.embedding(i, w))(indices, weight)
-    np.testing.assert_array_equal(mapped.numpy(), np.stack([weight.numpy()[k][indices.numpy()[k]] for k in range(3)]))
+    np.testing.assert_array_equal(
+        mapped.numpy(), np.stack([weight.numpy()[k][indices.numpy()[k]] for k in range(3)])
+    )
     shared = wf.vmap(lambda i: F.embedding(i, weight[0]))(indices)
     np.testing.assert_array_equal(shared.numpy(), weight.numpy()[0][indices.numpy()])
 
 
-# Capture ----------------------------------------------------------------------------------------------------------------------------
+# Capture --------------------------------------------------------------------------------------------------------------
 
 
 def _network(x, target, parameters, running):

@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
-from weft.ops import attention
+from weft.ops import _attention_arrays
 
 
 def _inputs(lead, rows, columns, width, seed=0, grad=False, dtype=wf.float64):
@@ -29,7 +29,7 @@ def _plain(q, k, v, mask=None, causal=False):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_blocks_of_rows_give_the_same_result_and_gradients(monkeypatch, causal):
-    monkeypatch.setattr(attention, "_BLOCK", 64)  # 8 rows at a time instead of all
+    monkeypatch.setattr(_attention_arrays, "BLOCK", 64)  # 8 rows at a time instead of all
     mask = None if causal else wf.randn(20, 8, dtype=wf.float64, generator=wf.Generator(3)).requires_grad_()
     q, k, v = _inputs((2, 3), 20, 8, 4, grad=True)
     leaves = [q, k, v] + ([] if mask is None else [mask])
@@ -37,7 +37,9 @@ def test_blocks_of_rows_give_the_same_result_and_gradients(monkeypatch, causal):
     out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
     expected = _plain(q, k, v, mask, causal)
     np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), atol=1e-12)
-    for a, b in zip(wf.grad((out * weights).sum(), leaves), wf.grad((expected * weights).sum(), leaves), strict=True):
+    for a, b in zip(
+        wf.grad((out * weights).sum(), leaves), wf.grad((expected * weights).sum(), leaves), strict=True
+    ):
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-12)
 
 
@@ -70,7 +72,10 @@ def test_dropout_is_reproducible_scaled_and_differentiable():
     np.testing.assert_array_equal(run().detach().numpy(), run().detach().numpy())
     ones = wf.ones(1, 7, 4, dtype=wf.float64)
     g = wf.Generator(6)
-    sums = [F.scaled_dot_product_attention(q, k, ones, dropout_p=0.5, generator=g).mean().item() for _ in range(200)]
+    sums = [
+        F.scaled_dot_product_attention(q, k, ones, dropout_p=0.5, generator=g).mean().item()
+        for _ in range(200)
+    ]
     assert abs(np.mean(sums) - 1) < 0.05 and np.std(sums) > 0.01
     (grad,) = wf.grad(run().sum(), q)
     eps, direction = 1e-6, np.random.default_rng(0).standard_normal((1, 6, 4))
@@ -100,7 +105,9 @@ def test_low_precision_stays_close(dtype):
     expected = _plain(q, k, v).numpy()
     out = F.scaled_dot_product_attention(*[t.astype(dtype) for t in (q, k, v)])
     assert out.dtype == dtype
-    np.testing.assert_allclose(out.numpy().astype(np.float64), expected, atol=1e-5 if dtype == wf.float32 else 0.05)
+    np.testing.assert_allclose(
+        out.numpy().astype(np.float64), expected, atol=1e-5 if dtype == wf.float32 else 0.05
+    )
 
 
 def test_the_tape_keeps_no_scores():
@@ -113,15 +120,27 @@ def test_the_tape_keeps_no_scores():
 
 def test_grouped_queries_share_heads():
     g = wf.Generator(0)
-    q, k, v = wf.randn(2, 6, 3, 4, generator=g), wf.randn(2, 2, 5, 4, generator=g), wf.randn(2, 2, 5, 4, generator=g)
+    q, k, v = (
+        wf.randn(2, 6, 3, 4, generator=g),
+        wf.randn(2, 2, 5, 4, generator=g),
+        wf.randn(2, 2, 5, 4, generator=g),
+    )
     out = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    np.testing.assert_allclose(out[:, 4].numpy(), F.scaled_dot_product_attention(q[:, 4], k[:, 1], v[:, 1]).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        out[:, 4].numpy(), F.scaled_dot_product_attention(q[:, 4], k[:, 1], v[:, 1]).numpy(), atol=1e-6
+    )
     with pytest.raises(ValueError, match="multiple"):
-        F.scaled_dot_product_attention(wf.ones(1, 3, 2, 2), wf.ones(1, 2, 2, 2), wf.ones(1, 2, 2, 2), enable_gqa=True)
+        F.scaled_dot_product_attention(
+            wf.ones(1, 3, 2, 2), wf.ones(1, 2, 2, 2), wf.ones(1, 2, 2, 2), enable_gqa=True
+        )
 
 
 def test_empty_sequences():
-    assert F.scaled_dot_product_attention(wf.ones(2, 0, 3), wf.ones(2, 4, 3), wf.ones(2, 4, 5)).shape == (2, 0, 5)
+    assert F.scaled_dot_product_attention(wf.ones(2, 0, 3), wf.ones(2, 4, 3), wf.ones(2, 4, 5)).shape == (
+        2,
+        0,
+        5,
+    )
     out = F.scaled_dot_product_attention(wf.ones(2, 3, 3), wf.ones(2, 0, 3), wf.ones(2, 0, 5))
     assert out.shape == (2, 3, 5) and not out.numpy().any()
 
@@ -140,13 +159,18 @@ def test_vmap_over_heads_equals_the_batched_call():
 
 def _heads(embed=8, seed=0):
     g = wf.Generator(seed)
-    return [wf.randn(shape, dtype=wf.float64, generator=g) * 0.3 for shape in ((3 * embed, embed), (3 * embed,), (embed, embed), (embed,))]
+    return [
+        wf.randn(shape, dtype=wf.float64, generator=g) * 0.3
+        for shape in ((3 * embed, embed), (3 * embed,), (embed, embed), (embed,))
+    ]
 
 
 def test_multi_head_attention_equals_its_definition():
     weight, bias, out_weight, out_bias = _heads()
     x = wf.randn(2, 5, 8, dtype=wf.float64, generator=wf.Generator(1))
-    out, weights = F.multi_head_attention_forward(x, x, x, 2, weight, bias, out_weight, out_bias, need_weights=True)
+    out, weights = F.multi_head_attention_forward(
+        x, x, x, 2, weight, bias, out_weight, out_bias, need_weights=True
+    )
     joined = x @ weight.mT + bias
     heads = []
     for h in range(2):
@@ -199,6 +223,13 @@ def test_multi_head_masks():
 def test_multi_head_refuses_wrong_arguments(change, match):
     names = ("in_proj_weight", "in_proj_bias", "out_proj_weight", "out_proj_bias")
     x = wf.zeros(2, 5, 8, dtype=wf.float64)
-    arguments = {"query": x, "key": x, "value": x, "num_heads": 2, **dict(zip(names, _heads(), strict=True)), **change}
+    arguments = {
+        "query": x,
+        "key": x,
+        "value": x,
+        "num_heads": 2,
+        **dict(zip(names, _heads(), strict=True)),
+        **change,
+    }
     with pytest.raises(ValueError, match=match):
         F.multi_head_attention_forward(**arguments)

@@ -29,11 +29,17 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _gradients(m: Maker) -> list[Sample]:
-    return [Sample(m.normal(*shape), m.uniform(*shape, low=-3.0, high=3.0)) for shape in ((), (7,), (2, 3), (0, 2))]
+    return [
+        Sample(m.normal(*shape), m.uniform(*shape, low=-3.0, high=3.0))
+        for shape in ((), (7,), (2, 3), (0, 2))
+    ]
 
 
 def _backward(
-    name: str, slope: Callable[[Any], Any], second: Callable[[Tensor], Any] | None, reference: Callable[..., Any]
+    name: str,
+    slope: Callable[[Any], Any],
+    second: Callable[[Tensor], Any] | None,
+    reference: Callable[..., Any],
 ) -> Any:
     """The op `grad * slope(x)` as one expression; `second` is the derivative of `slope`, None where it is zero."""
 
@@ -41,7 +47,9 @@ def _backward(
         return s.mul(grad, slope(x))
 
     body.__name__ = name
-    body.__doc__ = f"The gradient of `{name.removesuffix('_backward')}` in one pass: grad times its derivative at x."
+    body.__doc__ = (
+        f"The gradient of `{name.removesuffix('_backward')}` in one pass: grad times its derivative at x."
+    )
     by_x = None if second is None else lambda h, grad, x: h * grad * second(x)
     op = elementwise(
         namespace="internal",
@@ -53,7 +61,7 @@ def _backward(
     return op
 
 
-# Piecewise linear ----------------------------------------------------------------------------------------------------------
+# Piecewise linear -----------------------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -101,24 +109,36 @@ def _middle(g: Any, x: Any, low: Any, high: Any) -> Any:
         lambda g, x, max_val: where(x >= max_val, g, 0.0),
     ),
     reference=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
-    samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(7), -0.5, 0.25), Sample(m.normal(4), m.uniform(4, low=-1, high=0), 0.5)],
-)  # fmt: skip
+    samples=lambda m: [
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(7), -0.5, 0.25),
+        Sample(m.normal(4), m.uniform(4, low=-1, high=0), 0.5),
+    ],
+)
 def hardtanh(x, min_val=-1.0, max_val=1.0):  # type: ignore[no-untyped-def]
     """`x` limited to [min_val, max_val]."""
     return s.minimum(s.maximum(x, min_val), max_val)
 
 
 @elementwise(
-    namespace="nn", kind="real", vjp=lambda g, x: _middle(g, x, 0, 6),
-    reference=lambda x: np.clip(x, 0, 6), samples=values(-3, 9),
-)  # fmt: skip
+    namespace="nn",
+    kind="real",
+    vjp=lambda g, x: _middle(g, x, 0, 6),
+    reference=lambda x: np.clip(x, 0, 6),
+    samples=values(-3, 9),
+)
 def relu6(x):  # type: ignore[no-untyped-def]
     """min(max(x, 0), 6)."""
     return s.minimum(s.maximum(x, 0), 6)
 
 
 def _slope_samples(m: Maker) -> list[Sample]:
-    return [Sample(m.normal(2, 3)), Sample(m.normal(7), 0.25), Sample(m.normal(), 0.5), Sample(m.normal(2, 3), m.positive(3))]
+    return [
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(7), 0.25),
+        Sample(m.normal(), 0.5),
+        Sample(m.normal(2, 3), m.positive(3)),
+    ]
 
 
 @elementwise(
@@ -130,7 +150,10 @@ def _slope_samples(m: Maker) -> list[Sample]:
         lambda h, grad, x: where(x > 0, 0.0, h * grad),
     ),
     reference=lambda grad, x, slope: np.where(x > 0, grad, grad * slope),
-    samples=lambda m: [Sample(m.normal(7), m.normal(7), 0.1), Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3))],
+    samples=lambda m: [
+        Sample(m.normal(7), m.normal(7), 0.1),
+        Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3)),
+    ],
 )
 def leaky_relu_backward(grad, x, slope):  # type: ignore[no-untyped-def]
     """The gradient of `leaky_relu`: grad where x is positive, else grad * slope."""
@@ -161,9 +184,15 @@ def _reference_prelu(x: Any, weight: Any) -> Any:
 @composite(
     namespace="nn",
     reference=_reference_prelu,
-    samples=lambda m: [Sample(m.normal(2, 3, 4), m.positive(3)), Sample(m.normal(5), m.positive(1)), Sample(m.normal(2, 3), m.positive(1))],
-    errors=lambda m: [Bad(ValueError, "prelu: weight must have 1 or 3 elements", m.normal(2, 3), m.positive(2))],
-)  # fmt: skip
+    samples=lambda m: [
+        Sample(m.normal(2, 3, 4), m.positive(3)),
+        Sample(m.normal(5), m.positive(1)),
+        Sample(m.normal(2, 3), m.positive(1)),
+    ],
+    errors=lambda m: [
+        Bad(ValueError, "prelu: weight must have 1 or 3 elements", m.normal(2, 3), m.positive(2))
+    ],
+)
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """`x` where positive, else `x * weight`, with one learned weight or one per channel (axis 1)."""
     from .shaping import reshape
@@ -184,20 +213,26 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 @elementwise(
     namespace="nn",
     kind="real float",
-    vjp=(lambda g, x, threshold: where(x > threshold, g, 0.0), None, lambda g, x, threshold: where(x > threshold, 0.0, g)),
+    vjp=(
+        lambda g, x, threshold: where(x > threshold, g, 0.0),
+        None,
+        lambda g, x, threshold: where(x > threshold, 0.0, g),
+    ),
     reference=lambda x, threshold, value: np.where(x > threshold, x, value),
     samples=lambda m: [Sample(m.normal(7), 0.1, -2.0), Sample(m.normal(2, 3), -0.5, 0.0)],
-)  # fmt: skip
+)
 def threshold(x, threshold, value):  # type: ignore[no-untyped-def]
     """`x` where it is above `threshold`, else `value`."""
     return s.where(s.gt(x, threshold), x, value)
 
 
 @elementwise(
-    namespace="nn", kind="real float",
+    namespace="nn",
+    kind="real float",
     vjp=(lambda g, x, lambd: where((x > lambd) | (x < -lambd), g, 0.0), None),
-    reference=lambda x, lambd=0.5: np.where(np.abs(x) > lambd, x, 0), samples=lambda m: [Sample(m.normal(7)), Sample(m.normal(2, 3), 1.0)],
-)  # fmt: skip
+    reference=lambda x, lambd=0.5: np.where(np.abs(x) > lambd, x, 0),
+    samples=lambda m: [Sample(m.normal(7)), Sample(m.normal(2, 3), 1.0)],
+)
 def hardshrink(x, lambd=0.5):  # type: ignore[no-untyped-def]
     """`x` where |x| is above `lambd`, else 0."""
     return s.where(s.gt(s.abs(x), lambd), x, 0)
@@ -208,11 +243,12 @@ def _softshrink_bound(g: Any, x: Any, lambd: Any) -> Any:
 
 
 @elementwise(
-    namespace="nn", kind="real float",
+    namespace="nn",
+    kind="real float",
     vjp=(lambda g, x, lambd: where((x > lambd) | (x < -lambd), g, 0.0), _softshrink_bound),
     reference=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
     samples=lambda m: [Sample(m.normal(7)), Sample(m.normal(2, 3), 1.0), Sample(m.normal(3), m.positive(3))],
-)  # fmt: skip
+)
 def softshrink(x, lambd=0.5):  # type: ignore[no-untyped-def]
     """`x` moved towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
     return s.sub(x, s.minimum(s.maximum(x, s.neg(lambd)), lambd))
@@ -227,24 +263,30 @@ hardswish_backward = _backward(
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: hardswish_backward(g, x),
-    reference=lambda x: x * np.clip(x + 3, 0, 6) / 6, samples=values(-5, 5),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: hardswish_backward(g, x),
+    reference=lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    samples=values(-5, 5),
+)
 def hardswish(x):  # type: ignore[no-untyped-def]
     """x · relu6(x + 3) / 6: a `silu` made of straight lines and a parabola."""
     return s.mul(x, s.mul(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6))
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: _middle(g * (1 / 6), x, -3, 3),
-    reference=lambda x: np.clip(x + 3, 0, 6) / 6, samples=values(-5, 5),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: _middle(g * (1 / 6), x, -3, 3),
+    reference=lambda x: np.clip(x + 3, 0, 6) / 6,
+    samples=values(-5, 5),
+)
 def hardsigmoid(x):  # type: ignore[no-untyped-def]
     """relu6(x + 3) / 6: a `sigmoid` made of straight lines."""
     return s.mul(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6)
 
 
-# Exponential units ------------------------------------------------------------------------------------------------------------
+# Exponential units ----------------------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -256,7 +298,10 @@ def hardsigmoid(x):  # type: ignore[no-untyped-def]
         lambda h, grad, x: where(x > 0, 0.0, h * grad * exp(where(x > 0, 0.0, x))),
     ),
     reference=lambda grad, x, alpha: np.where(x > 0, grad, grad * alpha * np.exp(x)),
-    samples=lambda m: [Sample(m.normal(7), m.normal(7), 1.5), Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3))],
+    samples=lambda m: [
+        Sample(m.normal(7), m.normal(7), 1.5),
+        Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3)),
+    ],
 )
 def elu_backward(grad, x, alpha):  # type: ignore[no-untyped-def]
     """The gradient of `elu`: grad where x is positive, else grad * alpha * exp(x)."""
@@ -309,17 +354,18 @@ selu_backward = _backward(
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: selu_backward(g, x),
-    reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)), samples=values(),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: selu_backward(g, x),
+    reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
+    samples=values(),
+)
 def selu(x):  # type: ignore[no-untyped-def]
     """The scaled `elu` whose constants keep mean 0 and variance 1 from layer to layer."""
-    return s.where(
-        s.gt(x, 0), s.mul(x, SELU_SCALE), s.mul(s.expm1(s.minimum(x, 0)), SELU_SCALE * SELU_ALPHA)
-    )
+    return s.where(s.gt(x, 0), s.mul(x, SELU_SCALE), s.mul(s.expm1(s.minimum(x, 0)), SELU_SCALE * SELU_ALPHA))
 
 
-# Smooth gates -------------------------------------------------------------------------------------------------------------------
+# Smooth gates ---------------------------------------------------------------------------------------------------------
 
 
 def _np_sigmoid(x: Any) -> Any:
@@ -342,9 +388,12 @@ silu_backward = _backward(
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: silu_backward(g, x),
-    reference=lambda x: x * _np_sigmoid(x), samples=values(),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: silu_backward(g, x),
+    reference=lambda x: x * _np_sigmoid(x),
+    samples=values(),
+)
 def silu(x):  # type: ignore[no-untyped-def]
     """x · sigmoid(x), also called swish."""
     return s.mul(x, s.sigmoid(x))
@@ -369,9 +418,12 @@ gelu_exact_backward = _backward(
 
 
 @elementwise(
-    namespace="internal", kind="real float", vjp=lambda g, x: gelu_exact_backward(g, x),
-    reference=lambda x: 0.5 * x * (1 + _erf64(x * SQRT_HALF)), samples=values(),
-)  # fmt: skip
+    namespace="internal",
+    kind="real float",
+    vjp=lambda g, x: gelu_exact_backward(g, x),
+    reference=lambda x: 0.5 * x * (1 + _erf64(x * SQRT_HALF)),
+    samples=values(),
+)
 def gelu_exact(x):  # type: ignore[no-untyped-def]
     """x · Φ(x), with Φ the normal distribution function: `gelu(x)`."""
     return s.mul(s.mul(x, 0.5), s.add(s.erf(s.mul(x, SQRT_HALF)), 1))
@@ -403,9 +455,12 @@ gelu_tanh_backward = _backward("gelu_tanh_backward", _gelu_tanh_slope, _gelu_tan
 
 
 @elementwise(
-    namespace="internal", kind="real float", vjp=lambda g, x: gelu_tanh_backward(g, x),
-    reference=lambda x: 0.5 * x * (1 + np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))), samples=values(),
-)  # fmt: skip
+    namespace="internal",
+    kind="real float",
+    vjp=lambda g, x: gelu_tanh_backward(g, x),
+    reference=lambda x: 0.5 * x * (1 + np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))),
+    samples=values(),
+)
 def gelu_tanh(x):  # type: ignore[no-untyped-def]
     """The tanh form of gelu: `gelu(x, approximate="tanh")`."""
     return s.mul(s.mul(x, 0.5), s.add(s.tanh(_tanh_inner(x)), 1))
@@ -420,7 +475,11 @@ def _reference_gelu(x: Any, approximate: str = "none") -> Any:
 @composite(
     namespace="nn",
     reference=_reference_gelu,
-    samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(4), "tanh"), Sample(m.normal(4), approximate="none")],
+    samples=lambda m: [
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(4), "tanh"),
+        Sample(m.normal(4), approximate="none"),
+    ],
     errors=lambda m: [Bad(ValueError, "gelu: approximate must be 'none' or 'tanh'", m.normal(3), "sigmoid")],
 )
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -458,15 +517,18 @@ mish_backward = _backward("mish_backward", _mish_slope, _mish_second, _np_mish_s
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: mish_backward(g, x),
-    reference=lambda x: x * np.tanh(np.logaddexp(0, x)), samples=values(),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: mish_backward(g, x),
+    reference=lambda x: x * np.tanh(np.logaddexp(0, x)),
+    samples=values(),
+)
 def mish(x):  # type: ignore[no-untyped-def]
     """x · tanh(softplus(x))."""
     return s.mul(x, _mish_parts(x)[0])
 
 
-# Saturating functions -----------------------------------------------------------------------------------------------------------
+# Saturating functions -------------------------------------------------------------------------------------------------
 
 
 def _softplus_slope(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
@@ -481,12 +543,17 @@ def _softplus_beta(g: Any, x: Any, beta: Any, threshold: Any, out: Any) -> Any:
     namespace="nn",
     kind="real float",
     vjp=(_softplus_slope, _softplus_beta, None),
-    reference=lambda x, beta=1.0, threshold=20.0: np.where(x * beta > threshold, x, np.logaddexp(0, x * beta) / beta),
+    reference=lambda x, beta=1.0, threshold=20.0: np.where(
+        x * beta > threshold, x, np.logaddexp(0, x * beta) / beta
+    ),
     samples=lambda m: [
-        Sample(m.normal(2, 3)), Sample(m.normal(7) * 30), Sample(m.normal(7), 2.0, 1.0), Sample(m.normal(3), m.positive(3)),
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(7) * 30),
+        Sample(m.normal(7), 2.0, 1.0),
+        Sample(m.normal(3), m.positive(3)),
     ],
     errors=lambda m: [Bad(TypeError, "softplus: expected a real tensor", np.ones(2, np.complex64))],
-)  # fmt: skip
+)
 def softplus(x, beta=1.0, threshold=20.0):  # type: ignore[no-untyped-def]
     """Smooth approximation of `relu`: log(1 + exp(beta · x)) / beta; `x` itself where beta · x is above `threshold`."""
     scaled = s.mul(x, beta)
@@ -495,9 +562,12 @@ def softplus(x, beta=1.0, threshold=20.0):  # type: ignore[no-untyped-def]
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: g * sigmoid(-x),
-    reference=lambda x: -np.logaddexp(0, -x), samples=values(-40, 40),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: g * sigmoid(-x),
+    reference=lambda x: -np.logaddexp(0, -x),
+    samples=values(-40, 40),
+)
 def logsigmoid(x):  # type: ignore[no-untyped-def]
     """log(sigmoid(x)), without overflow."""
     return s.sub(s.minimum(x, 0), s.log1p(s.exp(s.neg(s.abs(x)))))
@@ -509,9 +579,12 @@ def _softsign_slope(x: Any) -> Any:
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=lambda g, x: g * _softsign_slope(x),
-    reference=lambda x: x / (1 + np.abs(x)), samples=values(),
-)  # fmt: skip
+    namespace="nn",
+    kind="real float",
+    vjp=lambda g, x: g * _softsign_slope(x),
+    reference=lambda x: x / (1 + np.abs(x)),
+    samples=values(),
+)
 def softsign(x):  # type: ignore[no-untyped-def]
     """x / (1 + |x|)."""
     return s.div(x, s.add(s.abs(x), 1))
@@ -523,7 +596,11 @@ def _tanhshrink_rule(g: Tensor, x: Tensor) -> Tensor:
 
 
 @elementwise(
-    namespace="nn", kind="real float", vjp=_tanhshrink_rule, reference=lambda x: x - np.tanh(x), samples=values()
+    namespace="nn",
+    kind="real float",
+    vjp=_tanhshrink_rule,
+    reference=lambda x: x - np.tanh(x),
+    samples=values(),
 )
 def tanhshrink(x):  # type: ignore[no-untyped-def]
     """x - tanh(x)."""
@@ -539,8 +616,11 @@ def _reference_glu(x: Any, axis: int = -1) -> Any:
     namespace="nn",
     reference=_reference_glu,
     samples=lambda m: [Sample(m.normal(3, 4)), Sample(m.normal(6, 2), 0), Sample(m.normal(2, 4, 3), axis=1)],
-    errors=lambda m: [Bad(ValueError, "glu: axis -1 has size 3", m.normal(2, 3)), Bad(IndexError, "glu: axis 2", m.normal(2, 4), 2)],
-)  # fmt: skip
+    errors=lambda m: [
+        Bad(ValueError, "glu: axis -1 has size 3", m.normal(2, 3)),
+        Bad(IndexError, "glu: axis 2", m.normal(2, 4), 2),
+    ],
+)
 def glu(x: Tensor, axis: int = -1) -> Tensor:
     """The gated linear unit a · sigmoid(b), where a and b are the halves of `x` along `axis`."""
     from .indexing import slice_axis
@@ -548,5 +628,7 @@ def glu(x: Tensor, axis: int = -1) -> Tensor:
     place = normalize_axis("glu", axis, x.ndim)
     size = x.shape[place]
     if size is None or size % 2:
-        raise ValueError(f"glu: axis {axis} has size {size}; expected an even size. Got shape {format_shape(x.shape)}.")
+        raise ValueError(
+            f"glu: axis {axis} has size {size}; expected an even size. Got shape {format_shape(x.shape)}."
+        )
     return slice_axis(x, place, 0, size // 2) * sigmoid(slice_axis(x, place, size // 2, size))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import dtypes
 from ..autograd.tape import enable_grad, grad_mode
 from ..tensor import Tensor
-from .. import dtypes
 
 
 def composed_vjp(
@@ -40,13 +40,18 @@ def composed_vjp(
         outputs = fn(*watched)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         pairs = [
-            (o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None and o.requires_grad
+            (o, g)
+            for o, g in zip(outputs, gradients, strict=True)
+            if o is not None and g is not None and o.requires_grad
         ]
         wanted = [i for i, need in enumerate(needs) if need]
         results: list[Any] = [None] * len(watched)
         if pairs and wanted:
             found = run_backward(
-                [o for o, _ in pairs], [g for _, g in pairs], create_graph=create_graph, inputs=[watched[i] for i in wanted]
+                [o for o, _ in pairs],
+                [g for _, g in pairs],
+                create_graph=create_graph,
+                inputs=[watched[i] for i in wanted],
             )
             for i, g in zip(wanted, found or (), strict=True):
                 results[i] = g

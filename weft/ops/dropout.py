@@ -79,7 +79,9 @@ def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator
     return _alpha(x, x.detach(), float(p), _state("alpha_dropout", generator))
 
 
-def feature_alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Tensor:
+def feature_alpha_dropout(
+    x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None
+) -> Tensor:
     """`alpha_dropout` of whole channels of `x` (N, C, ...)."""
     if x.ndim < 2:
         raise ValueError(f"feature_alpha_dropout: expected shape (N, C, ...). Got {format_shape(x.shape)}.")

@@ -28,7 +28,9 @@ from .spec import Spec, is_known, same_size
 
 def _check_rows(op: str, indices: Any, weight: Any) -> None:
     if not dtypes.is_integral(indices.dtype):
-        raise TypeError(f"{op}: indices must be integers. Got {indices.dtype.name}; use `indices.astype(wf.int64)`.")
+        raise TypeError(
+            f"{op}: indices must be integers. Got {indices.dtype.name}; use `indices.astype(wf.int64)`."
+        )
     if weight.shape is None:
         return
     if len(weight.shape) != 2:
@@ -90,7 +92,16 @@ def _arange(n: int) -> Tensor:
         Sample(np.array(1), m.normal(4, 3), None, True),
         Sample(np.zeros((0,), np.int64), m.normal(4, 3), None, False),
     ],
-    errors=lambda m: [Bad(IndexError, "embedding: indices hold 4; expected 0 to 3", np.array([4]), m.normal(4, 3), None, False)],
+    errors=lambda m: [
+        Bad(
+            IndexError,
+            "embedding: indices hold 4; expected 0 to 3",
+            np.array([4]),
+            m.normal(4, 3),
+            None,
+            False,
+        )
+    ],
 )
 def embedding_lookup(indices: Tensor, weight: Tensor, padding_idx: int | None, sparse: bool) -> Any:
     """The rows of `weight` at `indices`; the row `padding_idx` gets no gradient. With `sparse` `.grad` stays row-sparse."""
@@ -118,7 +129,10 @@ def _renormalize(indices: Tensor, weight: Tensor, max_norm: float, norm_type: fl
 @composite(
     namespace="nn",
     reference=lambda indices, weight, padding_idx=None, sparse=False: weight[indices],
-    samples=lambda m: [Sample(np.array([[0, 2], [2, 1]]), m.normal(4, 3)), Sample(np.array([1, 3]), m.normal(4, 2), sparse=True)],
+    samples=lambda m: [
+        Sample(np.array([[0, 2], [2, 1]]), m.normal(4, 3)),
+        Sample(np.array([1, 3]), m.normal(4, 2), sparse=True),
+    ],
     errors=lambda m: [
         Bad(IndexError, "embedding: indices hold -1; expected 0 to 3", np.array([0, -1]), m.normal(4, 3)),
         Bad(TypeError, "embedding: indices must be integers", m.normal(2), m.normal(4, 3)),
@@ -148,15 +162,19 @@ def embedding(
     return embedding_lookup(indices, weight, place, bool(sparse))
 
 
-# Bags ---------------------------------------------------------------------------------------------------------------------------
+# Bags -----------------------------------------------------------------------------------------------------------------
 
 
 def _infer_bags(offsets: Any, count: Any) -> Spec:
     if not dtypes.is_integral(offsets.dtype) or offsets.shape is not None and len(offsets.shape) != 1:
-        raise TypeError(f"embedding_bag: offsets must be a vector of integers. Got {offsets.dtype.name} {format_shape(offsets.shape)}.")
+        raise TypeError(
+            f"embedding_bag: offsets must be a vector of integers. Got {offsets.dtype.name} {format_shape(offsets.shape)}."
+        )
     if type(offsets) is np.ndarray and offsets.size:
         if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] > count:
-            raise ValueError(f"embedding_bag: offsets must rise from 0 to at most {count}. Got {offsets.tolist()}.")
+            raise ValueError(
+                f"embedding_bag: offsets must rise from 0 to at most {count}. Got {offsets.tolist()}."
+            )
     return Spec((count,), dtypes.int64)
 
 
@@ -179,7 +197,9 @@ def bag_numbers(offsets: Tensor, count: int) -> Any:
 
 def _infer_segments(x: Any, segments: Any, count: int) -> Spec:
     if x.shape is not None and segments.shape is not None and not same_size(x.shape[0], segments.shape[0]):
-        raise ValueError(f"segment_max: one segment number per row is needed. Got {x.shape[0]} rows and {segments.shape[0]} numbers.")
+        raise ValueError(
+            f"segment_max: one segment number per row is needed. Got {x.shape[0]} rows and {segments.shape[0]} numbers."
+        )
     return Spec(None if x.shape is None else (count, *x.shape[1:]), x.dtype)
 
 
@@ -193,7 +213,9 @@ def _segment_max_rule(g: Tensor, x: Tensor, segments: Tensor, out: Tensor, count
 def _np_segment_max(x: Any, segments: Any, count: int) -> Any:
     out = np.full((count, *x.shape[1:]), -np.inf, x.dtype)
     np.maximum.at(out, segments, x)
-    return np.where(np.isin(np.arange(count), segments).reshape(-1, *(1,) * (x.ndim - 1)), out, 0).astype(x.dtype)
+    return np.where(np.isin(np.arange(count), segments).reshape(-1, *(1,) * (x.ndim - 1)), out, 0).astype(
+        x.dtype
+    )
 
 
 @primitive(
@@ -204,7 +226,9 @@ def _np_segment_max(x: Any, segments: Any, count: int) -> Any:
         [x[segments == k].max(0) if (segments == k).any() else np.zeros(x.shape[1:]) for k in range(count)]
     ),
     samples=lambda m: [Sample(m.distinct(5, 2), np.array([0, 0, 2, 2, 2]), 4)],
-    errors=lambda m: [Bad(ValueError, "segment_max: one segment number per row", m.normal(3, 2), np.array([0]), 1)],
+    errors=lambda m: [
+        Bad(ValueError, "segment_max: one segment number per row", m.normal(3, 2), np.array([0]), 1)
+    ],
 )
 def segment_max(x: Tensor, segments: Tensor, count: int) -> Any:
     """The largest element of the rows of each segment; 0 for segments without rows."""
@@ -212,9 +236,14 @@ def segment_max(x: Tensor, segments: Tensor, count: int) -> Any:
 
 
 def _reference_bag(
-    indices: Any, weight: Any, offsets: Any = None, mode: str = "mean", per_sample_weights: Any = None,
-    padding_idx: Any = None, include_last_offset: bool = False,
-) -> Any:  # fmt: skip
+    indices: Any,
+    weight: Any,
+    offsets: Any = None,
+    mode: str = "mean",
+    per_sample_weights: Any = None,
+    padding_idx: Any = None,
+    include_last_offset: bool = False,
+) -> Any:
     if offsets is None:
         bags = [list(row) for row in indices]
         scales = [None] * len(bags) if per_sample_weights is None else list(per_sample_weights)
@@ -222,7 +251,10 @@ def _reference_bag(
         ends = [*offsets[1:], len(indices)] if not include_last_offset else offsets[1:]
         starts = offsets if not include_last_offset else offsets[:-1]
         bags = [list(indices[a:b]) for a, b in zip(starts, ends, strict=True)]
-        scales = [None if per_sample_weights is None else per_sample_weights[a:b] for a, b in zip(starts, ends, strict=True)]
+        scales = [
+            None if per_sample_weights is None else per_sample_weights[a:b]
+            for a, b in zip(starts, ends, strict=True)
+        ]
     out = []
     for bag, scale in zip(bags, scales, strict=True):
         keep = [j for j, i in enumerate(bag) if i != padding_idx]
@@ -242,19 +274,39 @@ def _reference_bag(
     samples=lambda m: [
         Sample(np.array([[0, 2], [2, 1]]), m.distinct(4, 3)),
         Sample(np.array([0, 2, 2, 1, 3]), m.distinct(4, 3), np.array([0, 2, 2]), "sum"),
-        Sample(np.array([0, 2, 3, 1]), m.distinct(4, 3), np.array([0, 3, 4]), "max", include_last_offset=True),
+        Sample(
+            np.array([0, 2, 3, 1]), m.distinct(4, 3), np.array([0, 3, 4]), "max", include_last_offset=True
+        ),
         Sample(np.array([[0, 2], [2, 1]]), m.distinct(4, 3), mode="sum", per_sample_weights=m.normal(2, 2)),
         Sample(np.array([[0, 2], [2, 2], [1, 1]]), m.distinct(4, 3), padding_idx=2),
         Sample(np.array([[0, 3], [1, 2]]), m.distinct(4, 3), mode="max"),
     ],
     errors=lambda m: [
-        Bad(ValueError, "embedding_bag: mode must be 'sum', 'mean' or 'max'", np.array([[0]]), m.normal(4, 3), mode="min"),
+        Bad(
+            ValueError,
+            "embedding_bag: mode must be 'sum', 'mean' or 'max'",
+            np.array([[0]]),
+            m.normal(4, 3),
+            mode="min",
+        ),
         Bad(ValueError, "embedding_bag: offsets are needed", np.array([0]), m.normal(4, 3)),
-        Bad(ValueError, "embedding_bag: offsets are for a vector", np.array([[0]]), m.normal(4, 3), np.array([0])),
-        Bad(ValueError, "embedding_bag: per_sample_weights are for mode='sum'", np.array([[0]]), m.normal(4, 3), per_sample_weights=m.normal(1, 1)),
+        Bad(
+            ValueError,
+            "embedding_bag: offsets are for a vector",
+            np.array([[0]]),
+            m.normal(4, 3),
+            np.array([0]),
+        ),
+        Bad(
+            ValueError,
+            "embedding_bag: per_sample_weights are for mode='sum'",
+            np.array([[0]]),
+            m.normal(4, 3),
+            per_sample_weights=m.normal(1, 1),
+        ),
         Bad(IndexError, "embedding_bag: indices hold 9", np.array([[9]]), m.normal(4, 3)),
     ],
-)  # fmt: skip
+)
 def embedding_bag(
     indices: Tensor,
     weight: Tensor,
@@ -288,9 +340,13 @@ def embedding_bag(
     if indices.ndim == 2 and offsets is not None:
         raise ValueError("embedding_bag: offsets are for a vector of indices. Got indices with 2 axes.")
     if indices.ndim == 1 and offsets is None:
-        raise ValueError("embedding_bag: offsets are needed for a vector of indices, to say where each bag starts.")
+        raise ValueError(
+            "embedding_bag: offsets are needed for a vector of indices, to say where each bag starts."
+        )
     if indices.ndim not in (1, 2):
-        raise ValueError(f"embedding_bag: indices must have 1 or 2 axes. Got shape {format_shape(indices.shape)}.")
+        raise ValueError(
+            f"embedding_bag: indices must have 1 or 2 axes. Got shape {format_shape(indices.shape)}."
+        )
     place = _padding("embedding_bag", padding_idx, weight)
     rows = embedding_lookup(indices, weight, place, bool(sparse))
     counts = None if place is None else indices != place

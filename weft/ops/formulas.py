@@ -10,12 +10,14 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from .dispatch import constant
 from .elementwise import abs_, astype, sqrt, where
+from .products import matmul
 from .reduction import max_, reduce_sum
-from .shaping import broadcast_to, expand_dims
+from .shaping import broadcast_to, expand_dims, matrix_transpose
 from .spec import num_elements, same_size
 
-# Normalisation, for arrays and tensors alike ------------------------------------------------------------------------------
+# Normalisation, for arrays and tensors alike --------------------------------------------------------------------------
 
 
 def sum_arrays(x: Any, axes: tuple[int, ...]) -> Any:
@@ -27,8 +29,17 @@ def sum_tensors(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def input_gradient(
-    grad: Any, g_mean: Any, g_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, axes: tuple[int, ...], count: Any, total: Callable[..., Any]
-) -> tuple[Any, Any]:  # fmt: skip
+    grad: Any,
+    g_mean: Any,
+    g_rstd: Any,
+    x: Any,
+    weight: Any,
+    mean: Any,
+    rstd: Any,
+    axes: tuple[int, ...],
+    count: Any,
+    total: Callable[..., Any],
+) -> tuple[Any, Any]:
     """(gx, g · x̂) for operands that broadcast against x; `mean` None: not centred (RMS norm)."""
     hat = (x if mean is None else x - mean) * rstd
     weighted = grad if weight is None else grad * weight
@@ -62,15 +73,24 @@ def check_parameter(op: str, name: str, value: Any, shape: Any) -> None:
         return
     if not dtypes.is_floating(value.dtype):
         raise TypeError(f"{op}: {name} must be floating. Got {value.dtype.name}.")
-    if value.shape is not None and shape is not None and (
-        len(value.shape) != len(shape) or any(not same_size(a, b) for a, b in zip(value.shape, shape, strict=True))
+    if (
+        value.shape is not None
+        and shape is not None
+        and (
+            len(value.shape) != len(shape)
+            or any(not same_size(a, b) for a, b in zip(value.shape, shape, strict=True))
+        )
     ):
-        raise ValueError(f"{op}: {name} has shape {format_shape(value.shape)}; expected {format_shape(shape)}.")
+        raise ValueError(
+            f"{op}: {name} has shape {format_shape(value.shape)}; expected {format_shape(shape)}."
+        )
 
 
 def check_floating(op: str, x: Any) -> None:
     if not dtypes.is_floating(x.dtype):
-        raise TypeError(f"{op}: expected a real floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`.")
+        raise TypeError(
+            f"{op}: expected a real floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`."
+        )
 
 
 def count(x: Tensor, axes: tuple[int, ...]) -> Any:
@@ -105,7 +125,7 @@ def batched(tensors: Any, axes: Any) -> list[Any]:
     ]
 
 
-# Vectors -------------------------------------------------------------------------------------------------------------------
+# Vectors --------------------------------------------------------------------------------------------------------------
 
 
 def length(x: Tensor, p: float, axis: Any, keepdims: bool = False) -> Tensor:
@@ -125,3 +145,19 @@ def length(x: Tensor, p: float, axis: Any, keepdims: bool = False) -> Tensor:
     powers = reduce_sum(where(zero, 0.0, where(zero, 1.0, size) ** p), axis, keepdims)
     nothing = powers == 0
     return where(nothing, 0.0, where(nothing, 1.0, powers) ** (1 / p))
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+
+def masked_scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    scores = matmul(query, matrix_transpose(key)) * scale
+    if mask is not None:
+        scores = where(mask, scores, float("-inf")) if dtypes.is_bool(mask.dtype) else scores + mask
+    if is_causal:
+        scores = where(triangle(query.shape[-2], key.shape[-2]), scores, float("-inf"))
+    return scores
+
+
+def triangle(rows: int, columns: int) -> Tensor:
+    return constant(np.tri(rows, columns, dtype=np.bool_))

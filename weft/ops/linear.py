@@ -17,7 +17,9 @@ from .spec import is_known, same_size
 
 def _check_bias(op: str, bias: Tensor | None, outputs: Any) -> None:
     if bias is not None and (bias.ndim != 1 or not same_size(bias.shape[0], outputs)):
-        raise ValueError(f"{op}: bias has shape {format_shape(bias.shape)}; expected ({outputs},), one per output feature.")
+        raise ValueError(
+            f"{op}: bias has shape {format_shape(bias.shape)}; expected ({outputs},), one per output feature."
+        )
 
 
 @composite(
@@ -30,15 +32,28 @@ def _check_bias(op: str, bias: Tensor | None, outputs: Any) -> None:
         Sample(m.normal(0, 3), m.normal(2, 3), m.normal(2)),
     ],
     errors=lambda m: [
-        Bad(ValueError, r"linear: x has 4 features; expected 3, .* Got x \(2, 4\) and weight \(5, 3\)", m.normal(2, 4), m.normal(5, 3)),
-        Bad(ValueError, r"linear: bias has shape \(3,\); expected \(5,\)", m.normal(2, 3), m.normal(5, 3), m.normal(3)),
+        Bad(
+            ValueError,
+            r"linear: x has 4 features; expected 3, .* Got x \(2, 4\) and weight \(5, 3\)",
+            m.normal(2, 4),
+            m.normal(5, 3),
+        ),
+        Bad(
+            ValueError,
+            r"linear: bias has shape \(3,\); expected \(5,\)",
+            m.normal(2, 3),
+            m.normal(5, 3),
+            m.normal(3),
+        ),
         Bad(ValueError, "linear: weight must have shape", m.normal(2, 3), m.normal(3)),
     ],
 )
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x weightᵀ + bias, for `x` (..., inputs), `weight` (outputs, inputs) and `bias` (outputs,)."""
     if weight.ndim != 2:
-        raise ValueError(f"linear: weight must have shape (outputs, inputs). Got {format_shape(weight.shape)}.")
+        raise ValueError(
+            f"linear: weight must have shape (outputs, inputs). Got {format_shape(weight.shape)}."
+        )
     outputs, inputs = weight.shape
     if x.ndim == 0 or not same_size(x.shape[-1], inputs):
         raise ValueError(
@@ -57,7 +72,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @composite(
     namespace="nn",
-    reference=lambda x1, x2, weight, bias=None: np.einsum("...i,oij,...j->...o", x1, weight, x2) + (0 if bias is None else bias),
+    reference=lambda x1, x2, weight, bias=None: (
+        np.einsum("...i,oij,...j->...o", x1, weight, x2) + (0 if bias is None else bias)
+    ),
     samples=lambda m: [
         Sample(m.normal(4, 3), m.normal(4, 2), m.normal(5, 3, 2), m.normal(5)),
         Sample(m.normal(3), m.normal(2), m.normal(1, 3, 2)),
@@ -66,7 +83,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     errors=lambda m: [
         Bad(ValueError, "bilinear: expected x1", m.normal(4, 3), m.normal(4, 3), m.normal(5, 3, 2)),
         Bad(ValueError, "bilinear: expected x1", m.normal(4, 3), m.normal(3, 2), m.normal(5, 3, 2)),
-        Bad(ValueError, "bilinear: bias has shape", m.normal(4, 3), m.normal(4, 2), m.normal(5, 3, 2), m.normal(2)),
+        Bad(
+            ValueError,
+            "bilinear: bias has shape",
+            m.normal(4, 3),
+            m.normal(4, 2),
+            m.normal(5, 3, 2),
+            m.normal(2),
+        ),
     ],
 )
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

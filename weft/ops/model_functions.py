@@ -1,19 +1,33 @@
-"""The op files whose functions appear in `weft.nn.functional`, imported so that the op table is complete."""
+"""The op files whose functions appear in `weft.nn.functional`; importing them completes the op table."""
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
-NAMES = (
-    "activations", "linear", "softmax", "normalization", "channel_norms", "losses", "embedding", "dropout", "attention", "sparse_ops",
-    "conv", "conv_transpose", "pooling", "recurrent", "interpolate", "padding", "unfold",
-)  # fmt: skip
+from . import (
+    activations,
+    attention,
+    channel_norms,
+    class_losses,
+    conv,
+    conv_transpose,
+    dropout,
+    embedding,
+    group_norms,
+    interpolate,
+    linear,
+    losses,
+    multi_head,
+    normalization,
+    padding,
+    pooling,
+    recurrent,
+    softmax,
+    sparse_ops,
+    unfold,
+)
 
-MODULES: list[ModuleType] = []
-for _name in NAMES:
-    try:
-        MODULES.append(importlib.import_module(f"{__package__}.{_name}"))
-    except ModuleNotFoundError as _error:
-        if _error.name != f"{__package__}.{_name}":
-            raise
+MODULES: list[ModuleType] = [
+    activations, linear, softmax, normalization, channel_norms, group_norms, class_losses, losses, embedding, dropout, attention,
+    multi_head, conv, conv_transpose, pooling, recurrent, interpolate, padding, unfold, sparse_ops,
+]  # fmt: skip

@@ -22,16 +22,26 @@ from .composed import composed_vjp
 from .creation import zeros_like
 from .dispatch import composite, primitive
 from .formulas import (
-    batched, cast_like, check_floating, check_parameter, cost_per_element, count, input_gradient, stat_dtype, statistics, sum_arrays,
-    sum_tensors, wide,
-)  # fmt: skip
+    batched,
+    cast_like,
+    check_floating,
+    check_parameter,
+    cost_per_element,
+    count,
+    input_gradient,
+    stat_dtype,
+    statistics,
+    sum_arrays,
+    sum_tensors,
+    wide,
+)
 from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import reshape
 from .spec import Spec, check_shape, same_size
 
-# Layer norm -------------------------------------------------------------------------------------------------------------------
+# Layer norm -----------------------------------------------------------------------------------------------------------
 
 
 def _row_shapes(x: Any, num_axes: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -67,18 +77,30 @@ def _rows_view(stat: Any, num_axes: int) -> Any:
 
 
 def _layer_norm_backward_ops(
-    grad: Any, g_mean: Any, g_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_axes: int, keep: int = 0
+    grad: Any,
+    g_mean: Any,
+    g_rstd: Any,
+    x: Any,
+    weight: Any,
+    mean: Any,
+    rstd: Any,
+    num_axes: int,
+    keep: int = 0,
 ) -> tuple[Any, Any, Any]:
     """The backward pass in public ops; gradients of the parameters keep `keep` leading (batch) axes."""
     n = x.ndim
     axes, rows = tuple(range(n - num_axes, n)), tuple(range(keep, n - num_axes))
     g_mean, g_rstd, mean, rstd = (_rows_view(v, num_axes) for v in (g_mean, g_rstd, mean, rstd))
-    gx, product = input_gradient(grad, g_mean, g_rstd, x, weight, mean, rstd, axes, count(x, axes), sum_tensors)
+    gx, product = input_gradient(
+        grad, g_mean, g_rstd, x, weight, mean, rstd, axes, count(x, axes), sum_tensors
+    )
     gw = None if weight is None else reduce_sum(product, rows, False)
     return gx, gw, reduce_sum(grad, rows, False)
 
 
-def _layer_norm_rule(g: Any, x: Any, weight: Any, like_bias: Any, out1: Any, out2: Any, num_axes: int, needs: Any) -> Any:
+def _layer_norm_rule(
+    g: Any, x: Any, weight: Any, like_bias: Any, out1: Any, out2: Any, num_axes: int, needs: Any
+) -> Any:
     grad = zeros_like(x) if g[0] is None else g[0]
     gx, gw, gb = layer_norm_backward(grad, g[1], g[2], x, weight, out1, out2, num_axes)
     return gx, gw if needs[1] else None, cast_like(gb, like_bias) if needs[2] else None
@@ -108,16 +130,24 @@ def _batch_layer_norm_backward(axes: Any, tensors: Any, attrs: Any) -> Any:
     return gx, zeros_like(reshape(gb, (gb.shape[0], -1))[:, :0]) if gw is None else gw, gb
 
 
-def _reference_layer_norm(x: Any, weight: Any = None, bias: Any = None, num_axes: int = 1, eps: float = 1e-5) -> Any:
+def _reference_layer_norm(
+    x: Any, weight: Any = None, bias: Any = None, num_axes: int = 1, eps: float = 1e-5
+) -> Any:
     axes = tuple(range(x.ndim - num_axes, x.ndim))
     mean, var = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     y = (x - mean) / np.sqrt(var + eps)
     y = y if weight is None else y * weight
     y = y if bias is None else y + bias
-    return y, mean.reshape(x.shape[: x.ndim - num_axes]), (1 / np.sqrt(var + eps)).reshape(x.shape[: x.ndim - num_axes])
+    return (
+        y,
+        mean.reshape(x.shape[: x.ndim - num_axes]),
+        (1 / np.sqrt(var + eps)).reshape(x.shape[: x.ndim - num_axes]),
+    )
 
 
-def _reference_backward(num_axes: int, grad: Any, g_mean: Any, g_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any) -> Any:
+def _reference_backward(
+    num_axes: int, grad: Any, g_mean: Any, g_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any
+) -> Any:
     n = int(np.prod(x.shape[x.ndim - num_axes :]))
     m, r = (None if v is None else v.reshape(v.shape + (1,) * num_axes) for v in (mean, rstd))
     axes = tuple(range(x.ndim - num_axes, x.ndim))
@@ -140,22 +170,42 @@ def _reference_backward(num_axes: int, grad: Any, g_mean: Any, g_rstd: Any, x: A
     infer=_infer_layer_norm_backward,
     vjp=joint(
         lambda h, grad, grad_mean, grad_rstd, x, weight, mean, rstd, num_axes, needs: composed_vjp(
-            lambda *inputs: _layer_norm_backward_ops(*inputs, num_axes), (grad, grad_mean, grad_rstd, x, weight, mean, rstd), needs, h
+            lambda *inputs: _layer_norm_backward_ops(*inputs, num_axes),
+            (grad, grad_mean, grad_rstd, x, weight, mean, rstd),
+            needs,
+            h,
         ),
         fill=False,
     ),
     batch=_batch_layer_norm_backward,
     cost=cost_per_element(12),
-    reference=lambda grad, gm, gr, x, weight, mean, rstd, num_axes: _reference_backward(num_axes, grad, gm, gr, x, weight, mean, rstd),
+    reference=lambda grad, gm, gr, x, weight, mean, rstd, num_axes: _reference_backward(
+        num_axes, grad, gm, gr, x, weight, mean, rstd
+    ),
     samples=lambda m: [
         Sample(m.normal(4, 3), None, None, m.normal(4, 3), m.normal(3), m.normal(4), m.positive(4), 1),
-        Sample(m.normal(2, 3, 2), m.normal(2), m.normal(2), m.normal(2, 3, 2), None, m.normal(2), m.positive(2), 2),
+        Sample(
+            m.normal(2, 3, 2),
+            m.normal(2),
+            m.normal(2),
+            m.normal(2, 3, 2),
+            None,
+            m.normal(2),
+            m.positive(2),
+            2,
+        ),
     ],
-)  # fmt: skip
+)
 def layer_norm_backward(
-    grad: Tensor, grad_mean: Tensor | None, grad_rstd: Tensor | None, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor,
+    grad: Tensor,
+    grad_mean: Tensor | None,
+    grad_rstd: Tensor | None,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    rstd: Tensor,
     num_axes: int,
-) -> Any:  # fmt: skip
+) -> Any:
     """The gradients of `layer_norm` in x, weight (empty if there is none) and bias."""
     axes = tuple(range(x.ndim - num_axes, x.ndim))
     g, gm, gr, xs, w, m, r = wide(grad, grad_mean, grad_rstd, x, weight, mean, rstd)  # type: ignore[arg-type]
@@ -176,11 +226,16 @@ def layer_norm_backward(
     cost=cost_per_element(8),
     reference=_reference_layer_norm,
     samples=lambda m: [
-        Sample(m.normal(4, 3), m.normal(3), m.normal(3), 1, 1e-5), Sample(m.normal(2, 3, 2), None, None, 2, 1e-3),
-        Sample(m.normal(5), None, m.normal(5), 1, 1e-5), Sample(m.normal(2, 3), m.normal(3), None, 1, 1e-5), Sample(m.normal(0, 3), m.normal(3), m.normal(3), 1, 1e-5),
+        Sample(m.normal(4, 3), m.normal(3), m.normal(3), 1, 1e-5),
+        Sample(m.normal(2, 3, 2), None, None, 2, 1e-3),
+        Sample(m.normal(5), None, m.normal(5), 1, 1e-5),
+        Sample(m.normal(2, 3), m.normal(3), None, 1, 1e-5),
+        Sample(m.normal(0, 3), m.normal(3), m.normal(3), 1, 1e-5),
     ],
-)  # fmt: skip
-def layer_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, num_axes: int, eps: float) -> Any:
+)
+def layer_norm_forward(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, num_axes: int, eps: float
+) -> Any:
     """(y, mean, rstd): `x` normalised over its last `num_axes` axes, with the statistics used."""
     xs, w, b = wide(x, weight, bias)  # type: ignore[arg-type]
     y, mean, var = statistics(xs, tuple(range(x.ndim - num_axes, x.ndim)))
@@ -191,7 +246,11 @@ def layer_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, nu
     if b is not None:
         y += b
     lead, stat = x.shape[: x.ndim - num_axes], stat_dtype(x)
-    return y.astype(x.dtype, copy=False), mean.reshape(lead).astype(stat, copy=False), rstd.reshape(lead).astype(stat, copy=False)
+    return (
+        y.astype(x.dtype, copy=False),
+        mean.reshape(lead).astype(stat, copy=False),
+        rstd.reshape(lead).astype(stat, copy=False),
+    )
 
 
 def _trailing(op: str, x: Any, normalized_shape: Any) -> int:
@@ -211,27 +270,48 @@ def _sizes(shape: Any) -> int:
 
 @composite(
     namespace="nn",
-    reference=lambda x, normalized_shape, weight=None, bias=None, eps=1e-5: _reference_layer_norm(x, weight, bias, _sizes(normalized_shape), eps)[0],
+    reference=lambda x, normalized_shape, weight=None, bias=None, eps=1e-5: _reference_layer_norm(
+        x, weight, bias, _sizes(normalized_shape), eps
+    )[0],
     samples=lambda m: [
-        Sample(m.normal(4, 3), 3, m.normal(3), m.normal(3)), Sample(m.normal(2, 3, 2), (3, 2)), Sample(m.normal(2, 5), (5,), m.normal(5), eps=1e-2),
+        Sample(m.normal(4, 3), 3, m.normal(3), m.normal(3)),
+        Sample(m.normal(2, 3, 2), (3, 2)),
+        Sample(m.normal(2, 5), (5,), m.normal(5), eps=1e-2),
     ],
     errors=lambda m: [
-        Bad(ValueError, r"layer_norm: normalized_shape \(4,\) must be the last sizes of x", m.normal(2, 3), (4,)),
-        Bad(ValueError, r"layer_norm: weight has shape \(2,\); expected \(3,\)", m.normal(2, 3), (3,), m.normal(2)),
+        Bad(
+            ValueError,
+            r"layer_norm: normalized_shape \(4,\) must be the last sizes of x",
+            m.normal(2, 3),
+            (4,),
+        ),
+        Bad(
+            ValueError,
+            r"layer_norm: weight has shape \(2,\); expected \(3,\)",
+            m.normal(2, 3),
+            (3,),
+            m.normal(2),
+        ),
         Bad(TypeError, "layer_norm: expected a real floating tensor", m.ints(2, 3), (3,)),
     ],
-)  # fmt: skip
+)
 def layer_norm(
-    x: Tensor, normalized_shape: int | tuple[int, ...], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    normalized_shape: int | tuple[int, ...],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
     """`x` with mean 0 and variance 1 over its last axes, which `normalized_shape` names, times weight plus bias."""
     return layer_norm_forward(x, weight, bias, _trailing("layer_norm", x, normalized_shape), float(eps))[0]
 
 
-# RMS norm ---------------------------------------------------------------------------------------------------------------------
+# RMS norm -------------------------------------------------------------------------------------------------------------
 
 
-def _rms_norm_backward_ops(grad: Any, g_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int, keep: int = 0) -> tuple[Any, Any]:
+def _rms_norm_backward_ops(
+    grad: Any, g_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int, keep: int = 0
+) -> tuple[Any, Any]:
     n = x.ndim
     axes, rows = tuple(range(n - num_axes, n)), tuple(range(keep, n - num_axes))
     g_rstd, rstd = _rows_view(g_rstd, num_axes), _rows_view(rstd, num_axes)
@@ -274,7 +354,9 @@ def _infer_rms_norm(x: Any, weight: Any, num_axes: int, eps: float) -> tuple[Spe
     return Spec(x.shape, x.dtype), Spec(lead, stat_dtype(x))
 
 
-def _infer_rms_norm_backward(grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int) -> tuple[Spec, Spec]:
+def _infer_rms_norm_backward(
+    grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int
+) -> tuple[Spec, Spec]:
     weight_spec = Spec((0,), x.dtype) if weight is None else Spec(weight.shape, weight.dtype)
     return Spec(x.shape, x.dtype), weight_spec
 
@@ -285,13 +367,18 @@ def _infer_rms_norm_backward(grad: Any, grad_rstd: Any, x: Any, weight: Any, rst
     infer=_infer_rms_norm_backward,
     vjp=joint(
         lambda h, grad, grad_rstd, x, weight, rstd, num_axes, needs: composed_vjp(
-            lambda *inputs: _rms_norm_backward_ops(*inputs, num_axes), (grad, grad_rstd, x, weight, rstd), needs, h
+            lambda *inputs: _rms_norm_backward_ops(*inputs, num_axes),
+            (grad, grad_rstd, x, weight, rstd),
+            needs,
+            h,
         ),
         fill=False,
     ),
     batch=_batch_rms_norm_backward,
     cost=cost_per_element(10),
-    reference=lambda grad, gr, x, weight, rstd, num_axes: _reference_backward(num_axes, grad, None, gr, x, weight, None, rstd)[:2],
+    reference=lambda grad, gr, x, weight, rstd, num_axes: _reference_backward(
+        num_axes, grad, None, gr, x, weight, None, rstd
+    )[:2],
     samples=lambda m: [
         Sample(m.normal(4, 3), None, m.normal(4, 3), m.normal(3), m.positive(4), 1),
         Sample(m.normal(2, 3, 2), m.normal(2), m.normal(2, 3, 2), None, m.positive(2), 2),
@@ -319,7 +406,10 @@ def rms_norm_backward(
     batch=_batch_rms_norm,
     cost=cost_per_element(5),
     reference=_reference_rms_norm,
-    samples=lambda m: [Sample(m.normal(4, 3), m.normal(3), 1, 1e-5), Sample(m.normal(2, 3, 2), None, 2, 1e-3)],
+    samples=lambda m: [
+        Sample(m.normal(4, 3), m.normal(3), 1, 1e-5),
+        Sample(m.normal(2, 3, 2), None, 2, 1e-3),
+    ],
 )
 def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float) -> Any:
     """(y, rstd): `x` divided by its root mean square over its last `num_axes` axes."""
@@ -329,20 +419,29 @@ def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float
     y = xs * rstd
     if w is not None:
         y *= w
-    return y.astype(x.dtype, copy=False), rstd.reshape(x.shape[: x.ndim - num_axes]).astype(stat_dtype(x), copy=False)
+    return y.astype(x.dtype, copy=False), rstd.reshape(x.shape[: x.ndim - num_axes]).astype(
+        stat_dtype(x), copy=False
+    )
 
 
 @composite(
     namespace="nn",
     reference=lambda x, normalized_shape, weight=None, eps=None: _reference_rms_norm(
-        x, weight, _sizes(normalized_shape), float(np.finfo(np.float64).eps) if eps is None else eps)[0],
-    samples=lambda m: [Sample(m.normal(4, 3), 3, m.normal(3), 1e-5), Sample(m.normal(2, 3, 2), (3, 2)), Sample(m.normal(2, 5), (5,), eps=1e-2)],
+        x, weight, _sizes(normalized_shape), float(np.finfo(np.float64).eps) if eps is None else eps
+    )[0],
+    samples=lambda m: [
+        Sample(m.normal(4, 3), 3, m.normal(3), 1e-5),
+        Sample(m.normal(2, 3, 2), (3, 2)),
+        Sample(m.normal(2, 5), (5,), eps=1e-2),
+    ],
     errors=lambda m: [Bad(ValueError, "rms_norm: normalized_shape", m.normal(2, 3), (2,))],
-)  # fmt: skip
+)
 def rms_norm(
     x: Tensor, normalized_shape: int | tuple[int, ...], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """`x` divided by its root mean square over its last axes, times weight. `eps` defaults to the dtype's epsilon."""
     num_axes = _trailing("rms_norm", x, normalized_shape)
     check_floating("rms_norm", x)
-    return rms_norm_forward(x, weight, num_axes, float(dtypes.finfo(x.dtype).eps) if eps is None else float(eps))[0]
+    return rms_norm_forward(
+        x, weight, num_axes, float(dtypes.finfo(x.dtype).eps) if eps is None else float(eps)
+    )[0]

@@ -76,7 +76,7 @@ def blocks(count: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + _BLOCK, count)
 
 
-# From words to numbers -----------------------------------------------------------------------------------------------
+# From words to numbers ------------------------------------------------------------------------------------------------
 
 
 def join(low: Any, high: Any) -> Any:

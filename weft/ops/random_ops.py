@@ -121,7 +121,7 @@ def _reference_normal(dtype: np.dtype) -> Any:
     return make
 
 
-# Draws of a given shape ------------------------------------------------------------------------------------------------
+# Draws of a given shape -----------------------------------------------------------------------------------------------
 
 
 def _infer_draw(op: str, complex_too: bool = False) -> Any:
@@ -153,11 +153,14 @@ def _draw_cost(per_element: int) -> Any:
     cost=_draw_cost(70),
     reference=lambda state, shape, dtype: reference_draw(state, shape, _reference_uniform(dtype)),
     samples=lambda m: [
-        Sample(_STATE, (2, 3), dtypes.float32), Sample(_STATE, (5,), dtypes.float64), Sample(_STATE, (), dtypes.float32),
-        Sample(np.array([-5, 2**40]), (3,), dtypes.float32), Sample(_STATE, (0, 2), dtypes.float32),
+        Sample(_STATE, (2, 3), dtypes.float32),
+        Sample(_STATE, (5,), dtypes.float64),
+        Sample(_STATE, (), dtypes.float32),
+        Sample(np.array([-5, 2**40]), (3,), dtypes.float32),
+        Sample(_STATE, (0, 2), dtypes.float32),
     ],
     errors=_bad_draw("random_uniform"),
-)  # fmt: skip
+)
 def random_uniform(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Numbers uniform in [0, 1)."""
     return draw(state, check_shape("random_uniform", shape), dtype, _maker(philox.uniform, dtype))  # type: ignore[arg-type]
@@ -170,12 +173,15 @@ def random_uniform(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> An
     cost=_draw_cost(110),
     reference=lambda state, shape, dtype: reference_draw(state, shape, _reference_normal(dtype)),
     samples=lambda m: [
-        Sample(_STATE, (2, 3), dtypes.float32), Sample(_STATE, (5,), dtypes.float64), Sample(_STATE, (4,), dtypes.complex64),
-        Sample(_STATE, (), dtypes.float32), Sample(_STATE, (0,), dtypes.float32),
+        Sample(_STATE, (2, 3), dtypes.float32),
+        Sample(_STATE, (5,), dtypes.float64),
+        Sample(_STATE, (4,), dtypes.complex64),
+        Sample(_STATE, (), dtypes.float32),
+        Sample(_STATE, (0,), dtypes.float32),
     ],
     errors=_bad_draw("random_normal"),
     test={"dtypes": ("float32",)},  # the tolerance of float32, which most samples draw
-)  # fmt: skip
+)
 def random_normal(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Standard normal numbers (mean 0, variance 1); complex ones have half the variance in each part."""
     make = philox.complex_normal if dtypes.is_complex(dtype) else philox.normal
@@ -227,16 +233,19 @@ def _infer_integers(state: Any, low: int, high: int, shape: Any, dtype: np.dtype
         state, shape, lambda a, b, c, d: low + ((a << 32 | b) * (high - low) >> 64)
     ),
     samples=lambda m: [
-        Sample(_STATE, -3, 5, (4, 3), dtypes.int64), Sample(_STATE, 0, 256, (9,), dtypes.uint8),
-        Sample(_STATE, -(2**62), 2**62 + 5, (9,), dtypes.int64), Sample(_STATE, -(2**63), 2**63, (3,), dtypes.int64),
-        Sample(_STATE, 0, 2**40 + 3, (9,), dtypes.int64), Sample(_STATE, 0, 1, (), dtypes.int32),
+        Sample(_STATE, -3, 5, (4, 3), dtypes.int64),
+        Sample(_STATE, 0, 256, (9,), dtypes.uint8),
+        Sample(_STATE, -(2**62), 2**62 + 5, (9,), dtypes.int64),
+        Sample(_STATE, -(2**63), 2**63, (3,), dtypes.int64),
+        Sample(_STATE, 0, 2**40 + 3, (9,), dtypes.int64),
+        Sample(_STATE, 0, 1, (), dtypes.int32),
     ],
     errors=lambda m: [
         Bad(ValueError, "randint: low must be below high", _STATE, 3, 3, (2,), dtypes.int64),
         Bad(ValueError, "randint: uint8 holds 0 to 255", _STATE, 0, 257, (2,), dtypes.uint8),
         Bad(TypeError, "randint: dtype must be an integer", _STATE, 0, 2, (2,), dtypes.float32),
     ],
-)  # fmt: skip
+)
 def random_integers(state: Tensor, low: int, high: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Integers uniform in [low, high)."""
 
@@ -263,7 +272,9 @@ def _infer_permutation(state: Any, n: int) -> Spec:
     infer=_infer_permutation,
     vjp=NOT_DIFFERENTIABLE,
     cost=lambda state, n: 100 * n,
-    reference=lambda state, n: np.argsort(reference_draw(state, (n,), lambda a, b, c, d: a << 32 | b), kind="stable"),
+    reference=lambda state, n: np.argsort(
+        reference_draw(state, (n,), lambda a, b, c, d: a << 32 | b), kind="stable"
+    ),
     samples=lambda m: [Sample(_STATE, 7), Sample(_STATE, 1), Sample(_STATE, 0)],
     errors=lambda m: [Bad(ValueError, "randperm: n must not be negative", _STATE, -1)],
 )
@@ -273,7 +284,7 @@ def random_permutation(state: Tensor, n: int) -> Any:
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
 
 
-# Draws shaped like a tensor, whose sizes may be known only at run time ---------------------------------------------------
+# Draws shaped like a tensor, whose sizes may be known only at run time ------------------------------------------------
 
 
 def _infer_like(op: str) -> Any:
@@ -309,7 +320,7 @@ def random_normal_like(like: Tensor, state: Tensor, dtype: np.dtype) -> Any:
     return draw(state, like.shape, dtype, _maker(philox.normal, dtype))  # type: ignore[arg-type]
 
 
-# Draws from given probabilities ------------------------------------------------------------------------------------------
+# Draws from given probabilities ---------------------------------------------------------------------------------------
 
 
 def _infer_multinomial(probabilities: Any, state: Any, num_samples: int, replacement: bool) -> Spec:
@@ -342,11 +353,15 @@ def _multinomial(weights: np.ndarray, uniform: np.ndarray, num_samples: int, rep
         last = weights.shape[-1] - 1 - np.argmax(weights[:, ::-1] > 0, -1)
         return np.minimum(np.array(rows).reshape(uniform.shape), last[:, None])
     with np.errstate(divide="ignore", invalid="ignore"):
-        keys = np.where(weights > 0, np.log1p(-uniform) / weights, -np.inf)  # minus an exponential variable of rate w
+        keys = np.where(
+            weights > 0, np.log1p(-uniform) / weights, -np.inf
+        )  # minus an exponential variable of rate w
     return np.argsort(-keys, -1, kind="stable")[:, :num_samples]
 
 
-def _reference_multinomial(probabilities: Any, state: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
+def _reference_multinomial(
+    probabilities: Any, state: Any, num_samples: int, replacement: bool = False
+) -> np.ndarray:
     weights = np.atleast_2d(probabilities)
     size = (len(weights), num_samples if replacement else weights.shape[1])
     uniform = reference_draw(state, size, _reference_uniform(dtypes.float64))
@@ -366,21 +381,41 @@ def _reference_multinomial(probabilities: Any, state: Any, num_samples: int, rep
     vjp=NOT_DIFFERENTIABLE,
     reference=_reference_multinomial,
     samples=lambda m: [
-        Sample(m.positive(4), _STATE, 3, False), Sample(m.positive(2, 4), _STATE, 9, True), Sample(np.array([0.0, 1.0, 0.0, 2.0]), _STATE, 2, False),
+        Sample(m.positive(4), _STATE, 3, False),
+        Sample(m.positive(2, 4), _STATE, 9, True),
+        Sample(np.array([0.0, 1.0, 0.0, 2.0]), _STATE, 2, False),
     ],
     errors=lambda m: [
         Bad(ValueError, "multinomial: cannot draw 5 of 4", m.positive(4), _STATE, 5, False),
-        Bad(ValueError, "multinomial: row 0 has 1 categories of positive probability", np.array([0.0, 1.0]), _STATE, 2, False),
-        Bad(ValueError, "multinomial: probabilities must be finite and not negative", np.array([-1.0, 1.0]), _STATE, 1, True),
+        Bad(
+            ValueError,
+            "multinomial: row 0 has 1 categories of positive probability",
+            np.array([0.0, 1.0]),
+            _STATE,
+            2,
+            False,
+        ),
+        Bad(
+            ValueError,
+            "multinomial: probabilities must be finite and not negative",
+            np.array([-1.0, 1.0]),
+            _STATE,
+            1,
+            True,
+        ),
         Bad(ValueError, "multinomial: expected probabilities of shape", m.positive(2, 2, 2), _STATE, 1, True),
         Bad(TypeError, "multinomial: probabilities must be floating", np.array([1, 2]), _STATE, 1, True),
     ],
-)  # fmt: skip
-def random_multinomial(probabilities: Tensor, state: Tensor, num_samples: int, replacement: bool = False) -> Any:
+)
+def random_multinomial(
+    probabilities: Tensor, state: Tensor, num_samples: int, replacement: bool = False
+) -> Any:
     """Category numbers drawn with the given (unnormalised) probabilities."""
     weights = np.atleast_2d(np.asarray(probabilities, np.float64))
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError(f"multinomial: probabilities must be finite and not negative. Got {weights.min():g} to {weights.max():g}.")
+        raise ValueError(
+            f"multinomial: probabilities must be finite and not negative. Got {weights.min():g} to {weights.max():g}."
+        )
     possible = (weights > 0).sum(-1)
     needed = 1 if replacement else num_samples
     if possible.size and possible.min() < needed:
@@ -394,7 +429,7 @@ def random_multinomial(probabilities: Tensor, state: Tensor, num_samples: int, r
     return out.reshape((*probabilities.shape[:-1], num_samples)).astype(np.int64, copy=False)
 
 
-# Dropout -----------------------------------------------------------------------------------------------------------------
+# Dropout --------------------------------------------------------------------------------------------------------------
 
 
 def _threshold(p: float) -> int:
@@ -433,10 +468,13 @@ def _reference_dropout(x: Any, state: Any, p: float) -> np.ndarray:
     cost=lambda x, state, p: 60 * (num_elements(x.shape) or 0),
     reference=_reference_dropout,
     samples=lambda m: [
-        Sample(m.normal(3, 4), _STATE, 0.5), Sample(m.normal(), _STATE, 0.25), Sample(m.normal(5), _STATE, 1.0), Sample(m.normal(0, 2), _STATE, 0.1),
+        Sample(m.normal(3, 4), _STATE, 0.5),
+        Sample(m.normal(), _STATE, 0.25),
+        Sample(m.normal(5), _STATE, 1.0),
+        Sample(m.normal(0, 2), _STATE, 0.1),
     ],
     errors=lambda m: [Bad(TypeError, "dropout: expected a floating tensor", m.ints(3), _STATE, 0.5)],
-)  # fmt: skip
+)
 def random_dropout(x: Tensor, state: Tensor, p: float) -> Any:
     """`x` with elements set to zero with probability `p` and the others divided by 1 - p.
 

@@ -29,10 +29,14 @@ def _infer(name: str) -> Any:
 def _infer_backward(name: str) -> Any:
     def infer(grad: Any, result: Any, axis: Any) -> Spec:
         normalize_axis(name, axis, result.ndim)
-        if grad.shape is not None and result.shape is not None and any(
-            not same_size(a, b) for a, b in zip(grad.shape, result.shape, strict=True)
+        if (
+            grad.shape is not None
+            and result.shape is not None
+            and any(not same_size(a, b) for a, b in zip(grad.shape, result.shape, strict=True))
         ):
-            raise ValueError(f"{name}: grad and result differ in shape. Got {format_shape(grad.shape)} and {format_shape(result.shape)}.")
+            raise ValueError(
+                f"{name}: grad and result differ in shape. Got {format_shape(grad.shape)} and {format_shape(result.shape)}."
+            )
         return Spec(result.shape, result.dtype)
 
     return infer
@@ -46,7 +50,8 @@ def _batch(op: Any) -> Any:
 
         size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
         full = [
-            t if a is not None else broadcast_to(expand_dims(t, 0), (size, *t.shape)) for t, a in zip(tensors, axes, strict=True)
+            t if a is not None else broadcast_to(expand_dims(t, 0), (size, *t.shape))
+            for t, a in zip(tensors, axes, strict=True)
         ]
         return op()(*full, normalize_axis("softmax", attrs[0], full[0].ndim - 1) + 1)
 
@@ -55,13 +60,20 @@ def _batch(op: Any) -> Any:
 
 def _samples(m: Any) -> list[Sample]:
     return [
-        Sample(m.normal(2, 3)), Sample(m.normal(2, 3, 4), 1), Sample(m.normal(5) * 100, axis=0), Sample(m.normal(0, 3)), Sample(m.normal(2, 0)),
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(2, 3, 4), 1),
+        Sample(m.normal(5) * 100, axis=0),
+        Sample(m.normal(0, 3)),
+        Sample(m.normal(2, 0)),
         Sample(np.array([[-np.inf, 0.0, 1.0], [2.0, 1.0, -np.inf]])),
-    ]  # fmt: skip
+    ]
 
 
 def _gradient_samples(m: Any) -> list[Sample]:
-    return [Sample(m.normal(2, 3), m.uniform(2, 3, low=0.1), -1), Sample(m.normal(2, 3, 4), m.uniform(2, 3, 4, low=0.1), 1)]
+    return [
+        Sample(m.normal(2, 3), m.uniform(2, 3, low=0.1), -1),
+        Sample(m.normal(2, 3, 4), m.uniform(2, 3, 4, low=0.1), 1),
+    ]
 
 
 def _errors(name: str) -> Any:
@@ -82,7 +94,7 @@ def _cost(x: Any, *_: Any) -> int:
     return 15 * (num_elements(x.shape) or 0)
 
 
-# Softmax --------------------------------------------------------------------------------------------------------------------
+# Softmax --------------------------------------------------------------------------------------------------------------
 
 
 def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
@@ -99,13 +111,15 @@ def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
     promote="real float",
     vjp=(
         lambda h, result, axis: softmax_backward(h, result, axis),
-        lambda h, grad, result, axis: h * (grad - reduce_sum(grad * result, axis, True)) - grad * reduce_sum(h * result, axis, True),
+        lambda h, grad, result, axis: (
+            h * (grad - reduce_sum(grad * result, axis, True)) - grad * reduce_sum(h * result, axis, True)
+        ),
     ),
     batch=_batch(lambda: softmax_backward),
     cost=_cost,
     reference=lambda grad, result, axis: result * (grad - (grad * result).sum(axis, keepdims=True)),
     samples=_gradient_samples,
-)  # fmt: skip
+)
 def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     """The gradient of `softmax` from its result y: y · (g - Σ g y)."""
     g, y = _wide(grad), _wide(result)  # type: ignore[arg-type]
@@ -121,11 +135,15 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     vjp=lambda g, out, axis: softmax_backward(g, out, axis),
     batch=_batch(lambda: softmax),
     cost=_cost,
-    reference=lambda x, axis=-1: np.exp(x) / np.exp(x).sum(axis, keepdims=True) if np.max(x, initial=0) < 50
-    else np.exp(x - x.max(axis, keepdims=True)) / np.exp(x - x.max(axis, keepdims=True)).sum(axis, keepdims=True),
+    reference=lambda x, axis=-1: (
+        np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+        if np.max(x, initial=0) < 50
+        else np.exp(x - x.max(axis, keepdims=True))
+        / np.exp(x - x.max(axis, keepdims=True)).sum(axis, keepdims=True)
+    ),
     samples=_samples,
     errors=_errors("softmax"),
-)  # fmt: skip
+)
 def softmax(x: Tensor, axis: int = -1) -> Any:
     """exp(x) / Σ exp(x) along `axis`: positive numbers that sum to one."""
     out = _shifted(_wide(x), axis)  # type: ignore[arg-type]
@@ -161,12 +179,15 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     vjp=lambda g, out, axis: log_softmax_backward(g, out, axis),
     batch=_batch(lambda: log_softmax),
     cost=_cost,
-    reference=lambda x, axis=-1: x - (lambda t: t + np.log(np.exp(x - t).sum(axis, keepdims=True)))(
-        x.max(axis, keepdims=True) if x.shape[axis] else 0.0
+    reference=lambda x, axis=-1: (
+        x
+        - (lambda t: t + np.log(np.exp(x - t).sum(axis, keepdims=True)))(
+            x.max(axis, keepdims=True) if x.shape[axis] else 0.0
+        )
     ),
     samples=lambda m: _samples(m)[:-1],  # -inf minus -inf has no derivative
     errors=_errors("log_softmax"),
-)  # fmt: skip
+)
 def log_softmax(x: Tensor, axis: int = -1) -> Any:
     """log(softmax(x)) along `axis`, computed without taking the logarithm of small numbers."""
     out = _shifted(_wide(x), axis)  # type: ignore[arg-type]
@@ -184,7 +205,7 @@ def softmin(x: Tensor, axis: int = -1) -> Tensor:
     return softmax(-x, axis)
 
 
-# Categories -------------------------------------------------------------------------------------------------------------------
+# Categories -----------------------------------------------------------------------------------------------------------
 
 
 def _infer_one_hot(x: Any, num_classes: int) -> Spec:
@@ -207,7 +228,11 @@ def _infer_one_hot(x: Any, num_classes: int) -> Spec:
     vjp=NOT_DIFFERENTIABLE,
     batch=lambda axes, tensors, attrs: one_hot_encode(tensors[0], attrs[0]),
     reference=lambda x, num_classes: np.eye(num_classes, dtype=np.int64)[x],
-    samples=lambda m: [Sample(m.ints(2, 3, low=0, high=4), 4), Sample(np.array(1), 3), Sample(m.ints(0, low=0), 2)],
+    samples=lambda m: [
+        Sample(m.ints(2, 3, low=0, high=4), 4),
+        Sample(np.array(1), 3),
+        Sample(m.ints(0, low=0), 2),
+    ],
     errors=lambda m: [
         Bad(IndexError, "one_hot: x holds 4", np.array([0, 4]), 4),
         Bad(IndexError, "one_hot: x holds -1", np.array([0, -1]), 4),
@@ -251,13 +276,19 @@ def gumbel_softmax(
     return stop_gradient(top - soft) + soft
 
 
-# Lengths and angles -------------------------------------------------------------------------------------------------------------
+# Lengths and angles ---------------------------------------------------------------------------------------------------
 
 
 @composite(
     namespace="nn",
-    reference=lambda x, p=2.0, axis=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, p, axis, keepdims=True), eps),
-    samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(2, 3), 1.0, 0), Sample(m.normal(4, 3), 3.0, axis=-1)],
+    reference=lambda x, p=2.0, axis=1, eps=1e-12: (
+        x / np.maximum(np.linalg.norm(x, p, axis, keepdims=True), eps)
+    ),
+    samples=lambda m: [
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(2, 3), 1.0, 0),
+        Sample(m.normal(4, 3), 3.0, axis=-1),
+    ],
     errors=lambda m: [Bad(IndexError, "axis 1 is out of range", m.normal(3))],
 )
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
@@ -273,8 +304,12 @@ def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
 @composite(
     namespace="nn",
     reference=_reference_cosine,
-    samples=lambda m: [Sample(m.normal(2, 3), m.normal(2, 3)), Sample(m.normal(4), m.normal(4), 0), Sample(m.normal(2, 3, 2), m.normal(2, 3, 2), axis=-1)],
-)  # fmt: skip
+    samples=lambda m: [
+        Sample(m.normal(2, 3), m.normal(2, 3)),
+        Sample(m.normal(4), m.normal(4), 0),
+        Sample(m.normal(2, 3, 2), m.normal(2, 3, 2), axis=-1),
+    ],
+)
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 · x2 / (|x1| |x2|) along `axis`; lengths below `eps` count as `eps`."""
     from .spec import broadcast_shapes
@@ -287,9 +322,16 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
 
 @composite(
     namespace="nn",
-    reference=lambda x1, x2, p=2.0, eps=1e-6, keepdims=False: np.linalg.norm(x1 - x2 + eps, p, -1, keepdims=keepdims),
-    samples=lambda m: [Sample(m.normal(2, 3), m.normal(2, 3)), Sample(m.normal(4), m.normal(4), 1.0, keepdims=True)],
+    reference=lambda x1, x2, p=2.0, eps=1e-6, keepdims=False: np.linalg.norm(
+        x1 - x2 + eps, p, -1, keepdims=keepdims
+    ),
+    samples=lambda m: [
+        Sample(m.normal(2, 3), m.normal(2, 3)),
+        Sample(m.normal(4), m.normal(4), 1.0, keepdims=True),
+    ],
 )
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Tensor:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis."""
     return length(x1 - x2 + eps, p, -1, keepdims)

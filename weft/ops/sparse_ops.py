@@ -21,8 +21,12 @@ def _check_triples(op: str, rows: Any, columns: Any, count: Any) -> None:
     for name, index in (("rows", rows), ("columns", columns)):
         if not dtypes.is_integral(index.dtype):
             raise TypeError(f"{op}: {name} must be integers. Got {index.dtype.name}.")
-        if index.shape is not None and (len(index.shape) != 1 or count is not None and not same_size(index.shape[0], count)):
-            raise ValueError(f"{op}: {name} has shape {format_shape(index.shape)}; expected one number per value, ({count},).")
+        if index.shape is not None and (
+            len(index.shape) != 1 or count is not None and not same_size(index.shape[0], count)
+        ):
+            raise ValueError(
+                f"{op}: {name} has shape {format_shape(index.shape)}; expected one number per value, ({count},)."
+            )
 
 
 def _infer_sparse_matmul(rows: Any, columns: Any, values: Any, dense: Any, size: int) -> Spec:
@@ -33,7 +37,8 @@ def _infer_sparse_matmul(rows: Any, columns: Any, values: Any, dense: Any, size:
         return Spec(None, dtype)
     if len(values.shape) != 1 or len(dense.shape) != 2:
         raise ValueError(
-            f"{op}: expected values (n,) and dense (columns, k). Got {format_shape(values.shape)} and {format_shape(dense.shape)}."
+            f"{op}: expected values (n,) and dense (columns, k). Got {format_shape(values.shape)} and "
+            f"{format_shape(dense.shape)}."
         )
     _check_triples(op, rows, columns, values.shape[0])
     check_indices(op, rows, size, "rows")
@@ -41,7 +46,9 @@ def _infer_sparse_matmul(rows: Any, columns: Any, values: Any, dense: Any, size:
     return Spec((size, dense.shape[1]), dtype)
 
 
-def _segment_sum(order: np.ndarray | None, segments: np.ndarray, count: int, product: Any, width: int, dtype: Any) -> np.ndarray:
+def _segment_sum(
+    order: np.ndarray | None, segments: np.ndarray, count: int, product: Any, width: int, dtype: Any
+) -> np.ndarray:
     """Σ of `product(start, stop)` (rows of `width`) per segment; `segments` must rise, in the order `order`."""
     out = np.zeros((count, width), dtype)
     step = max(1, _BLOCK // max(width, 1))
@@ -60,20 +67,56 @@ def _segment_sum(order: np.ndarray | None, segments: np.ndarray, count: int, pro
         None,
         None,
         lambda g, rows, columns, dense: sampled_matmul(rows, columns, g, dense),
-        lambda g, rows, columns, values, like_dense: sparse_matmul(columns, rows, values, g, like_dense.shape[0]),
+        lambda g, rows, columns, values, like_dense: sparse_matmul(
+            columns, rows, values, g, like_dense.shape[0]
+        ),
     ),
     cost=lambda rows, columns, values, dense, size: 2 * (values.shape[0] or 0) * (dense.shape[1] or 0),
-    reference=lambda rows, columns, values, dense, size: _reference_matmul(rows, columns, values, dense, size),
+    reference=lambda rows, columns, values, dense, size: _reference_matmul(
+        rows, columns, values, dense, size
+    ),
     samples=lambda m: [
         Sample(np.array([0, 2, 2, 0]), np.array([1, 0, 2, 1]), m.normal(4), m.normal(3, 2), 4),
         Sample(np.array([2, 0, 1]), np.array([1, 1, 0]), m.normal(3), m.normal(2, 1), 3),
         Sample(np.zeros(0, np.int64), np.zeros(0, np.int64), m.normal(0), m.normal(2, 3), 2),
     ],
     errors=lambda m: [
-        Bad(IndexError, "sparse_matmul: rows holds 4", np.array([4]), np.array([0]), m.normal(1), m.normal(3, 2), 4),
-        Bad(IndexError, "sparse_matmul: columns holds 3", np.array([0]), np.array([3]), m.normal(1), m.normal(3, 2), 4),
-        Bad(ValueError, "sparse_matmul: rows has shape", np.array([0, 1]), np.array([0]), m.normal(1), m.normal(3, 2), 4),
-        Bad(TypeError, "sparse_matmul: rows must be integers", m.normal(1), np.array([0]), m.normal(1), m.normal(3, 2), 4),
+        Bad(
+            IndexError,
+            "sparse_matmul: rows holds 4",
+            np.array([4]),
+            np.array([0]),
+            m.normal(1),
+            m.normal(3, 2),
+            4,
+        ),
+        Bad(
+            IndexError,
+            "sparse_matmul: columns holds 3",
+            np.array([0]),
+            np.array([3]),
+            m.normal(1),
+            m.normal(3, 2),
+            4,
+        ),
+        Bad(
+            ValueError,
+            "sparse_matmul: rows has shape",
+            np.array([0, 1]),
+            np.array([0]),
+            m.normal(1),
+            m.normal(3, 2),
+            4,
+        ),
+        Bad(
+            TypeError,
+            "sparse_matmul: rows must be integers",
+            m.normal(1),
+            np.array([0]),
+            m.normal(1),
+            m.normal(3, 2),
+            4,
+        ),
     ],
 )
 def sparse_matmul(rows: Tensor, columns: Tensor, values: Tensor, dense: Tensor, size: int) -> Any:
@@ -125,8 +168,22 @@ def _infer_sampled(rows: Any, columns: Any, x1: Any, x2: Any) -> Spec:
     reference=lambda rows, columns, x1, x2: (x1[rows] * x2[columns]).sum(-1),
     samples=lambda m: [Sample(np.array([0, 2, 2]), np.array([1, 0, 1]), m.normal(3, 4), m.normal(2, 4))],
     errors=lambda m: [
-        Bad(ValueError, "sampled_matmul: expected x1", np.array([0]), np.array([0]), m.normal(3, 4), m.normal(2, 3)),
-        Bad(IndexError, "sampled_matmul: rows holds 3", np.array([3]), np.array([0]), m.normal(3, 4), m.normal(2, 4)),
+        Bad(
+            ValueError,
+            "sampled_matmul: expected x1",
+            np.array([0]),
+            np.array([0]),
+            m.normal(3, 4),
+            m.normal(2, 3),
+        ),
+        Bad(
+            IndexError,
+            "sampled_matmul: rows holds 3",
+            np.array([3]),
+            np.array([0]),
+            m.normal(3, 4),
+            m.normal(2, 4),
+        ),
     ],
 )
 def sampled_matmul(rows: Tensor, columns: Tensor, x1: Tensor, x2: Tensor) -> Any:

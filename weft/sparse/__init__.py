@@ -24,4 +24,15 @@ from .construct import sampled_matmul as sampled_matmul
 from .coo import COO as COO
 from .csr import CSR as CSR
 
-__all__ = ["COO", "CSR", "Sparse", "coo_tensor", "csr_tensor", "eye", "from_dense", "from_scipy", "matmul", "sampled_matmul"]
+__all__ = [
+    "COO",
+    "CSR",
+    "Sparse",
+    "coo_tensor",
+    "csr_tensor",
+    "eye",
+    "from_dense",
+    "from_scipy",
+    "matmul",
+    "sampled_matmul",
+]

@@ -28,7 +28,9 @@ def index_tensor(op: str, name: str, value: Any) -> Tensor:
 def value_tensor(op: str, value: Any) -> Tensor:
     tensor = value if isinstance(value, Tensor) else Tensor(value)
     if tensor.ndim != 1:
-        raise ValueError(f"{op}: values must be a vector, one number per entry. Got shape {format_shape(tensor.shape)}.")
+        raise ValueError(
+            f"{op}: values must be a vector, one number per entry. Got shape {format_shape(tensor.shape)}."
+        )
     return tensor
 
 
@@ -89,7 +91,7 @@ class Sparse:
         raise NotImplementedError
 
     @property
-    def T(self) -> Any:  # noqa: N802
+    def T(self) -> Any:
         """The transpose."""
         return self.transpose()
 
@@ -141,7 +143,9 @@ class Sparse:
     def multiply(self, dense: Tensor) -> Any:
         """The product with a dense tensor of the same shape, entry by entry: sparse, with the same places."""
         if tuple(dense.shape) != self.shape:
-            raise ValueError(f"multiply: shapes differ. Got {format_shape(self.shape)} and {format_shape(dense.shape)}.")
+            raise ValueError(
+                f"multiply: shapes differ. Got {format_shape(self.shape)} and {format_shape(dense.shape)}."
+            )
         return self._with(self.values * self._gather(dense))
 
     def _gather(self, dense: Tensor) -> Tensor:
@@ -160,7 +164,9 @@ class Sparse:
         if isinstance(other, (Tensor, np.ndarray)):
             return self.to_dense() + other
         if isinstance(other, (int, float, complex)):
-            raise TypeError("add: a number added to a sparse tensor makes it dense. Write `x.to_dense() + number`.")
+            raise TypeError(
+                "add: a number added to a sparse tensor makes it dense. Write `x.to_dense() + number`."
+            )
         return NotImplemented
 
     def __radd__(self, other: Any) -> Any:
@@ -176,7 +182,9 @@ class Sparse:
         from .coo import COO
 
         if other.shape != self.shape:
-            raise ValueError(f"add: shapes differ. Got {format_shape(self.shape)} and {format_shape(other.shape)}.")
+            raise ValueError(
+                f"add: shapes differ. Got {format_shape(self.shape)} and {format_shape(other.shape)}."
+            )
         from ..ops.shaping import concat
 
         a, b = self.to_coo(), other.to_coo()
@@ -195,7 +203,9 @@ class Sparse:
     def _times(self, other: Any) -> Tensor:
         self._check_matrix("matmul")
         if isinstance(other, Sparse):
-            raise TypeError("matmul: the product of two sparse tensors is not supported. Use `a @ b.to_dense()`.")
+            raise TypeError(
+                "matmul: the product of two sparse tensors is not supported. Use `a @ b.to_dense()`."
+            )
         dense = other if isinstance(other, Tensor) else Tensor(other)
         if dense.ndim not in (1, 2) or dense.shape[0] != self.shape[1]:
             raise ValueError(

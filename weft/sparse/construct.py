@@ -10,8 +10,8 @@ from ..errors import describe
 from ..ops.creation import ones
 from ..ops.indexing import take_axis
 from ..ops.shaping import reshape
-from ..ops.spec import check_size
 from ..ops.sparse_ops import sampled_matmul as _sampled
+from ..ops.spec import check_size
 from ..tensor import Tensor, wrap
 from .base import Sparse
 from .coo import COO
@@ -29,7 +29,9 @@ def coo_tensor(indices: Any, values: Any, shape: Any = None) -> COO:
     if shape is None:
         array = indices._array("coo_tensor") if isinstance(indices, Tensor) else np.asarray(indices)
         if array.ndim != 2 or array.shape[1] == 0:
-            raise ValueError("coo_tensor: shape is needed unless indices (ndim, nnz) name at least one place.")
+            raise ValueError(
+                "coo_tensor: shape is needed unless indices (ndim, nnz) name at least one place."
+            )
         shape = tuple(int(n) + 1 for n in array.max(1))
     return COO(indices, values, shape)
 
@@ -73,7 +75,9 @@ def eye(n: int, *, dtype: Any = None) -> CSR:
 def matmul(a: Any, b: Any) -> Tensor:
     """`a @ b`, one of which is sparse and a matrix."""
     if not isinstance(a, Sparse) and not isinstance(b, Sparse):
-        raise TypeError(f"sparse.matmul: one operand must be sparse. Got {describe(a)} and {describe(b)}; use `wf.matmul`.")
+        raise TypeError(
+            f"sparse.matmul: one operand must be sparse. Got {describe(a)} and {describe(b)}; use `wf.matmul`."
+        )
     return a @ b if isinstance(a, Sparse) else b.__rmatmul__(a)
 
 
@@ -84,5 +88,8 @@ def sampled_matmul(pattern: Sparse, a: Tensor, b: Tensor) -> Any:
     from ..ops.shaping import matrix_transpose
 
     if a.ndim != 2 or b.ndim != 2 or (a.shape[0], b.shape[1]) != pattern.shape:
-        raise ValueError(f"sampled_matmul: expected a (n, k) and b (k, m) for a pattern (n, m). Got {describe(a)}, {describe(b)}, {pattern.shape}.")
+        raise ValueError(
+            f"sampled_matmul: expected a (n, k) and b (k, m) for a pattern (n, m). Got {describe(a)}, {describe(b)}, "
+            f"{pattern.shape}."
+        )
     return pattern._with(_sampled(rows, columns, a, matrix_transpose(b)))

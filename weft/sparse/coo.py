@@ -57,7 +57,11 @@ class COO(Sparse):
         """The places as positions in the flattened tensor."""
         if not self.nnz:
             return np.zeros(0, np.int64)
-        return np.ravel_multi_index(tuple(self.indices._data), self.shape).astype(np.int64) if self.ndim else np.zeros(self.nnz, np.int64)
+        return (
+            np.ravel_multi_index(tuple(self.indices._data), self.shape).astype(np.int64)
+            if self.ndim
+            else np.zeros(self.nnz, np.int64)
+        )
 
     def _triples(self) -> tuple[Tensor, Tensor]:
         return wrap(self.indices._data[0]), wrap(self.indices._data[1])

@@ -28,12 +28,18 @@ class CSR(Sparse):
         self.values, self.shape = value_tensor(op, values), check_shape(op, shape)
         self._rows: Tensor | None = None
         if len(self.shape) != 2:
-            raise ValueError(f"{op}: expected a matrix. Got shape {format_shape(self.shape)}; use `coo_tensor`.")
+            raise ValueError(
+                f"{op}: expected a matrix. Got shape {format_shape(self.shape)}; use `coo_tensor`."
+            )
         starts, columns = self.indptr._data, self.indices._data
         if starts.shape != (self.shape[0] + 1,):
-            raise ValueError(f"{op}: indptr has shape {format_shape(starts.shape)}; expected ({self.shape[0] + 1},), rows + 1.")
+            raise ValueError(
+                f"{op}: indptr has shape {format_shape(starts.shape)}; expected ({self.shape[0] + 1},), rows + 1."
+            )
         if columns.shape != (self.nnz,):
-            raise ValueError(f"{op}: indices have shape {format_shape(columns.shape)}; expected ({self.nnz},), one per value.")
+            raise ValueError(
+                f"{op}: indices have shape {format_shape(columns.shape)}; expected ({self.nnz},), one per value."
+            )
         if starts[0] != 0 or starts[-1] != self.nnz or (np.diff(starts) < 0).any():
             raise ValueError(f"{op}: indptr must rise from 0 to {self.nnz}, the number of values.")
         if columns.size and (int(columns.min()) < 0 or int(columns.max()) >= self.shape[1]):
@@ -41,7 +47,14 @@ class CSR(Sparse):
             raise IndexError(f"{op}: indices hold {bad}; expected 0 to {self.shape[1] - 1}.")
 
     @classmethod
-    def _make(cls, indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...], rows: Tensor | None = None) -> CSR:
+    def _make(
+        cls,
+        indptr: Tensor,
+        indices: Tensor,
+        values: Tensor,
+        shape: tuple[int, ...],
+        rows: Tensor | None = None,
+    ) -> CSR:
         self = object.__new__(cls)
         self.indptr, self.indices, self.values, self.shape, self._rows = indptr, indices, values, shape, rows
         return self

@@ -1,0 +1,46 @@
+"""What all losses share: the check of `reduction`, the refusal to broadcast, and the reduction itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import format_shape
+from ..tensor import Tensor
+from .reduction import mean as mean_
+from .reduction import reduce_sum
+from .spec import same_size
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def check_reduction(op: str, reduction: Any, *more: str) -> None:
+    if reduction not in _REDUCTIONS and reduction not in more:
+        raise ValueError(
+            f"{op}: reduction must be one of {', '.join((*_REDUCTIONS, *more))}. Got {reduction!r}."
+        )
+
+
+def check_same(op: str, **operands: Any) -> None:
+    """All operands must have one shape."""
+    (name, first), *rest = operands.items()
+    for other, value in rest:
+        if first.shape is None or value.shape is None:
+            continue
+        if len(first.shape) != len(value.shape) or any(
+            not same_size(a, b) for a, b in zip(first.shape, value.shape, strict=True)
+        ):
+            raise ValueError(
+                f"{op}: {name} and {other} must have one shape; a loss does not broadcast. Got "
+                f"{format_shape(first.shape)} and {format_shape(value.shape)}. Use `reshape` or `wf.broadcast_to` to say "
+                "what is meant."
+            )
+
+
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return mean_(loss)
+    return loss if reduction == "none" else reduce_sum(loss, None, False)
+
+
+def np_reduced(loss: Any, reduction: str) -> Any:
+    return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
