@@ -467,18 +467,23 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
         data = data._array("conversion to an array")
     if isinstance(data, (ndarray, np.generic)):
         array = np.asarray(data)
+    elif hasattr(data, "__dlpack__"):
+        from .dlpack import import_array
+
+        try:
+            array = import_array(data)
+        except (BufferError, TypeError):  # dtypes or devices that it cannot hand out this way
+            if not hasattr(data, "__array__"):
+                raise
+            array = np.asarray(data)
     elif hasattr(data, "__array__"):
         array = np.asarray(data)
-    elif hasattr(data, "__dlpack__"):
-        array = np.from_dlpack(data)
     else:
         if dtype is not None:
             dtype = dtypes.as_dtype(dtype)
+        if copy is False:
+            raise ValueError(f"asarray: making a tensor of a {type(data).__name__} needs a copy.")
         array = _from_python(data, dtype)
-        if dtype is None and array.dtype == np.float64:
-            dtype = dtypes.get_default_dtype()
-        elif dtype is None and array.dtype == np.complex128:
-            dtype = dtypes.as_dtype(complex)
         copy = None
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
@@ -524,8 +529,11 @@ def _from_python(data: Any, dtype: np.dtype | None = None) -> ndarray:
             raise OverflowError(
                 f"tensor: values from {low} to {high} do not fit {dtype.name}, which holds {limits.min} to {limits.max}."
             )
-    if array.size == 0 and isinstance(data, (list, tuple)):
-        array = array.astype(dtypes.get_default_dtype())
+    if array.dtype == np.float64:  # Python's floats are of the default dtype
+        with np.errstate(over="ignore"):
+            array = array.astype(dtype if dtype is not None else dtypes.get_default_dtype())
+    elif array.dtype == np.complex128 and dtype is None:
+        array = array.astype(dtypes.as_dtype(complex))
     return array
 
 
@@ -534,13 +542,16 @@ def _all_integers(array: ndarray) -> bool:
 
 
 def _plain(data: Any) -> Any:
-    """Replace tensors inside nested sequences by arrays; a sequence that holds one is stacked."""
+    """Replace tensors inside nested sequences by arrays; a sequence that holds one is stacked, in the dtype to which its
+    items promote (Python numbers are weak)."""
     items = [_plain(d) if isinstance(d, (list, tuple)) else d for d in data]
     if any(isinstance(d, (Tensor, ndarray)) for d in items):
         arrays = [to_array(d) for d in items]
         if len({a.shape for a in arrays}) > 1:
             raise ValueError(f"tensor: cannot stack shapes {sorted({a.shape for a in arrays})} into one tensor.")
-        return np.stack(arrays)
+        weak = (bool, int, float, complex)
+        dtype = dtypes.result_type(*[d if type(d) in weak else a for d, a in zip(items, arrays, strict=True)])
+        return np.stack([a.astype(dtype, copy=False) for a in arrays])
     return items
 
 
