@@ -2,11 +2,13 @@
 
     python benchmarks/onednn_kernels.py                                   Weft alone
     python benchmarks/onednn_kernels.py --peer /path/to/torch/bin/python  beside torch in a process of its own
+    python benchmarks/onednn_kernels.py --layouts                         which layouts oneDNN is fastest with
 
 Each case runs alternately here and in the peer's process (A B A B ...), so that noise of the machine hits both alike;
-the table shows medians in milliseconds. `--keep-memory` tells the peer's C library to keep freed memory in huge
-pages, as Weft's allocator does. `--json FILE` writes the figures. On a busy machine `--threads 1 --cpu-time` compares
-the processor time of one thread, which waiting for a core does not count into.
+the table shows medians in milliseconds, their ratio and, against noise, the ratio of the shortest times.
+`--keep-memory` tells the peer's C library to keep freed memory in huge pages, as Weft's allocator does.
+`--json FILE` writes the figures. On a busy machine `--threads 1 --cpu-time` compares the processor time of one
+thread, which waiting for a core does not count into.
 """
 
 from __future__ import annotations
@@ -180,10 +182,19 @@ class Peer:
         self._process.communicate(timeout=60)
 
 
+class Times(NamedTuple):
+    """Milliseconds of one case: median and shortest, here and in the peer (0 without one)."""
+
+    ours: float
+    theirs: float
+    our_best: float
+    their_best: float
+
+
 def measure(
     name: str, cases: Callable[[str], Work], peer: Peer | None, rounds: int, clock: Callable[[], float]
-) -> tuple[float, float | None]:
-    """Median milliseconds here and in the peer, taken alternately."""
+) -> Times:
+    """Runs the case here and in the peer alternately."""
     work = cases(name)
     for _ in range(2):
         work()
@@ -197,7 +208,69 @@ def measure(
         if peer is not None:
             time.sleep(pause)
             theirs.append(peer.time(name))
-    return statistics.median(ours), statistics.median(theirs) if theirs else None
+    return Times(
+        statistics.median(ours),
+        statistics.median(theirs) if theirs else 0.0,
+        min(ours),
+        min(theirs, default=0.0),
+    )
+
+
+def compare_layouts(threads: int, rounds: int, clock: Callable[[], float]) -> None:
+    """ResNet-50's convolutions with given and with chosen layouts, and what reordering the weights costs."""
+    import numpy as np
+
+    from weft.backends.onednn import primitives as p
+    from weft.backends.onednn.capi import Arg
+    from weft.backends.onednn.descriptors import MemoryDesc, channels_last_strides
+    from weft.runtime import memory
+    from weft.runtime import threads as weft_threads
+
+    weft_threads.set_num_threads(threads)
+    f32 = np.dtype(np.float32)
+    arena = memory.zeros((512 << 20,), np.uint8)
+
+    def seconds(primitive: p.Primitive) -> float:
+        offset, pointers = arena.__array_interface__["data"][0], {}
+        for argument in primitive.arguments:
+            pointers[argument.index] = offset
+            offset += -(-argument.nbytes // 4096) * 4096
+        execution = p.Execution(primitive, pointers)
+        execution.run()
+        return statistics.median(timed(execution.run, clock) for _ in range(rounds))
+
+    def image(*shape: int) -> MemoryDesc:
+        return MemoryDesc.strided(shape, f32, channels_last_strides(shape))
+
+    totals: dict[str, list[float]] = {"channels-last": [0.0] * 3, "chosen": [0.0] * 3, "reorders": [0.0] * 3}
+    for conv in RESNET50:
+        pad = (conv.padding,) * 2
+        window = p.Window((conv.stride,) * 2, pad, pad, (1, 1))
+        x = (BATCH, conv.inputs, conv.size, conv.size)
+        size = (conv.size + 2 * conv.padding - conv.kernel) // conv.stride + 1
+        y, w = (BATCH, conv.outputs, size, size), (conv.outputs, conv.inputs, conv.kernel, conv.kernel)
+        weights, plain = MemoryDesc.any(w, f32), MemoryDesc.strided(w, f32)
+        for label, make in (("channels-last", image), ("chosen", lambda *shape: MemoryDesc.any(shape, f32))):
+            made = [
+                p.convolution_forward(make(*x), weights, None, make(*y), window),
+                p.convolution_backward_data(make(*x), weights, make(*y), window),
+                p.convolution_backward_weights(make(*x), weights, None, make(*y), window),
+            ]
+            for i, primitive in enumerate(made):
+                if i != 1 or conv.inputs != 3:
+                    totals[label][i] += conv.count * seconds(primitive)
+            if label == "channels-last":
+                wanted = [
+                    made[0].desc(Arg.WEIGHTS),
+                    made[1].desc(Arg.WEIGHTS),
+                    made[2].desc(Arg.DIFF_WEIGHTS),
+                ]
+                pairs = [(plain, wanted[0]), (plain, wanted[1]), (wanted[2], plain)]
+                for i, pair in enumerate(pairs):
+                    totals["reorders"][i] += conv.count * seconds(p.reorder(*pair))
+    print(f"{'ms per step':32}{'forward':>9}{'data':>9}{'weights':>9}")
+    for label, parts in totals.items():
+        print(f"{label:32}" + "".join(f"{part:9.1f}" for part in parts))
 
 
 def main() -> None:
@@ -211,6 +284,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="only the cases whose name contains this")
     parser.add_argument("--json")
+    parser.add_argument("--layouts", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     clock = time.thread_time if options.cpu_time else time.perf_counter
@@ -219,41 +293,47 @@ def main() -> None:
     if options.serve:
         serve(torch_cases(options.threads), clock)
         return
+    if options.layouts:
+        compare_layouts(options.threads, options.rounds, clock)
+        return
     cases = weft_cases(options.threads)
     peer = (
         Peer(options.peer, options.threads, options.keep_memory, options.cpu_time) if options.peer else None
     )
-    rows: list[tuple[str, float, int, float, float | None]] = []
-    for size in (256, 512, 1024, 2048):
-        rows.append((f"matmul {size} {size} {size}", 2e-9 * size**3, 0, 0.0, None))
+    rows = [(f"matmul {size} {size} {size}", 2e-9 * size**3, 0) for size in (256, 512, 1024, 2048)]
     for conv in RESNET50:
         for kind in ("forward", "data", "weights"):
             # Nobody asks for the gradient in the images themselves.
             if not (kind == "data" and conv.inputs == 3):
-                rows.append((f"{kind} {' '.join(map(str, conv[:5]))}", conv.gigaflops, conv.count, 0.0, None))
-    rows = [row for row in rows if options.only in row[0]]
-    print(f"{'case':32}{'weft ms':>9}{'torch ms':>9}{'ratio':>7}{'GFLOP/s':>9}")
+                rows.append((f"{kind} {' '.join(map(str, conv[:5]))}", conv.gigaflops, conv.count))
+    print(f"{'case':32}{'weft ms':>9}{'torch ms':>9}{'ratio':>7}{'of best':>8}{'GFLOP/s':>9}")
     totals: dict[str, list[float]] = {}
     figures = []
-    for name, gigaflops, count, _, _ in rows:
-        ours, theirs = measure(name, cases, peer, options.rounds, clock)
-        figures.append({"case": name, "count": count, "weft_ms": ours, "torch_ms": theirs})
-        ratio = f"{theirs:9.2f}{ours / theirs:7.2f}" if theirs else " " * 16
-        print(f"{name:32}{ours:9.2f}{ratio}{gigaflops / ours * 1e3:9.0f}", flush=True)
+    for name, gigaflops, count in rows:
+        if options.only not in name:
+            continue
+        times = measure(name, cases, peer, options.rounds, clock)
+        figures.append({"case": name, "count": count, **times._asdict()})
+        print(f"{name:32}{_ratios(times)}{gigaflops / times.our_best * 1e3:9.0f}", flush=True)
         if count:
-            total = totals.setdefault(name.split()[0], [0.0, 0.0])
-            total[0] += count * ours
-            total[1] += count * (theirs or 0.0)
+            total = totals.setdefault(name.split()[0], [0.0] * 4)
+            totals[name.split()[0]] = [t + count * value for t, value in zip(total, times, strict=True)]
     if totals:
         totals["ResNet-50, all"] = [sum(part) for part in zip(*totals.values(), strict=True)]
-    for kind, (ours, theirs) in totals.items():
-        ratio = f"{theirs:9.1f}{ours / theirs:7.2f}" if theirs else ""
-        print(f"{'sum of ' + kind:32}{ours:9.1f}{ratio}")
+    for kind, total in totals.items():
+        print(f"{'sum of ' + kind:32}{_ratios(Times(*total))}")
     if peer is not None:
         peer.close()
     if options.json:
         with open(options.json, "w") as file:
             json.dump(figures, file, indent=1)
+
+
+def _ratios(times: Times) -> str:
+    if not times.theirs:
+        return f"{times.ours:9.2f}{'':24}"
+    ratio, best = times.ours / times.theirs, times.our_best / times.their_best
+    return f"{times.ours:9.2f}{times.theirs:9.2f}{ratio:7.2f}{best:8.2f}"
 
 
 if __name__ == "__main__":
