@@ -51,7 +51,7 @@ def _backward(
         f"The gradient of `{name.removesuffix('_backward')}` in one pass: grad times its derivative at x."
     )
     by_x = None if second is None else lambda h, grad, x: h * grad * second(x)
-    op = elementwise(
+    op: Any = elementwise(
         namespace="internal",
         kind="real float",
         vjp=(lambda h, x: op(h, x), by_x),

@@ -8,6 +8,7 @@ generator's state. Shapes: query (..., L, E), key (..., S, E), value (..., S, V)
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,7 @@ def _reference(
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     weights = np.exp(scores)
     lse = np.log(weights.sum(-1))
     weights = weights / np.where(weights.sum(-1, keepdims=True) == 0, 1, weights.sum(-1, keepdims=True))
@@ -213,7 +214,7 @@ def _reference_backward(
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     weights = np.exp(scores - lse[..., None])
     keep = np.ones_like(weights)
     if dropout_p:
@@ -288,7 +289,7 @@ _STATE = np.array([3, 1], np.int64)
     vjp=joint(
         lambda h, grad, grad_lse, query, key, value, mask, state, result, lse, dropout_p, is_causal, scale, needs: (
             composed_vjp(
-                lambda *inputs: _backward_ops(*inputs, dropout_p, is_causal, scale),
+                partial(_backward_ops, dropout_p=dropout_p, is_causal=is_causal, scale=scale),
                 (grad, grad_lse, query, key, value, mask, state, result, lse),
                 needs,
                 h,

@@ -6,6 +6,7 @@ of the backward pass is in `weft.ops.normalization`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,9 @@ def _batch_norm_core(
     """`input_gradient` for batch norm: the gradient of r = (var + eps)^-1/2 stands in for that of the variance."""
     g_mean, g_var, mean, rstd, weight = (_column(v, x.ndim) for v in (g_mean, g_var, mean, rstd, weight))
     g_rstd = None if g_var is None else g_var * -2 / (rstd * rstd * rstd)
-    return input_gradient(grad, g_mean, g_rstd, x, weight, mean, rstd, _other_axes(x.ndim), n, total)
+    return input_gradient(
+        grad, g_mean, g_rstd, x, weight, mean, rstd, axes=_other_axes(x.ndim), count=n, total=total
+    )
 
 
 def _batch_norm_backward_ops(
@@ -172,7 +175,7 @@ def _reference_batch_norm_backward(
     infer=_infer_batch_norm_backward,
     vjp=joint(
         lambda h, grad, grad_mean, grad_var, x, weight, mean, var, eps, needs: composed_vjp(
-            lambda *inputs: _batch_norm_backward_ops(*inputs, eps),
+            partial(_batch_norm_backward_ops, eps=eps),
             (grad, grad_mean, grad_var, x, weight, mean, var),
             needs,
             h,

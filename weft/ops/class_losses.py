@@ -6,6 +6,7 @@ one op each, which keep the log-sum-exp of every row and nothing of the input's 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ def _cross_entropy_backward_ops(
     infer=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: Spec(x.shape, x.dtype),
     vjp=joint(
         lambda h, grad, grad_lse, x, lse, target, ignore_index, label_smoothing, needs: composed_vjp(
-            lambda *inputs: _cross_entropy_backward_ops(*inputs, ignore_index, label_smoothing),
+            partial(_cross_entropy_backward_ops, ignore_index=ignore_index, label_smoothing=label_smoothing),
             (grad, grad_lse, x, lse, target),
             needs,
             (h,),
@@ -276,7 +277,8 @@ def _wide_classes(target: Tensor) -> Tensor:
 
 
 def _counted(target: Tensor, ignore_index: int, dtype: np.dtype) -> Tensor:
-    return reduce_sum(astype(target != ignore_index, dtype), None, False)
+    counts: Any = target != ignore_index
+    return reduce_sum(astype(counts, dtype), None, False)
 
 
 def _class_weights(op: str, weight: Tensor | None, x: Tensor) -> None:

@@ -349,7 +349,7 @@ def embedding_bag(
         )
     place = _padding("embedding_bag", padding_idx, weight)
     rows = embedding_lookup(indices, weight, place, bool(sparse))
-    counts = None if place is None else indices != place
+    counts: Any = None if place is None else indices != place
     if per_sample_weights is not None:
         rows = rows * expand_dims(per_sample_weights, -1)
     if counts is not None:

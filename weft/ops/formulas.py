@@ -36,6 +36,7 @@ def input_gradient(
     weight: Any,
     mean: Any,
     rstd: Any,
+    *,
     axes: tuple[int, ...],
     count: Any,
     total: Callable[..., Any],

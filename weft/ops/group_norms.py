@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def _infer_group_norm_backward(
 
 
 def _group_views(
-    grad: Any, gm: Any, gr: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_groups: int
+    grad: Any, gm: Any, gr: Any, x: Any, weight: Any, mean: Any, rstd: Any, *, num_groups: int
 ) -> list[Any]:
     """All operands as (N, groups, channels per group, spatial)."""
     shape = _groups(x, num_groups)
@@ -105,8 +106,8 @@ def _group_norm_backward_ops(
     batch: int | None = None,
 ) -> tuple[Any, Any, Any]:
     """The backward pass in public ops; with `batch`, axis 0 holds that many batches whose parameters stay apart."""
-    views = _group_views(grad, gm, gr, x, weight, mean, rstd, num_groups)
-    gx, product = input_gradient(*views, (2, 3), count(views[3], (2, 3)), sum_tensors)
+    views = _group_views(grad, gm, gr, x, weight, mean, rstd, num_groups=num_groups)
+    gx, product = input_gradient(*views, axes=(2, 3), count=count(views[3], (2, 3)), total=sum_tensors)
 
     def per_channel(v: Any) -> Any:
         if batch is None:
@@ -204,7 +205,7 @@ def _reference_group_norm_backward(
     infer=_infer_group_norm_backward,
     vjp=joint(
         lambda h, grad, grad_mean, grad_rstd, x, weight, mean, rstd, num_groups, needs: composed_vjp(
-            lambda *inputs: _group_norm_backward_ops(*inputs, num_groups),
+            partial(_group_norm_backward_ops, num_groups=num_groups),
             (grad, grad_mean, grad_rstd, x, weight, mean, rstd),
             needs,
             h,
@@ -242,9 +243,9 @@ def group_norm_backward(
 ) -> Any:
     """The gradients of `group_norm` in x, weight (empty if there is none) and bias."""
     arrays = wide(grad, grad_mean, grad_rstd, x, weight, mean, rstd)  # type: ignore[arg-type]
-    views = _group_views(*arrays, num_groups)
+    views = _group_views(*arrays, num_groups=num_groups)
     n = max(views[3].shape[2] * views[3].shape[3], 1)
-    gx, product = input_gradient(*views, (2, 3), n, sum_arrays)
+    gx, product = input_gradient(*views, axes=(2, 3), count=n, total=sum_arrays)
     gw = np.zeros(0, x.dtype)
     if weight is not None:
         gw = product.sum(axis=(0, 3)).reshape(-1).astype(weight.dtype, copy=False)

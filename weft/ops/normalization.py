@@ -11,6 +11,7 @@ where g_μ and g_r are the gradients of the statistics themselves: None unless a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def _layer_norm_backward_ops(
     axes, rows = tuple(range(n - num_axes, n)), tuple(range(keep, n - num_axes))
     g_mean, g_rstd, mean, rstd = (_rows_view(v, num_axes) for v in (g_mean, g_rstd, mean, rstd))
     gx, product = input_gradient(
-        grad, g_mean, g_rstd, x, weight, mean, rstd, axes, count(x, axes), sum_tensors
+        grad, g_mean, g_rstd, x, weight, mean, rstd, axes=axes, count=count(x, axes), total=sum_tensors
     )
     gw = None if weight is None else reduce_sum(product, rows, False)
     return gx, gw, reduce_sum(grad, rows, False)
@@ -149,7 +150,8 @@ def _reference_backward(
     num_axes: int, grad: Any, g_mean: Any, g_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any
 ) -> Any:
     n = int(np.prod(x.shape[x.ndim - num_axes :]))
-    m, r = (None if v is None else v.reshape(v.shape + (1,) * num_axes) for v in (mean, rstd))
+    m: Any = None if mean is None else mean.reshape(mean.shape + (1,) * num_axes)
+    r = rstd.reshape(rstd.shape + (1,) * num_axes)
     axes = tuple(range(x.ndim - num_axes, x.ndim))
     hat = (x if m is None else x - m) * r
     gh = grad if weight is None else grad * weight
@@ -170,7 +172,7 @@ def _reference_backward(
     infer=_infer_layer_norm_backward,
     vjp=joint(
         lambda h, grad, grad_mean, grad_rstd, x, weight, mean, rstd, num_axes, needs: composed_vjp(
-            lambda *inputs: _layer_norm_backward_ops(*inputs, num_axes),
+            partial(_layer_norm_backward_ops, num_axes=num_axes),
             (grad, grad_mean, grad_rstd, x, weight, mean, rstd),
             needs,
             h,
@@ -211,7 +213,7 @@ def layer_norm_backward(
     g, gm, gr, xs, w, m, r = wide(grad, grad_mean, grad_rstd, x, weight, mean, rstd)  # type: ignore[arg-type]
     gm, gr, m, r = (_rows_view(v, num_axes) for v in (gm, gr, m, r))
     size = int(np.prod(x.shape[x.ndim - num_axes :]))
-    gx, product = input_gradient(g, gm, gr, xs, w, m, r, axes, max(size, 1), sum_arrays)
+    gx, product = input_gradient(g, gm, gr, xs, w, m, r, axes=axes, count=max(size, 1), total=sum_arrays)
     rows = tuple(range(x.ndim - num_axes))
     gw = np.zeros(0, x.dtype) if weight is None else product.sum(axis=rows).astype(weight.dtype, copy=False)
     return gx.astype(x.dtype, copy=False), gw, np.asarray(g.sum(axis=rows)).astype(x.dtype, copy=False)
@@ -315,7 +317,9 @@ def _rms_norm_backward_ops(
     n = x.ndim
     axes, rows = tuple(range(n - num_axes, n)), tuple(range(keep, n - num_axes))
     g_rstd, rstd = _rows_view(g_rstd, num_axes), _rows_view(rstd, num_axes)
-    gx, product = input_gradient(grad, None, g_rstd, x, weight, None, rstd, axes, count(x, axes), sum_tensors)
+    gx, product = input_gradient(
+        grad, None, g_rstd, x, weight, None, rstd, axes=axes, count=count(x, axes), total=sum_tensors
+    )
     return gx, None if weight is None else reduce_sum(product, rows, False)
 
 
@@ -367,7 +371,7 @@ def _infer_rms_norm_backward(
     infer=_infer_rms_norm_backward,
     vjp=joint(
         lambda h, grad, grad_rstd, x, weight, rstd, num_axes, needs: composed_vjp(
-            lambda *inputs: _rms_norm_backward_ops(*inputs, num_axes),
+            partial(_rms_norm_backward_ops, num_axes=num_axes),
             (grad, grad_rstd, x, weight, rstd),
             needs,
             h,
@@ -392,7 +396,7 @@ def rms_norm_backward(
     g, gr, xs, w, r = wide(grad, grad_rstd, x, weight, rstd)  # type: ignore[arg-type]
     gr, r = _rows_view(gr, num_axes), _rows_view(r, num_axes)
     size = int(np.prod(x.shape[x.ndim - num_axes :]))
-    gx, product = input_gradient(g, None, gr, xs, w, None, r, axes, max(size, 1), sum_arrays)
+    gx, product = input_gradient(g, None, gr, xs, w, None, r, axes=axes, count=max(size, 1), total=sum_arrays)
     rows = tuple(range(x.ndim - num_axes))
     gw = np.zeros(0, x.dtype) if weight is None else product.sum(axis=rows).astype(weight.dtype, copy=False)
     return gx.astype(x.dtype, copy=False), gw
