@@ -12,6 +12,7 @@ values) need no mode: NumPy refuses them, and the general path hands the call to
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd.tape import Leaf, Node, Output, grad_mode, memory_of, tick
-from ..errors import describe, user_location
+from ..errors import describe, format_shape, user_location
 from ..tensor import Tensor, wrap
 from . import registry
 from . import scalar as s
@@ -154,9 +155,12 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
         from .guard import renamed
 
         told = renamed(op.title, error, keep_prefix=True)
-        if told is error:
-            raise
-        raise told from error
+        try:
+            if told is error:
+                raise
+            raise told from error
+        finally:
+            del told  # this frame is in the error's traceback: naming it here would make a cycle
     return foreign.apply(op, tensors, attrs)
 
 
@@ -188,12 +192,30 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         if op.checks_once:
             check_once(op, arrays, attrs, values)
         else:
-            op.run(op.infer, values)
+            result = op.run(op.infer, values)
+            if op.alias is None:
+                check_fits(op, result)
+    if not _backends_ready:
+        _prepare_backends(arrays)
     for kernel in op.kernels:
         if kernel.device == "cpu" and (kernel.when is None or op.run(kernel.when, values)):
             return as_arrays(op.run(kernel.fn, values))
     with np.errstate(all="ignore"):
         return as_arrays(op.run(op.fn, values))
+
+
+_backends_ready = False
+WORTHWHILE = 2048  # elements from which looking for native kernels can pay
+
+
+def _prepare_backends(arrays: Sequence[Any]) -> None:
+    """Register the backends' kernels when the first op on more than a few numbers runs: small programs never load them."""
+    global _backends_ready
+    if any(type(a) is ndarray and a.size >= WORTHWHILE for a in arrays):
+        _backends_ready = True
+        from ..backends import register_kernels
+
+        register_kernels()
 
 
 def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Sequence[Any]) -> None:
@@ -208,10 +230,40 @@ def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Se
     except TypeError:  # an attribute that cannot be hashed is the rule's to judge
         op.run(op.infer, values)  # type: ignore[arg-type]
         return
-    op.run(op.infer, values)  # type: ignore[arg-type]
+    result = op.run(op.infer, values)  # type: ignore[arg-type]
+    if op.alias is None:
+        check_fits(op, result)
     if len(op.checked) >= 4096:
         op.checked.clear()
     op.checked.add(key)
+
+
+MUCH = 1 << 28  # bytes from which a result is worth a look at the system's free memory
+
+
+def check_fits(op: Op, result: Any) -> None:
+    """Refuse a result that the machine cannot hold, before a kernel asks the system for it and the system kills us."""
+    if result.__class__ is tuple:
+        for part in result:
+            check_fits(op, part)
+        return
+    shape = result.shape
+    if shape is None or None in shape:
+        return
+    size = math.prod(shape) * result.dtype.itemsize
+    if size < MUCH:
+        return
+    from ..runtime import _host, memory
+
+    room = _host.memory_available()
+    if room is not None and size > room:
+        memory.trim()
+        room = _host.memory_available() or size
+        if size > room:
+            raise MemoryError(
+                f"{op.title}: the result does not fit into memory. Got a shape {format_shape(shape)} that needs "
+                f"{memory.format_bytes(size)}; {memory.format_bytes(room)} can be had."
+            )
 
 
 def as_arrays(outs: Any) -> Any:

@@ -128,9 +128,12 @@ def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[.
             return function(*args, **kwargs)
         except Exception as error:
             told = explained(title, function, args, kwargs, error)
-            if told is error:
-                raise
-            raise told from error
+            try:
+                if told is error:
+                    raise
+                raise told from error
+            finally:
+                del told  # this frame is in the error's traceback: naming it here would make a cycle
 
     public.__name__ = public.__qualname__ = title
     public.__doc__, public.__module__ = function.__doc__, function.__module__

@@ -206,9 +206,12 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(x, axis=axis, keepdims=keepdims, **options)
         except Exception as error:
             told = guard.explained(name, function, (x,), options, error)
-            if told is error:
-                raise
-            raise told from error
+            try:
+                if told is error:
+                    raise
+                raise told from error
+            finally:
+                del told  # this frame is in the error's traceback: naming it here would make a cycle
 
     method.__name__, method.__doc__ = name, function.__doc__
     return method
