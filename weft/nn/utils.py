@@ -12,6 +12,10 @@ from ..ops.reduction import max_
 from ..ops.reduction import sum as reduce_total
 from ..ops.shaping import concat, stack
 from ..tensor import Tensor
+from .packed import pack_padded_sequence as pack_padded_sequence
+from .packed import pack_sequence as pack_sequence
+from .packed import pad_packed_sequence as pad_packed_sequence
+from .packed import pad_sequence as pad_sequence
 from .parameter import Parameter
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +16,16 @@ import numpy as np
 from .. import dtypes
 from ..autograd.tape import no_grad
 from ..errors import format_shape
+from ..io.durable import replace_file
+from ..io.tensor_file import read_arrays, write_arrays
 from ..tensor import Tensor, to_array, wrap
 
 SHOWN = 20  # names listed per kind of mismatch
 
 
-def save_weights(state: Mapping[str, Any] | Any, path: str | os.PathLike[str], metadata: dict[str, str] | None = None) -> None:
+def save_weights(
+    state: Mapping[str, Any] | Any, path: str | os.PathLike[str], metadata: dict[str, str] | None = None
+) -> None:
     """Write a state dict (or a module's) to a safetensors file, all or nothing.
 
     Args:
@@ -37,62 +40,19 @@ def save_weights(state: Mapping[str, Any] | Any, path: str | os.PathLike[str], m
     >>> sorted(nn.load_weights(path))
     ['bias', 'weight']
     """
-    from safetensors.numpy import save
-
     if hasattr(state, "state_dict"):
         state = state.state_dict()
-    arrays: dict[str, np.ndarray] = {}
-    for name, value in state.items():
+    for name in state:
         if not isinstance(name, str):
             raise TypeError(f"save_weights: names must be strings. Got {name!r}.")
-        arrays[name] = np.ascontiguousarray(to_array(value)).reshape(np.shape(value))
-    data = save(arrays, metadata={"format": "weft", **(metadata or {})})
-    directory, name = os.path.split(os.path.abspath(os.fspath(path)))
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, os.path.join(directory, name))
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    _sync_directory(directory)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync_directory(directory: str) -> None:
-    """Make the rename itself durable, where the system lets a directory be opened."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    arrays = {name: to_array(value) for name, value in state.items()}
+    with replace_file(path) as file:
+        write_arrays(file, arrays, {"format": "weft", **(metadata or {})})
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        arrays = load(data)
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"load_weights: {os.fspath(path)!r} is not a complete safetensors file. {error}. It has {len(data)} bytes; "
-            "copy or download it again."
-        ) from None
-    return {name: wrap(to_array(array, copy=not array.flags.writeable)) for name, array in arrays.items()}
+    return {name: wrap(array) for name, array in read_arrays(path)[0].items()}
 
 
 # Loading into modules --------------------------------------------------------------------------------------------------

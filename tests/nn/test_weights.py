@@ -1,0 +1,69 @@
+"""Weights on disk: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import weft as wf
+from weft import nn
+
+
+def test_round_trip_of_all_dtypes(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    names = ("bool", "int8", "uint8", "int64", "float16", "bfloat16", "float32", "float64")
+    state = {name: wf.ones(2, 3, dtype=name) for name in names}
+    state["scalar"] = wf.tensor(7)
+    state["strided"] = wf.arange(6.0).reshape(2, 3).T
+    nn.save_weights(state, path, {"note": "hello"})
+    loaded = nn.load_weights(path)
+    assert set(loaded) == set(state)
+    for name, tensor in state.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert loaded[name].shape == tensor.shape
+        np.testing.assert_array_equal(loaded[name].astype(wf.float64).numpy(), tensor.astype(wf.float64).numpy())
+    loaded["float32"] += 1  # what was loaded can be written to
+
+
+def test_files_of_others_load_and_ours_are_plain_safetensors(tmp_path: Path) -> None:
+    path = tmp_path / "linear.safetensors"
+    save_file({"weight": np.ones((3, 2), np.float32), "bias": np.zeros(3, np.float32)}, path)
+    layer = nn.Linear(2, 3)
+    layer.load_state_dict(nn.load_weights(path))
+    assert layer(wf.ones(1, 2)).tolist() == [[2.0, 2.0, 2.0]]
+    nn.save_weights(layer, path)
+    assert load_file(path)["weight"].tolist() == np.ones((3, 2)).tolist()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "weights.safetensors"
+    nn.save_weights({"x": wf.zeros(2)}, path)
+
+    def full_disk(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        nn.save_weights({"x": wf.ones(2)}, path)
+    monkeypatch.undo()
+    assert nn.load_weights(path)["x"].tolist() == [0.0, 0.0]
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_damaged_files_and_bad_names_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    nn.save_weights({"x": wf.zeros(100)}, path)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ValueError, match="weights.safetensors' is damaged"):
+        nn.load_weights(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="it has only 0 bytes"):
+        nn.load_weights(path)
+    with pytest.raises(FileNotFoundError):
+        nn.load_weights(tmp_path / "none")
+    with pytest.raises(TypeError, match="names must be strings. Got 3"):
+        nn.save_weights({3: wf.ones(1)}, path)
