@@ -160,7 +160,9 @@ def layer_norm_backward(
     if x.dtype.itemsize == 2 or weight is None:
         return NotImplemented
     columns = [_tail(v, num_axes) for v in (grad_mean, grad_rstd, mean, rstd)]
-    gx, product = input_gradient(grad, *columns[:2], x, weight, *columns[2:], axes, count(x, axes), sum_tensors)
+    gx, product = input_gradient(
+        grad, *columns[:2], x, weight, *columns[2:], axes=axes, count=count(x, axes), total=sum_tensors
+    )
     return gx, reduction.reduce_sum(product, rows, False), reduction.reduce_sum(grad, rows, False)
 
 
