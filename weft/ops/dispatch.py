@@ -442,6 +442,8 @@ def make_node(
             if d is not None and (getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype):
                 node.specs = tuple([_spec(d) for d in datas])
                 break
+    elif op.promote is not None and len({d.dtype for d in datas if hasattr(d, "dtype")}) > 1:
+        node.specs = tuple([_spec(d) for d in datas])  # each input gets its gradient in its own dtype
     node.hooks = None
     node.outputs = None
     node.where = user_location(2) if _trace_lines else None
