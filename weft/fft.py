@@ -43,7 +43,9 @@ def _as_complex(x: Tensor) -> Tensor:
 
 def _as_real(name: str, x: Tensor) -> Tensor:
     if _dtypes.is_complex(x.dtype):
-        raise TypeError(f"{name}: expected a real tensor. Got {x.dtype.name}; use `wf.fft.fft` for complex ones.")
+        raise TypeError(
+            f"{name}: expected a real tensor. Got {x.dtype.name}; use `wf.fft.fft` for complex ones."
+        )
     return _astype(x, _dtypes.float_for(x.dtype))
 
 
@@ -61,7 +63,9 @@ def _shape_and_axes(name: str, x: Tensor, s: Sizes, axes: Axes) -> tuple[list[in
     if s is None:
         s = [x.shape[a] for a in places]
     if len(s) != len(places):
-        raise ValueError(f"{name}: s and axes must be equally many. Got {len(s)} sizes for {len(places)} axes.")
+        raise ValueError(
+            f"{name}: s and axes must be equally many. Got {len(s)} sizes for {len(places)} axes."
+        )
     sizes = [x.shape[a] if n == -1 else n for n, a in zip(s, places, strict=True)]  # -1 keeps a size
     return [_check_size(name, n, "s", 1) for n in sizes], places
 
@@ -186,7 +190,9 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 
 def _shift(name: str, x: Tensor, axes: Any, back: bool) -> Tensor:
-    places = _normalize_axes(name, axes if axes is None or isinstance(axes, int) else tuple(axes), x.ndim, "axes")
+    places = _normalize_axes(
+        name, axes if axes is None or isinstance(axes, int) else tuple(axes), x.ndim, "axes"
+    )
     if not places:
         return x
     return _roll(x, tuple([-(x.shape[a] // 2) if back else x.shape[a] // 2 for a in places]), axis=places)
@@ -207,4 +213,6 @@ __all__ = [
     "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-globals().update({name: _public(globals()[name]) for name in __all__ if name[0].islower()})  # see Note [Named errors]
+globals().update(
+    {name: _public(globals()[name]) for name in __all__ if name[0].islower()}
+)  # see Note [Named errors]

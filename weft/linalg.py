@@ -123,4 +123,6 @@ __all__ = [
     "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
-globals().update({name: _public(globals()[name]) for name in __all__ if name[0].islower()})  # see Note [Named errors]
+globals().update(
+    {name: _public(globals()[name]) for name in __all__ if name[0].islower()}
+)  # see Note [Named errors]

@@ -32,8 +32,38 @@ pytestmark = pytest.mark.timeout(60 + EXAMPLES)
 
 
 def _array(r):
-    shape = r.choice([(), (0,), (1,), (3,), (2, 3), (3, 2), (2, 2), (0, 3), (2, 0), (1, 1, 1), (2, 3, 4), (2, 1, 2, 2), (5,) * 6])
-    kind = r.choice(["float32", "float64", "float16", "bfloat16", "int64", "int8", "uint8", "uint64", "bool", "complex64", "complex128"])
+    shape = r.choice(
+        [
+            (),
+            (0,),
+            (1,),
+            (3,),
+            (2, 3),
+            (3, 2),
+            (2, 2),
+            (0, 3),
+            (2, 0),
+            (1, 1, 1),
+            (2, 3, 4),
+            (2, 1, 2, 2),
+            (5,) * 6,
+        ]
+    )
+    kind = r.choice(
+        [
+            "float32",
+            "float64",
+            "float16",
+            "bfloat16",
+            "int64",
+            "int8",
+            "uint8",
+            "uint64",
+            "bool",
+            "complex64",
+            "complex128",
+        ]
+    )
     values = np.random.default_rng(r.randrange(1000)).standard_normal(shape) * r.choice([1, 1, 100])
     if values.size and r.random() < 0.2:
         values.flat[0] = r.choice([np.nan, np.inf, -np.inf])
@@ -52,7 +82,8 @@ def _scalar(r):
         0, 1, -1, 2, 3, 7, -3, 100, True, False, 0.0, 0.5, -1.5, 1e30, float("nan"), float("inf"), 1j, None,
         HUGE, -HUGE, 2**63, 10**30, "a", "", "ij->i", "left", b"x", (), (0,), (1, 1), (-1,), (0, 0), (99,), (HUGE, HUGE),
         (2, 3), [], [0], [1.5], [[1, 2], [3]], ["a"], {}, {"a": 1}, {1}, object(), len, int, wf.float32, "float32", np.float32,
-        slice(None), Ellipsis, range(3), np.int64(1), np.float64(0.5), np.array([1, 2]), np.array("a"), np.array([object()]), (None,), (1.5, 2),
+        slice(None), Ellipsis, range(3), np.int64(1), np.float64(0.5), np.array([1, 2]), np.array("a"),
+        np.array([object()]), (None,), (1.5, 2),
     ])  # fmt: skip
 
 
@@ -115,7 +146,9 @@ def _attempt(names, function, args, kwargs):
         text = str(error)
         if not (_named(text, names) if names else _PREFIX.match(text)):
             call = f"({', '.join([_show(a) for a in args] + [f'{k}={_show(v)}' for k, v in kwargs.items()])})"
-            raise AssertionError(f"{(names or [function])[0]}{call}: {type(error).__name__}: {text!r} does not name the function") from error
+            raise AssertionError(
+                f"{(names or [function])[0]}{call}: {type(error).__name__}: {text!r} does not name the function"
+            ) from error
         return
     for o in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(o, wf.Tensor):
@@ -133,7 +166,14 @@ def _names(op):
 
 
 @pytest.mark.parametrize("op", _OPS, ids=[op.name for op in _OPS])
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(seed=st.integers(0, 2**32))
 def test_op_refuses_or_answers(op, seed):
     r = random.Random(seed ^ zlib.crc32(op.name.encode()))
@@ -159,8 +199,11 @@ def _public_kind(op, args, kwargs):
 
 
 def _plain(value):
-    return not isinstance(value, (wf.Tensor, np.ndarray, dict, set, list, slice, range, bytes, str, type(len), type, complex)) and (
-        not isinstance(value, (int, tuple)) or -9 < min(_numbers(value), default=0) <= max(_numbers(value), default=0) < 100
+    return not isinstance(
+        value, (wf.Tensor, np.ndarray, dict, set, list, slice, range, bytes, str, type(len), type, complex)
+    ) and (
+        not isinstance(value, (int, tuple))
+        or -9 < min(_numbers(value), default=0) <= max(_numbers(value), default=0) < 100
     )
 
 
@@ -179,7 +222,12 @@ def _functions():
     found = []
     for where, owner in (("wf", wf), ("wf.linalg", wf.linalg), ("wf.fft", wf.fft), ("F", wf.nn.functional)):
         for name, value in sorted(vars(owner).items()):
-            if name.startswith("_") or name in _SKIP or not inspect.isfunction(value) or not value.__module__.startswith("weft"):
+            if (
+                name.startswith("_")
+                or name in _SKIP
+                or not inspect.isfunction(value)
+                or not value.__module__.startswith("weft")
+            ):
                 continue
             found.append(pytest.param(name, value, id=f"{where}.{name}"))
     return found
@@ -202,7 +250,14 @@ def _random_call(r, function):
 
 
 @pytest.mark.parametrize(("name", "function"), _functions())
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(seed=st.integers(0, 2**32))
 def test_public_function_refuses_or_answers(name, function, seed):
     r = random.Random(seed ^ zlib.crc32(name.encode()))

@@ -10,7 +10,11 @@ import weft as wf
 
 def _matrix(*shape, seed=0):
     rng = np.random.default_rng(seed)
-    return rng.standard_normal(shape) * 0.3 + np.eye(*shape[-2:]) * np.arange(1.0, 1 + shape[-1]) + 0.3j * rng.standard_normal(shape)
+    return (
+        rng.standard_normal(shape) * 0.3
+        + np.eye(*shape[-2:]) * np.arange(1.0, 1 + shape[-1])
+        + 0.3j * rng.standard_normal(shape)
+    )
 
 
 def _check(loss, array, tol=1e-6):
@@ -112,7 +116,19 @@ def test_norm_at_zero_has_gradient_zero():
 
 def test_nan_is_an_error_of_the_matrix_not_a_crash():
     bad = wf.full((3, 3), float("nan"))
-    for name in ("eigh", "eig", "svd", "svdvals", "eigvals", "eigvalsh", "pinv", "matrix_rank", "cholesky", "inv", "det"):
+    for name in (
+        "eigh",
+        "eig",
+        "svd",
+        "svdvals",
+        "eigvals",
+        "eigvalsh",
+        "pinv",
+        "matrix_rank",
+        "cholesky",
+        "inv",
+        "det",
+    ):
         try:
             out = getattr(wf.linalg, name)(bad)
         except wf.linalg.LinAlgError as error:

@@ -17,7 +17,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .creation import filled, ones_like, zeros_like, zeros_like_spec
 from .dispatch import composite, primitive
-from .elementwise import astype, exp, where
+from .elementwise import astype, exp, not_equal, where
 from .indexing import scatter_add, slice_axis
 from .reduction import sum_dtype
 from .registry import joint
@@ -52,7 +52,12 @@ def _accumulate(ufunc: Any, x: ndarray, axis: int) -> ndarray:
 
 
 def _samples(m: Any) -> list[Sample]:
-    return [Sample(m.normal(5), 0), Sample(m.normal(2, 3), -1), Sample(m.normal(3, 2, 2), 1), Sample(m.normal(0, 2), 0)]
+    return [
+        Sample(m.normal(5), 0),
+        Sample(m.normal(2, 3), -1),
+        Sample(m.normal(3, 2, 2), 1),
+        Sample(m.normal(0, 2), 0),
+    ]
 
 
 def _errors(name: str) -> Any:
@@ -64,6 +69,7 @@ def _errors(name: str) -> Any:
 
 @primitive(
     infer=_infer("cumulative_sum"),
+    checks_once=True,
     title="cumulative_sum",
     namespace="internal",
     vjp=lambda g, axis: flip(accumulate_sum(flip(g, axis=axis), axis), axis=axis),
@@ -147,7 +153,10 @@ def _infer_recurrence(a: Any, b: Any, axis: Any, reverse: Any) -> Spec:
         and b.shape is not None
         and (
             len(a.shape) != len(b.shape)
-            or any(isinstance(p, int) and isinstance(q, int) and p != q for p, q in zip(a.shape, b.shape, strict=True))
+            or any(
+                isinstance(p, int) and isinstance(q, int) and p != q
+                for p, q in zip(a.shape, b.shape, strict=True)
+            )
         )
     ):
         raise ValueError(
@@ -187,7 +196,9 @@ def _shifted(x: Tensor, axis: int, back: bool) -> Tensor:
     return concat_axis((zero, slice_axis(x, axis, None, -1)), axis)
 
 
-def _recurrence_rule(g: Tensor, a: Tensor, out: Tensor, axis: int, reverse: bool, needs: Any) -> tuple[Any, Any]:
+def _recurrence_rule(
+    g: Tensor, a: Tensor, out: Tensor, axis: int, reverse: bool, needs: Any
+) -> tuple[Any, Any]:
     """gb[i] = g[i] + a[i+1] gb[i+1]: the same recurrence from the other end; ga[i] = gb[i] h[i-1]."""
     axis = axis % out.ndim
     gb = linear_recurrence(_shifted(a, axis, not reverse), g, axis, not reverse)
@@ -205,7 +216,9 @@ def _recurrence_rule(g: Tensor, a: Tensor, out: Tensor, axis: int, reverse: bool
         Sample(np.array([1.0, 0.0, 2.0]), m.normal(3)),
         Sample(m.normal(0, 2), m.normal(0, 2)),
     ],
-    errors=lambda m: [Bad(ValueError, "linear_recurrence: a and b must have one shape", m.normal(2), m.normal(3))],
+    errors=lambda m: [
+        Bad(ValueError, "linear_recurrence: a and b must have one shape", m.normal(2), m.normal(3))
+    ],
 )
 def linear_recurrence(a: Tensor, b: Tensor, /, axis: int = 0, reverse: bool = False) -> Any:
     """`h[i] = a[i] * h[i - 1] + b[i]` along `axis`, starting from zero (from the far end with `reverse`)."""
@@ -225,6 +238,7 @@ def _cumprod_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 @primitive(
     infer=_infer("cumulative_prod"),
+    checks_once=True,
     title="cumulative_prod",
     namespace="internal",
     vjp=_cumprod_rule,
@@ -241,7 +255,9 @@ def accumulate_prod(x: Tensor, axis: int) -> Any:
 @composite(
     reference=_cumulative_reference(np.cumprod, 1),
     samples=_cumulative_samples,
-    errors=lambda m: [Bad(ValueError, "cumulative_prod: axis is needed for a tensor with 2 axes", m.normal(2, 3))],
+    errors=lambda m: [
+        Bad(ValueError, "cumulative_prod: axis is needed for a tensor with 2 axes", m.normal(2, 3))
+    ],
 )
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
@@ -277,6 +293,7 @@ def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 @primitive(
     infer=_infer("logcumsumexp", "real"),
+    checks_once=True,
     title="logcumsumexp",
     namespace="internal",
     vjp=_logcumsumexp_rule,
@@ -415,5 +432,5 @@ def diff(
         if x.shape[axis] == 0:
             break
         high, low = slice_axis(x, axis, 1, None), slice_axis(x, axis, None, -1)
-        x = high != low if dtypes.is_bool(x.dtype) else high - low
+        x = not_equal(high, low) if dtypes.is_bool(x.dtype) else high - low
     return x

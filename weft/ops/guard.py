@@ -20,7 +20,21 @@ from .registry import table
 
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
 # Words with which `Tensor` and the dtypes begin their own complaints: inside an op they say what an argument did.
-_HELPERS = {"bool", "complex", "device", "dtype", "float", "index", "int", "item", "iter", "len", "memory", "numpy", "tensor"}
+_HELPERS = {
+    "bool",
+    "complex",
+    "device",
+    "dtype",
+    "float",
+    "index",
+    "int",
+    "item",
+    "iter",
+    "len",
+    "memory",
+    "numpy",
+    "tensor",
+}
 _PLAIN = (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError, RuntimeError)
 _ARRAYS = (np.ndarray, np.generic)
 _titles: dict[str, bool] = {}
@@ -58,7 +72,9 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
             return error
         if _is_function_name(found[1]):
             message = message[found.end() :]
-    if not isinstance(error, _PLAIN):  # an AttributeError, KeyError …: the argument was of a kind nobody expected
+    if not isinstance(
+        error, _PLAIN
+    ):  # an AttributeError, KeyError …: the argument was of a kind nobody expected
         message = f"cannot work with these arguments. {type(error).__name__}: {message}"
     return _kind(error)(f"{name}: {message}")
 
@@ -83,7 +99,11 @@ def _wrong_tensor(
             continue
         if "Sequence" in str(annotation) or "Any" in str(annotation):
             continue
-        hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple, int, float, complex)) else ""
+        hint = (
+            " Convert it with `wf.asarray(...)`."
+            if isinstance(value, (list, tuple, int, float, complex))
+            else ""
+        )
         return TypeError(f"{name}: {parameter} must be a tensor. Got {type(value).__name__}.{hint}")
     return None
 
@@ -123,7 +143,12 @@ def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[.
         try:
             for i in slots:
                 if i < len(args) and isinstance(args[i], _ARRAYS):
-                    args = tuple([Tensor(a) if k in slots and isinstance(a, _ARRAYS) else a for k, a in enumerate(args)])
+                    args = tuple(
+                        [
+                            Tensor(a) if k in slots and isinstance(a, _ARRAYS) else a
+                            for k, a in enumerate(args)
+                        ]
+                    )
                     break
             return function(*args, **kwargs)
         except Exception as error:

@@ -17,7 +17,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .creation import eye
 from .dispatch import composite, primitive
-from .elementwise import abs_, astype, conj, real, sqrt, square, where
+from .elementwise import abs_, astype, conj, not_equal, real, sqrt, square, where
 from .indexing import slice_axis
 from .linalg_solve import (
     adjoint,
@@ -68,7 +68,7 @@ def _errors(name: str, square: bool = True) -> Any:
 
 def _spread_matrix(m: Any, *shape: int) -> ndarray:
     """Random matrices whose eigenvalues and singular values are well apart."""
-    return m.normal(*shape) * 0.3 + np.eye(*shape[-2:]) * np.arange(1.0, 1 + shape[-1])
+    return m.normal(*shape) * 0.3 + np.eye(shape[-2], shape[-1]) * np.arange(1.0, 1 + shape[-1])
 
 
 # Symmetric eigenvalues -----------------------------------------------------------------------------------------------------
@@ -109,7 +109,11 @@ def _eigh_rule(g: Any, outs: Any) -> Tensor:
     batch="elementwise",
     cost=_cost,
     reference=lambda x: tuple(np.linalg.eigh(_hermitian_part(x))),
-    samples=lambda m: [Sample(_spread_matrix(m, 3, 3)), Sample(_spread_matrix(m, 2, 3, 3)), Sample(m.normal(0, 0))],
+    samples=lambda m: [
+        Sample(_spread_matrix(m, 3, 3)),
+        Sample(_spread_matrix(m, 2, 3, 3)),
+        Sample(m.normal(0, 0)),
+    ],
     errors=_errors("eigh"),
     tolerance=20,
     test={"gradient_tolerance": 1e-4},
@@ -412,7 +416,10 @@ def _qr_rule(g: Any, x: Tensor, outs: Any, mode: str) -> Tensor:
         Sample(_spread_matrix(m, 2, 3), mode="complete"),
         Sample(_spread_matrix(m, 4, 3) + 0.3j * m.normal(4, 3)),
     ],
-    errors=lambda m: [*_errors("qr", False)(m), Bad(ValueError, "qr: mode must be", m.normal(2, 2), mode="full")],
+    errors=lambda m: [
+        *_errors("qr", False)(m),
+        Bad(ValueError, "qr: mode must be", m.normal(2, 2), mode="full"),
+    ],
     tolerance=20,
     test={"gradient_tolerance": 1e-4},
 )
@@ -484,7 +491,7 @@ def vector_norm(
     if ord == 1:
         return sum_(size, axis=axis, keepdims=keepdims)
     if ord == 0:
-        return sum_(astype(x != 0, size.dtype), axis=axis, keepdims=keepdims)
+        return sum_(astype(not_equal(x, 0), size.dtype), axis=axis, keepdims=keepdims)
     total = sum_(size**ord, axis=axis, keepdims=keepdims)
     if ord < 1:
         return total ** (1 / ord)
@@ -527,7 +534,9 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
         sums = sum_(_magnitude(x), axis=-2 if abs(ord) == 1 else -1)  # type: ignore[arg-type]
         out = (max_ if ord > 0 else min_)(sums, axis=-1)  # type: ignore[operator]
     else:
-        raise ValueError(f"matrix_norm: ord must be one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf. Got {ord!r}.")
+        raise ValueError(
+            f"matrix_norm: ord must be one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf. Got {ord!r}."
+        )
     return expand_dims(out, (-2, -1)) if keepdims else out
 
 

@@ -22,7 +22,9 @@ def matrix_shape(name: str, x: Any) -> Any:
     if x.shape is None:
         return None, None
     if len(x.shape) < 2:
-        raise ValueError(f"{name}: expected a matrix or a stack of matrices. Got shape {format_shape(x.shape)}.")
+        raise ValueError(
+            f"{name}: expected a matrix or a stack of matrices. Got shape {format_shape(x.shape)}."
+        )
     return x.shape[-2], x.shape[-1]
 
 
@@ -57,6 +59,7 @@ _triangle_samples = lambda m: [
 
 @primitive(
     infer=_infer_triangle("tril"),
+    checks_once=True,
     vjp=lambda g, k: tril(g, k=k),
     batch="elementwise",
     reference=lambda x, k=0: np.tril(x, k),
@@ -73,6 +76,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Any:
 
 @primitive(
     infer=_infer_triangle("triu"),
+    checks_once=True,
     vjp=lambda g, k: triu(g, k=k),
     batch="elementwise",
     reference=lambda x, k=0: np.triu(x, k),
@@ -110,6 +114,7 @@ def _diagonal_rule(g: Tensor, like_x: Any, offset: int) -> Tensor:
 
 @primitive(
     infer=_infer_diagonal,
+    checks_once=True,
     vjp=_diagonal_rule,
     batch="elementwise",
     reference=lambda x, offset=0: np.diagonal(x, offset, -2, -1),
@@ -150,6 +155,7 @@ def _infer_diagonal_matrix(x: Any, rows: int, cols: int, offset: int) -> Spec:
 
 @primitive(
     infer=_infer_diagonal_matrix,
+    checks_once=True,
     title="diag_embed",
     namespace="internal",
     vjp=lambda g, offset: diagonal(g, offset=offset),
@@ -161,7 +167,9 @@ def _infer_diagonal_matrix(x: Any, rows: int, cols: int, offset: int) -> Spec:
         Sample(m.normal(2), 4, 3, -2),
         Sample(m.normal(0), 0, 0),
     ],
-    errors=lambda m: [Bad(ValueError, "diag_embed: a diagonal of 2 elements cannot hold 3", m.normal(3), 2, 2)],
+    errors=lambda m: [
+        Bad(ValueError, "diag_embed: a diagonal of 2 elements cannot hold 3", m.normal(3), 2, 2)
+    ],
 )
 def diagonal_matrix(x: Tensor, rows: int, cols: int, offset: int = 0) -> Any:
     """Matrices of zeros with the last axis of `x` on the `offset`-th diagonal: the transpose of `diagonal`."""
@@ -173,16 +181,18 @@ def diagonal_matrix(x: Tensor, rows: int, cols: int, offset: int = 0) -> Any:
     title="diag_embed",
     namespace="internal",
     vjp=(lambda g, offset: diagonal(g, offset=offset), None),
-    reference=lambda x, like, offset=0: _put_diagonal(x, *like.shape[-2:], offset),
+    reference=lambda x, like, offset=0: _put_diagonal(x, like.shape[-2], like.shape[-1], offset),
     samples=lambda m: [Sample(m.normal(2, 3), m.normal(2, 3, 4), 1)],
 )
 def diagonal_matrix_as(x: Tensor, like: Tensor, offset: int = 0) -> Any:
     """`diagonal_matrix` with the sizes of `like`, which in a graph may be known only at run time."""
-    return _put_diagonal(x, *like.shape[-2:], offset)  # type: ignore[arg-type]
+    return _put_diagonal(x, like.shape[-2], like.shape[-1], offset)
 
 
 @composite(
-    reference=lambda x, offset=0: _put_diagonal(x, x.shape[-1] + abs(offset), x.shape[-1] + abs(offset), offset),
+    reference=lambda x, offset=0: _put_diagonal(
+        x, x.shape[-1] + abs(offset), x.shape[-1] + abs(offset), offset
+    ),
     samples=lambda m: [Sample(m.normal(3)), Sample(m.normal(2, 3), offset=1), Sample(m.normal(2), offset=-1)],
     errors=lambda m: [Bad(ValueError, "diag_embed: expected a tensor with at least one axis", m.normal())],
 )
@@ -197,7 +207,12 @@ def diag_embed(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 @composite(
     reference=np.diag,
-    samples=lambda m: [Sample(m.normal(3)), Sample(m.normal(3), 1), Sample(m.normal(3, 4)), Sample(m.normal(3, 4), -1)],
+    samples=lambda m: [
+        Sample(m.normal(3)),
+        Sample(m.normal(3), 1),
+        Sample(m.normal(3, 4)),
+        Sample(m.normal(3, 4), -1),
+    ],
     errors=lambda m: [Bad(ValueError, "diag: expected a vector or a matrix", m.normal(2, 2, 2))],
 )
 def diag(x: Tensor, /, k: int = 0) -> Tensor:
@@ -309,5 +324,7 @@ def fliplr(x: Tensor, /) -> Tensor:
     from .shaping import flip
 
     if x.ndim < 2:
-        raise ValueError(f"fliplr: expected a tensor with at least two axes. Got shape {format_shape(x.shape)}.")
+        raise ValueError(
+            f"fliplr: expected a tensor with at least two axes. Got shape {format_shape(x.shape)}."
+        )
     return flip(x, axis=1)

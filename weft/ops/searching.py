@@ -10,7 +10,7 @@ from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import composite, constant, primitive
-from .elementwise import astype
+from .elementwise import astype, not_equal
 from .indexing import advanced_index, check_indices, take_axis
 from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
@@ -69,6 +69,7 @@ def _arg_errors(name: str) -> Any:
 
 @primitive(
     infer=_infer_arg("argmax"),
+    checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch_arg(lambda: argmax),
     reference=lambda x, axis=None, keepdims=False: np.argmax(x, axis, keepdims=keepdims),
@@ -82,6 +83,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 @primitive(
     infer=_infer_arg("argmin"),
+    checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch_arg(lambda: argmin),
     reference=lambda x, axis=None, keepdims=False: np.argmin(x, axis, keepdims=keepdims),
@@ -97,7 +99,9 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 @composite(
-    reference=lambda x, axis=None, keepdims=False: np.asarray(np.count_nonzero(x, axis=axis, keepdims=keepdims)),
+    reference=lambda x, axis=None, keepdims=False: np.asarray(
+        np.count_nonzero(x, axis=axis, keepdims=keepdims)
+    ),
     samples=lambda m: [
         Sample(m.ints(2, 3, low=0, high=2)),
         Sample(m.ints(2, 3, low=0, high=2), axis=1),
@@ -105,9 +109,11 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
     ],
     errors=lambda m: [Bad(IndexError, "count_nonzero: axis 2", m.normal(2, 3), axis=2)],
 )
-def count_nonzero(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Tensor:
     """How many elements over `axis` (all by default) are not zero."""
-    return reduce_sum(astype(x != 0, dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims)
+    return reduce_sum(astype(not_equal(x, 0), dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims)
 
 
 def _infer_nonzero(x: Any) -> Spec:

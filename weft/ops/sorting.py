@@ -29,7 +29,9 @@ def _comparable(x: np.ndarray) -> np.ndarray:
 
 def _check(name: str, x: Any, axis: Any) -> None:
     if dtypes.is_complex(x.dtype):
-        raise TypeError(f"{name}: complex numbers have no order. Got {x.dtype.name}; sort `wf.abs(x)` or a part.")
+        raise TypeError(
+            f"{name}: complex numbers have no order. Got {x.dtype.name}; sort `wf.abs(x)` or a part."
+        )
     if x.shape is not None:
         normalize_axis(name, axis, x.ndim)
 
@@ -78,6 +80,7 @@ def _errors(name: str) -> Any:
 
 @primitive(
     infer=_infer_sort("argsort", dtypes.int64),
+    checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
     batch=lambda axes, tensors, attrs: argsort(
         tensors[0], axis=normalize_axis("argsort", attrs[0], tensors[0].ndim - 1) + 1, descending=attrs[1]
@@ -99,6 +102,7 @@ def _sort_rule(g: Tensor, x: Tensor, axis: int, descending: bool) -> Tensor:
 
 @primitive(
     infer=_infer_sort("sort", None),
+    checks_once=True,
     vjp=_sort_rule,
     batch=lambda axes, tensors, attrs: sort(
         tensors[0], axis=normalize_axis("sort", attrs[0], tensors[0].ndim - 1) + 1, descending=attrs[1]
@@ -117,7 +121,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
     >>> wf.sort(wf.tensor([3.0, 1.0, 2.0]), descending=True).tolist()
     [3.0, 2.0, 1.0]
     """
-    out = np.sort(_comparable(x), axis=axis, kind="stable")  # type: ignore[arg-type]
+    out = np.sort(_comparable(x), axis=axis, kind="stable")  # type: ignore[arg-type, call-overload]
     if descending:
         out = np.flip(out, axis)
     return np.ascontiguousarray(out).astype(x.dtype, copy=False)
@@ -152,7 +156,9 @@ def _scatter_back(g: Any, like: Any, outs: Any, axis: int) -> Tensor:
     return scatter_add(zeros_like_spec(Spec(like.shape, g[0].dtype, like.value)), outs[1], g[0], axis)
 
 
-def _topk_array(x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool) -> tuple[np.ndarray, np.ndarray]:
+def _topk_array(
+    x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool
+) -> tuple[np.ndarray, np.ndarray]:
     n = x.shape[axis]
     keys = _comparable(x)
     if k * 8 < n and n > 256:  # partition first; then only k elements need sorting
@@ -172,6 +178,7 @@ def _topk_array(x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool) -
     namespace="internal",
     outputs=2,
     infer=_infer_topk,
+    checks_once=True,
     vjp=lambda g, like_x, outs, axis: _scatter_back(g, like_x, outs, axis),
     batch=lambda axes, tensors, attrs: topk_pair(
         tensors[0], attrs[0], normalize_axis("topk", attrs[1], tensors[0].ndim - 1) + 1, *attrs[2:]
@@ -214,7 +221,9 @@ class KthValue(NamedTuple):
     indices: Any
 
 
-def _kth_reference(x: np.ndarray, k: int, axis: int = -1, keepdims: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def _kth_reference(
+    x: np.ndarray, k: int, axis: int = -1, keepdims: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     order = np.take(np.argsort(x, axis, kind="stable"), [k - 1], axis)
     values = np.take_along_axis(x, order, axis)
     return (values, order) if keepdims else (np.squeeze(values, axis), np.squeeze(order, axis))
