@@ -50,6 +50,7 @@ MODULES = [
 LAZY: dict[str, str] = {
     "function": ".graph.function:function",
     "profile": ".profiler:profile",
+    "debug": ".debug",
     "cond": ".graph.control_flow:cond",
     "case": ".graph.control_flow:case",
     "while_loop": ".graph.control_flow:while_loop",

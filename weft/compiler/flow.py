@@ -29,6 +29,8 @@ class Flow(Graph):
         return format_graph(self, self.outputs)
 
 
+LASTING = frozenset(("print", "check"))
+
 Rule = Callable[[Flow, Node, tuple[Any, ...]], Sequence[Value] | None]
 
 
@@ -49,6 +51,7 @@ def rebuild(flow: Flow, rule: Rule | None = None) -> Flow:
 def _copy(new: Flow, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None) -> None:
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
+    stack += [n for n in nodes if n.op.effects & LASTING]  # prints and checks run although nobody reads their result
     while stack:
         node = stack.pop()
         if node not in needed:

@@ -21,8 +21,8 @@ Meaning
 * Statements run in order; a load sees every store before it. To use an old value after a store, `Let` it first.
 * A *vector* loop's iterations may run side by side in any order, several at once, so they must not depend on each
   other except through accumulators. Buffers may share memory only if equal indices mean the same element.
-* A *parallel* loop's iterations may also run on several threads. It stands at the top of the kernel, at most
-  `grain` iterations are worth a thread, and how they are shared out never changes the result.
+* A *parallel* loop's iterations may also run on several threads. It stands at the top of the kernel; fewer than
+  `grain` iterations are not worth a thread, and how they are shared out never changes the result.
 * An accumulator belongs to the iteration that declares it: declared outside a vector loop and updated inside, it
   combines lanes and is reduced when it is read; declared inside, every lane has its own. The order of combination
   depends on extents only, never on the number of threads.

@@ -172,12 +172,9 @@ class Lowering:
         last = -1
         for number, unit in enumerate(units):
             for n in unit.members if isinstance(unit, Cluster) else [unit]:
-                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter") or self._is_host(n):
+                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter") or n.op.effects:
                     last = number
         return last
-
-    def _is_host(self, n: Node) -> bool:
-        return False
 
     def place(self, node: Node, index: int, strides: tuple[int, ...], unit: Any, reads: dict[int, list[Any]] | None) -> Layout:
         """Where output `index` of a node goes: a program output, a variable's own memory if that is safe, or the arena.
@@ -299,26 +296,30 @@ class Lowering:
         if key in self._checked or layout.storage.kind == "constant":
             return
         self._checked.add(key)
+
+        def bad(value: Any) -> Any:
+            i = s.cast(value, np.int64)
+            outside = s.bitwise_or(s.lt(i, low), s.ge(i, high))
+            return outside if ignored is None else s.bitwise_and(outside, s.ne(i, ignored))
+
+        self.check(layout, bad, node, message or f"an index is out of range for an axis of size {high}")
+
+    def check(self, layout: Layout, bad: Any, node: Node, message: str) -> None:
+        """Steps that fail with `message` if `bad(element)` holds anywhere."""
         flag = self.temporary((), np.dtype(np.bool_))
         buffer = Buffer.of("b0", layout.dtype, (1 << 40,))
         out = Buffer.of("b1", flag.dtype, (1,))
         place = loops.as_index(layout.offset)
-        body: list[Any]
         acc = Accumulator("bad", "any", np.dtype(np.bool_))
         axes = [a for a in range(len(layout.shape)) if layout.shape[a] != 1]
         for k, a in enumerate(axes):
             place = place + s.index(f"i{k}") * layout.strides[a]
-        i = s.cast(buffer[place], np.int64)
-        bad = s.bitwise_or(s.lt(i, low), s.ge(i, high))
-        if ignored is not None:
-            bad = s.bitwise_and(bad, s.ne(i, ignored))
-        body = [loops.update(acc, bad)]
+        body: list[Any] = [loops.update(acc, bad(buffer[place]))]
         for k in range(len(axes) - 1, -1, -1):
             body = [loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")]
         kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
-        self.steps.append(Step("kernel", "check indices", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage]))
-        message = message or f"an index is out of range for an axis of size {high}"
-        self.steps.append(Step("check", "check indices", [node], [flag.storage], [], storages=[flag.storage], message=message))
+        self.steps.append(Step("kernel", "check", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage]))
+        self.steps.append(Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message))
 
     def _node(self, node: Node) -> None:
         from .primitives import lower_node

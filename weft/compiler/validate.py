@@ -32,6 +32,18 @@ class _Scope:
         return False
 
 
+class _Line:
+    """The first line of a statement, printed only if it is needed for a message."""
+
+    __slots__ = ("statement",)
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+
+    def __str__(self) -> str:
+        return loops.format_kernel(Kernel("k", (), (), (self.statement,))).splitlines()[1].strip()
+
+
 class _Validator:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -103,7 +115,7 @@ class _Validator:
 
     def body(self, statements: Sequence[Statement], scope: _Scope, top: bool = False) -> None:
         for statement in statements:
-            line = loops.format_kernel(Kernel("k", (), (), (statement,))).splitlines()[1].strip()
+            line = _Line(statement)
             match statement:
                 case Loop():
                     self.loop(statement, scope, line, top)
@@ -131,7 +143,7 @@ class _Validator:
                 case Local(buffer):
                     self.local(buffer, scope, line)
 
-    def loop(self, statement: Loop, scope: _Scope, line: str, top: bool) -> None:
+    def loop(self, statement: Loop, scope: _Scope, line: _Line, top: bool) -> None:
         self.expr(statement.extent, scope, line, integer=True, uniform=True)
         self.expr(statement.grain, scope, line, integer=True, uniform=True)
         self.define(statement.var, line)
@@ -150,7 +162,7 @@ class _Validator:
             inner.vector = statement.var
         self.body(statement.body, inner)
 
-    def accumulator(self, statement: Accumulator, scope: _Scope, line: str) -> None:
+    def accumulator(self, statement: Accumulator, scope: _Scope, line: _Line) -> None:
         self.define(statement.name, line)
         if statement.op not in loops.REDUCE_OPS:
             self.fail(line, f"no such reduction as {statement.op!r}")
@@ -164,7 +176,7 @@ class _Validator:
             scope.varying |= {statement.name, statement.name + ".index"}
         scope.accumulators[statement.name] = (statement, scope)
 
-    def update(self, statement: Update, scope: _Scope, line: str) -> None:
+    def update(self, statement: Update, scope: _Scope, line: _Line) -> None:
         declared, home = scope.accumulators.get(statement.accumulator.name, (None, None))
         if declared != statement.accumulator or home is None:
             self.fail(line, f"the accumulator {statement.accumulator.name!r} is not in scope")
@@ -182,7 +194,7 @@ class _Validator:
         if statement.index is not None:
             self.expr(statement.index, scope, line, integer=True)
 
-    def local(self, buffer: Buffer, scope: _Scope, line: str) -> None:
+    def local(self, buffer: Buffer, scope: _Scope, line: _Line) -> None:
         self.define(buffer.name, line)
         size = buffer.dtype.itemsize
         for dim in buffer.shape:

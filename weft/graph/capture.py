@@ -34,6 +34,10 @@ class CaptureError(RuntimeError):
     """A function cannot be captured as it is written. The message shows the line and what to write instead."""
 
 
+class TruthError(CaptureError):
+    """The truth of a symbolic tensor was asked for."""
+
+
 class Variable:
     """An outside tensor in a captured graph: its value on entry and, if it was written, its last value."""
 
@@ -123,7 +127,7 @@ class CapturedGraph(Graph):
     def truth(self, value: Value, tensor: Tensor) -> bool:
         if self.finished:
             self.foreign(value)
-        raise CaptureError(
+        raise TruthError(
             "if/while: the truth of a tensor is not known while the function is captured. "
             f"It was made at {value.node.where}. Write `wf.cond(condition, on_true, on_false)`, `wf.where(...)` or "
             "`wf.while_loop(...)`, or run with WEFT_EAGER=1."

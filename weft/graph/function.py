@@ -21,7 +21,7 @@ from ..ops import dispatch
 from ..ops.row_sparse import RowSparse
 from ..runtime import epoch
 from ..tensor import Tensor, wrap
-from .capture import Capture, CaptureError
+from .capture import Capture, CaptureError, TruthError
 from .graph import Value
 from .tree import flatten, unflatten
 
@@ -42,6 +42,7 @@ class Function:
     def __init__(self, fn: Callable[..., Any], keep_grads: bool = False, memory_budget: int | None = None) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
+        self._python = fn  # what is traced: `fn`, or `fn` with its control flow rewritten
         self.keep_grads = keep_grads
         self.memory_budget = memory_budget
         self._traces: dict[Any, Trace] = {}
@@ -82,7 +83,16 @@ class Function:
                 f"{last.signature} and {_describe(leaves)}. Pad batches to one size, or pass changing numbers as tensors.",
                 stacklevel=4,
             )
-        trace = Trace(self, leaves, structure)
+        try:
+            trace = Trace(self, leaves, structure, self._python)
+        except TruthError:
+            from .autograph import convert
+
+            rewritten = convert(self.fn) if self._python is self.fn else None
+            if rewritten is None:
+                raise
+            trace = Trace(self, leaves, structure, rewritten)
+            self._python = rewritten
         self._traces[key] = trace
         return trace
 
@@ -182,7 +192,7 @@ def _describe(leaves: list[Any]) -> str:
 class Trace:
     """One signature: the captured graph and its compiled program."""
 
-    def __init__(self, owner: Function, leaves: list[Any], structure: Any) -> None:
+    def __init__(self, owner: Function, leaves: list[Any], structure: Any, python: Callable[..., Any]) -> None:
         self.owner = owner
         self.signature = _describe(leaves)
         started = time.perf_counter()
@@ -200,10 +210,10 @@ class Trace:
                 else:
                     symbolic.append(leaf)
             if isinstance(structure, int):
-                result = owner.fn(*symbolic)
+                result = python(*symbolic)
             else:
                 call_args, call_kwargs = unflatten(structure, symbolic)
-                result = owner.fn(*call_args, **call_kwargs)
+                result = python(*call_args, **call_kwargs)
             symbolic.clear()
         self.traced_seconds = time.perf_counter() - started
         self._collect(result)

@@ -271,7 +271,7 @@ class Instance:
             error.add_note(f"In node {node.name} of the captured function {self.program.name}, made at {node.where}.")
             raise error
         if step.kind == "check":
-            kind = IndexError if "index" in step.message else ProgramError
+            kind = AssertionError if node.op.name == "check_true" else IndexError
             raise kind(f"{node.op.name}: {step.message}. In node {node.name}, made at {node.where}.")
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
 

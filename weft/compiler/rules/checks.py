@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...graph.graph import Node
+from ...ops import scalar as s
 from ..primitives import lowers
 
 
@@ -15,4 +18,14 @@ def lower_checked_indices(lowering: Any, node: Node) -> bool:
     low, high, ignored, name = node.attrs
     lowering.check_indices(layout, low, high, node, ignored, f"{name} out of range: expected {low} to {high - 1}")
     lowering.layouts[node.outputs[0]] = layout
+    return True
+
+
+@lowers("check_true")
+def lower_check_true(lowering: Any, node: Node) -> bool:
+    """A step that fails unless every element of the condition is true."""
+    layout = lowering.layout_of(node.inputs[0])
+    out = lowering.temporary((), np.dtype(np.bool_))
+    lowering.layouts[node.outputs[0]] = out
+    lowering.check(layout, lambda value: s.bitwise_not(s.cast(value, np.bool_)), node, node.attrs[0])
     return True

@@ -1,0 +1,67 @@
+"""Looking into programs: printing and checking values, eagerly and inside captured functions.
+
+Python's own `print` shows a symbolic tensor's shape while a function is captured, once; `wf.debug.print` shows its values
+every time the program runs. `wf.debug.check` (and an `assert` on a tensor in a captured function) fails when the program
+runs, before any variable is written.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from .ops.dispatch import primitive
+from .ops.registry import NOT_DIFFERENTIABLE
+from .ops.samples import Bad, Sample
+from .ops.spec import Spec
+from .tensor import Tensor, wrap
+
+
+@primitive(
+    infer=lambda x, text: Spec(x.shape, x.dtype),
+    vjp=lambda g: g,
+    namespace="internal",
+    effects=("print", "host"),
+    reference=lambda x, text: x,
+    samples=lambda m: [Sample(m.normal(2), "{}")],
+)
+def print_value(x: Tensor, text: str) -> Any:
+    """`x` itself, after printing it into `text`."""
+    builtins.print(text.format(wrap(np.asarray(x))))
+    return x
+
+
+def print(text: str, x: Tensor) -> Tensor:  # noqa: A001
+    """Print `text` with `{}` replaced by the value of `x`, whenever the program gets here; returns `x`."""
+    return print_value(x, text if "{" in text else text + " {}")
+
+
+def _infer_check(condition: Any, message: str) -> Spec:
+    return Spec((), np.dtype(bool))
+
+
+@primitive(
+    name="check_true",
+    infer=_infer_check,
+    vjp=NOT_DIFFERENTIABLE,
+    namespace="internal",
+    effects=("check",),
+    reference=lambda condition, message: np.all(condition),
+    samples=lambda m: [Sample(np.array([True, True]), "all right")],
+    errors=lambda m: [Bad(AssertionError, "not all right", np.array([True, False]), "not all right")],
+)
+def check_true(condition: Tensor, message: str) -> Any:
+    """Raise AssertionError with `message` unless every element of `condition` is true."""
+    if not np.all(condition):  # type: ignore[arg-type]
+        raise AssertionError(message)
+    return np.asarray(True)
+
+
+def check(condition: Any, message: str = "a check failed") -> None:
+    """Raise AssertionError unless `condition` (a tensor, or anything with a truth) holds; also in captured functions."""
+    if isinstance(condition, Tensor):
+        check_true(condition, message)
+    elif not condition:
+        raise AssertionError(message)

@@ -1,0 +1,334 @@
+"""Python's `if`, `while`, `and`, `or`, `not` and `assert` on tensors, rewritten for capture.
+
+When a captured function asks for the truth of a symbolic tensor, its source is rewritten once: an `if` becomes a call of
+`wf.cond` on two local functions, a `while` one of `wf.while_loop`, and the function is traced again. Conditions that are
+not symbolic tensors keep their ordinary meaning. Line numbers stay those of the user's file. What cannot be rewritten
+(`break`, `continue` or `return` inside a loop, a `return` in only one branch that is not followed by another, code
+without source) keeps raising the error that says what to write.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor import Tensor
+from .control_flow import cond, while_loop
+
+
+class Undefined:
+    """Stands for a name that has no value yet when a branch that may set it begins."""
+
+    def __repr__(self) -> str:
+        return "<undefined>"
+
+
+UNDEFINED = Undefined()
+
+
+# What rewritten code calls ------------------------------------------------------------------------------------------------
+
+
+def _is_symbolic(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_symbolic
+
+
+def if_(test: Any, true: Callable[..., Any], false: Callable[..., Any], names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    """`if` that assigns `names`: returns their values afterwards."""
+    if not _is_symbolic(test):
+        return true(*values) if test else false(*values)
+    outcomes: list[tuple[Any, ...]] = []
+
+    def branch(fn: Callable[..., Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            result = fn(*values)
+            outcomes.append(result)
+            kept = []
+            for name, v in zip(names, result, strict=True):
+                if isinstance(v, (Tensor, int, float, bool)):
+                    kept.append(v if isinstance(v, Tensor) else v)
+            return tuple(kept)
+
+        return run
+
+    chosen = cond(test, branch(true), branch(false))
+    # names that hold tensors or numbers in both branches come from the cond; all others must not differ
+    rest = iter(chosen)
+    merged = []
+    for name, a, b in zip(names, outcomes[0], outcomes[1], strict=True):
+        numeric = isinstance(a, (Tensor, int, float, bool)), isinstance(b, (Tensor, int, float, bool))
+        if all(numeric):
+            merged.append(next(rest))
+        elif any(numeric):
+            raise TypeError(f"if: {name!r} is a tensor in one branch and {(b if numeric[0] else a)!r} in the other.")
+        else:
+            merged.append(a)
+    return tuple(merged)
+
+
+def if_return(test: Any, true: Callable[[], Any], false: Callable[[], Any]) -> Any:
+    """`if` both of whose branches return."""
+    return cond(test, true, false) if _is_symbolic(test) else (true() if test else false())
+
+
+def while_(test: Callable[..., Any], body: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`while` that assigns names with these `values`: returns their values afterwards."""
+    if _is_symbolic(test(*values)):
+        return tuple(while_loop(test, body, values))
+    while test(*values):
+        values = body(*values)
+        if _is_symbolic(test(*values)):
+            return tuple(while_loop(test, body, values))
+    return values
+
+
+def and_(first: Any, second: Callable[[], Any]) -> Any:
+    if not _is_symbolic(first):
+        return first and second()
+    from ..ops.elementwise import logical_and
+
+    return logical_and(first, second())
+
+
+def or_(first: Any, second: Callable[[], Any]) -> Any:
+    if not _is_symbolic(first):
+        return first or second()
+    from ..ops.elementwise import logical_or
+
+    return logical_or(first, second())
+
+
+def not_(value: Any) -> Any:
+    if not _is_symbolic(value):
+        return not value
+    from ..ops.elementwise import logical_not
+
+    return logical_not(value)
+
+
+def assert_(test: Any, message: Any = None) -> None:
+    from ..debug import check
+
+    if _is_symbolic(test):
+        check(test, "assertion failed" if message is None else str(message))
+    elif not test:
+        raise AssertionError(*([] if message is None else [message]))
+
+
+# The rewriting ------------------------------------------------------------------------------------------------------------
+
+
+def _assigned(nodes: list[ast.stmt]) -> list[str]:
+    """The local names that statements assign, in order of appearance."""
+    found: dict[str, None] = {}
+
+    class Visitor(ast.NodeVisitor):
+        def visit_Name(self, node: ast.Name) -> None:
+            if isinstance(node.ctx, ast.Store):
+                found[node.id] = None
+
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            found[node.name] = None
+
+        def visit_Lambda(self, node: ast.Lambda) -> None:
+            pass
+
+        def visit_ListComp(self, node: ast.ListComp) -> None:
+            pass
+
+        visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp  # type: ignore[assignment]
+
+    for n in nodes:
+        Visitor().visit(n)
+    return [n for n in found if not n.startswith("__weft")]
+
+
+def _leaves(nodes: list[ast.stmt], kinds: tuple[type, ...]) -> bool:
+    """Whether a statement of these kinds stands in `nodes`, not counting nested functions."""
+    for n in nodes:
+        if isinstance(n, kinds):
+            return True
+        if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            continue
+        for child in ast.iter_child_nodes(n):
+            if isinstance(child, ast.stmt) and _leaves([child], kinds):
+                return True
+            if isinstance(child, ast.excepthandler) and _leaves(child.body, kinds):
+                return True
+    return False
+
+
+def _returns(body: list[ast.stmt]) -> bool:
+    """Whether a block always ends in a return."""
+    if not body:
+        return False
+    last = body[-1]
+    return isinstance(last, (ast.Return, ast.Raise)) or isinstance(last, ast.If) and _returns(last.body) and _returns(last.orelse)
+
+
+def _name(text: str, store: bool = False) -> ast.Name:
+    return ast.Name(text, ast.Store() if store else ast.Load())
+
+
+def _helper(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(_name("__weft"), name, ast.Load()), list(args), [])
+
+
+def _lambda(body: ast.expr) -> ast.Lambda:
+    return ast.Lambda(_arguments([]), body)
+
+
+def _arguments(names: list[str]) -> ast.arguments:
+    return ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+
+
+def _tuple(names: list[str], store: bool = False) -> ast.Tuple:
+    return ast.Tuple([_name(n, store) for n in names], ast.Store() if store else ast.Load())
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Rewrite a block; an `if` that returns takes the statements after it as its other branch."""
+        result: list[ast.stmt] = []
+        for i, statement in enumerate(body):
+            if isinstance(statement, ast.If) and _leaves([statement], (ast.Return,)):
+                rest = body[i + 1 :]
+                taken, other = list(statement.body), list(statement.orelse)
+                if not _returns(taken):
+                    taken += rest
+                if not _returns(other):
+                    other += rest
+                if _returns(taken) and _returns(other):
+                    result += self.returning(statement, taken, other)
+                    return result
+            new = self.visit(statement)
+            result += new if isinstance(new, list) else [new]
+        return result
+
+    def returning(self, node: ast.If, taken: list[ast.stmt], other: list[ast.stmt]) -> list[ast.stmt]:
+        self.count += 1
+        names = (f"__weft_true{self.count}", f"__weft_false{self.count}")
+        made: list[ast.stmt] = []
+        for name, body in zip(names, (taken, other), strict=True):
+            made.append(self.function(name, [], self.block(body)))
+        call = _helper("if_return", self.visit(node.test), _name(names[0]), _name(names[1]))
+        return [*made, ast.Return(call)]
+
+    @staticmethod
+    def function(name: str, args: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
+        return ast.FunctionDef(name=name, args=_arguments(args), body=body or [ast.Pass()], decorator_list=[], returns=None)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.body = self.block(node.body)
+        return node
+
+    def visit_If(self, node: ast.If) -> Any:
+        if _leaves([node], (ast.Return, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)):
+            node.body, node.orelse = self.block(node.body), self.block(node.orelse)
+            return node
+        names = _assigned([*node.body, *node.orelse])
+        self.count += 1
+        functions = []
+        for kind, body in (("true", node.body), ("false", node.orelse)):
+            done = [*self.block(body), ast.Return(_tuple(names))]
+            functions.append(self.function(f"__weft_{kind}{self.count}", names, done))
+        call = _helper(
+            "if_", self.visit(node.test), _name(functions[0].name), _name(functions[1].name),
+            ast.Tuple([ast.Constant(n) for n in names], ast.Load()), self.current(names),
+        )  # fmt: skip
+        last: ast.stmt = ast.Assign([_tuple(names, True)], call) if names else ast.Expr(call)
+        return [*self.prepare(names), *functions, last]
+
+    def visit_While(self, node: ast.While) -> Any:
+        names = _assigned(node.body)
+        if node.orelse or not names or _leaves(node.body, (ast.Return, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)):
+            node.body = self.block(node.body)
+            return node
+        self.count += 1
+        test = self.function(f"__weft_test{self.count}", names, [ast.Return(self.visit(node.test))])
+        body = self.function(f"__weft_body{self.count}", names, [*self.block(node.body), ast.Return(_tuple(names))])
+        call = _helper("while_", _name(test.name), _name(body.name), self.current(names))
+        return [*self.prepare(names), test, body, ast.Assign([_tuple(names, True)], call)]
+
+    @staticmethod
+    def prepare(names: list[str]) -> list[ast.stmt]:
+        """Give every name a value, so that branches can be called with it."""
+        made: list[ast.stmt] = []
+        for n in names:
+            handler = ast.ExceptHandler(ast.Tuple([_name("NameError"), _name("UnboundLocalError")], ast.Load()), None, [
+                ast.Assign([_name(n, True)], ast.Attribute(_name("__weft"), "UNDEFINED", ast.Load()))
+            ])  # fmt: skip
+            made.append(ast.Try([ast.Expr(_name(n))], [handler], [], []))
+        return made
+
+    @staticmethod
+    def current(names: list[str]) -> ast.Tuple:
+        return _tuple(names)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        self.generic_visit(node)
+        return _helper("if_return", node.test, _lambda(node.body), _lambda(node.orelse))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        self.generic_visit(node)
+        helper = "and_" if isinstance(node.op, ast.And) else "or_"
+        result = node.values[-1]
+        for value in reversed(node.values[:-1]):
+            result = _helper(helper, value, _lambda(result))
+        return result
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        return _helper("not_", node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        self.generic_visit(node)
+        return ast.Expr(_helper("assert_", node.test, *([] if node.msg is None else [node.msg])))
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return node
+
+
+@functools.lru_cache(maxsize=256)
+def convert(fn: Callable[..., Any]) -> Callable[..., Any] | None:
+    """`fn` with its control flow rewritten, or None if its source cannot be had or rewritten."""
+    import sys
+
+    target = inspect.unwrap(fn)
+    bound = getattr(target, "__self__", None)
+    target = getattr(target, "__func__", target)
+    try:
+        lines, first = inspect.getsourcelines(target)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return None
+    if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
+        return None  # a lambda, or something defined in a way we cannot cut out
+    definition = tree.body[0]
+    definition.decorator_list = []
+    rewritten = _Rewriter().visit(definition)
+    free = target.__code__.co_freevars
+    outer = ast.FunctionDef(
+        name="__weft_outer", args=_arguments(list(free)), body=[rewritten, ast.Return(_name(definition.name))],
+        decorator_list=[], returns=None,
+    )  # fmt: skip
+    module = ast.Module([outer], [])
+    ast.fix_missing_locations(module)
+    ast.increment_lineno(module, first - 1)
+    space = dict(target.__globals__)
+    space["__weft"] = sys.modules[__name__]
+    try:
+        exec(compile(module, target.__code__.co_filename, "exec"), space)
+        cells = [cell.cell_contents for cell in (target.__closure__ or ())]
+    except (SyntaxError, ValueError):
+        return None
+    made = space["__weft_outer"](*cells)
+    made.__defaults__, made.__kwdefaults__ = target.__defaults__, target.__kwdefaults__
+    return made.__get__(bound) if bound is not None else made
