@@ -97,16 +97,36 @@ def _error(name: str, x: Any, error: Exception) -> Exception:
 def _infer_basic(x: Any, index: Any, name: str = "getitem") -> Spec:
     if x.shape is None:
         return Spec(None, x.dtype)
-    sizes = tuple([d if isinstance(d, int) else 2**40 + i for i, d in enumerate(x.shape)])  # stand-ins for unknown sizes
-    try:
-        view = np.broadcast_to(np.empty((), np.int8), sizes)[thaw(index)]
-    except (IndexError, ValueError) as error:
-        raise _error(name, x, error) from None
-    shape = view.shape
-    if not is_known(x.shape):
-        names = {2**40 + i: d for i, d in enumerate(x.shape)}
-        shape = tuple([names.get(d, None if d > 2**38 else d) for d in shape])
-    return Spec(shape, x.dtype)
+    if is_known(x.shape):
+        try:
+            return Spec(np.broadcast_to(np.empty((), np.int8), x.shape)[thaw(index)].shape, x.dtype)
+        except (IndexError, ValueError) as error:
+            raise _error(name, x, error) from None
+    return Spec(_unknown_part(name, x, index), x.dtype)
+
+
+def _unknown_part(name: str, x: Any, index: Any) -> tuple[Any, ...]:
+    """The shape of `x[index]` for a basic index where some sizes of `x` are not known."""
+    taken = sum([item.__class__ in (int, Slice) for item in index])
+    if taken > len(x.shape):
+        raise _error(name, x, IndexError(f"too many indices: {taken} for {len(x.shape)} axes"))
+    rest = len(x.shape) - taken
+    sizes = iter(x.shape)
+    shape: list[Any] = []
+    for item in index if Ellipsis in index else (*index, Ellipsis):
+        if item is None:
+            shape.append(1)
+        elif item is Ellipsis:
+            shape += [next(sizes) for _ in range(rest)]
+        else:
+            size = next(sizes)
+            known = isinstance(size, (int, np.integer))
+            if item.__class__ is Slice:
+                whole = item.start in (None, 0) and item.stop is None and item.step in (None, 1, -1)
+                shape.append(len(range(size)[slice(*item)]) if known else size if whole else None)
+            elif known and not -size <= item < size:
+                raise _error(name, x, IndexError(f"index {item} is out of bounds for an axis of size {size}"))
+    return tuple(shape)
 
 
 def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:

@@ -199,7 +199,7 @@ def _sides(axis: int, lo: int, hi: int, n: int, mode: str) -> list[tuple[Any, An
 def _infer_backward(g: Any, pad_width: Any, mode: str) -> Spec:
     if g.shape is None:
         return Spec(None, g.dtype)
-    shape = [None if d is None else d - lo - hi for d, (lo, hi) in zip(g.shape, pad_width, strict=True)]
+    shape = [d - lo - hi if isinstance(d, (int, np.integer)) else None for d, (lo, hi) in zip(g.shape, pad_width, strict=True)]
     _infer(Spec(tuple(shape), g.dtype), pad_width, mode, 0)
     return Spec(tuple(shape), g.dtype)
 

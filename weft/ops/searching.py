@@ -16,7 +16,7 @@ from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
 from .shaping import broadcast_arrays, reshape
-from .spec import Spec, check_size, normalize_axis, reduced_shape
+from .spec import Spec, check_size, normalize_axis, reduced_shape, same_size
 
 ndarray = np.ndarray
 
@@ -176,12 +176,14 @@ def _infer_searchsorted(x1: Any, x2: Any, sorter: Any, side: Any) -> Spec:
     if sorter is not None:
         if not dtypes.is_integral(sorter.dtype):
             raise TypeError(f"searchsorted: sorter must hold integers. Got {sorter.dtype.name}.")
-        if sorter.shape != x1.shape:
+        known = x1.shape is not None and sorter.shape is not None
+        if known and (len(sorter.shape) != 1 or not same_size(sorter.shape[0], x1.shape[0])):
             raise ValueError(
                 f"searchsorted: sorter must have the shape of x1, {format_shape(x1.shape)}. "
                 f"Got {format_shape(sorter.shape)}."
             )
-        check_indices("searchsorted", sorter, x1.shape[0], "sorter")
+        if known:
+            check_indices("searchsorted", sorter, x1.shape[0], "sorter")
     return Spec(x2.shape, dtypes.int64)
 
 

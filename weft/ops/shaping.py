@@ -576,6 +576,11 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, .
     return np.roll(x, shift, axis)  # type: ignore[arg-type]
 
 
+def _times(size: Any, count: int) -> Any:
+    """A size repeated; one that is not a number stays so only if it is not repeated."""
+    return size * count if isinstance(size, (int, np.integer)) else size if count == 1 else None
+
+
 def _infer_tile(x: Any, repetitions: Any) -> Spec:
     repetitions = check_shape("tile", repetitions, "repetitions")
     if x.shape is None:
@@ -583,7 +588,7 @@ def _infer_tile(x: Any, repetitions: Any) -> Spec:
     n = max(len(repetitions), len(x.shape))
     shape = (1,) * (n - len(x.shape)) + tuple(x.shape)
     counts = (1,) * (n - len(repetitions)) + repetitions
-    return Spec(tuple([None if d is None else d * r for d, r in zip(shape, counts, strict=True)]), x.dtype)
+    return Spec(tuple([_times(d, r) for d, r in zip(shape, counts, strict=True)]), x.dtype)
 
 
 def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
@@ -621,7 +626,7 @@ def _infer_repeat(x: Any, repeats: Any, axis: Any) -> Spec:
         return Spec((None if total is None else total * repeats,), x.dtype)
     axis = normalize_axis("repeat", axis, x.ndim)
     size = x.shape[axis]
-    new = sum(repeats) if isinstance(repeats, tuple) else None if size is None else size * repeats
+    new = sum(repeats) if isinstance(repeats, tuple) else _times(size, repeats)
     return Spec((*x.shape[:axis], new, *x.shape[axis + 1 :]), x.dtype)
 
 
