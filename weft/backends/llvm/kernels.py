@@ -46,10 +46,10 @@ def register() -> bool:
 
     with _lock:
         if not _registered and native_available():
-            from ...ops import losses, normalization, reduction, searching, softmax
+            from ...ops import class_losses, normalization, reduction, searching, softmax
 
             assert (
-                losses and normalization and reduction and searching and softmax
+                class_losses and normalization and reduction and searching and softmax
             )  # imported for their records
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
