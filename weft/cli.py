@@ -1,41 +1,130 @@
-"""The `weft` command. Each subcommand is a function that takes the parsed arguments and returns the exit status."""
+"""The `weft` command. What each command does is in `weft.commands`; here is how they are called."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from . import __version__
+from .runtime import info
 
 
 def show_info(arguments: argparse.Namespace) -> int:
-    """`weft info`: what Weft found on this machine."""
-    from weft.runtime import info
-
-    found = info.info()
-    print(json.dumps(found, indent=2) if arguments.json else info.format_info(found))
+    """`weft info`: what was found on this machine."""
+    print(json.dumps(info.info(), indent=2) if arguments.json else info.format_info())
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
-    from weft import __version__
+def command(name: str) -> Callable[[argparse.Namespace], int]:
+    """The function of `weft.commands.name`, imported when it is called: `weft info` needs none of what training does."""
 
+    def run(arguments: argparse.Namespace) -> int:
+        status: int = importlib.import_module(f"weft.commands.{name}").run(arguments)
+        return status
+
+    return run
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
     top = argparse.ArgumentParser(prog="weft", description="Deep learning on the CPUs you already have.")
     top.add_argument("--version", action="version", version=f"weft {__version__}")
     commands = top.add_subparsers(title="commands", metavar="command", required=True)
 
-    command = commands.add_parser("info", help="versions, processor, threads, libraries, memory")
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command.set_defaults(run=show_info)
+    train = commands.add_parser("train", help="train a model: digits, cifar-like, lm, or a configuration file")
+    train.add_argument("target", help="a recipe (digits, cifar-like, lm) or the path of a TOML file")
+    train.add_argument("--out", metavar="DIR", help="where the run goes (runs/NAME); an unfinished run there goes on")
+    train.add_argument("--epochs", type=_positive)
+    train.add_argument("--batch-size", type=_positive, metavar="N")
+    train.add_argument("--lr", type=float, help="learning rate")
+    train.add_argument("--seed", type=int)
+    train.add_argument("--workers", type=_natural, metavar="N", help="processes that load data")
+    train.add_argument("--eager", action="store_true", help="do not compile the training step")
+    train.add_argument("--show", action="store_true", help="print the configuration, to copy and change, and do nothing")
+    train.set_defaults(run=command("train"))
+
+    predict = commands.add_parser("predict", help="use a trained model")
+    predict.add_argument("checkpoint", help="the directory of a run or of a checkpoint")
+    predict.add_argument("file", nargs="?", help="an image or .npy file; for language models a text to continue")
+    predict.add_argument("--index", type=int, metavar="N", help="sample N of the test data")
+    predict.add_argument("--prompt", metavar="TEXT", help="a text to continue")
+    predict.add_argument("--length", type=_natural, default=300, metavar="N", help="characters to add (300)")
+    predict.add_argument("--temperature", type=_number, default=0.8, help="0 always takes the likeliest (0.8)")
+    predict.add_argument("--top-k", type=_positive, metavar="K", help="draw from the K likeliest only")
+    predict.add_argument("--seed", type=int)
+    predict.set_defaults(run=command("predict"))
+
+    summary = commands.add_parser("summary", help="a table of a model's layers, parameters and FLOPs")
+    summary.add_argument("model", help="a model's name, a recipe, a configuration file or the directory of a run")
+    summary.add_argument("--input", metavar="SIZES", help="the shape of an input, such as 1,3,224,224")
+    summary.add_argument("--depth", type=_positive, metavar="N", help="levels of modules to show (all)")
+    summary.set_defaults(run=command("summary"))
+
+    bench = commands.add_parser("bench", help="run benchmarks of a checkout, or say what they measure")
+    bench.add_argument("name", nargs="?", help="which one; without a name they are listed")
+    bench.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="arguments of the benchmark")
+    bench.set_defaults(run=command("bench"))
+
+    about = commands.add_parser("info", help="versions, processor, threads, libraries, memory")
+    about.add_argument("--json", action="store_true", help="print JSON")
+    about.set_defaults(run=show_info)
     return top
+
+
+def _positive(text: str) -> int:
+    value = _natural(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1. Got {value}.")
+    return value
+
+
+def _natural(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an integer. Got {text!r}.") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative. Got {value}.")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number. Got {text!r}.") from None
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of at least 0. Got {text}.")
+    return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     arguments = parser().parse_args(argv)
-    status: int = arguments.run(arguments)
-    return status
+    from .commands.config import ConfigError
+    from .commands.errors import CommandError
+    from .io import CheckpointError
+
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except (CommandError, ConfigError, CheckpointError, FileNotFoundError) as error:
+        # A mistake in what was asked for: one line is worth more than a traceback. WEFT_DEBUG shows the rest.
+        if os.environ.get("WEFT_DEBUG"):
+            raise
+        print(f"weft: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `weft … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("weft: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ from ..tensor import Tensor
 
 @dataclasses.dataclass
 class Task:
-    """Data for training and testing, and what they mean."""
+    """Data for training, for choosing the best epoch, and for the final test; and what they mean."""
 
     train: Any
+    validation: Any
     test: Any
     loss: Callable[[Tensor, Tensor], Tensor]
     metrics: list[Any]
@@ -37,30 +38,30 @@ class Task:
     example_shape: tuple[int, ...] = ()
 
 
-def classification(train: Any, test: Any, classes: Sequence[str]) -> Task:
-    """Images with class numbers."""
+def classification(train: Any, test: Any, classes: Sequence[str], augment: Any = None) -> Task:
+    """Images with class numbers. A tenth of the training data is set apart to choose the best epoch by."""
+    train, validation = data.random_split(train, [0.9, 0.1])
     shape = tuple(int(n) for n in np.shape(train[0][0]))
+    if augment is not None:
+        train = train.map(augment, element=0)
     arguments = {"num_classes": len(classes), "out_features": len(classes), "in_features": int(np.prod(shape))}
     if len(shape) == 3:
         arguments.update(in_channels=shape[0], image_size=shape[-1])
-    return Task(train, test, F.cross_entropy, ["accuracy"], arguments, "classes", classes, example_shape=shape)
+    return Task(train, validation, test, F.cross_entropy, ["accuracy"], arguments, "classes", classes, example_shape=shape)
 
 
-def digits() -> Task:
+def digits(augment: bool = False) -> Task:
     """The handwritten digits that ship with Weft."""
-    return classification(data.digits("train"), data.digits("test"), [str(n) for n in range(10)])
+    shift = transforms.RandomCrop(8, padding=1) if augment else None
+    return classification(data.digits("train"), data.digits("test"), [str(n) for n in range(10)], shift)
 
 
 def cifar_like(n: int = 5000, augment: bool = False) -> Task:
     """Synthetic coloured images."""
-    train = data.synthetic_images("train", n)
-    size = train[0][0].shape[-1]
-    images: Any = train
-    if augment:
-        images = train.map(transforms.RandomCrop(size, padding=2), element=0)
     from ..data.builtin.synthetic import CLASSES
 
-    return classification(images, data.synthetic_images("test"), CLASSES)
+    shift = transforms.RandomCrop(32, padding=2) if augment else None
+    return classification(data.synthetic_images("train", n), data.synthetic_images("test"), CLASSES, shift)
 
 
 def mnist(path: str) -> Task:
@@ -73,10 +74,8 @@ def cifar10(path: str, augment: bool = False) -> Task:
     """CIFAR-10's files in a directory."""
     train, test = _floats(data.cifar10(path, "train")), _floats(data.cifar10(path, "test"))
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    if augment:
-        crop = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
-        train = train.map(crop, element=0)
-    return classification(train, test, names)
+    change = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
+    return classification(train, test, names, change if augment else None)
 
 
 def images(path: str, size: int = 32, grey: bool = False, test_fraction: float = 0.2) -> Task:
@@ -88,19 +87,19 @@ def images(path: str, size: int = 32, grey: bool = False, test_fraction: float =
     return classification(train, test, everything.classes)
 
 
-def text(path: str = "", corpus: str = "all", test_fraction: float = 0.1, length: int = 0) -> Task:
-    """A text, by default one that ships with Weft, as characters. The last part of it is for testing."""
-    if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction must be between 0 and 1. Got {test_fraction}.")
+def text(path: str = "", corpus: str = "all", test_fraction: float = 0.05, length: int = 0) -> Task:
+    """A text, by default one that ships with Weft, as characters. The last parts of it are for choosing and testing."""
+    if not 0 < test_fraction < 0.5:
+        raise ValueError(f"test_fraction must be between 0 and 0.5. Got {test_fraction}.")
     content = Path(path).read_text(encoding="utf-8") if path else data.text_corpus(corpus)
     vocabulary = "".join(sorted(set(content)))
-    cut = int(len(content) * (1 - test_fraction))
-    # Windows overlap by half: each character is seen with different beginnings, without making an epoch too long.
-    train = data.CharacterDataset(content[:cut], length, stride=max(1, length // 4), vocabulary=vocabulary)
-    test = data.CharacterDataset(content[cut:], length, stride=length, vocabulary=vocabulary)
-
+    first, second = (int(len(content) * (1 - share * test_fraction)) for share in (2, 1))
+    # Windows overlap: each character is seen with different beginnings, without making an epoch too long.
+    train = data.CharacterDataset(content[:first], length, stride=max(1, length // 2), vocabulary=vocabulary)
+    validation = data.CharacterDataset(content[first:second], length, stride=length, vocabulary=vocabulary)
+    test = data.CharacterDataset(content[second:], length, stride=length, vocabulary=vocabulary)
     arguments = {"vocab_size": len(vocabulary), "block_size": length}
-    return Task(train, test, token_loss, ["accuracy"], arguments, "text", vocabulary=vocabulary, example_shape=(length,))
+    return Task(train, validation, test, token_loss, ["accuracy"], arguments, "text", vocabulary=vocabulary, example_shape=(length,))
 
 
 def token_loss(scores: Tensor, target: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import os
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,7 +235,7 @@ class StopOnNaN(Callback):
 
 
 class LossCurve(Callback):
-    """A picture of the loss (and of accuracy, if it is measured) over training, drawn anew after each epoch.
+    """A picture of the loss and the metrics over training, drawn anew now and then and at the end.
 
     Needs matplotlib; without it one warning says so and no picture is drawn.
     """
@@ -243,6 +244,7 @@ class LossCurve(Callback):
         self.path, self.title = Path(path), title
         self._points, self._stride = max(2, points), 1
         self._losses: list[tuple[int, float]] = []
+        self._next = 0.0
 
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if trainer.step % self._stride == 0:
@@ -251,7 +253,17 @@ class LossCurve(Callback):
                 self._losses, self._stride = self._losses[1::2], self._stride * 2
 
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
-        rows = [*trainer.history, {"epoch": trainer.epoch + 1, "step": trainer.step, **logs}]
+        if time.monotonic() >= self._next:
+            started = time.monotonic()
+            self._draw([*trainer.history, {"epoch": trainer.epoch + 1, "step": trainer.step, **logs}])
+            now = time.monotonic()
+            self._next = now + 50 * (now - started)  # drawing takes no more than a fiftieth of the time
+
+    def on_fit_end(self, trainer: Trainer) -> None:
+        if trainer.history:
+            self._draw(trainer.history)
+
+    def _draw(self, rows: list[dict[str, float]]) -> None:
         from .picture import draw_curves
 
         draw_curves(self.path, self._losses, rows, self.title)

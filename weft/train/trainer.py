@@ -133,6 +133,8 @@ class Trainer:
         """why training ended early"""
         self.seconds = 0.0
         """spent on the current epoch"""
+        self.checkpoint_failed = False
+        """whether the last checkpoint could not be written"""
         self._steps = Steps(self)
         self._manager: CheckpointManager | None = None
         self._resumed = False
@@ -194,6 +196,7 @@ class Trainer:
             finally:
                 if self._manager is not None:
                     self._manager.close()
+                    self.checkpoint_failed = self._manager.failure is not None
                     self._manager = None
         return self.history
 
