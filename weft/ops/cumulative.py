@@ -22,7 +22,7 @@ from .indexing import scatter_add, slice_axis
 from .reduction import sum_dtype
 from .registry import joint
 from .samples import Bad, Sample
-from .shaping import concat_axis, flip
+from .shaping import broadcast_to, concat_axis, flip
 from .spec import Spec, check_size, normalize_axis
 
 ndarray = np.ndarray
@@ -205,10 +205,20 @@ def _recurrence_rule(
     return (gb * _shifted(out, axis, reverse) if needs[0] else None), gb
 
 
+def _batch_recurrence(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+    size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
+    a, b = (
+        t if axis is not None else broadcast_to(t, (size, *t.shape))
+        for t, axis in zip(tensors, axes, strict=True)
+    )
+    return linear_recurrence(a, b, normalize_axis("linear_recurrence", attrs[0], b.ndim - 1) + 1, attrs[1])
+
+
 @primitive(
     infer=_infer_recurrence,
     promote="floating",
     vjp=joint(_recurrence_rule),
+    batch=_batch_recurrence,
     reference=_recurrence_reference,
     samples=lambda m: [
         Sample(m.normal(5), m.normal(5)),

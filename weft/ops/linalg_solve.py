@@ -424,6 +424,21 @@ def _infer_pinv(x: Any, rtol: Any) -> Spec:
     return Spec(None if x.shape is None else (*x.shape[:-2], cols, rows), x.dtype)
 
 
+def batch_with_rtol(op: Any) -> Any:
+    """A batching rule for (matrices, rtol): a tolerance per example lines up with the first axis of the stack."""
+
+    def rule(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+        x, rtol = tensors
+        if axes[0] is None:
+            x = broadcast_to(x, (rtol.shape[0], *x.shape))
+        if axes[1] is not None:
+            missing = (x.ndim - 3) - (rtol.ndim - 1)
+            rtol = expand_dims(rtol, tuple(range(1, 1 + missing))) if missing > 0 else rtol
+        return op()(x, rtol)
+
+    return rule
+
+
 def default_rtol(shape: Any, dtype: np.dtype) -> float:
     return max(shape[-2:]) * float(np.finfo(np.float32 if dtype.itemsize == 2 else dtype).eps)
 
@@ -446,6 +461,7 @@ def _pinv(x: ndarray, rtol: Any = None) -> ndarray:
     namespace="internal",
     infer=_infer_pinv,
     vjp=(_pinv_rule, None),
+    batch=batch_with_rtol(lambda: pseudo_inverse),
     cost=_cube,
     reference=_pinv,
     samples=lambda m: [

@@ -21,6 +21,7 @@ from .elementwise import abs_, astype, conj, not_equal, real, sqrt, square, wher
 from .indexing import slice_axis
 from .linalg_solve import (
     adjoint,
+    batch_with_rtol,
     conjugate,
     default_rtol,
     diagonal_part,
@@ -560,6 +561,7 @@ def _rank(x: Any, rtol: Any = None) -> ndarray:
     namespace="internal",
     infer=_infer_rank,
     vjp=NOT_DIFFERENTIABLE,
+    batch=batch_with_rtol(lambda: numeric_rank),
     cost=_cost,
     reference=_rank,
     samples=lambda m: [

@@ -10,12 +10,12 @@ from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import composite, constant, primitive
-from .elementwise import astype, not_equal
-from .indexing import advanced_index, check_indices, take_axis
+from .elementwise import astype, less, less_equal, not_equal
+from .indexing import advanced_index, check_indices, take_along_axis, take_axis
 from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
-from .shaping import broadcast_arrays, reshape
+from .shaping import broadcast_arrays, broadcast_to, expand_dims, reshape
 from .spec import Spec, check_size, normalize_axis, reduced_shape, same_size
 
 ndarray = np.ndarray
@@ -113,7 +113,9 @@ def count_nonzero(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Tensor:
     """How many elements over `axis` (all by default) are not zero."""
-    return reduce_sum(astype(not_equal(x, 0), dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims)
+    return reduce_sum(
+        astype(not_equal(x, 0), dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims
+    )
 
 
 def _infer_nonzero(x: Any) -> Spec:
@@ -194,11 +196,31 @@ def _search(x1: Any, x2: Any, sorter: Any, side: str) -> ndarray:
     return np.asarray(np.searchsorted(x1.astype(dtype), x2.astype(dtype), side, sorter), np.int64)  # type: ignore[call-overload]
 
 
+def _batch_search(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+    """One sorted vector for all examples: search all at once. One per example: count the elements before the place."""
+    x1, x2, sorter = tensors
+    if axes[0] is None and axes[2] is None:
+        return search_places(x1, x2, sorter, attrs[0])
+    if sorter is not None:
+        size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
+        x1, sorter = (
+            t if a is not None else broadcast_to(t, (size, *t.shape))
+            for t, a in ((x1, axes[0]), (sorter, axes[2]))
+        )
+        x1 = take_along_axis(x1, sorter, axis=1)
+    lead = x2.ndim - (axes[1] is not None)
+    rows = reshape(x1, (x1.shape[0], *(1,) * lead, x1.shape[1]))
+    values = expand_dims(x2, -1)
+    before = less(rows, values) if attrs[0] == "left" else less_equal(rows, values)
+    return reduce_sum(astype(before, dtypes.int64), (-1,), False)
+
+
 @primitive(
     infer=_infer_searchsorted,
     title="searchsorted",
     namespace="internal",
     vjp=NOT_DIFFERENTIABLE,
+    batch=_batch_search,
     reference=lambda x1, x2, sorter=None, side="left": np.searchsorted(x1, x2, side, sorter),
     samples=lambda m: [
         Sample(np.sort(m.normal(5)), m.normal(2, 3)),

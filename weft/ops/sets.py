@@ -9,8 +9,11 @@ import numpy as np
 from .. import dtypes
 from ..tensor import Tensor
 from .dispatch import primitive
+from .elementwise import equal, logical_not
+from .reduction import any_
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
+from .shaping import expand_dims, reshape
 from .spec import Spec
 
 
@@ -102,6 +105,19 @@ def unique_values(x: Tensor, /) -> Tensor:
     return unique_sorted(x)[0]
 
 
+def _batch_isin(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+    """One set for all examples: look them all up at once. One per example: compare each element with each member."""
+    x1, x2 = tensors
+    if axes[1] is None:
+        return isin(x1, x2, invert=attrs[0])
+    if not isinstance(x1, Tensor):  # a number
+        found = any_(equal(reshape(x2, (x2.shape[0], -1)), x1), axis=-1)
+    else:
+        members = reshape(x2, (x2.shape[0], *(1,) * (x1.ndim - (axes[0] is not None)), -1))
+        found = any_(equal(expand_dims(x1, -1), members), axis=-1)
+    return logical_not(found) if attrs[0] else found
+
+
 def _isin(x1: Any, x2: Any, invert: bool = False) -> np.ndarray:
     return np.asarray(np.isin(x1, x2, invert=invert))
 
@@ -110,6 +126,7 @@ def _isin(x1: Any, x2: Any, invert: bool = False) -> np.ndarray:
     infer=lambda x1, x2, invert: Spec(x1.shape, dtypes.bool_),
     promote="numeric",
     vjp=NOT_DIFFERENTIABLE,
+    batch=_batch_isin,
     reference=_isin,
     samples=lambda m: [
         Sample(m.ints(2, 3), m.ints(4)),
