@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import api as _api
 
 __version__ = "0.1.0"
@@ -16,7 +18,7 @@ globals().update(_api.namespace())
 __all__ = [name for name in globals() if not name.startswith("_")]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     return _api.lazy(name)
 
 

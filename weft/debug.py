@@ -33,7 +33,7 @@ def print_value(x: Tensor, text: str) -> Any:
     return x
 
 
-def print(text: str, x: Tensor) -> Tensor:  # noqa: A001
+def print(text: str, x: Tensor) -> Tensor:
     """Print `text` with `{}` replaced by the value of `x`, whenever the program gets here; returns `x`."""
     return print_value(x, text if "{" in text else text + " {}")
 

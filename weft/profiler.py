@@ -30,9 +30,18 @@ class profile(Mode):
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         start = time.perf_counter_ns()
-        result = op.call(*values[: op.num_positional], **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)))
+        result = op.call(
+            *values[: op.num_positional],
+            **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)),
+        )
         where = user_location(2)
-        self._add(op.name, "op", start, time.perf_counter_ns(), [] if where is None else [f"{where.filename}:{where.line}"])
+        self._add(
+            op.name,
+            "op",
+            start,
+            time.perf_counter_ns(),
+            [] if where is None else [f"{where.filename}:{where.line}"],
+        )
         return result
 
     def span(self, step: Any, start: int, end: int) -> None:

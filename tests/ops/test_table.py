@@ -69,7 +69,12 @@ def _compare(op, got, expected, dtype):
         tol = TOLERANCE[dtype] * op.tolerance
         wide = np.complex128 if e.dtype.kind == "c" else np.float64
         np.testing.assert_allclose(
-            g.detach().numpy().astype(wide), e.astype(wide), rtol=tol, atol=tol, equal_nan=True, err_msg=op.name
+            g.detach().numpy().astype(wide),
+            e.astype(wide),
+            rtol=tol,
+            atol=tol,
+            equal_nan=True,
+            err_msg=op.name,
         )
 
 
@@ -99,7 +104,13 @@ def _map_tensor(value):
 
 def _widen(value):
     if isinstance(value, np.ndarray):
-        return value.astype(np.float64) if value.dtype == np.float32 else value.astype(np.complex128) if value.dtype == np.complex64 else value
+        return (
+            value.astype(np.float64)
+            if value.dtype == np.float32
+            else value.astype(np.complex128)
+            if value.dtype == np.complex64
+            else value
+        )
     if type(value) is tuple and any(isinstance(v, np.ndarray) for v in value):
         return tuple(_widen(v) for v in value)
     return value
@@ -164,7 +175,12 @@ def _direction(rng, t):
 
 
 def _weights(rng, outputs):
-    return [wf.asarray(np.asarray(_direction(rng, o)).astype(o.dtype)) if o.is_floating_point() or o.is_complex() else None for o in outputs]
+    return [
+        wf.asarray(np.asarray(_direction(rng, o)).astype(o.dtype))
+        if o.is_floating_point() or o.is_complex()
+        else None
+        for o in outputs
+    ]
 
 
 def _gradient_cases():
@@ -197,10 +213,14 @@ def test_gradient_equals_numeric_derivative(op, sample):
         numeric = (values[0] - values[1]) / (2 * eps)
         analytic = 0.0 if g is None else float(np.sum((np.conj(g.numpy()) * direction).real))
         tol = op.test.get("gradient_tolerance", 1e-5)
-        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), f"{op.name}: {analytic} vs numeric {numeric}"
+        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), (
+            f"{op.name}: {analytic} vs numeric {numeric}"
+        )
 
 
-@pytest.mark.parametrize(("op", "sample"), [c for c in _gradient_cases() if not c.values[0].test.get("first_order_only")])
+@pytest.mark.parametrize(
+    ("op", "sample"), [c for c in _gradient_cases() if not c.values[0].test.get("first_order_only")]
+)
 def test_second_order_equals_numeric_derivative(op, sample):
     rng = np.random.default_rng(8)
     args, kwargs = _tensors(sample, grad=True)
@@ -215,7 +235,10 @@ def test_second_order_equals_numeric_derivative(op, sample):
 
     def slope():
         gradients = wf.grad(_scalar(op, args, kwargs, weights), leaves, create_graph=True, allow_unused=True)
-        return sum(((g * d).sum() for g, d in zip(gradients, directions, strict=True) if g is not None), wf.zeros((), dtype=wf.float64))
+        return sum(
+            ((g * d).sum() for g, d in zip(gradients, directions, strict=True) if g is not None),
+            wf.zeros((), dtype=wf.float64),
+        )
 
     first = slope()
     if not first.requires_grad:
@@ -233,7 +256,9 @@ def test_second_order_equals_numeric_derivative(op, sample):
         numeric = (values[0] - values[1]) / (2 * eps)
         analytic = 0.0 if g is None else float(np.sum(g.numpy() * direction))
         tol = op.test.get("gradient_tolerance", 1e-5) * 10
-        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), f"{op.name}: {analytic} vs numeric {numeric}"
+        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), (
+            f"{op.name}: {analytic} vs numeric {numeric}"
+        )
 
 
 @pytest.mark.parametrize(("op", "sample"), _samples("errors"))
@@ -248,6 +273,8 @@ def test_record_is_complete(op):
     assert op.doc, f"{op.name} has no docstring"
     assert op.samples is not None, f"{op.name} has no samples"
     assert op.reference is not None, f"{op.name} has no NumPy reference"
-    assert op.differentiable or op.declared_nondifferentiable, f"{op.name} has neither a gradient nor its declared absence"
+    assert op.differentiable or op.declared_nondifferentiable, (
+        f"{op.name} has neither a gradient nor its declared absence"
+    )
     if not op.composite:
         assert op.infer is not None, f"{op.name} has no shape rule"

@@ -25,7 +25,11 @@ def _captured(op, args, kwargs, leaves):
         def swap(v):
             if isinstance(v, wf.Tensor):
                 return table[id(v)]
-            return tuple(swap(x) for x in v) if isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v) else v
+            return (
+                tuple(swap(x) for x in v)
+                if isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v)
+                else v
+            )
 
         return op.call(*[swap(a) for a in args], **{k: swap(v) for k, v in kwargs.items()})
 
@@ -47,7 +51,9 @@ def test_captured_value_equals_eager(op, sample):
         assert "depends on the data" in str(error) or "is not known while" in str(error), error
         return
     for g, e in zip(got, expected, strict=True):
-        assert g.dtype == e.dtype and g.shape == e.shape, f"{op.name}: {g.dtype}{g.shape}, eager {e.dtype}{e.shape}"
+        assert g.dtype == e.dtype and g.shape == e.shape, (
+            f"{op.name}: {g.dtype}{g.shape}, eager {e.dtype}{e.shape}"
+        )
         tol = 2e-5 * op.tolerance
         np.testing.assert_allclose(g.numpy(), e.numpy(), rtol=tol, atol=tol, equal_nan=True, err_msg=op.name)
 
@@ -70,7 +76,11 @@ def test_captured_gradient_equals_eager(op, sample):
         def swap(v):
             if isinstance(v, wf.Tensor):
                 return table[id(v)]
-            return tuple(swap(x) for x in v) if isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v) else v
+            return (
+                tuple(swap(x) for x in v)
+                if isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v)
+                else v
+            )
 
         total = _table._scalar(op, [swap(a) for a in args], {k: swap(v) for k, v in kwargs.items()}, weights)
         return wf.grad(total, [tensors[i] for i in wanted], allow_unused=True)

@@ -57,6 +57,7 @@ class Node:
     seq: int
     hooks: list[Callable[..., Any]] | None
     where: Location | None
+    outputs: Any
 
     def __repr__(self) -> str:
         return f"<{self.op.name} #{self.seq}>"

@@ -22,8 +22,16 @@ ndarray = np.ndarray
 class CompiledFlow:
     """A program with the layouts its inputs must have."""
 
-    def __init__(self, program: Program, flow: Flow, lowering: Lowering, seen: list[ndarray], seconds: dict[str, float]) -> None:
-        self.program, self.flow, self.lowering, self.seen, self.seconds = program, flow, lowering, seen, seconds
+    def __init__(
+        self, program: Program, flow: Flow, lowering: Lowering, seen: list[ndarray], seconds: dict[str, float]
+    ) -> None:
+        self.program, self.flow, self.lowering, self.seen, self.seconds = (
+            program,
+            flow,
+            lowering,
+            seen,
+            seconds,
+        )
         self.expected = [(x.byte_strides, x.shape) for x in program.arguments]
 
     def fit(self, i: int, array: ndarray) -> ndarray:
@@ -51,7 +59,9 @@ class CompiledFlow:
 
 
 def _same(array: ndarray, layout: Layout) -> bool:
-    return all(a == b or d <= 1 for a, b, d in zip(array.strides, layout.byte_strides, layout.shape, strict=True))
+    return all(
+        a == b or d <= 1 for a, b, d in zip(array.strides, layout.byte_strides, layout.shape, strict=True)
+    )
 
 
 def _layout(kind: str, index: int, array_or_value: Any) -> Layout:
@@ -68,7 +78,11 @@ def _layout(kind: str, index: int, array_or_value: Any) -> Layout:
 
 
 def compile_flow(
-    flow: Flow, num_arguments: int, variables: list[ndarray], targets: Sequence[int | None], memory_budget: int | None = None
+    flow: Flow,
+    num_arguments: int,
+    variables: list[ndarray],
+    targets: Sequence[int | None],
+    memory_budget: int | None = None,
 ) -> CompiledFlow:
     """Compile `flow`, whose inputs are `num_arguments` arguments followed by the variables.
 
@@ -95,6 +109,8 @@ def compile_flow(
             f"{format_bytes(memory_budget)}. Use a smaller batch, or wf.checkpoint around parts of the model."
         )
     start = clock()
-    program = Program(flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results)
+    program = Program(
+        flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results
+    )
     seconds["code"] = clock() - start
     return CompiledFlow(program, flow, lowering, list(variables), seconds)

@@ -29,7 +29,9 @@ def flops(node: Node) -> int:
 
 def traffic(step: Step) -> int:
     """The bytes a step reads and writes at least."""
-    return sum({id(st): st.nbytes for st in step.reads}.values()) + sum({id(st): st.nbytes for st in step.writes}.values())
+    return sum({id(st): st.nbytes for st in step.reads}.values()) + sum(
+        {id(st): st.nbytes for st in step.writes}.values()
+    )
 
 
 def lines_of(nodes: Any) -> list[str]:
@@ -76,7 +78,8 @@ def explain(trace: Any) -> str:
         f"  steps: {len(program.steps)} ({', '.join(f'{n} {k}' for k, n in sorted(kinds.items()))})",
         f"  work: {work / 1e9:.3f} GFLOP, {format_bytes(moved)} moved",
         f"  memory: {format_bytes(program.arena)} for temporaries (predicted peak of the arena)",
-        "  layouts of values with three axes and more: " + (", ".join(f"{n} {k}" for k, n in sorted(layouts.items())) or "none"),
+        "  layouts of values with three axes and more: "
+        + (", ".join(f"{n} {k}" for k, n in sorted(layouts.items())) or "none"),
         "  compile time: " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in seconds.items()),
         "  steps in order:",
     ]

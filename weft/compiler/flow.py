@@ -22,8 +22,18 @@ class Flow(Graph):
         self.outputs: list[Value] = []
         self.current: Location | None = None  # given to nodes that a rule adds
 
-    def add(self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Any, where: Any = None, name: Any = None) -> Node:
-        return super().add(op, inputs, attrs, specs, self.current if self.current is not None else where, name)
+    def add(
+        self,
+        op: Any,
+        inputs: Sequence[Any],
+        attrs: tuple[Any, ...],
+        specs: Any,
+        where: Any = None,
+        name: Any = None,
+    ) -> Node:
+        return super().add(
+            op, inputs, attrs, specs, self.current if self.current is not None else where, name
+        )
 
     def __str__(self) -> str:
         return format_graph(self, self.outputs)
@@ -48,10 +58,14 @@ def rebuild(flow: Flow, rule: Rule | None = None) -> Flow:
     return new
 
 
-def _copy(new: Flow, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None) -> None:
+def _copy(
+    new: Flow, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None
+) -> None:
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
-    stack += [n for n in nodes if n.op.effects & LASTING]  # prints and checks run although nobody reads their result
+    stack += [
+        n for n in nodes if n.op.effects & LASTING
+    ]  # prints and checks run although nobody reads their result
     while stack:
         node = stack.pop()
         if node not in needed:
@@ -75,7 +89,9 @@ def _copy(new: Flow, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Se
             replaced = rule(new, node, args)
             new.current = None
         if replaced is None:
-            replaced = new.add(node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where).outputs
+            replaced = new.add(
+                node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where
+            ).outputs
         for old, value in zip(node.outputs, replaced, strict=True):
             mapped[old] = value
     new.outputs = [mapped[v] for v in outputs]

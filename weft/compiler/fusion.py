@@ -19,7 +19,14 @@ from ..ops.spec import normalize_axes
 from .flow import Flow
 from .layout import VIEW_OPS
 
-REDUCTIONS = {"reduce_sum": "sum", "reduce_prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
+REDUCTIONS = {
+    "reduce_sum": "sum",
+    "reduce_prod": "prod",
+    "max": "max",
+    "min": "min",
+    "any": "any",
+    "all": "all",
+}
 GATHERS = ("take_axis", "take_along_axis")
 LIMIT = 120  # members of a cluster: LLVM's time grows faster than the kernel
 LIMIT_BUFFERS = 28
@@ -31,9 +38,16 @@ def is_loop(node: Node) -> bool:
     op = node.op
     if op is PLACEHOLDER or op is CONSTANT or len(node.outputs) != 1:
         return False
-    if node.outputs[0].dtype not in _DTYPES or any(isinstance(v, Value) and v.dtype not in _DTYPES for v in node.inputs):
+    if node.outputs[0].dtype not in _DTYPES or any(
+        isinstance(v, Value) and v.dtype not in _DTYPES for v in node.inputs
+    ):
         return False
-    return op.expression is not None or op.name in ("cast", "filled") or op.name in REDUCTIONS or op.name in GATHERS
+    return (
+        op.expression is not None
+        or op.name in ("cast", "filled")
+        or op.name in REDUCTIONS
+        or op.name in GATHERS
+    )
 
 
 def is_view(node: Node) -> bool:
@@ -163,7 +177,11 @@ class Fuser:
         inside = [a for a in (self.aligned(v, cluster) for v in self._aligned_inputs(node)) if a is not None]
         if shape == cluster.space:
             for axes in inside:
-                if axes[len(axes) - len(identity) :] != identity[rank - len(axes) :] if len(axes) <= rank else True:
+                if (
+                    axes[len(axes) - len(identity) :] != identity[rank - len(axes) :]
+                    if len(axes) <= rank
+                    else True
+                ):
                     return None
             return identity
         if not cluster.reduced or not inside:
@@ -212,7 +230,10 @@ class Fuser:
         for v in node.inputs:
             if isinstance(v, Value) and not self._reads_inside(v, cluster, node):
                 return False
-        return not self._deps_outside(node, cluster) & cluster.bit and self._buffers(cluster, node) <= LIMIT_BUFFERS
+        return (
+            not self._deps_outside(node, cluster) & cluster.bit
+            and self._buffers(cluster, node) <= LIMIT_BUFFERS
+        )
 
     def _reads_inside(self, value: Value, cluster: Cluster, node: Node) -> bool:
         """False if the value comes from the cluster in a way that needs it stored before the loops end."""
@@ -234,7 +255,11 @@ class Fuser:
     def _buffers(self, cluster: Cluster, extra: Node) -> int:
         outside = set()
         for n in (*cluster.members, extra):
-            outside.update(id(v) for v in n.inputs if isinstance(v, Value) and v.node not in cluster.axes and v.node.op is not CONSTANT)
+            outside.update(
+                id(v)
+                for v in n.inputs
+                if isinstance(v, Value) and v.node not in cluster.axes and v.node.op is not CONSTANT
+            )
         return len(outside) + sum(1 for n in cluster.members if self._stored(n, cluster))
 
     def _stored(self, node: Node, cluster: Cluster) -> bool:
@@ -250,7 +275,12 @@ class Fuser:
             if number in (a.number, b.number):
                 continue
             deps = self.deps[number]
-            if deps & a.bit and self.deps[b.number] >> number & 1 or deps & b.bit and self.deps[a.number] >> number & 1:
+            if (
+                deps & a.bit
+                and self.deps[b.number] >> number & 1
+                or deps & b.bit
+                and self.deps[a.number] >> number & 1
+            ):
                 return False
         return True
 
@@ -343,7 +373,13 @@ def view_axes(node: Node, base: Axes, rank: int) -> Axes | None:
         return None
     if len(axes) == rank:  # fill in axes of size 1 by position
         filled = tuple([i if a is None else a for i, a in enumerate(axes)])
-        return filled if filled == tuple(range(rank)) else None if any(a is not None and a != i for i, a in enumerate(axes)) else axes
+        return (
+            filled
+            if filled == tuple(range(rank))
+            else None
+            if any(a is not None and a != i for i, a in enumerate(axes))
+            else axes
+        )
     return axes
 
 
@@ -352,7 +388,9 @@ def dump(units: list[Any]) -> str:
     lines = []
     for u in units:
         if isinstance(u, Cluster):
-            lines.append(f"cluster {u.space} reduce {sorted(u.reduced)}: {', '.join(n.name for n in u.members)}")
+            lines.append(
+                f"cluster {u.space} reduce {sorted(u.reduced)}: {', '.join(n.name for n in u.members)}"
+            )
         else:
             lines.append(f"node {u.name}: {u.op.name}")
     return "\n".join(lines)

@@ -102,7 +102,10 @@ def view_layout(node: Node, base: Layout) -> Layout | None:
     if name == "broadcast_to":
         extra = len(shape) - len(base.shape)
         strides = (0,) * extra + tuple(
-            [0 if d == 1 and shape[i + extra] != 1 else s for i, (d, s) in enumerate(zip(base.shape, base.strides, strict=True))]
+            [
+                0 if d == 1 and shape[i + extra] != 1 else s
+                for i, (d, s) in enumerate(zip(base.shape, base.strides, strict=True))
+            ]
         )
         return Layout(base.storage, base.dtype, shape, strides, base.offset)
     if name == "getitem":

@@ -39,9 +39,13 @@ class Step:
     inputs: list[Layout | None] = field(default_factory=list)  # of a host call
     outputs: list[Layout] = field(default_factory=list)
     message: str = ""  # of a check
-    parts: list[list[Step]] = field(default_factory=list)  # of control flow: (true, false), (condition, body), (body,)
+    parts: list[list[Step]] = field(
+        default_factory=list
+    )  # of control flow: (true, false), (condition, body), (body,)
     count: int = 0  # iterations of a scan
-    moves: list[Any] = field(default_factory=list)  # of a scan: (cursor, storage it walks over, start, stride in bytes)
+    moves: list[Any] = field(
+        default_factory=list
+    )  # of a scan: (cursor, storage it walks over, start, stride in bytes)
 
 
 class Lowering:
@@ -64,12 +68,16 @@ class Lowering:
         self.storages.append(storage)
         return storage
 
-    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> Layout:
+    def temporary(
+        self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
+    ) -> Layout:
         n = 1
         for d in shape:
             n *= d
         storage = self.new_storage("arena", n * dtype.itemsize)
-        return Layout(storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape)))
+        return Layout(
+            storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape))
+        )
 
     def layout_of(self, value: Value) -> Layout:
         """Where a value lies; a view that cannot be expressed as strides is copied now."""
@@ -105,7 +113,9 @@ class Lowering:
         b_buffer = Buffer.of("b1", target.dtype, (1 << 40,))
         groups: list[list[int]] = []
         for a in axes:
-            if groups and all(st[groups[-1][-1]] == st[a] * space[a] for st in (source.strides, target.strides)):
+            if groups and all(
+                st[groups[-1][-1]] == st[a] * space[a] for st in (source.strides, target.strides)
+            ):
                 groups[-1].append(a)
             else:
                 groups.append([a])
@@ -129,7 +139,15 @@ class Lowering:
             ]  # fmt: skip
         kernel = Kernel("copy", (a_buffer, b_buffer), (), tuple(body))
         self.steps.append(
-            Step("kernel", "copy", [node], [source.storage], [target.storage], kernel, [source.storage, target.storage])
+            Step(
+                "kernel",
+                "copy",
+                [node],
+                [source.storage],
+                [target.storage],
+                kernel,
+                [source.storage, target.storage],
+            )
         )
         return target
 
@@ -172,11 +190,16 @@ class Lowering:
         last = -1
         for number, unit in enumerate(units):
             for n in unit.members if isinstance(unit, Cluster) else [unit]:
-                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter") or n.op.effects:
+                if (
+                    n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter")
+                    or n.op.effects
+                ):
                     last = number
         return last
 
-    def place(self, node: Node, index: int, strides: tuple[int, ...], unit: Any, reads: dict[int, list[Any]] | None) -> Layout:
+    def place(
+        self, node: Node, index: int, strides: tuple[int, ...], unit: Any, reads: dict[int, list[Any]] | None
+    ) -> Layout:
         """Where output `index` of a node goes: a program output, a variable's own memory if that is safe, or the arena.
 
         `reads` maps the storages that the same step reads to the ways it reads them (offset, strides over the value's
@@ -221,7 +244,8 @@ class Lowering:
             return target.storage not in self._reads_of(unit)
         ways = reads.get(id(target.storage), [])
         return all(
-            way is not None and way[0] == target.offset and same_strides(way[1], target.strides, way[2]) for way in ways
+            way is not None and way[0] == target.offset and same_strides(way[1], target.strides, way[2])
+            for way in ways
         )
 
     def _reads_of(self, unit: Any) -> set[Storage]:
@@ -254,7 +278,11 @@ class Lowering:
         kernel, storages, _ = nest.build("k")
         self._emit_checks(nest)
         written = {id(layout.storage) for layout, _ in nest.outputs.values()}
-        reads = [st for st in storages if id(st) not in written or any(id(ld.storage) == id(st) for ld in nest.loads.values())]
+        reads = [
+            st
+            for st in storages
+            if id(st) not in written or any(id(ld.storage) == id(st) for ld in nest.loads.values())
+        ]
         writes = [layout.storage for layout, _ in nest.outputs.values()]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
         self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages))
@@ -316,10 +344,24 @@ class Lowering:
             place = place + s.index(f"i{k}") * layout.strides[a]
         body: list[Any] = [loops.update(acc, bad(buffer[place]))]
         for k in range(len(axes) - 1, -1, -1):
-            body = [loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")]
+            body = [
+                loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")
+            ]
         kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
-        self.steps.append(Step("kernel", "check", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage]))
-        self.steps.append(Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message))
+        self.steps.append(
+            Step(
+                "kernel",
+                "check",
+                [node],
+                [layout.storage],
+                [flag.storage],
+                kernel,
+                [layout.storage, flag.storage],
+            )
+        )
+        self.steps.append(
+            Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message)
+        )
 
     def _node(self, node: Node) -> None:
         from .primitives import lower_node
@@ -356,7 +398,11 @@ class Lowering:
                 if target is None:
                     storage = self.new_storage("output", value.nbytes, index=i)
                     target = Layout(storage, value.dtype, tuple(value.shape), row_major(tuple(value.shape)))
-                elif target.storage is source.storage and target.offset == source.offset and same_strides(target.strides, source.strides, target.shape):
+                elif (
+                    target.storage is source.storage
+                    and target.offset == source.offset
+                    and same_strides(target.strides, source.strides, target.shape)
+                ):
                     self.results.append(target)
                     continue
                 late.append((source, target, value.node))
@@ -371,5 +417,3 @@ class Lowering:
             moves.append((source, target, node))
         for source, target, node in sorted(moves, key=lambda m: m[1].storage.kind == "variable"):
             self.copy(source, node, target)
-
-

@@ -38,14 +38,35 @@ class Load:
 
     __slots__ = ("storage", "dtype", "offset", "strides", "extra", "leaf")
 
-    def __init__(self, storage: Storage, dtype: np.dtype, offset: int, strides: tuple[int, ...], extra: Expr | None, leaf: Expr) -> None:
-        self.storage, self.dtype, self.offset, self.strides, self.extra, self.leaf = storage, dtype, offset, strides, extra, leaf
+    def __init__(
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        offset: int,
+        strides: tuple[int, ...],
+        extra: Expr | None,
+        leaf: Expr,
+    ) -> None:
+        self.storage, self.dtype, self.offset, self.strides, self.extra, self.leaf = (
+            storage,
+            dtype,
+            offset,
+            strides,
+            extra,
+            leaf,
+        )
 
 
 class Nest:
     """Builds the kernel of one cluster. `layout_of(value)` gives the layout of a value from outside."""
 
-    def __init__(self, cluster: Cluster, layout_of: Callable[[Value], Layout], stored: list[Node], place: Callable[[Node, tuple[int, ...]], Layout]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        layout_of: Callable[[Value], Layout],
+        stored: list[Node],
+        place: Callable[[Node, tuple[int, ...]], Layout],
+    ) -> None:
         self.cluster = cluster
         self.layout_of = layout_of
         self.space = cluster.space
@@ -74,7 +95,11 @@ class Nest:
         """`level[n]`: the phase in which a full member is computable, or after which a reduced one is known (+1)."""
         self.level: dict[Node, int] = {}
         for n in self.members:
-            below = [self.level[m] for m in (self._inside(v) for v in n.inputs if isinstance(v, Value)) if m is not None]
+            below = [
+                self.level[m]
+                for m in (self._inside(v) for v in n.inputs if isinstance(v, Value))
+                if m is not None
+            ]
             base = max(below, default=0)
             self.level[n] = base + 1 if self._is_reduction(n) else base
         self.phases = max(self.level.values(), default=0) + 1
@@ -83,7 +108,11 @@ class Nest:
         return n.op.name in REDUCTIONS
 
     def _full(self, n: Node) -> bool:
-        return not self._is_reduction(n) and self.cluster.full(n) and (not self.cluster.reduced or not self._only_reduced(n))
+        return (
+            not self._is_reduction(n)
+            and self.cluster.full(n)
+            and (not self.cluster.reduced or not self._only_reduced(n))
+        )
 
     def _only_reduced(self, n: Node) -> bool:
         """A member whose shape equals the space only because the reduced axes have size 1."""
@@ -101,7 +130,9 @@ class Nest:
         found = self.loads.get(key)
         if found is None:
             leaf = s.var(f"load{len(self.loads)}", layout.dtype)
-            found = self.loads[key] = Load(layout.storage, layout.dtype, layout.offset, tuple(strides), extra, leaf)
+            found = self.loads[key] = Load(
+                layout.storage, layout.dtype, layout.offset, tuple(strides), extra, leaf
+            )
             self.leaves[leaf] = found
         return found.leaf
 
@@ -186,7 +217,9 @@ class Nest:
         """The strides of the largest load that covers the whole space: new values are laid out like it."""
         best = None
         for load in self.loads.values():
-            if load.extra is None and all(st != 0 or d <= 1 for st, d in zip(load.strides, self.space, strict=True)):
+            if load.extra is None and all(
+                st != 0 or d <= 1 for st, d in zip(load.strides, self.space, strict=True)
+            ):
                 if best is None or load.strides == row_major(self.space):
                     best = load.strides
         return best
@@ -239,7 +272,9 @@ class Nest:
             self.outputs[n] = (layout, tuple(strides))
         self._keep()
         self.memo.clear()
-        self.access_strides = [ld.strides for ld in self.loads.values()] + [st for _, st in self.outputs.values()]
+        self.access_strides = [ld.strides for ld in self.loads.values()] + [
+            st for _, st in self.outputs.values()
+        ]
         body = self._map() if not self.cluster.reduced else self._rows()
         return self._finish(name, body)
 
@@ -256,7 +291,10 @@ class Nest:
                 continue
             if n in self.outputs:
                 layout, strides = self.outputs[n]
-                self.kept[n] = self.read(Layout(layout.storage, layout.dtype, self.space, strides, layout.offset), tuple(range(self.rank)))
+                self.kept[n] = self.read(
+                    Layout(layout.storage, layout.dtype, self.space, strides, layout.offset),
+                    tuple(range(self.rank)),
+                )
             elif inner <= SCRATCH and self._dear(n) and self._vector_axis() in self.cluster.reduced:
                 buffer = Buffer.of(f"row{len(self.scratch)}", n.outputs[0].dtype, (inner,))
                 self.scratch[n] = buffer
@@ -274,7 +312,9 @@ class Nest:
     def _vector_axis(self) -> int:
         """The axis along which most accesses move to the next element."""
         votes = [0] * self.rank
-        for st in [ld.strides for ld in self.loads.values()] + [x for _, x in getattr(self, "outputs", {}).values()]:
+        for st in [ld.strides for ld in self.loads.values()] + [
+            x for _, x in getattr(self, "outputs", {}).values()
+        ]:
             covered = sum(1 for q, d in zip(st, self.space, strict=True) if q or d == 1)
             for a in range(self.rank):
                 if abs(st[a]) == 1 and self.space[a] > 1:
@@ -284,7 +324,10 @@ class Nest:
         return max(range(self.rank), key=lambda a: (votes[a], a))
 
     def _map(self) -> list[Statement]:
-        axes = self.order(list(range(self.rank)), [st for _, st in self.outputs.values()] + [ld.strides for ld in self.loads.values()])
+        axes = self.order(
+            list(range(self.rank)),
+            [st for _, st in self.outputs.values()] + [ld.strides for ld in self.loads.values()],
+        )
         groups = self.collapse(axes)
         self.index: dict[int, tuple[str, int]] = {}
         body = self._stores([(n, self.member(n, 0)) for n in self.stored_nodes])
@@ -301,7 +344,16 @@ class Nest:
         layout, strides = self.outputs[n]
         return ("store", layout, strides, value)  # type: ignore[return-value]
 
-    def _loops(self, groups: list[list[int]], body: list[Any], prefix: str, *, vector: bool, parallel: bool, inner_work: int = 1) -> list[Any]:
+    def _loops(
+        self,
+        groups: list[list[int]],
+        body: list[Any],
+        prefix: str,
+        *,
+        vector: bool,
+        parallel: bool,
+        inner_work: int = 1,
+    ) -> list[Any]:
         """Nested loops over groups of axes around `body`; the last is a vector loop, the first may run in parallel."""
         if not groups:
             return body
@@ -313,7 +365,18 @@ class Nest:
             for d in sizes[k + 1 :]:
                 below *= d
             is_parallel = parallel and k == 0
-            body = [("loop", var, sizes[k], body, kind, is_parallel, grain(below) if is_parallel else 1, groups[k])]
+            body = [
+                (
+                    "loop",
+                    var,
+                    sizes[k],
+                    body,
+                    kind,
+                    is_parallel,
+                    grain(below) if is_parallel else 1,
+                    groups[k],
+                )
+            ]
         return body
 
     def _size(self, group: list[int]) -> int:
@@ -325,10 +388,14 @@ class Nest:
     def _rows(self) -> list[Any]:
         self.index = {}
         fast = self._vector_axis()
-        strides = [ld.strides for ld in self.loads.values() if ld.extra is None] + [st for _, st in self.outputs.values()]
+        strides = [ld.strides for ld in self.loads.values() if ld.extra is None] + [
+            st for _, st in self.outputs.values()
+        ]
         strides.sort(key=lambda st: -sum(1 for q in st if q))
         inner = self.collapse(self.order(sorted(self.cluster.reduced), strides))
-        outer = self.collapse(self.order([a for a in range(self.rank) if a not in self.cluster.reduced], strides))
+        outer = self.collapse(
+            self.order([a for a in range(self.rank) if a not in self.cluster.reduced], strides)
+        )
         if not outer or fast in self.cluster.reduced or not inner:
             return self._inner_vectors(outer, inner)
         return self._column_vectors(outer, inner)
@@ -354,11 +421,19 @@ class Nest:
                         updates.append(("scratch", self.scratch[n], self.member(n, phase)))
             body += [acc for _, acc in accumulators]
             if updates:
-                body += self._loops(inner, self._resolve_kept(updates, inner, f"j{phase}_"), f"j{phase}_", vector=True, parallel=False)
+                body += self._loops(
+                    inner,
+                    self._resolve_kept(updates, inner, f"j{phase}_"),
+                    f"j{phase}_",
+                    vector=True,
+                    parallel=False,
+                )
             for n, acc in accumulators:
                 body.append(("let", self.scalars[n], s.cast(acc.value, n.outputs[0].dtype)))
             body += self._between(phase + 1)
-        return self._loops(outer, body, "i", vector=False, parallel=True, inner_work=inner_size * max(1, len(self.members)))
+        return self._loops(
+            outer, body, "i", vector=False, parallel=True, inner_work=inner_size * max(1, len(self.members))
+        )
 
     def _between(self, level: int) -> list[Any]:
         """Reduced members that are known once the phase before `level` is done."""
@@ -415,7 +490,18 @@ class Nest:
                     dtype = _accumulator_dtype(n.outputs[0].dtype)
                     buffer = local[n] = Buffer.of(f"acc{len(local)}", dtype, (tile,))
                     body.append(("local", buffer))
-                    body.append(("loop", "c", tile, [("direct", loops.store(buffer[position], _identity(n, dtype)))], "vector", False, 1, columns))
+                    body.append(
+                        (
+                            "loop",
+                            "c",
+                            tile,
+                            [("direct", loops.store(buffer[position], _identity(n, dtype)))],
+                            "vector",
+                            False,
+                            1,
+                            columns,
+                        )
+                    )
                     value = self.operand(n.inputs[0], n, phase)
                     accumulate.append(("combine", buffer, position, n, value))
             for n in self.members:
@@ -473,7 +559,9 @@ class Nest:
                     var, fastest = self.index[a]
                     if var not in seen:
                         seen.add(var)
-                        total = total + self._loop_index(var) * strides[fastest]  # groups move by their fastest axis
+                        total = (
+                            total + self._loop_index(var) * strides[fastest]
+                        )  # groups move by their fastest axis
             return total
 
         cache: dict[Expr, Expr] = {}
@@ -511,7 +599,9 @@ class Nest:
                         for a in group:
                             self.index[a] = (var, group[-1])
                         cache.clear()
-                        made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least))
+                        made.append(
+                            loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least)
+                        )
                     case "store":
                         _, layout, strides, value = st
                         target = buffer_for(layout.storage, layout.dtype)[position(layout.offset, strides)]
@@ -523,11 +613,17 @@ class Nest:
                     case "local":
                         made.append(Local(st[1]))
                     case "direct":
-                        made.append(loops.Store(st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value)))
+                        made.append(
+                            loops.Store(
+                                st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value)
+                            )
+                        )
                     case "combine":
                         _, buffer, at, n, value = st
                         at = resolve(at)
-                        combined = _combine(REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype))
+                        combined = _combine(
+                            REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype)
+                        )
                         made.append(loops.store(buffer[at], combined))
             return made
 

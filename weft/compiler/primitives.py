@@ -47,13 +47,17 @@ def desc(layout: Layout, shape: tuple[int, ...] | None = None, strides: tuple[in
     return MemoryDesc.strided(shape or layout.shape, layout.dtype, strides or layout.strides)
 
 
-def add_primitive(lowering: Lowering, node: Node, primitive: Any, arguments: dict[int, Layout], label: str) -> None:
+def add_primitive(
+    lowering: Lowering, node: Node, primitive: Any, arguments: dict[int, Layout], label: str
+) -> None:
     """A step that executes `primitive`; scratch memory is planned like any other temporary."""
     from ..backends.onednn.capi import Arg
 
     arguments = dict(arguments)
     if primitive.takes(Arg.SCRATCHPAD) and primitive.scratchpad_nbytes:
-        arguments[int(Arg.SCRATCHPAD)] = lowering.temporary((primitive.scratchpad_nbytes,), np.dtype(np.uint8))
+        arguments[int(Arg.SCRATCHPAD)] = lowering.temporary(
+            (primitive.scratchpad_nbytes,), np.dtype(np.uint8)
+        )
     written = {a.index for a in primitive.arguments if a.output}
     lowering.steps.append(
         Step(
@@ -68,7 +72,9 @@ def add_primitive(lowering: Lowering, node: Node, primitive: Any, arguments: dic
 def usable(*layouts: Layout) -> bool:
     """Whether oneDNN can read these layouts as they are: float32, no overlap, no empty axis."""
     return all(
-        x.dtype == np.float32 and 0 not in x.shape and all(st > 0 or d == 1 for st, d in zip(x.strides, x.shape, strict=True))
+        x.dtype == np.float32
+        and 0 not in x.shape
+        and all(st > 0 or d == 1 for st, d in zip(x.strides, x.shape, strict=True))
         for x in layouts
     )
 

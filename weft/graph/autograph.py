@@ -37,7 +37,13 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_symbolic
 
 
-def if_(test: Any, true: Callable[..., Any], false: Callable[..., Any], names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+def if_(
+    test: Any,
+    true: Callable[..., Any],
+    false: Callable[..., Any],
+    names: tuple[str, ...],
+    values: tuple[Any, ...],
+) -> Any:
     """`if` that assigns `names`: returns their values afterwards."""
     if not _is_symbolic(test):
         return true(*values) if test else false(*values)
@@ -64,7 +70,9 @@ def if_(test: Any, true: Callable[..., Any], false: Callable[..., Any], names: t
         if all(numeric):
             merged.append(next(rest))
         elif any(numeric):
-            raise TypeError(f"if: {name!r} is a tensor in one branch and {(b if numeric[0] else a)!r} in the other.")
+            raise TypeError(
+                f"if: {name!r} is a tensor in one branch and {(b if numeric[0] else a)!r} in the other."
+            )
         else:
             merged.append(a)
     return tuple(merged)
@@ -167,7 +175,12 @@ def _returns(body: list[ast.stmt]) -> bool:
     if not body:
         return False
     last = body[-1]
-    return isinstance(last, (ast.Return, ast.Raise)) or isinstance(last, ast.If) and _returns(last.body) and _returns(last.orelse)
+    return (
+        isinstance(last, (ast.Return, ast.Raise))
+        or isinstance(last, ast.If)
+        and _returns(last.body)
+        and _returns(last.orelse)
+    )
 
 
 def _name(text: str, store: bool = False) -> ast.Name:
@@ -223,7 +236,9 @@ class _Rewriter(ast.NodeTransformer):
 
     @staticmethod
     def function(name: str, args: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
-        return ast.FunctionDef(name=name, args=_arguments(args), body=body or [ast.Pass()], decorator_list=[], returns=None)
+        return ast.FunctionDef(
+            name=name, args=_arguments(args), body=body or [ast.Pass()], decorator_list=[], returns=None
+        )
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.body = self.block(node.body)
@@ -248,12 +263,18 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> Any:
         names = _assigned(node.body)
-        if node.orelse or not names or _leaves(node.body, (ast.Return, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)):
+        if (
+            node.orelse
+            or not names
+            or _leaves(node.body, (ast.Return, ast.Break, ast.Continue, ast.Global, ast.Nonlocal))
+        ):
             node.body = self.block(node.body)
             return node
         self.count += 1
         test = self.function(f"__weft_test{self.count}", names, [ast.Return(self.visit(node.test))])
-        body = self.function(f"__weft_body{self.count}", names, [*self.block(node.body), ast.Return(_tuple(names))])
+        body = self.function(
+            f"__weft_body{self.count}", names, [*self.block(node.body), ast.Return(_tuple(names))]
+        )
         call = _helper("while_", _name(test.name), _name(body.name), self.current(names))
         return [*self.prepare(names), test, body, ast.Assign([_tuple(names, True)], call)]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import run_backward
 from ..autograd.tape import FREED, Leaf, Node, Output, tick
-
 from ..ops.spec import spec_of
 from ..tensor import Tensor, wrap
 from .graph import CONSTANT, PLACEHOLDER, Value
@@ -62,7 +61,9 @@ def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
 class Backward:
     """The pull-back of one trace. `saved` are values the forward program must return for it."""
 
-    def __init__(self, trace: Trace, roots: list[Value], cotangents: list[Value], reached: list[Any], boundary: int) -> None:
+    def __init__(
+        self, trace: Trace, roots: list[Value], cotangents: list[Value], reached: list[Any], boundary: int
+    ) -> None:
         graph = trace.capture.graph
         self.trace, self.cotangents, self.reached = trace, cotangents, reached
         self.positions = [trace.values.index(r) for r in roots]
@@ -144,6 +145,6 @@ class _PullbackOp:
             )
         from ..ops.creation import zeros_like_spec
 
-        return self._backward.run(node, [zeros_like_spec(spec) if g.get(i) is None else g[i] for i, spec in enumerate(node.outputs)])
-
-
+        return self._backward.run(
+            node, [zeros_like_spec(spec) if g.get(i) is None else g[i] for i, spec in enumerate(node.outputs)]
+        )

@@ -23,7 +23,6 @@ from ..autograd.tape import Leaf
 from ..errors import format_shape
 from ..ops.dispatch import Mode, _operand, suspended
 from ..ops.registry import Op
-
 from ..tensor import Tensor, set_grad_hook, wrap
 from .graph import Graph, Node, Value
 
@@ -84,8 +83,14 @@ class CapturedGraph(Graph):
             return
         for other in self.variables:
             data = other.tensor._data
-            if (data.base if data.base is not None else data) is base and np.shares_memory(data, new.tensor._data):
-                if data.__array_interface__["data"] == new.tensor._data.__array_interface__["data"] and data.shape == new.tensor._data.shape and data.strides == new.tensor._data.strides:
+            if (data.base if data.base is not None else data) is base and np.shares_memory(
+                data, new.tensor._data
+            ):
+                if (
+                    data.__array_interface__["data"] == new.tensor._data.__array_interface__["data"]
+                    and data.shape == new.tensor._data.shape
+                    and data.strides == new.tensor._data.strides
+                ):
                     continue
                 raise CaptureError(
                     f"capture: the function uses two outside tensors of shapes {data.shape} and "
@@ -175,7 +180,9 @@ class Capture(Mode):
             priority = getattr(data, "priority", 0)
             if priority > 1 and (foreign is None or priority > foreign.priority):
                 foreign = data
-        if foreign is not None:  # a batched value: vmap unpacks it and calls the op again, inside this capture
+        if (
+            foreign is not None
+        ):  # a batched value: vmap unpacks it and calls the op again, inside this capture
             with self.again():
                 return foreign.apply(op, tensors, op.attrs(values))
         return self.graph.call(op, tensors, op.attrs(values))
@@ -276,5 +283,3 @@ def capturing() -> Capture | None:
         if isinstance(mode, Capture):
             return mode
     return None
-
-

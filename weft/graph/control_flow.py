@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
-
 from .. import dtypes
 from ..autograd.engine import run_backward
 from ..autograd.tape import Node, Output, enable_grad, grad_mode, tick
@@ -22,7 +20,6 @@ from ..errors import describe, user_location
 from ..ops.spec import Spec, spec_of
 from ..tensor import Tensor, wrap
 from .capture import CaptureError, capturing
-
 from .subgraph import Sub, cut
 from .tree import flatten, unflatten
 
@@ -99,7 +96,9 @@ def _union(subs: Sequence[Sub]) -> list[Tensor]:
     return list(found.values())
 
 
-def _partial_gradients(fn: Callable[..., Any], inputs: list[Tensor], outer: list[Tensor], seeds: list[Any]) -> list[Tensor]:
+def _partial_gradients(
+    fn: Callable[..., Any], inputs: list[Tensor], outer: list[Tensor], seeds: list[Any]
+) -> list[Tensor]:
     """Gradients of `fn(*inputs)` with respect to its inputs and to the surrounding tensors `outer`, for `seeds`."""
     from ..ops.creation import zeros_like
 
@@ -107,7 +106,11 @@ def _partial_gradients(fn: Callable[..., Any], inputs: list[Tensor], outer: list
     live = [t for t in outer if dtypes.is_inexact(t.dtype)]
     with enable_grad(), cut(live):
         outs, _ = flatten(fn(*watched))
-        pairs = [(o, s) for o, s in zip(outs, seeds, strict=True) if isinstance(o, Tensor) and o._node is not None and s is not None]
+        pairs = [
+            (o, s)
+            for o, s in zip(outs, seeds, strict=True)
+            if isinstance(o, Tensor) and o._node is not None and s is not None
+        ]
         targets = [t for t in (*watched, *live) if t._node is not None]
         grads: list[Any] = []
         if pairs and targets:
@@ -136,7 +139,9 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if not _symbolic(pred) or capturing() is None:
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
     if pred.size != 1:
-        raise ValueError(f"cond: pred must have one element. Got {describe(pred)}; use `wf.where` to choose elementwise.")
+        raise ValueError(
+            f"cond: pred must have one element. Got {describe(pred)}; use `wf.where` to choose elementwise."
+        )
     leaves, structure = flatten(tuple(operands))
     leaves = [_as_tensor(v) for v in leaves]
     subs = [Sub("cond", fn, leaves, structure) for fn in (true_fn, false_fn)]
@@ -155,7 +160,9 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
         def branch(fn: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *xs: _partial_gradients(lambda *ys: fn(*unflatten(structure, list(ys))), list(xs), outer, g)
+            return lambda *xs: _partial_gradients(
+                lambda *ys: fn(*unflatten(structure, list(ys))), list(xs), outer, g
+            )
 
         return [None, *cond(flag, branch(true_fn), branch(false_fn), *leaves)]
 
@@ -213,7 +220,9 @@ def while_loop(
     specs = [Spec(tuple(t.shape), t.dtype) for t in leaves]
     found = [Spec(tuple(v.shape), v.dtype) for v in body.outputs]
     if found != specs:
-        raise CaptureError(f"while_loop: the body must keep shapes and dtypes of the state. Got {found}; expected {specs}.")
+        raise CaptureError(
+            f"while_loop: the body must keep shapes and dtypes of the state. Got {found}; expected {specs}."
+        )
     if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
         raise CaptureError("while_loop: the condition must return one boolean.")
     outer = _union((condition, body))
@@ -275,7 +284,9 @@ def scan(
     x_leaves = [] if xs is None else [_as_tensor(v) for v in x_leaves]
     sizes = {t.shape[0] for t in x_leaves if t.ndim} | ({length} if length is not None else set())
     if len(sizes) != 1 or any(t.ndim == 0 for t in x_leaves):
-        raise ValueError(f"scan: all xs must be equally long along axis 0, or `length` given. Got lengths {sorted([str(d) for d in sizes])}.")
+        raise ValueError(
+            f"scan: all xs must be equally long along axis 0, or `length` given. Got lengths {sorted([str(d) for d in sizes])}."
+        )
     n = int(next(iter(sizes)))
     if capturing() is not None and n > 0:
         return _captured_scan(fn, init, x_leaves, x_structure if xs is not None else _NOTHING, n, reverse)
@@ -287,7 +298,11 @@ def scan(
     if not n:
         return carry, None
     columns = [flatten(y) for y in ys]
-    stacked = [stack([_as_tensor(c[0][i]) for c in columns]) for i in range(len(columns[0][0]))] if _has_leaves(ys[0]) else []
+    stacked = (
+        [stack([_as_tensor(c[0][i]) for c in columns]) for i in range(len(columns[0][0]))]
+        if _has_leaves(ys[0])
+        else []
+    )
     return carry, unflatten(columns[0][1], stacked) if stacked else ys[0]
 
 
@@ -298,7 +313,9 @@ def _has_leaves(y: Any) -> bool:
     return y is not None and bool(flatten(y)[0])
 
 
-def _captured_scan(fn: Any, init: Any, xs: list[Tensor], x_structure: Any, n: int, reverse: bool) -> tuple[Any, Any]:
+def _captured_scan(
+    fn: Any, init: Any, xs: list[Tensor], x_structure: Any, n: int, reverse: bool
+) -> tuple[Any, Any]:
     carry, carry_structure = flatten(init)
     carry = [_as_tensor(v) for v in carry]
     y_structure: list[Any] = [None]
@@ -319,13 +336,23 @@ def _captured_scan(fn: Any, init: Any, xs: list[Tensor], x_structure: Any, n: in
     specs = [Spec(tuple(t.shape), t.dtype) for t in carry]
     found = [Spec(tuple(v.shape), v.dtype) for v in body.outputs[: len(carry)]]
     if found != specs:
-        raise CaptureError(f"scan: the body must keep shapes and dtypes of the carry. Got {found}; expected {specs}.")
+        raise CaptureError(
+            f"scan: the body must keep shapes and dtypes of the carry. Got {found}; expected {specs}."
+        )
     outer = body.captured
     differentiable = differentiable or grad_mode.enabled and any(t._node is not None for t in outer)
     ys = [Spec((n, *v.shape), v.dtype) for v in body.outputs[len(carry) :]]
     kept = [Spec((n, *t.shape), t.dtype) for t in carry] if differentiable else []
     op = ControlOp(
-        "scan", (body,), carry=len(carry), xs=len(xs), ys=len(ys), n=n, reverse=reverse, keep=differentiable, outer=outer
+        "scan",
+        (body,),
+        carry=len(carry),
+        xs=len(xs),
+        ys=len(ys),
+        n=n,
+        reverse=reverse,
+        keep=differentiable,
+        outer=outer,
     )
     results: list[Tensor] = []
 
@@ -348,7 +375,14 @@ class _Slice:
 
 
 def _scan_backward(
-    flat: Any, carry: list[Tensor], xs: list[Tensor], outer: list[Tensor], stored: list[Tensor], g: list[Any], n: int, reverse: bool
+    flat: Any,
+    carry: list[Tensor],
+    xs: list[Tensor],
+    outer: list[Tensor],
+    stored: list[Tensor],
+    g: list[Any],
+    n: int,
+    reverse: bool,
 ) -> list[Any]:
     """The gradient of a scan: a scan in the opposite direction over the stored carries."""
     from ..ops.creation import zeros_like
@@ -367,18 +401,23 @@ def _scan_backward(
             seeds[count + i] = gy
         seeds = [s if s is None or dtypes.is_inexact(s.dtype) else None for s in seeds]
         grads = _partial_gradients(flat, [*c, *x_t], outer, seeds)
-        new_outer = [a + b if dtypes.is_inexact(a.dtype) else a for a, b in zip(g_outer, grads[count + len(xs) :], strict=True)]
+        new_outer = [
+            a + b if dtypes.is_inexact(a.dtype) else a
+            for a, b in zip(g_outer, grads[count + len(xs) :], strict=True)
+        ]
         return (grads[:count], new_outer), grads[count : count + len(xs)]
 
     (g_init, g_outer), g_xs = scan(
-        step, start, (stored, [t.detach() for t in xs], [g_ys[i] for i in present]), length=n, reverse=not reverse
+        step,
+        start,
+        (stored, [t.detach() for t in xs], [g_ys[i] for i in present]),
+        length=n,
+        reverse=not reverse,
     )
     return [*g_init, *(g_xs or []), *g_outer]
 
 
-def map(fn: Callable[..., Any], xs: Any) -> Any:  # noqa: A001
+def map(fn: Callable[..., Any], xs: Any) -> Any:
     """`fn` applied to every slice of `xs` along axis 0, results stacked. (`wf.vmap` does the same all at once.)"""
     _, ys = scan(lambda _, x: ((), fn(x)), (), xs)
     return ys
-
-

@@ -10,7 +10,13 @@ from ..errors import format_shape
 from .graph import CONSTANT, PLACEHOLDER, Graph, Value
 
 _BOX, _ROW, _GAP = (150, 34), 62, 18
-_COLOURS = {"placeholder": "#d7e8fa", "constant": "#eeeeee", "reduce": "#fde6c8", "heavy": "#f9d3d3", "other": "#ffffff"}
+_COLOURS = {
+    "placeholder": "#d7e8fa",
+    "constant": "#eeeeee",
+    "reduce": "#fde6c8",
+    "heavy": "#f9d3d3",
+    "other": "#ffffff",
+}
 
 
 def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
@@ -23,7 +29,9 @@ def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
         raise ValueError(f"draw: expected a file name ending in .svg. Got {target.name!r}.")
     nodes = [n for n in graph.nodes if n.op is not CONSTANT]
     if len(nodes) > limit:
-        raise ValueError(f"draw: the graph has {len(nodes)} nodes, more than the limit of {limit}. Pass a larger `limit`.")
+        raise ValueError(
+            f"draw: the graph has {len(nodes)} nodes, more than the limit of {limit}. Pass a larger `limit`."
+        )
     layer: dict[Any, int] = {}
     rows: list[list[Any]] = []
     for n in nodes:
@@ -35,7 +43,12 @@ def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
     place: dict[Any, tuple[int, int]] = {}
     width = max((len(r) for r in rows), default=1) * (_BOX[0] + _GAP) + _GAP
     for y, row in enumerate(rows):
-        row.sort(key=lambda n: sum(place[v.node][0] for v in n.inputs if isinstance(v, Value) and v.node in place) / max(len(n.inputs), 1))
+        row.sort(
+            key=lambda n: (
+                sum(place[v.node][0] for v in n.inputs if isinstance(v, Value) and v.node in place)
+                / max(len(n.inputs), 1)
+            )
+        )
         start = (width - len(row) * (_BOX[0] + _GAP)) // 2
         for x, n in enumerate(row):
             place[n] = (start + x * (_BOX[0] + _GAP), _GAP + y * _ROW)
@@ -46,7 +59,9 @@ def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
                 (x1, y1), (x2, y2) = place[v.node], place[n]
                 x1, y1, x2 = x1 + _BOX[0] // 2, y1 + _BOX[1], x2 + _BOX[0] // 2
                 middle = (y1 + y2) // 2
-                parts.append(f'<path d="M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}" fill="none" stroke="#888"/>')
+                parts.append(
+                    f'<path d="M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}" fill="none" stroke="#888"/>'
+                )
     for n in nodes:
         x, y = place[n]
         shape = f"{n.outputs[0].dtype.name}{format_shape(n.outputs[0].shape)}" if n.outputs else ""

@@ -39,8 +39,11 @@ DROPPED = DroppedGradient()
 class Function:
     """A captured function. Call it like the original; see `signatures`, `explain()` and `graph`."""
 
-    def __init__(self, fn: Callable[..., Any], keep_grads: bool = False, memory_budget: int | None = None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], keep_grads: bool = False, memory_budget: int | None = None
+    ) -> None:
         functools.update_wrapper(self, fn)
+        self.__name__: str = getattr(fn, "__name__", "function")
         self.fn = fn
         self._python = fn  # what is traced: `fn`, or `fn` with its control flow rewritten
         self.keep_grads = keep_grads
@@ -64,7 +67,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _EAGER or dispatch._special and _inlined():
             return self.fn(*args, **kwargs)
-        leaves, structure = ((list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs)))
+        leaves, structure = (list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs))
         key, tensors = _signature(leaves, structure)
         trace = self._traces.get(key)
         if trace is None:
@@ -127,7 +130,9 @@ class Function:
             self._traces.clear()
 
 
-def function(fn: Callable[..., Any] | None = None, *, keep_grads: bool = False, memory_budget: int | None = None) -> Any:
+def function(
+    fn: Callable[..., Any] | None = None, *, keep_grads: bool = False, memory_budget: int | None = None
+) -> Any:
     """Capture `fn` and run it as one native program: `@wf.function`, or `step = wf.function(step)`.
 
     The first call with a new signature (shapes and dtypes of tensors, values of everything else) runs the function on
@@ -192,7 +197,9 @@ def _describe(leaves: list[Any]) -> str:
 class Trace:
     """One signature: the captured graph and its compiled program."""
 
-    def __init__(self, owner: Function, leaves: list[Any], structure: Any, python: Callable[..., Any]) -> None:
+    def __init__(
+        self, owner: Function, leaves: list[Any], structure: Any, python: Callable[..., Any]
+    ) -> None:
         self.owner = owner
         self.signature = _describe(leaves)
         started = time.perf_counter()
@@ -231,7 +238,9 @@ class Trace:
         for leaf in leaves:
             self.returns.append(self._returned(leaf, returned))
         self._collect_gradients(returned)
-        tape_roots = [t for t in leaves if isinstance(t, Tensor) and t._node is not None and type(t._data) is Value]
+        tape_roots = [
+            t for t in leaves if isinstance(t, Tensor) and t._node is not None and type(t._data) is Value
+        ]
         self.differentiable = bool(tape_roots) and grad_mode.enabled
         self.written = [v for v in graph.variables if v.final is not None and v.final is not v.entry]
         self._prepare_backward(tape_roots)
@@ -255,7 +264,12 @@ class Trace:
     def _returned(self, leaf: Any, returned: set[int]) -> Any:
         if isinstance(leaf, RowSparse):
             returned.update((id(leaf.indices), id(leaf.values)))
-            return ("sparse", self._returned(leaf.indices, returned), self._returned(leaf.values, returned), leaf.shape)
+            return (
+                "sparse",
+                self._returned(leaf.indices, returned),
+                self._returned(leaf.values, returned),
+                leaf.shape,
+            )
         if not isinstance(leaf, Tensor) or type(leaf._data) is not Value:
             return ("same", leaf)
         self.capture.graph.hold(leaf)
@@ -278,7 +292,9 @@ class Trace:
         self.flow = from_graph(graph, inputs, outputs)
         self.variables = [v.tensor for v in graph.variables]
         index = {id(v): i for i, v in enumerate(graph.variables)}
-        targets: list[int | None] = [None] * (len(self.values) + len(extra)) + [index[id(v)] for v in self.written]
+        targets: list[int | None] = [None] * (len(self.values) + len(extra)) + [
+            index[id(v)] for v in self.written
+        ]
         self.compiled: CompiledFlow = compile_flow(
             self.flow, len(graph.inputs), [t._data for t in self.variables], targets, self.owner.memory_budget
         )

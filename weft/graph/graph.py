@@ -103,7 +103,9 @@ class Node:
 
     __slots__ = ("graph", "op", "inputs", "attrs", "outputs", "name", "where", "control", "device", "order")
 
-    def __init__(self, graph: Graph, op: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], name: str) -> None:
+    def __init__(
+        self, graph: Graph, op: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], name: str
+    ) -> None:
         self.graph, self.op, self.inputs, self.attrs, self.name = graph, op, inputs, attrs, name
         self.outputs: tuple[Value, ...] = ()
         self.where: Location | None = None
@@ -158,7 +160,9 @@ class Graph:
             self._constants[(*key, np.signbit(array) if array.dtype.kind == "f" else None)] = value
         return value
 
-    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...], where: Location | None = None) -> Node:
+    def emit(
+        self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...], where: Location | None = None
+    ) -> Node:
         """Append `op` on values and weak scalars: infer, cast operands as eager dispatch would, add the node."""
         if op.expression is not None:
             wanted: Sequence[np.dtype | None] = elementwise_dtypes(op, inputs)
@@ -177,7 +181,9 @@ class Graph:
         if value is None:
             return None
         if not isinstance(value, Value):
-            return self.constant(np.asarray(value, dtypes.python_scalar_dtype(value) if dtype is None else dtype))
+            return self.constant(
+                np.asarray(value, dtypes.python_scalar_dtype(value) if dtype is None else dtype)
+            )
         if dtype is None or value.dtype == dtype:
             return value
         from ..ops.elementwise import cast
@@ -257,7 +263,9 @@ def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:
         args = [f"%{v.name}" if isinstance(v, Value) else repr(v) for v in node.inputs]
         names = getattr(node.op, "attr_names", ())
         if node.op is CONSTANT:
-            args.append(np.array2string(node.attrs[0], threshold=4, edgeitems=2, separator=", ").replace("\n", ""))
+            args.append(
+                np.array2string(node.attrs[0], threshold=4, edgeitems=2, separator=", ").replace("\n", "")
+            )
         else:
             args += [f"{n}={a!r}" for n, a in zip(names, node.attrs, strict=False)]
         where = f"   # {node.where!r}" if node.where is not None else ""

@@ -37,7 +37,11 @@ class SubGraph(CapturedGraph):
         return found
 
     def operand(self, tensor: Any) -> Any:
-        if isinstance(tensor, Tensor) and isinstance(tensor._data, Value) and tensor._data.node.graph is not self:
+        if (
+            isinstance(tensor, Tensor)
+            and isinstance(tensor._data, Value)
+            and tensor._data.node.graph is not self
+        ):
             if getattr(tensor._data.node.graph, "finished", False):
                 self.foreign(tensor._data)
             return self.outside(tensor)
@@ -61,7 +65,9 @@ class SubCapture(Capture):
 class Sub:
     """A traced function: its graph, formal inputs, and the structure of its results."""
 
-    def __init__(self, name: str, fn: Callable[..., Any], formals: Sequence[Any], structure: Any = None) -> None:
+    def __init__(
+        self, name: str, fn: Callable[..., Any], formals: Sequence[Any], structure: Any = None
+    ) -> None:
         """Trace `fn` on stand-ins for `formals` (tensors, whose values do not matter); `structure` rebuilds its arguments."""
         capture = SubCapture(name)
         self.graph: SubGraph = capture.graph

@@ -48,7 +48,9 @@ class Program:
         every = list(all_steps(steps))
         kernels = [st.kernel for st in every if st.kernel is not None]
         self.code = dict(zip(kernels, native.compile_kernels(kernels), strict=True))
-        self.routines = {k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")}
+        self.routines = {
+            k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")
+        }
         self.run_native = native.runner()
         self._lock = threading.Lock()
         self._free: list[Instance] = []
@@ -187,7 +189,9 @@ class Instance:
                 inputs = [None if x is None else self.array(x) for x in step.inputs]
                 with dispatch.suspended():
                     outs = dispatch.compute(node.op, inputs, node.attrs)
-                for layout, out in zip(step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True):
+                for layout, out in zip(
+                    step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True
+                ):
                     np.copyto(self.array(layout), out)
             except BaseException as error:  # carried across native code and raised again by `run`
                 self.error = error
@@ -200,7 +204,13 @@ class Instance:
         """A NumPy view of a layout in this instance's memory."""
         storage = layout.storage
         if storage.kind == "arena":
-            return np.ndarray(layout.shape, layout.dtype, self.memory, storage.offset + layout.byte_offset, layout.byte_strides)
+            return np.ndarray(
+                layout.shape,
+                layout.dtype,
+                self.memory,
+                storage.offset + layout.byte_offset,
+                layout.byte_strides,
+            )
         if storage.kind == "cursor":
             return _at(int(self.slots[self.slot_of[id(storage), 0]]), layout)
         whole = storage.array if storage.kind == "constant" else self.arrays[id(storage)]
@@ -241,7 +251,9 @@ class Instance:
             self._fail(failed - 1)
         return outputs
 
-    def _bind_arrays(self, arguments: Sequence[ndarray], variables: Sequence[ndarray], outputs: Sequence[ndarray]) -> None:
+    def _bind_arrays(
+        self, arguments: Sequence[ndarray], variables: Sequence[ndarray], outputs: Sequence[ndarray]
+    ) -> None:
         program = self.program
         arrays = self.arrays
         for layout, array in zip(program.arguments, arguments, strict=True):
@@ -268,7 +280,9 @@ class Instance:
         error, self.error = self.error, None
         node = step.nodes[0]
         if error is not None:
-            error.add_note(f"In node {node.name} of the captured function {self.program.name}, made at {node.where}.")
+            error.add_note(
+                f"In node {node.name} of the captured function {self.program.name}, made at {node.where}."
+            )
             raise error
         if step.kind == "check":
             kind = AssertionError if node.op.name == "check_true" else IndexError
@@ -305,7 +319,9 @@ def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
 
 def _at(start: int, layout: Layout) -> ndarray:
     """A view of `layout` whose storage begins at the address `start`, valid while that memory is."""
-    span = layout.dtype.itemsize * (1 + sum((d - 1) * abs(s) for d, s in zip(layout.shape, layout.strides, strict=True)))
+    span = layout.dtype.itemsize * (
+        1 + sum((d - 1) * abs(s) for d, s in zip(layout.shape, layout.strides, strict=True))
+    )
     low = sum((d - 1) * s for d, s in zip(layout.shape, layout.byte_strides, strict=True) if s < 0)
     raw = (ctypes.c_char * max(span, 1)).from_address(start + layout.byte_offset + low)
     return np.ndarray(layout.shape, layout.dtype, raw, -low, layout.byte_strides)

@@ -44,7 +44,9 @@ def decompose(flow: Flow) -> Flow:
 
 def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     fn = _table.get(node.op.name)
-    if fn is None or any(0 in v.shape for v in (*args, *node.outputs) if v is not None):  # empty: the host op is as fast
+    if fn is None or any(
+        0 in v.shape for v in (*args, *node.outputs) if v is not None
+    ):  # empty: the host op is as fast
         return None
     tensors = [None if a is None else wrap(a) for a in args]
     with no_grad():
@@ -56,5 +58,3 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     for value, old in zip(values, node.outputs, strict=True):
         assert tuple(value.shape) == tuple(old.shape) and value.dtype == old.dtype, (node.op.name, value, old)
     return values
-
-

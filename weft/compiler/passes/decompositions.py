@@ -189,7 +189,9 @@ def batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 
 @decomposition("batch_norm_backward")
-def batch_norm_backward(grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float) -> Any:
+def batch_norm_backward(
+    grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float
+) -> Any:
     rank = len(x.shape)
     axes = tuple(a for a in range(rank) if a != 1)
     if x.dtype.itemsize == 2 or weight is None or grad_mean is not None or grad_var is not None:

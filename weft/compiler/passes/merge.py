@@ -1,7 +1,7 @@
 """Common subexpressions: equal computations are done once.
 
-    %a = exp(%x); %b = exp(%x); %c = add(%a, %b)      before
-    %a = exp(%x); %c = add(%a, %a)                    after
+%a = exp(%x); %b = exp(%x); %c = add(%a, %b)      before
+%a = exp(%x); %c = add(%a, %a)                    after
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def merge(flow: Flow) -> Flow:
             return found
         from ...ops.spec import Spec
 
-        made = new.add(node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where).outputs
+        made = new.add(
+            node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where
+        ).outputs
         seen[key] = made
         return made
 

@@ -1,7 +1,7 @@
 """Algebra: constants folded, neutral elements and inverse pairs removed, reshapes and transposes joined.
 
-    %b = multiply(%a, 1.0); %c = permute_dims(permute_dims(%b, (1, 0)), (1, 0))      before
-    %a                                                                               after
+%b = multiply(%a, 1.0); %c = permute_dims(permute_dims(%b, (1, 0)), (1, 0))      before
+%a                                                                               after
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _transposed_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict
     if uses.get(node.inputs[0]) != 1 or len(x.shape) != 2 or len(y.shape) != 2 or node.attrs[0][0] % 2 != 1:
         return None
     left, right = (
-        _emit(new, "permute_dims", (v,), ((1, 0),), Value(node, 0, tuple(v.shape[::-1]), v.dtype))[0] for v in (y, x)
+        _emit(new, "permute_dims", (v,), ((1, 0),), Value(node, 0, tuple(v.shape[::-1]), v.dtype))[0]
+        for v in (y, x)
     )
     return _emit(new, "matmul", (left, right), (), node.outputs[0])
 
@@ -86,7 +87,10 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
             return (other,)
     if name == "cast" and args[0].dtype == out.dtype:
         return (args[0],)
-    if name in ("reshape", "broadcast_to", "expand_dims", "squeeze", "reshape_as", "broadcast_as", "sum_as") and args[0].shape == out.shape:
+    if (
+        name in ("reshape", "broadcast_to", "expand_dims", "squeeze", "reshape_as", "broadcast_as", "sum_as")
+        and args[0].shape == out.shape
+    ):
         return (args[0],)
     if name in ("reshape", "reshape_as", "expand_dims", "squeeze") and args[0].node.op.name == "reshape":
         return _emit(new, "reshape", (args[0].node.inputs[0],), (out.shape, None), out)
@@ -101,13 +105,23 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     if name in _REDUCTIONS and args[0].size == out.size and out.size:  # only axes of size 1 are reduced
         x = args[0]
         if x.dtype != out.dtype:
-            x = _emit(new, "not_equal", (x, new.constant(np.zeros((), x.dtype))), (), Value(node, 0, x.shape, out.dtype))[0]
+            x = _emit(
+                new,
+                "not_equal",
+                (x, new.constant(np.zeros((), x.dtype))),
+                (),
+                Value(node, 0, x.shape, out.dtype),
+            )[0]
         return (x,) if x.shape == out.shape else _emit(new, "reshape", (x,), (tuple(out.shape), None), out)
     if name == "broadcast_to" and args[0].node.op.name == "filled":
         return _emit(new, "filled", (), (tuple(out.shape), args[0].node.attrs[1], out.dtype), out)
     if name in ("filled_like",):
         return _emit(new, "filled", (), (tuple(out.shape), node.attrs[0], out.dtype), out)
-    if all(isinstance(a, Value) and a.node.op is CONSTANT for a in args) and args and (out.size or 0) <= FOLD_LIMIT:
+    if (
+        all(isinstance(a, Value) and a.node.op is CONSTANT for a in args)
+        and args
+        and (out.size or 0) <= FOLD_LIMIT
+    ):
         result = dispatch.compute(op, [a.node.attrs[0] for a in args], node.attrs)
         if isinstance(result, np.ndarray):
             return (new.constant(np.ascontiguousarray(result)),)
@@ -118,5 +132,7 @@ def _matches(value: Any, out: Value) -> bool:
     return isinstance(value, Value) and value.shape == out.shape and value.dtype == out.dtype
 
 
-def _emit(new: Flow, name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...], out: Value) -> tuple[Value, ...]:
+def _emit(
+    new: Flow, name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...], out: Value
+) -> tuple[Value, ...]:
     return new.add(table[name], inputs, attrs, (Spec(out.shape, out.dtype),)).outputs

@@ -1,7 +1,7 @@
 """Large reductions to few results are done in two steps, so that several threads have work.
 
-    %s = reduce_sum(%x: (64, 4096), axis=None)                       before
-    %p = reduce_sum(%x, axis=(1,)); %s = reduce_sum(%p, axis=None)   after
+%s = reduce_sum(%x: (64, 4096), axis=None)                       before
+%p = reduce_sum(%x, axis=(1,)); %s = reduce_sum(%p, axis=None)   after
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def split_reductions(flow: Flow) -> Flow:
         partial = new.add(
             table[node.op.name], (x,), (rest, True), (Spec(reduced_shape(x.shape, rest, True), out.dtype),)
         ).outputs[0]
-        return new.add(table[node.op.name], (partial,), (tuple(axes), keepdims), (Spec(out.shape, out.dtype),)).outputs
+        return new.add(
+            table[node.op.name], (partial,), (tuple(axes), keepdims), (Spec(out.shape, out.dtype),)
+        ).outputs
 
     return rebuild(flow, rule)

@@ -36,7 +36,9 @@ def place_channels_last(lowering: Any, node: Node, index: int) -> tuple[Layout, 
 def _window(stride: Any, padding: Any, dilation: Any) -> Any:
     from ...backends.onednn.primitives.convolution import Window
 
-    return Window(tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation))
+    return Window(
+        tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation)
+    )
 
 
 def _grouped(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
@@ -53,7 +55,9 @@ def _grouped_layout(w: Layout, groups: int) -> Layout:
 def applies(*values: Any) -> bool:
     """Float32, nothing empty, and oneDNN is there."""
     return available() and all(
-        v is None or v.dtype == np.float32 and 0 not in v.shape for v in values if isinstance(v, Value) or v is None
+        v is None or v.dtype == np.float32 and 0 not in v.shape
+        for v in values
+        if isinstance(v, Value) or v is None
     )
 
 
@@ -66,7 +70,9 @@ def _reorder_in(lowering: Any, node: Node, w: Layout, wanted: Any) -> Layout:
     if source == wanted:
         return w
     room = lowering.temporary((wanted.nbytes,), np.dtype(np.uint8))
-    add_primitive(lowering, node, reorder(source, wanted), {int(Arg.SRC): w, int(Arg.DST): room}, "reorder weights")
+    add_primitive(
+        lowering, node, reorder(source, wanted), {int(Arg.SRC): w, int(Arg.DST): room}, "reorder weights"
+    )
     return room
 
 
@@ -140,7 +146,11 @@ def lower_backward_input(lowering: Any, node: Node) -> bool:
     w = _reorder_in(lowering, node, w, primitive.desc(Arg.WEIGHTS))
     x, target = place_channels_last(lowering, node, 0)
     add_primitive(
-        lowering, node, primitive, {int(Arg.DIFF_DST): g, int(Arg.WEIGHTS): w, int(Arg.DIFF_SRC): x}, "convolution grad input"
+        lowering,
+        node,
+        primitive,
+        {int(Arg.DIFF_DST): g, int(Arg.WEIGHTS): w, int(Arg.DIFF_SRC): x},
+        "convolution grad input",
     )
     if x.storage is not target.storage:
         lowering.copy(x, node, target)

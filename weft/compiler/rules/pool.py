@@ -16,7 +16,9 @@ from ..primitives import add_primitive, lowers
 from .conv import _make, _window, applies, channels_last_layout, place_channels_last
 
 
-def _padding(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+def _padding(
+    x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> Any:
     """Padding that makes the windows of `ceil_mode` end where oneDNN expects."""
     made = []
     for i in range(len(kernel)):
@@ -47,7 +49,11 @@ def lower_max_pool(lowering: Any, node: Node) -> bool:
     x_shape, y_shape = tuple(x_value.shape), tuple(y_value.shape)
     full = _padding(x_shape, y_shape, kernel, stride, padding, dilation)
     window = _window(stride, full, dilation)
-    primitive = _make(lambda: pooling_forward(Alg.POOLING_MAX, *_descs(x_shape, y_shape, x_value.dtype), tuple(kernel), window))
+    primitive = _make(
+        lambda: pooling_forward(
+            Alg.POOLING_MAX, *_descs(x_shape, y_shape, x_value.dtype), tuple(kernel), window
+        )
+    )
     if primitive is None:
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
@@ -75,7 +81,9 @@ def lower_max_pool_backward(lowering: Any, node: Node) -> bool:
     _, kernel, stride, _, dilation, _ = node.attrs
     full, x_shape, y_shape = lowering.workspaces[places]
     window = _window(stride, full, dilation)
-    primitive = pooling_backward(Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window)
+    primitive = pooling_backward(
+        Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window
+    )
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
     gx, target = place_channels_last(lowering, node, 0)
     arguments = {int(Arg.DIFF_DST): g, int(Arg.DIFF_SRC): gx}
@@ -95,7 +103,9 @@ def _average(include: bool) -> Any:
 
 def _exact(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any) -> bool:
     """Whether the windows end inside the padding: oneDNN counts padding that `ceil_mode` adds differently."""
-    return all((y[i + 2] - 1) * stride[i] + kernel[i] <= x[i + 2] + sum(padding[i]) for i in range(len(kernel)))
+    return all(
+        (y[i + 2] - 1) * stride[i] + kernel[i] <= x[i + 2] + sum(padding[i]) for i in range(len(kernel))
+    )
 
 
 @lowers("avg_pool", "avg_pool_backward")
@@ -103,7 +113,9 @@ def lower_avg_pool(lowering: Any, node: Node) -> bool:
     backward = node.op.name == "avg_pool_backward"
     value, out = node.inputs[0], node.outputs[0]
     kernel, stride, padding, _, include, divisor = node.attrs[1:] if backward else node.attrs
-    x_shape, y_shape = (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))
+    x_shape, y_shape = (
+        (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))
+    )
     if not applies(value) or divisor is not None or not _exact(x_shape, y_shape, kernel, stride, padding):
         return False
     from ...backends.onednn.capi import Arg
@@ -112,13 +124,21 @@ def lower_avg_pool(lowering: Any, node: Node) -> bool:
     ones = (1,) * len(kernel)
     window = _window(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
     make = pooling_backward if backward else pooling_forward
-    primitive = _make(lambda: make(_average(include), *_descs(x_shape, y_shape, value.dtype), tuple(kernel), window))
+    primitive = _make(
+        lambda: make(_average(include), *_descs(x_shape, y_shape, value.dtype), tuple(kernel), window)
+    )
     if primitive is None:
         return False
     source = channels_last_layout(lowering, lowering.layout_of(value), node)
     result, target = place_channels_last(lowering, node, 0)
     names = (Arg.DIFF_DST, Arg.DIFF_SRC) if backward else (Arg.SRC, Arg.DST)
-    add_primitive(lowering, node, primitive, {int(names[0]): source, int(names[1]): result}, "average pool" + " grad" * backward)
+    add_primitive(
+        lowering,
+        node,
+        primitive,
+        {int(names[0]): source, int(names[1]): result},
+        "average pool" + " grad" * backward,
+    )
     if result.storage is not target.storage:
         lowering.copy(result, node, target)
     return True
