@@ -23,6 +23,7 @@ Contract
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -169,6 +170,8 @@ class Expr:
 # Uniqueness. The table holds its values weakly: an expression nobody uses disappears with its entry.
 _unique: WeakValueDictionary[Any, Expr] = WeakValueDictionary()
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # a child must not inherit the lock in a state that nobody ends
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def _intern(fn: str, args: tuple[Expr, ...], dtype: np.dtype, payload: Any = None) -> Expr:

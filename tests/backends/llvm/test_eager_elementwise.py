@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from weft.backends.llvm import eager, eager_elementwise
+from weft.ops import scalar as s
 
 SETTINGS = settings(max_examples=60, deadline=None)
 
@@ -154,3 +155,26 @@ def test_large_results_stream_past_the_caches_unchanged():
     np.testing.assert_array_equal(eager.elementwise("affine", affine, [x, x], (n,)), x * 2 + x)
     out = np.empty(n + 3, np.float32)[3:]  # not aligned to a vector
     np.testing.assert_array_equal(eager.elementwise("affine", affine, [x, x], (n,), out), x * 2 + x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.float16, np.bool_])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((100, 130), (1, 0)),
+        ((5, 70, 90), (0, 2, 1)),
+        ((20, 33, 50), (2, 1, 0)),
+        ((3, 40, 50, 20), (0, 2, 3, 1)),
+    ],
+)
+def test_operands_that_run_in_different_directions(dtype, shape, axes):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, shape).astype(dtype).transpose(axes)
+    out = np.zeros(x.shape, dtype)
+    eager.elementwise("copy", lambda v: v, [x], x.shape, out)
+    np.testing.assert_array_equal(out, x)
+    y = rng.integers(0, 2, x.shape).astype(dtype)
+    eager.elementwise("both", s.maximum, [x, y], x.shape, out)
+    np.testing.assert_array_equal(out, np.maximum(x, y))
+    eager.elementwise("both", s.maximum, [y[..., :1], x], x.shape, out)
+    np.testing.assert_array_equal(out, np.maximum(y[..., :1], x))

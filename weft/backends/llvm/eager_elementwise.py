@@ -7,11 +7,13 @@ are bounded in number; kernels, of which there are few, are shared by all shapes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...compiler.kernels import elementwise as build
+from ...compiler.kernels import tiled
 from ...compiler.kernels.layout import collapse, stride_class
 from ...ops import scalar as s
 from ...runtime import memory, threads
@@ -22,6 +24,8 @@ PARALLEL = 16384
 """Elements from which a call may use several threads, and so asks for the compute token."""
 STREAMING = 4 << 20
 """Bytes of output from which stores pass the caches by; a chain of such loops runs faster so, from 4 MiB on."""
+TILED = 4096
+"""Elements from which operands that run in different directions go through tiles."""
 
 
 class Plan(NamedTuple):
@@ -183,6 +187,8 @@ def _make_plan(
     inputs = tuple(a.dtype for a in arrays)
     trace_key = (expression, inputs)
     if trace_key not in _traces:
+        if len(_traces) >= MAX_PLANS:
+            _traces.clear()
         traced = s.trace(expression, inputs)
         _traces[trace_key] = traced if isinstance(traced, tuple) else (traced,)
     exprs = _traces[trace_key]
@@ -204,30 +210,79 @@ def _make_plan(
         strides += [element_strides(o, shape) for o in outs]
     if any(st is None for st in strides):
         return None
-    size = int(np.prod(shape, dtype=object))
+    size = prod(shape)
     dims = collapse(shape, strides, first=len(arrays))  # type: ignore[arg-type]
     sizes, steps_by_operand = dims.sizes, dims.strides
     if size == 0 or not sizes:
         sizes, steps_by_operand = (size,), tuple((1,) for _ in strides)
+    streaming = size * dtypes[0].itemsize >= STREAMING
+    if (turn := _turn(sizes, steps_by_operand, len(arrays))) is not None and size >= TILED:
+        call, integers = _tiled(name, exprs, inputs, dtypes, sizes, steps_by_operand, turn, streaming)
+        return Plan(call, integers, dtypes, order, True)
     ndim = len(sizes)
     classes = tuple(stride_class(st[-1]) for st in steps_by_operand)
-    streaming = size * dtypes[0].itemsize >= STREAMING
     kernel_key = (exprs, inputs, dtypes, ndim, classes, streaming)
     compiled = _kernels.get(kernel_key)
     if compiled is None:
         kernel = build.elementwise(exprs, inputs, dtypes, ndim, classes, name, streaming)
         compiled = _kernels[kernel_key] = jit.compile_kernel(kernel)
-    integers: list[int] = []
+    numbers: list[int] = []
     if ndim == 1:
-        integers.append(sizes[0])
+        numbers.append(sizes[0])
     else:
-        rows = int(np.prod(sizes[:-1], dtype=object))
-        integers += [rows, *build.blocking(rows, sizes[-1]), *sizes]
+        rows = prod(sizes[:-1])
+        numbers += [rows, *build.blocking(rows, sizes[-1]), *sizes]
     for st, c in zip(steps_by_operand, classes, strict=True):
-        integers += st[:-1]
+        numbers += st[:-1]
         if c == 2:
+            numbers.append(st[-1])
+    return Plan(compiled.call_objects, tuple(numbers), dtypes, order, size >= PARALLEL)
+
+
+def _turn(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]], inputs: int) -> int | None:
+    """The dimension along which some inputs are contiguous while the outputs are along the last; None if none is."""
+    if len(sizes) < 2 or any(st[-1] != 1 for st in strides[inputs:]) or sizes[-1] < 16:
+        return None
+    found = {st.index(1) for st in strides[:inputs] if st[-1] not in (0, 1) and 1 in st}
+    if len(found) != 1:
+        return None
+    (axis,) = found
+    return axis if sizes[axis] >= 16 else None
+
+
+def _tiled(
+    name: str,
+    exprs: tuple[s.Expr, ...],
+    inputs: tuple[np.dtype, ...],
+    outputs: tuple[np.dtype, ...],
+    sizes: tuple[int, ...],
+    strides: Sequence[tuple[int, ...]],
+    axis: int,
+    streaming: bool,
+) -> tuple[Any, tuple[int, ...]]:
+    """A plan's call and integers for operands that run in different directions."""
+    last = len(sizes) - 1
+    order = [d for d in range(last) if d != axis] + [axis, last]
+    sizes = tuple(sizes[d] for d in order)
+    steps = [tuple(st[d] for d in order) for st in strides]
+    turned = tuple(st[-2] == 1 and st[-1] not in (0, 1) for st in steps[: len(inputs)])
+    flat = tuple(stride_class(st[-1]) for st in steps)
+    key = ("tiled", exprs, inputs, outputs, len(sizes), turned, flat, streaming)
+    compiled = _kernels.get(key)
+    if compiled is None:
+        kernel = tiled.tiled_elementwise(exprs, inputs, outputs, len(sizes), turned, flat, name, streaming)
+        compiled = _kernels[key] = jit.compile_kernel(kernel)
+    side = tiled.tile_size(max(d.itemsize for d in (*inputs, *outputs)))
+    integers = [prod(sizes[:-2]), -(-sizes[-2] // side), -(-sizes[-1] // side), *sizes]
+    for k, st in enumerate(steps):
+        integers += st[:-2]
+        if k < len(inputs) and turned[k]:
             integers.append(st[-1])
-    return Plan(compiled.call_objects, tuple(integers), dtypes, order, size >= PARALLEL)
+        else:
+            integers.append(st[-2])
+            if flat[k] == 2:
+                integers.append(st[-1])
+    return compiled.call_objects, tuple(integers)
 
 
 def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:

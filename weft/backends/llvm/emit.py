@@ -238,6 +238,8 @@ class KernelEmitter:
             mask = self.mask_for(buffer, e.args)
             if mask is None:
                 loaded = f.load(pointer, t, lanes.width, align)
+                if lanes.mask is not None:  # lanes past the end of a local row hold nothing in particular
+                    loaded = f.op(f"freeze {loaded}", t, lanes.width)
             else:
                 name = f"llvm.masked.load.{mangle(t, lanes.width)}.p0"
                 rest = Value("zeroinitializer", t, lanes.width)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,9 @@ _LIBRARY = ("sin", "cos", "tan", "fmod", "lgamma")
 PASSES = ("sroa", "simplify_cfg", "instruction_combine", "new_gvn", "instruction_combine", "simplify_cfg")
 
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # A fork waits for a compilation under way: LLVM's own lock, copied while held, would never open in the child.
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,96 @@
+"""Compiling and loading: what a compiled kernel offers, and how it survives threads and forks."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+
+from weft.backends.llvm import jit, target
+from weft.compiler import loops
+from weft.compiler.loops import Buffer, Kernel
+from weft.ops import scalar as s
+
+
+def kernel(addend, dtype=np.float32):
+    i, n = s.index("i"), s.param("n")
+    x = Buffer.of("x", dtype, (n,))
+    return Kernel(
+        "k", (x,), ("n",), (loops.loop("i", n, [loops.store(x[i], s.exp(x[i]) + addend)], "vector"),)
+    )
+
+
+def test_pointers_and_objects_are_two_ways_in():
+    compiled = jit.compile_kernel(kernel(1.0))
+    x, y = np.zeros(20, np.float32), np.zeros(20, np.float32)
+    compiled.call(x.ctypes.data, 20)
+    compiled.call_objects(id(y), 20)
+    assert x[0] == 2
+    np.testing.assert_array_equal(x, y)
+    assert compiled.address > 0
+
+
+def test_views_are_found_by_their_own_pointer():
+    compiled = jit.compile_kernel(kernel(1.0))
+    x = np.zeros(20, np.float32)
+    view = x[5:15]
+    compiled.call_objects(id(view), 10)
+    np.testing.assert_array_equal(x, [0] * 5 + [2] * 10 + [0] * 5)
+
+
+def test_assembly_and_ir_can_be_read():
+    text = jit.kernel_ir(kernel(1.0))
+    assert 'define void @"kernel"(ptr %b.x, i64 %p.n)' in text
+    assert "kernel" in jit.assembly(kernel(1.0))
+
+
+def test_host_is_described():
+    host = target.host()
+    assert host.vector_bytes in (16, 32, 64)
+    assert host.cpu in host.key
+    assert host.pointer_bits == 64
+    assert not host.has("no-such-feature")
+
+
+def test_threads_may_compile_at_once():
+    results = {}
+
+    def work(k):
+        x = np.zeros(5, np.float32)
+        jit.compile_kernel(kernel(float(k))).call_objects(id(x), 5)
+        results[k] = x[0]
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join(timeout=60)
+        assert not w.is_alive()
+    assert results == {k: 1.0 + k for k in range(6)}
+
+
+def test_a_forked_child_computes_and_compiles():
+    program = """
+import os, threading
+import numpy as np
+from weft.backends.llvm import eager
+from weft.ops import scalar as s
+x = np.ones((400, 1000), np.float32)
+eager.reduce("sum", x, (0, 1))
+def compile_some():
+    for k in range(5):
+        eager.elementwise("f", lambda v, k=k: s.sin(v) + float(k), [x], x.shape)
+threading.Thread(target=compile_some).start()
+pid = os.fork()
+if pid == 0:
+    ok = eager.reduce("sum", x, (0, 1)) == 400000 and eager.elementwise("g", lambda v: v + 7.5, [x], x.shape)[0, 0] == 8.5
+    os._exit(0 if ok else 1)
+_, status = os.waitpid(pid, 0)
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        env=dict(os.environ), capture_output=True, timeout=90,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
