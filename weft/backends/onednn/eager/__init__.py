@@ -7,7 +7,7 @@ Contract of every function here:
   uses its plain lowering. Arrays with an axis of size 0 are `Unsupported`: the caller handles those.
 * Inputs may have any strides; layouts that oneDNN is slow at are copied. `out` must not overlap an input.
 * Results are fresh arrays from `weft.runtime.memory`; images are (N, C, spatial...) with channels-last strides.
-* The first call for a combination of shapes, strides, dtypes and thread width creates primitives (0.1 to 10 ms);
+* The first call for a combination of shapes, strides, dtypes and thread width creates primitives (2 to 15 ms);
   further calls cost a few microseconds of Python.
 * Any number of threads may call at once. No function may be called inside an OpenMP region.
 """

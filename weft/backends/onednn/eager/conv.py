@@ -2,7 +2,8 @@
 
 Images are (N, C, spatial...) and best channels-last in memory; weights are plain (O, C/G, kernel...) arrays in any
 strides. oneDNN is fastest with channels-last images and weights in a format of its own choice (with plain weights it
-has only its reference loops), so weights are reordered in each call: 1 to 3 % of the convolution's time.
+has only its reference loops), so weights are reordered in each call: 1 to 2 % of the time over ResNet-50,
+more in its last layers, which have many weights and few pixels.
 """
 
 from __future__ import annotations

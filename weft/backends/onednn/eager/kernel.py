@@ -1,6 +1,7 @@
 """`Kernel`: a primitive that eager code calls with addresses; and the bounded cache of prepared calls.
 
-Cost of calling one whose pointers all changed: about 0.25 µs per argument plus 3 µs.
+Processor time of Python around the native call, one thread: 4 to 5 µs for a matmul, 12 µs for a convolution, which
+calls two kernels (its weights are reordered first).
 """
 
 from __future__ import annotations
