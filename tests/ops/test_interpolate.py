@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.interpolate import interpolate, resample_backward, upsample
+from weft.ops.interpolate import interpolate, resample, resample_backward, upsample
 from weft.ops.padding import functional_pad, pad
 from weft.ops.unfold import fold, pixel_shuffle, pixel_unshuffle, unfold
 from weft.runtime import memory
@@ -98,3 +98,15 @@ def test_pixel_shuffle_and_back():
     y = pixel_shuffle(x, 2)
     assert y.shape == (2, 2, 6, 8)
     np.testing.assert_array_equal(pixel_unshuffle(y, 2).numpy(), x.numpy())
+
+
+@pytest.mark.parametrize("kind", ["nearest", "linear", "cubic", "area"])
+@pytest.mark.parametrize("shape", [(2, 16, 9, 20), (1, 1, 9, 5)], ids=["many slices", "few slices"])
+def test_gradients_of_resampling_are_its_transpose(kind, shape):
+    rng = np.random.default_rng(0)
+    x = wf.asarray(rng.standard_normal(shape))
+    for axis, size in ((2, 23), (2, 4), (3, 7)):
+        y = resample(x, axis, size, kind, False, None)
+        v = wf.asarray(rng.standard_normal(y.shape))
+        back = resample_backward(v, None, shape[axis], axis, size, kind, False, None)
+        np.testing.assert_allclose((y * v).sum().item(), (x * back).sum().item(), rtol=1e-10)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
 from .dispatch import composite, primitive
-from .padding import _order
 from .samples import Bad, Sample
 from .shaping import as_tensor
 from .spec import Spec, check_size, is_known
@@ -68,13 +68,68 @@ def _work_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
 
 
-def _image_order(x: np.ndarray) -> tuple[int, ...]:
-    """Images come out channels-last; a batch of batches keeps the order it has."""
-    return memory.channels_last_order(x.ndim) if x.ndim <= 5 else _order(x)
+def _inner_last(x: np.ndarray, axis: int) -> tuple[np.ndarray, Any]:
+    """`x` as a contiguous (outer, size, inner) array around `axis`, channels innermost if it is an image; and the way back.
+
+    The way back takes such an array, of any size in the middle, to the axes that `x` has.
+    """
+    image = 3 <= x.ndim <= 5 and axis >= 2
+    moved = np.ascontiguousarray(np.moveaxis(x, 1, -1) if image else x, _work_dtype(x.dtype))
+    place = axis - 1 if image else axis
+    lead, tail = moved.shape[:place], moved.shape[place + 1 :]
+
+    def back(y: np.ndarray) -> np.ndarray:
+        y = y.reshape(*lead, y.shape[1], *tail).astype(x.dtype, copy=False)
+        return np.moveaxis(y, -1, 1) if image else y
+
+    return moved.reshape(prod(lead), moved.shape[place], prod(tail)), back
 
 
-def _along(values: np.ndarray, ndim: int, axis: int, dtype: np.dtype) -> np.ndarray:
-    return values.astype(dtypes.real_dtype(dtype)).reshape([-1 if i == axis else 1 for i in range(ndim)])
+_BLOCK = 1 << 18  # elements that are weighted at once: few enough to stay in the cache
+
+
+def _gather(x: np.ndarray, index: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """out[:, o] = Σ over taps t of weight[t, o] · x[:, index[t, o]]."""
+    outer, _, inner = x.shape
+    size = index.shape[1]
+    out = memory.empty((outer, size, inner), x.dtype)
+    if len(index) == 1:
+        return np.take(x, index[0], 1, out=out, mode="clip")
+    factors = weight.astype(dtypes.real_dtype(x.dtype))[..., None]
+    rows = max(1, _BLOCK // max(inner, 1))
+    step, many = (size, max(1, rows // size)) if rows >= size else (rows, 1)
+    spare = np.empty((many, step, inner), x.dtype)
+    for i in range(0, outer, many):
+        for o in range(0, size, step):
+            target = out[i : i + many, o : o + step]
+            part = spare[: target.shape[0], : target.shape[1]]
+            for t in range(len(index)):
+                chosen = np.take(x[i : i + many], index[t, o : o + step], 1)
+                if t == 0:
+                    np.multiply(chosen, factors[t, o : o + step], out=target)
+                else:
+                    np.multiply(chosen, factors[t, o : o + step], out=part)
+                    target += part
+    return out
+
+
+def _scatter(g: np.ndarray, index: np.ndarray, weight: np.ndarray, size: int) -> np.ndarray:
+    """The transpose of `_gather`: out[:, index[t, o]] += weight[t, o] · g[:, o]."""
+    outer, count, inner = g.shape
+    out = memory.zeros((outer, size, inner), g.dtype)
+    factors = weight.astype(dtypes.real_dtype(g.dtype))
+    for t in range(len(index)):
+        if outer * inner >= 256:  # one slice at a time; more work per slice than it costs to take it
+            for o in range(count):
+                if factors[t, o] == 1:
+                    out[:, index[t, o]] += g[:, o]
+                elif factors[t, o]:
+                    out[:, index[t, o]] += g[:, o] * factors[t, o]
+            continue
+        # Indices rise along the axis, so that equal ones are neighbours and a segmented sum adds them up.
+        starts = np.flatnonzero(np.diff(index[t], prepend=-1))
+        out[:, index[t][starts]] += np.add.reduceat(g * factors[t][:, None], starts, 1)
+    return out
 
 
 def _infer(x: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> Spec:
@@ -158,21 +213,9 @@ _CASES = [
 )
 def resample(x: Tensor, axis: int, size: int | None, kind: str, align: bool, scale: float | None) -> Any:
     """`x` resized along one axis to `size` elements, or to its size times `scale`."""
-    out_size = _out_size(x.shape[axis], size, scale)
-    index, weight = _taps(x.shape[axis], out_size, kind, align, scale)
-    shape = (*x.shape[:axis], out_size, *x.shape[axis + 1 :])
-    ahead = (slice(None),) * axis
-    out = memory.empty(shape, _work_dtype(x.dtype), _image_order(x))  # type: ignore[arg-type]
-    if len(index) == 1:
-        out[...] = x[(*ahead, index[0])]
-    else:
-        for t in range(len(index)):
-            part = x[(*ahead, index[t])] * _along(weight[t], x.ndim, axis, out.dtype)
-            if t:
-                out += part
-            else:
-                out[...] = part
-    return out.astype(x.dtype, copy=False)
+    index, weight = _taps(x.shape[axis], _out_size(x.shape[axis], size, scale), kind, align, scale)
+    values, back = _inner_last(x, axis)  # type: ignore[arg-type]
+    return back(_gather(values, index, weight))
 
 
 def _gradient(g: Tensor, like: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> Tensor:
@@ -233,17 +276,8 @@ def resample_backward(
     """The gradient of `resample`: back to `in_size` elements along `axis`, or as many as `like` has."""
     n = like.shape[axis] if in_size is None else in_size  # type: ignore[union-attr]
     index, weight = _taps(n, g.shape[axis], kind, align, scale)
-    shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
-    ahead = (slice(None),) * axis
-    out = memory.zeros(shape, _work_dtype(g.dtype), _image_order(g))  # type: ignore[arg-type]
-    for t in range(len(index)):
-        # Indices rise along the axis, so that equal ones are neighbours and a segmented sum adds them up.
-        starts = np.flatnonzero(np.diff(index[t], prepend=-1))
-        part = np.multiply(g, _along(weight[t], g.ndim, axis, out.dtype), dtype=out.dtype)  # type: ignore[call-overload]
-        if len(starts) != len(index[t]):
-            part = np.add.reduceat(part, starts, axis)
-        out[(*ahead, index[t][starts])] += part
-    return out.astype(g.dtype, copy=False)
+    values, back = _inner_last(g, axis)  # type: ignore[arg-type]
+    return back(_scatter(values, index, weight, n))
 
 
 # What users call -----------------------------------------------------------------------------------------------------
