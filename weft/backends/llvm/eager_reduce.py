@@ -13,7 +13,7 @@ from ...compiler.kernels.layout import collapse, stride_class
 from ...ops import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import MAX_PLANS, dense_strides, element_strides, serves
+from .eager_elementwise import MAX_PLANS, PARALLEL, dense_strides, element_strides, serves
 
 CHUNK = 8192
 """Elements of a long row that one task reduces: work to share out, and short sums for small rounding errors."""
@@ -28,6 +28,7 @@ class _Plan(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     scratch: tuple[tuple[int, np.dtype], ...]
+    large: bool
 
 
 _plans: dict[Any, _Plan | None] = {}
@@ -72,7 +73,10 @@ def map_reduce(
     if plan is None:
         return None
     out = memory.empty(plan.shape, plan.dtype)
-    scratch = [memory.empty(n, d) for n, d in plan.scratch]
+    if not plan.large:
+        plan.call(*map(id, arrays), id(out), *plan.integers)
+        return out
+    scratch = [memory.empty((n,), d) for n, d in plan.scratch]
     with threads.compute_token:
         plan.call(*map(id, arrays), id(out), *map(id, scratch), *plan.integers)
     return out
@@ -154,7 +158,8 @@ def _make_plan(
     integers = [count, chunks, chunk, *sizes]
     for st, cl in zip(steps, classes, strict=True):
         integers += [step for step, c in zip(st, cl, strict=True) if c == 2]
-    return _Plan(compiled.call_objects, tuple(integers), out_shape, result, tuple(scratch))
+    large = bool(scratch) or size >= PARALLEL
+    return _Plan(compiled.call_objects, tuple(integers), out_shape, result, tuple(scratch), large)
 
 
 def _scatter(strides: tuple[int, ...], axes: Sequence[int], ndim: int) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ arguments of one call share one layout, so results come back in the shape and or
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from ...compiler.loops import Kernel
 from ...ops import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import STREAMING, memory_order
+from .eager_elementwise import PARALLEL, STREAMING, memory_order
 
 _kernels: dict[Any, jit.Compiled] = {}
 _FLOATS = (s.FLOAT16, s.BFLOAT16, s.FLOAT32, s.FLOAT64)
@@ -33,6 +34,9 @@ def _compiled(build: Callable[..., Kernel], *arguments: Any) -> jit.Compiled:
 
 
 def _run(compiled: jit.Compiled, arrays: Sequence[np.ndarray], integers: Sequence[int]) -> None:
+    if arrays[0].size < PARALLEL:
+        compiled.call_objects(*map(id, arrays), *integers)
+        return
     with threads.compute_token:
         compiled.call_objects(*map(id, arrays), *integers)
 
@@ -46,6 +50,10 @@ class _Axis(NamedTuple):
     inner: int
     order: tuple[int, ...] | None
 
+    def integers(self, count: int) -> list[int]:
+        """What a kernel with `count` full arrays in the common dense layout is called with."""
+        return [*self.lead(), *self.strides(count)]
+
     def lead(self) -> list[int]:
         if self.scheme == "strips":
             return [self.outer, self.inner, self.n, -(-self.inner // rows.STRIP)]
@@ -57,18 +65,24 @@ class _Axis(NamedTuple):
         return each * count
 
 
-def _axis(x: np.ndarray, axis: int) -> _Axis:
-    """The scheme for arrays laid out as `x` (its memory order kept, gaps closed)."""
-    strides = tuple(st // x.itemsize for st in x.strides)
-    order = memory_order(x.shape, [strides])
-    axes = order or tuple(range(x.ndim))
+@functools.lru_cache(maxsize=4096)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...], axis: int) -> _Axis:
+    """The scheme for arrays laid out like this one (its memory order kept, gaps closed); strides in bytes."""
+    order = memory_order(shape, [strides])
+    axes = order or tuple(range(len(shape)))
     place = axes.index(axis)
-    outer, inner = prod(x.shape[a] for a in axes[:place]), prod(x.shape[a] for a in axes[place + 1 :])
-    return _Axis("rows" if inner == 1 else "strips", outer, x.shape[axis], inner, order)
+    outer, inner = prod(shape[a] for a in axes[:place]), prod(shape[a] for a in axes[place + 1 :])
+    return _Axis("rows" if inner == 1 else "strips", outer, shape[axis], inner, order)
+
+
+def _axis(x: np.ndarray, axis: int) -> _Axis:
+    return _layout(x.shape, x.strides, axis)
 
 
 def _dense(a: np.ndarray, order: tuple[int, ...] | None) -> np.ndarray:
     """`a` itself if it has no gaps in this axis order, else a copy that has none."""
+    if order is None and a.flags.c_contiguous:
+        return a
     axes = order or range(a.ndim)
     step = a.itemsize
     for axis in reversed(axes):
@@ -95,7 +109,7 @@ def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int
     out = memory.empty(arrays[0].shape, arrays[0].dtype, layout.order)
     count = len(arrays) + 1
     compiled = _compiled(build, layout.scheme, out.dtype, (1,) * count, out.nbytes >= STREAMING)
-    _run(compiled, [*arrays, out], [*layout.lead(), *layout.strides(count)])
+    _run(compiled, [*arrays, out], layout.integers(count))
     return out
 
 
@@ -143,7 +157,7 @@ def logsumexp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
     _run(
         _compiled(rows.logsumexp, layout.scheme, x.dtype, (1,)),
         [x, out],
-        [*layout.lead(), *layout.strides(1)],
+        layout.integers(1),
     )
     return out
 
@@ -163,7 +177,7 @@ def cross_entropy(x: np.ndarray, labels: np.ndarray, axis: int) -> tuple[np.ndar
     labels = _dense(np.asarray(labels, np.int64), order)
     loss, lse = memory.empty(shape, x.dtype, order), memory.empty(shape, compute_dtype(x.dtype), order)
     compiled = _compiled(rows.cross_entropy, layout.scheme, x.dtype, (1,))
-    _run(compiled, [x, labels, loss, lse], [*layout.lead(), *layout.strides(1)])
+    _run(compiled, [x, labels, loss, lse], layout.integers(1))
     return loss, lse
 
 
@@ -180,7 +194,7 @@ def cross_entropy_backward(
     dx = memory.empty(x.shape, x.dtype, layout.order)
     compiled = _compiled(rows.cross_entropy_backward, layout.scheme, x.dtype, (1, 1), dx.nbytes >= STREAMING)
     arrays = [x, labels, _dense(lse, order), _dense(np.broadcast_to(g, shape), order), dx]
-    _run(compiled, arrays, [*layout.lead(), *layout.strides(2)])
+    _run(compiled, arrays, layout.integers(2))
     return dx
 
 

@@ -7,11 +7,14 @@ kernel stays loaded for the life of the process.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import threading
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ...compiler.loops import Kernel
 from ...compiler.validate import validate
@@ -173,6 +176,17 @@ def assembly(kernel: Kernel) -> str:
     return str(machine.emit_assembly(optimise(kernel_ir(kernel), machine)))
 
 
+@functools.cache
 def data_offset() -> int:
-    """Where in an ndarray object its data pointer lies: first after the object header, since NumPy 1.0."""
-    return object.__basicsize__
+    """Where in an ndarray object its data pointer lies: first after the object header, since NumPy 1.0.
+
+    Checked once against NumPy's own word before any kernel relies on it.
+    """
+    offset = object.__basicsize__
+    for probe in (np.zeros(3), np.zeros((2, 2), np.int8)[1:]):
+        found = ctypes.c_void_p.from_address(id(probe) + offset).value
+        if found != probe.__array_interface__["data"][0]:
+            raise RuntimeError(
+                "llvm: this NumPy lays arrays out in an unknown way. Set WEFT_LLVM=0 to compute with NumPy alone."
+            )
+    return offset
