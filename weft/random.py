@@ -19,6 +19,7 @@ import numpy as np
 
 from . import dtypes
 from .ops import dispatch, random_ops
+from .ops.guard import guarded
 from .ops.spec import check_shape, check_size, is_known
 from .tensor import Tensor, wrap
 
@@ -413,5 +414,5 @@ def _random_(
 
 
 for _method in (_uniform_, _normal_, _bernoulli_, _random_):
-    setattr(Tensor, _method.__name__[1:], _method)
     _method.__name__ = _method.__qualname__ = _method.__name__[1:]
+    setattr(Tensor, _method.__name__, guarded(_method, _method.__name__))

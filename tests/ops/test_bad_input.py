@@ -8,6 +8,7 @@ with random arguments by their signatures.
 from __future__ import annotations
 
 import inspect
+import operator
 import os
 import random
 import re
@@ -266,3 +267,54 @@ def test_public_function_refuses_or_answers(name, function, seed):
     names = [name] if op is None or op.composite else _names(op)
     with np.errstate(all="ignore"):
         _attempt(names, function, args, kwargs)
+
+
+def _methods():
+    skip = {"backward", "register_hook", "retain_grad", "requires_grad_", "detach_", "share_memory_"}
+    found = []
+    for name in sorted(dir(wf.Tensor)):
+        value = inspect.getattr_static(wf.Tensor, name)
+        if not name.startswith("_") and name not in skip and inspect.isfunction(value):
+            found.append(pytest.param(name, value, id=name))
+    return found
+
+
+@pytest.mark.parametrize(("name", "method"), _methods())
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(seed=st.integers(0, 2**32))
+def test_method_refuses_or_answers(name, method, seed):
+    r = random.Random(seed ^ zlib.crc32(name.encode()))
+    x = _array(r)
+    if not x.numpy().flags.writeable:
+        x = x.clone()
+    args, kwargs = _random_call(r, method)
+    with np.errstate(all="ignore"):
+        _attempt([], getattr(x, name), args[1:], kwargs)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "matmul", "and", "lshift", "lt", "eq", "getitem"])
+@settings(
+    max_examples=5 * EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(seed=st.integers(0, 2**32))
+def test_operator_refuses_or_answers(name, seed):
+    r = random.Random(seed ^ zlib.crc32(name.encode()))
+    x, y = _array(r), _anything(r)
+    function = getattr(operator, f"__{name}__")
+    if not isinstance(y, (np.ndarray, np.generic)):  # NumPy asks first whether it can take the tensor apart
+        try:
+            _attempt([], function, (x, y), {})
+        except AssertionError as error:
+            assert "unsupported operand" in str(error) or "not supported between" in str(error), str(error)

@@ -152,15 +152,9 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
             outs = compute(op, datas, attrs)
             return finish(op, tensors, datas, attrs, outs)
     except Exception as error:
-        from .guard import renamed
+        from . import guard
 
-        told = renamed(op.title, error, keep_prefix=True)
-        try:
-            if told is error:
-                raise
-            raise told from error
-        finally:
-            del told  # this frame is in the error's traceback: naming it here would make a cycle
+        guard.tell(guard.renamed(op.title, error, keep_prefix=True), error)
     return foreign.apply(op, tensors, attrs)
 
 
@@ -575,8 +569,13 @@ def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[.
     return unary
 
 
-def make_binary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`f(x, y)` and its reflection `f(y, x)` for an elementwise op that NumPy has as `ufunc`."""
+def make_binary(
+    op: Op, ufunc: Callable[..., Any], any_dtype: bool, takes_numbers: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`f(x, y)` and its reflection `f(y, x)` for an elementwise op that NumPy has as `ufunc`.
+
+    `takes_numbers`: with a Python number for y, NumPy's result has the dtype of x.
+    """
     differentiable = op.rules is not None
     # saved by mask of needed inputs: which of x, y, out the rules want
     plans = [
@@ -593,7 +592,7 @@ def make_binary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> tuple[Cal
             dtype = a.dtype
             cls = y.__class__
             if cls is float or cls is int:
-                if (dtype is F32 or dtype is F64) and a.size < LARGE:
+                if takes_numbers and (dtype is F32 or dtype is F64) and a.size < LARGE:
                     out = ufunc(a, y)
                     b = y
                 else:
@@ -646,7 +645,7 @@ def make_binary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> tuple[Cal
 
     def reflected(x: Any, y: Any, /) -> Any:
         if y.__class__ is float or y.__class__ is int:
-            if not _special and x._node is None:
+            if not _special and x._node is None and takes_numbers:
                 a = x._data
                 if (a.dtype is F32 or a.dtype is F64) and type(a) is ndarray and a.size < LARGE:
                     try:
@@ -770,12 +769,13 @@ def elementwise(
         # a ufunc's own result dtype is ours unless integers must become float32 first
         any_dtype = op.kind in ("numeric", "arithmetic", "bitwise", "compare", "real")
         ufunc = numpy
-        if ufunc is None and count == 1:
-            ufunc = fn
+        inner = op.namespace == "internal" and op.kind in ("numeric", "arithmetic", "real", "float", "real float")
+        if ufunc is None and (count == 1 or count == 2 and inner and op.defaults == (registry.REQUIRED,) * 2):
+            ufunc, any_dtype = fn, False  # NumPy runs the expression itself, for arrays that need no cast
         if ufunc is not None and count == 1:
-            function = make_unary(op, ufunc, any_dtype and numpy is not None)
+            function = make_unary(op, ufunc, any_dtype)
         elif ufunc is not None and count == 2:
-            function, op.reflected = make_binary(op, ufunc, any_dtype)
+            function, op.reflected = make_binary(op, ufunc, any_dtype, numpy is not None)
         else:
             function = make_general(op)
         return _public(op, function, fn)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -117,12 +117,22 @@ def explained(
         if wrong is not None:
             return wrong
     text = str(error)
-    if isinstance(error, TypeError) and text.startswith(f"{function.__name__}()"):
+    if isinstance(error, TypeError) and text.startswith(f"{function.__qualname__}()"):
         # Python's own words for a call that does not fit the signature
         return TypeError(
-            f"{name}: {text[len(function.__name__) + 2 :].strip()}. Signature: {name}{_signature(function)}."
+            f"{name}: {text[len(function.__qualname__) + 2 :].strip()}. Signature: {name}{_signature(function)}."
         )
     return renamed(name, error)
+
+
+def tell(told: Exception, error: Exception) -> NoReturn:
+    """Raise `told` in place of `error`, which is being handled and may be the same."""
+    try:
+        if told is error:
+            raise
+        raise told from error
+    finally:
+        del told, error  # this frame is in their traceback: naming them here would make a cycle
 
 
 def _signature(function: Callable[..., Any]) -> str:
@@ -133,7 +143,7 @@ def _signature(function: Callable[..., Any]) -> str:
 
 def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """`function` as users call it: arrays among its tensors become tensors, and errors carry its public name."""
-    if getattr(function, "__wrapped__", None) is not None:
+    if getattr(function, "__wrapped__", None) is not None or getattr(function, "names_errors", False):
         return function  # an op's own public function, or guarded already
     title = name or function.__name__.rstrip("_")
     _titles[title] = True
@@ -152,13 +162,7 @@ def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[.
                     break
             return function(*args, **kwargs)
         except Exception as error:
-            told = explained(title, function, args, kwargs, error)
-            try:
-                if told is error:
-                    raise
-                raise told from error
-            finally:
-                del told  # this frame is in the error's traceback: naming it here would make a cycle
+            tell(explained(title, function, args, kwargs, error), error)
 
     public.__name__ = public.__qualname__ = title
     public.__doc__, public.__module__ = function.__doc__, function.__module__

@@ -101,13 +101,17 @@ def _comparison(op: Op) -> Callable[..., Any]:
 
 def _in_place(op: Op) -> Callable[..., Any]:
     def operator(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if ufunc is not None and len(args) == 1 and not kwargs and not dispatch._special:
-            if not grad_mode.enabled and inplace.write_small(op.title, ufunc, self, args[0]):
-                return self
-        return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
+        try:
+            if ufunc is not None and len(args) == 1 and not kwargs and not dispatch._special:
+                if not grad_mode.enabled and inplace.write_small(op.title, ufunc, self, args[0]):
+                    return self
+            return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
+        except Exception as error:
+            guard.tell(guard.renamed(op.title, error, keep_prefix=True), error)
 
     ufunc = op.ufunc if isinstance(op.ufunc, np.ufunc) and len(op.parameters) == 2 else None
-    operator.__name__ = op.name + "_"
+    operator.names_errors = True  # type: ignore[attr-defined]
+    operator.__name__ = operator.__qualname__ = op.name + "_"
     operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
     return operator
 
@@ -128,7 +132,7 @@ def attach() -> None:
     for op in list(table.values()):
         attach_method(op)
     for name, function in aliases().items():
-        setattr(Tensor, name, function)
+        setattr(Tensor, name, guard.guarded(function, name))
     Tensor.T = property(_transpose)  # type: ignore[attr-defined]
     Tensor.mT = property(shaping.matrix_transpose)  # type: ignore[attr-defined]
     Tensor.H = property(lambda x: elementwise.conj(shaping.matrix_transpose(x)))  # type: ignore[attr-defined]
@@ -205,15 +209,11 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(x, axis=axis, keepdims=keepdims, **options)
         except Exception as error:
-            told = guard.explained(name, function, (x,), options, error)
-            try:
-                if told is error:
-                    raise
-                raise told from error
-            finally:
-                del told  # this frame is in the error's traceback: naming it here would make a cycle
+            guard.tell(guard.explained(name, function, (x,), options, error), error)
 
-    method.__name__, method.__doc__ = name, function.__doc__
+    method.names_errors = True  # type: ignore[attr-defined]
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
     return method
 
 
@@ -224,7 +224,9 @@ def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any
     def method(x: Tensor, axis: Any = default, **options: Any) -> Any:
         return call(x, axis=axis, **options)
 
-    method.__name__, method.__doc__ = call.__name__, function.__doc__
+    method.names_errors = True  # type: ignore[attr-defined]
+    method.__name__ = method.__qualname__ = call.__name__
+    method.__doc__ = function.__doc__
     return method
 
 
