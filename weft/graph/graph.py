@@ -218,6 +218,9 @@ class Graph:
     def made(self, result: Any) -> None:
         """Called with every symbolic tensor an op made (captures watch them for escapes)."""
 
+    def hold(self, tensor: Any) -> None:
+        """Called with tensors that the graph keeps alive (captures must not take them for escapes)."""
+
     def unknown_size(self, node: Node) -> None:
         """Called for a node whose output sizes are not known before it runs."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.tape import no_grad
+from ...graph.capture import Capture
 from ...graph.graph import Node
 from ...tensor import wrap
 from ..flow import Flow, rebuild
@@ -28,6 +29,14 @@ def decomposition(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any
         return fn
 
     return add
+
+
+class FlowCapture(Capture):
+    """Ops called inside become nodes of a flow; control flow finds the flow as the graph in progress."""
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__(flow.name)
+        self.graph = flow  # type: ignore[assignment]
 
 
 def decompose(flow: Flow) -> Flow:
@@ -49,7 +58,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     ):  # empty: the host op is as fast
         return None
     tensors = [None if a is None else wrap(a) for a in args]
-    with no_grad():
+    with no_grad(), FlowCapture(new):
         result = node.op.run(fn, node.op.merge(tensors, node.attrs))
     if result is NotImplemented:
         return None

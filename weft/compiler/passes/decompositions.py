@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.control_flow import scan
 from ...ops import elementwise as e
 from ...ops import indexing, reduction, shaping
 from ...ops.formulas import count, input_gradient, sum_tensors
@@ -206,3 +207,134 @@ def batch_norm_backward(
     gx = (grad - total * (1.0 / n) - centred * slope) * (w * r)
     channels = (x.shape[1],)
     return gx, shaping.reshape(product * r, channels), shaping.reshape(total, channels)
+
+
+def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    scores = (query @ shaping.matrix_transpose(key)) * scale
+    if mask is not None:
+        scores = e.where(mask, scores, -float("inf")) if mask.dtype == np.bool_ else scores + mask
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        seen = wrap(scores._data.node.graph.constant(np.tri(rows, columns, dtype=bool)))
+        scores = e.where(seen, scores, -float("inf"))
+    return scores
+
+
+@decomposition("attention_forward")
+def attention_forward(
+    query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
+) -> Any:
+    if dropout_p or query.dtype != np.float32:
+        return NotImplemented
+    scores = _scores(query, key, mask, is_causal, scale)
+    top = reduction.max_(scores, axis=-1, keepdims=True)
+    top = e.where(e.isfinite(top), top, 0.0)
+    weights = e.exp(scores - top)
+    total = reduction.reduce_sum(weights, -1, True)
+    lse = e.log(total) + top
+    probabilities = weights / e.where(e.equal(total, 0.0), 1.0, total)
+    return probabilities @ value, shaping.squeeze(lse, -1)
+
+
+@decomposition("attention_backward")
+def attention_backward(
+    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
+    dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
+) -> Any:  # fmt: skip
+    if (
+        dropout_p
+        or query.dtype != np.float32
+        or mask_grad
+        or _leading(query) != _leading(key)
+        or _leading(key) != _leading(value)
+    ):
+        return NotImplemented
+    scores = _scores(query, key, mask, is_causal, scale)
+    column = shaping.expand_dims(lse, -1)
+    weights = e.where(e.isfinite(column), e.exp(scores - column), 0.0)
+    g_value = shaping.matrix_transpose(weights) @ grad
+    delta = reduction.reduce_sum(grad * result, -1, True)
+    if grad_lse is not None:
+        delta = delta - shaping.expand_dims(grad_lse, -1)
+    g_scores = weights * ((grad @ shaping.matrix_transpose(value)) - delta) * scale
+    graph = query._data.node.graph
+    empty = wrap(graph.constant(np.zeros(0, np.float32)))
+    return g_scores @ key, shaping.matrix_transpose(g_scores) @ query, g_value, empty
+
+
+def _leading(x: Any) -> tuple[int, ...]:
+    return tuple(x.shape[:-2])
+
+
+def _parts(a: Any, size: int) -> list[Any]:
+    """The four gates of an LSTM, as views."""
+    return [indexing.slice_axis(a, -1, k * size, (k + 1) * size) for k in range(4)]
+
+
+@decomposition("lstm_sequence")
+def lstm_sequence(gates: Any, h0: Any, c0: Any, weight_hh: Any, mask: Any, reverse: bool) -> Any:
+    """A native loop over time; the gates of one step are one kernel."""
+    if gates.dtype != np.float32 or mask is not None:
+        return NotImplemented
+    size = h0.shape[-1]
+    across = shaping.matrix_transpose(weight_hh)
+    column = np.arange(4 * size)[None]
+    is_cell = (column >= 2 * size) & (column < 3 * size)
+
+    def step(carry: Any, a: Any) -> Any:
+        h, c = carry
+        a = a + h @ across
+        chosen = wrap(a._data.node.graph.constant(is_cell))
+        acts = e.where(chosen, e.tanh(a), e.sigmoid(a))
+        i, f, g, o = _parts(acts, size)
+        c = f * c + i * g
+        h = o * e.tanh(c)
+        return (h, c), (h, c, acts)
+
+    _, (hidden, cells, acts) = scan(step, (h0, c0), gates, reverse=reverse)
+    return hidden, cells, acts
+
+
+@decomposition("lstm_sequence_backward")
+def lstm_sequence_backward(
+    g_hidden: Any, g_cells: Any, c0: Any, weight_hh: Any, cells: Any, acts: Any, mask: Any, reverse: bool
+) -> Any:
+    if acts.dtype != np.float32 or mask is not None:
+        return NotImplemented
+    size = c0.shape[-1]
+    steps = cells.shape[0]
+    first = shaping.expand_dims(c0, 0)
+    if reverse:
+        befores = shaping.concat([indexing.slice_axis(cells, 0, 1, steps), first])
+    else:
+        befores = shaping.concat([first, indexing.slice_axis(cells, 0, 0, steps - 1)])
+
+    def step(carry: Any, x: Any) -> Any:
+        dh, dc = carry
+        gh, gc, a, c, c_before = x
+        dh = dh + gh
+        dc = dc if gc is None else dc + gc
+        i, f, g, o = _parts(a, size)
+        tc = e.tanh(c)
+        d = (1.0 - tc * tc) * dh * o + dc
+        d_a = shaping.concat(
+            [
+                d * g * i * (1.0 - i),
+                d * c_before * f * (1.0 - f),
+                d * i * (1.0 - g * g),
+                dh * tc * o * (1.0 - o),
+            ],
+            axis=-1,
+        )
+        return (d_a @ weight_hh, d * f), d_a
+
+    zeros = c0 * 0.0
+    xs = [g_hidden, acts, cells, befores] if g_cells is None else [g_hidden, g_cells, acts, cells, befores]
+
+    def flat(carry: Any, x: Any) -> Any:
+        gh, *rest = x
+        gc = rest.pop(0) if g_cells is not None else None
+        return step(carry, (gh, gc, *rest))
+
+    (dh, dc), d_a = scan(flat, (zeros, zeros), xs, reverse=not reverse)
+    return d_a, dh, dc

@@ -3,5 +3,6 @@
 from . import checks as checks
 from . import conv as conv
 from . import matmul as matmul
+from . import moving as moving
 from . import pool as pool
 from . import scatter as scatter
