@@ -219,9 +219,11 @@ class Tensor:
             retain_graph: keep the saved values so that backward can run again (default: as `create_graph`).
             create_graph: record the backward pass itself, for higher derivatives.
         """
-        from .autograd.engine import run_backward
+        global _run_backward
+        if _run_backward is None:
+            from .autograd.engine import run_backward as _run_backward
 
-        run_backward([self], [gradient], retain_graph=retain_graph, create_graph=create_graph)
+        _run_backward([self], [gradient], retain_graph, create_graph)
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
         """Call `hook(gradient)` when this tensor's gradient is known; a returned tensor replaces it.
@@ -442,6 +444,8 @@ def _rebuild(cls: type[Tensor], rebuild: Callable[..., ndarray], args: tuple[Any
     tensor = wrap(array if array.dtype is dtype else array.view(dtype), cls=cls)
     return tensor.requires_grad_() if requires_grad else tensor
 
+
+_run_backward: Any = None  # `autograd.engine.run_backward`, which needs this module first
 
 _grad_hook: Any = None  # while a function is captured: where gradients of outside tensors are looked up
 

@@ -24,6 +24,9 @@ from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, 
 ndarray = np.ndarray
 _new = object.__new__
 _AS_THEY_ARE = frozenset({Spec, type(None), bool, int, float, complex})  # saved values that are no arrays
+_ones = {d: np.ones((), d) for d in dtypes.FLOATING}  # the gradient of a loss with respect to itself
+for _one in _ones.values():
+    _one.flags.writeable = False
 _ops: Any = None
 
 
@@ -40,7 +43,6 @@ def ops() -> Any:
 def run_backward(
     outputs: Sequence[Tensor],
     gradients: Sequence[Any],
-    *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Sequence[Tensor] | None = None,
@@ -50,27 +52,29 @@ def run_backward(
     if retain_graph is None:
         retain_graph = create_graph
     seeds = [_seed(t, g, create_graph) for t, g in zip(outputs, gradients, strict=True)]
-    wanted: dict[Any, list[int]] = {}
-    needed: set[int] | None = None
-    if inputs is not None:
-        for i, t in enumerate(inputs):
-            if t._node is None:
-                raise RuntimeError(f"grad: input {i} does not require gradients. Call `x.requires_grad_()` before the forward pass.")
-            wanted.setdefault(t._node, []).append(i)
-        needed = _ancestors_of(outputs, set(wanted))
+    wanted = None if inputs is None else _targets(inputs)
+    needed = None if wanted is None else _ancestors_of(outputs, set(wanted))
     previous = grad_mode.enabled
     grad_mode.enabled = create_graph
     try:
-        found = _run([t._node for t in outputs], seeds, retain_graph, create_graph, wanted, needed, inputs is None)
+        found = _run([t._node for t in outputs], seeds, retain_graph, create_graph, wanted, needed)
     finally:
         grad_mode.enabled = previous
     if inputs is None:
         return None
-    results: list[Any] = [None] * len(inputs)
-    for node, places in wanted.items():
-        for i in places:
-            results[i] = found.get(node)
-    return results
+    return [found.get(t._node) for t in inputs]
+
+
+def _targets(inputs: Sequence[Tensor]) -> set[Any]:
+    """The nodes whose gradients are asked for."""
+    for i, t in enumerate(inputs):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"grad: input {i} must be a tensor. Got {type(t).__name__}.")
+        if t._node is None:
+            raise RuntimeError(
+                f"grad: input {i} does not require gradients. Call `x.requires_grad_()` before the forward pass."
+            )
+    return {t._node for t in inputs}
 
 
 def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
@@ -91,7 +95,7 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
             raise RuntimeError("backward: a complex output needs an explicit `gradient`; use a real loss.")
         data = output._data
         if data.__class__ is ndarray:
-            return wrap(np.ones(data.shape, data.dtype))
+            return wrap(np.full_like(data, 1) if data.ndim else _ones[data.dtype])
         return ops().ones_like(output.detach())
     if not isinstance(gradient, Tensor):
         gradient = Tensor(gradient)
@@ -136,11 +140,11 @@ def _run(
     seeds: list[Any],
     retain: bool,
     create_graph: bool,
-    wanted: dict[Any, list[int]],
+    wanted: set[Any] | None,
     needed: set[int] | None,
-    accumulate: bool,
 ) -> dict[Any, Any]:
-    """Run the nodes by falling number; returns the gradients of the nodes in `wanted`."""
+    """Run the nodes by falling number; returns the gradients of the nodes in `wanted`, or, if that is None, adds those of
+    the leaves to their `.grad`. Only nodes in `needed` are run."""
     grads: dict[Any, Any] = {}  # node -> gradient of its output (a dict by index for several outputs)
     queue: list[tuple[int, Any]] = []  # (-seq, node); numbers are unique, so nodes are never compared
     leaves: list[Any] = []
@@ -168,7 +172,7 @@ def _run(
         if node.hooks:
             g = run_hooks(node.hooks, g)
         if node.__class__ is Output:
-            if node in wanted:
+            if wanted is not None and node in wanted:
                 found[node] = _finish(g)
             parent = node.parent
             if needed is not None and id(parent) not in needed:
@@ -180,36 +184,30 @@ def _run(
             slots[node.index] = _plus(slots[node.index], g) if node.index in slots else g
             continue
         edges = node.edges
-        if needed is not None:
+        if wanted is not None and needed is not None:
             if node in wanted:
                 found[node] = _finish(g)
             edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
             if not any(edges):
                 continue
-        while node.saved.__class__ is not tuple and node.saved is not FREED:
-            node.saved.restore(node)  # a checkpointed region, maybe within another: it is run again now
-        if node.saved is FREED:
-            raise RuntimeError(
-                f"backward of {node.op.title}: the graph was freed by an earlier backward. "
-                "Pass `retain_graph=True` to the first backward if you need a second one."
-            )
+        saved = node.saved
+        if saved.__class__ is not tuple:
+            saved = _restored(node)
+        op = node.op
         if observers:
             results = _observed(observers, node, g, edges, create_graph)
+        elif g.__class__ is Tensor and op.pullback is None:  # `pullback`, written out
+            results = op.pull(g, saved_values(node, create_graph) if saved else saved, node.attrs, edges)
         else:
             results = pullback(node, g, edges, create_graph)
-        if not retain and node.op.keeps_arrays:
+        if not retain and op.keeps_arrays:
             node.saved = FREED
         specs = node.specs
-        for i, edge in enumerate(edges):
-            if edge is None:
+        if specs is not None:
+            results = _fitted(results, specs, edges)
+        for edge, gi in zip(edges, results):
+            if edge is None or gi is None:
                 continue
-            gi = results[i]
-            if gi is None:
-                continue
-            if specs is not None:
-                spec = specs[i]
-                if gi.shape != spec.shape or gi.dtype != spec.dtype or not is_known(spec.shape):
-                    gi = fit(gi, spec)
             if edge in grads:
                 give(edge, gi)
             else:  # `give`, written out: most values are used once
@@ -218,17 +216,55 @@ def _run(
                     leaves.append(edge)
                 else:
                     push(queue, (-edge.seq, edge))
-    # A gradient may reach two leaves as one object (add passes it on unchanged); each leaf must own its memory.
     taken = {id(g._data) for g in seeds if g.__class__ is Tensor}
     for leaf in leaves:
         g = grads.pop(leaf)
         if leaf.hooks:
             g = run_hooks(leaf.hooks, g)
-        if leaf in wanted:
-            found[leaf] = _finish(g)
-        elif accumulate:
+        if wanted is None:
             _accumulate(leaf, g, taken)
+        elif leaf in wanted:
+            found[leaf] = _finish(g)
+    for node, g in found.items():
+        found[node] = _owned(g, taken)
     return found
+
+
+def _restored(node: Node) -> tuple[Any, ...]:
+    """The saved values of a node that has none: a checkpointed region computes them again, a freed graph is an error."""
+    while node.saved.__class__ is not tuple:
+        if node.saved is FREED:
+            raise RuntimeError(
+                f"backward of {node.op.title}: the graph was freed by an earlier backward. "
+                "Pass `retain_graph=True` to the first backward if you need a second one."
+            )
+        node.saved.restore(node)  # a region may lie within another: then it takes two steps
+    return node.saved
+
+
+def _fitted(results: Sequence[Any], specs: Sequence[Any], edges: tuple[Any, ...]) -> list[Any]:
+    """Gradients in the shapes and dtypes that the inputs had before they were broadcast and promoted."""
+    fitted = []
+    for g, spec, edge in zip(results, specs, edges, strict=True):
+        if g is not None and edge is not None:
+            if g.shape != spec.shape or g.dtype != spec.dtype or not is_known(spec.shape):
+                g = fit(g, spec)
+        fitted.append(g)
+    return fitted
+
+
+def _owned(g: Any, taken: set[int]) -> Any:
+    """`g` in memory of its own, which the user may write to. The same array may have reached several places (add passes
+    a gradient on unchanged), and it may be a read-only view (the gradient of a sum)."""
+    if g.__class__ is not Tensor or g._data.__class__ is not ndarray:
+        return g
+    data = g._data
+    if id(data) in taken:
+        g = wrap(data.copy(), g._node)
+    elif data.base is not None:
+        g = ops().own(g)
+    taken.add(id(g._data))
+    return g
 
 
 def _observed(observers: list[Any], node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Sequence[Any]:
@@ -269,10 +305,9 @@ def saved_values(node: Node, create_graph: bool) -> list[Any]:
     if create_graph or not op.plain_saves:
         return [_unwrap(node, item, value, create_graph) for item, value in zip(op.saved_items, node.saved, strict=True)]
     values = []
-    for i, value in enumerate(node.saved):
+    for value in node.saved:
         if value.__class__ is ndarray:
-            base = value.base
-            key = id(value) if base is None else id(memory_of(value))
+            key = id(value) if value.base is None else id(memory_of(value))
             if key in mutations and mutations[key][-1].clock > node.seq:
                 return [_unwrap(node, item, v, False) for item, v in zip(op.saved_items, node.saved, strict=True)]
             tensor = _new(Tensor)
@@ -282,7 +317,7 @@ def saved_values(node: Node, create_graph: bool) -> list[Any]:
         elif value.__class__ in _AS_THEY_ARE:
             values.append(value)
         else:
-            values.append(_unwrap(node, op.saved_items[i], value, False))
+            values.append(_unwrap(node, op.saved_items[len(values)], value, False))
     return values
 
 
@@ -354,13 +389,7 @@ def _accumulate(leaf: Leaf, g: Any, taken: set[int]) -> None:
         g = dense(g)
     have = tensor.grad
     if have is None:
-        if type(g) is Tensor and type(g._data) is ndarray:
-            if id(g._data) in taken:
-                g = wrap(g._data.copy(), g._node)
-            else:
-                g = ops().own(g)
-            taken.add(id(g._data))
-        tensor.grad = g
+        tensor.grad = _owned(g, taken)
     else:
         tensor.grad = have + g
     if leaf.after:

@@ -387,7 +387,19 @@ def cosh(x):  # type: ignore[no-untyped-def]
     return s.cosh(x)
 
 
-@elementwise(numpy=np.tanh, kind="float", vjp=lambda g, out: g * (1 - out * out), reference=np.tanh, samples=values())
+@elementwise(
+    namespace="internal",
+    kind="float",
+    vjp=(lambda h, result: tanh_backward(h, result), lambda h, grad, result: h * grad * result * -2),
+    reference=lambda grad, result: grad * (1 - result * result),
+    samples=pairs(-0.9, 0.9),
+)
+def tanh_backward(grad, result):  # type: ignore[no-untyped-def]
+    """The gradient of `tanh` from its result, in one pass: grad (1 - result²)."""
+    return s.mul(grad, s.sub(1, s.mul(result, result)))
+
+
+@elementwise(numpy=np.tanh, kind="float", vjp=lambda g, out: tanh_backward(g, out), reference=np.tanh, samples=values())
 def tanh(x):  # type: ignore[no-untyped-def]
     """The hyperbolic tangent."""
     return s.tanh(x)
@@ -658,7 +670,19 @@ def erfc(x):  # type: ignore[no-untyped-def]
     return s.erfc(x)
 
 
-@elementwise(kind="real float", vjp=lambda g, out: g * out * (1 - out), reference=lambda x: 1 / (1 + np.exp(-x)), samples=values())
+@elementwise(
+    namespace="internal",
+    kind="real float",
+    vjp=(lambda h, result: sigmoid_backward(h, result), lambda h, grad, result: h * grad * (1 - result * 2)),
+    reference=lambda grad, result: grad * result * (1 - result),
+    samples=pairs(0.1, 0.9),
+)
+def sigmoid_backward(grad, result):  # type: ignore[no-untyped-def]
+    """The gradient of `sigmoid` from its result, in one pass: grad result (1 - result)."""
+    return s.mul(grad, s.mul(result, s.sub(1, result)))
+
+
+@elementwise(kind="real float", vjp=lambda g, out: sigmoid_backward(g, out), reference=lambda x: 1 / (1 + np.exp(-x)), samples=values())
 def sigmoid(x):  # type: ignore[no-untyped-def]
     """The logistic function 1 / (1 + exp(-x))."""
     return s.sigmoid(x)
