@@ -7,6 +7,7 @@ from typing import Any
 from ..ops.elementwise import maximum, sqrt
 from ..tensor import Tensor
 from .optimizer import Optimizer
+from .steps import descend_scaled, running_mean, running_square
 
 
 class Adam(Optimizer):
@@ -75,13 +76,13 @@ class Adam(Optimizer):
                 p *= group["decay"]
             else:
                 g = g + group["weight_decay"] * p
-        m += (g - m) * group["rate1"]
-        v += (g * g - v) * group["rate2"]
+        running_mean(m, g, group["rate1"])
+        running_square(v, g, group["rate2"])
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             largest.maximum_(v)
             v = largest
-        p -= group["step_size"] * m / (sqrt(v) * group["scale"] + group["eps"])
+        descend_scaled(p, m, v, group["step_size"], group["scale"], group["eps"])
 
 
 class AdamW(Adam):
@@ -151,6 +152,6 @@ class Adamax(Optimizer):
             g = -g
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p
-        m += (g - m) * (1.0 - beta1)
+        running_mean(m, g, 1.0 - beta1)
         u.copy_(maximum(u * beta2, abs(g) + group["eps"]))
         p -= group["lr"] / (1.0 - beta1 ** state["step"]) * m / u

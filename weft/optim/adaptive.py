@@ -7,6 +7,7 @@ from typing import Any
 from ..ops.elementwise import sqrt
 from ..tensor import Tensor
 from .optimizer import Optimizer
+from .steps import descend, gather_speed, running_mean, running_square
 
 
 class RMSprop(Optimizer):
@@ -60,18 +61,16 @@ class RMSprop(Optimizer):
             g = -g
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p
-        v += (g * g - v) * rate
+        running_square(v, g, rate)
         if group["centered"]:
             mean = state["grad_avg"]
-            mean += (g - mean) * rate
+            running_mean(mean, g, rate)
             v = v - mean * mean
         direction = g / (sqrt(v) + group["eps"])
         if group["momentum"]:
             buffer = state["momentum_buffer"]
-            buffer *= group["momentum"]
-            buffer += direction
-            direction = buffer
-        p -= group["lr"] * direction
+            direction = gather_speed(buffer, direction, group["momentum"])
+        descend(p, direction, group["lr"])
 
 
 class Adagrad(Optimizer):
@@ -169,10 +168,10 @@ class Adadelta(Optimizer):
             g = -g
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p
-        v += (g * g - v) * group["rate"]
+        running_square(v, g, group["rate"])
         delta = g * sqrt(d + eps) / sqrt(v + eps)
-        d += (delta * delta - d) * group["rate"]
-        p -= group["lr"] * delta
+        running_square(d, delta, group["rate"])
+        descend(p, delta, group["lr"])
 
 
 class Lion(Optimizer):

@@ -7,6 +7,7 @@ from typing import Any
 from ..ops.elementwise import where
 from ..tensor import Tensor
 from .optimizer import Optimizer
+from .steps import descend, gather_speed
 
 
 class SGD(Optimizer):
@@ -73,10 +74,9 @@ class SGD(Optimizer):
             v = state.get("momentum_buffer")
             if v is None:  # momentum was switched on later
                 raise ValueError("SGD: momentum was 0 when training began. Make a new optimiser to use momentum.")
-            v *= group["momentum"]
-            v += self._dampened(g, state, group)
+            gather_speed(v, self._dampened(g, state, group), group["momentum"])
             g = g + group["momentum"] * v if group["nesterov"] else v
-        p -= group["lr"] * g
+        descend(p, g, group["lr"])
 
     @staticmethod
     def _dampened(g: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:

@@ -1,0 +1,98 @@
+"""The formulas that optimisers repeat, each as one op that stores its result in its first argument.
+
+Written with ordinary ops a formula costs a pass over memory per operation; as one expression it is one native loop for a
+large parameter, and one node instead of five in a captured step. `@step` makes both from the formula, the same way a
+user would define an elementwise op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.tape import note_mutation
+from ..ops import dispatch, inplace
+from ..ops import scalar as s
+from ..ops.dispatch import elementwise
+from ..ops.registry import NOT_DIFFERENTIABLE
+from ..ops.samples import Maker, Sample
+from ..tensor import Tensor
+
+
+def step(arrays: int, settings: int, reference: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make `f(x, …)`, which stores the value of the formula in `x`, from a formula in the scalar language.
+
+    Args:
+        arrays: how many operands have the shape of `x`; the `settings` that follow are 0-d.
+        reference: the formula for NumPy arrays.
+    """
+
+    def samples(m: Maker) -> list[Sample]:
+        shapes: list[tuple[int, ...]] = [(), (5,), (2, 3), (0, 2)]
+        return [
+            Sample(*[m.positive(*shape) for _ in range(arrays)], *[m.positive() for _ in range(settings)])
+            for shape in shapes
+        ]
+
+    def define(formula: Callable[..., Any]) -> Callable[..., Any]:
+        public = elementwise(
+            namespace="internal", kind="float", vjp=NOT_DIFFERENTIABLE, reference=reference, samples=samples
+        )(formula)
+        op = public.op  # type: ignore[attr-defined]
+
+        def in_place(x: Tensor, *operands: Any) -> Tensor:
+            if not _small(formula, x, operands):
+                inplace.apply_inplace(op, x, (x, *operands))
+            return x
+
+        in_place.__name__, in_place.__doc__ = formula.__name__, formula.__doc__
+        return in_place
+
+    return define
+
+
+def _small(formula: Callable[..., Any], x: Tensor, operands: tuple[Any, ...]) -> bool:
+    """Compute on small arrays of one dtype at once; False where there is more to it."""
+    data = x._data
+    if dispatch._special or type(data) is not np.ndarray or data.size >= dispatch.LARGE or not data.flags.writeable:
+        return False
+    datas = [o._data for o in operands]
+    dtype = data.dtype
+    for d in datas:
+        if type(d) is not np.ndarray or d.dtype is not dtype or d.ndim and d.shape != data.shape:
+            return False
+    data[...] = formula(data, *datas)
+    note_mutation(data, formula.__name__)
+    return True
+
+
+@step(2, 1, lambda p, g, lr: p - lr * g)
+def descend(p, g, lr):  # type: ignore[no-untyped-def]
+    """p ← p - lr · g."""
+    return p - g * lr
+
+
+@step(2, 1, lambda v, g, momentum: momentum * v + g)
+def gather_speed(v, g, momentum):  # type: ignore[no-untyped-def]
+    """v ← momentum · v + g."""
+    return v * momentum + g
+
+
+@step(2, 1, lambda mean, x, rate: mean + rate * (x - mean))
+def running_mean(mean, x, rate):  # type: ignore[no-untyped-def]
+    """mean ← (1 - rate) · mean + rate · x."""
+    return mean + (x - mean) * rate
+
+
+@step(2, 1, lambda mean, x, rate: mean + rate * (x * x - mean))
+def running_square(mean, x, rate):  # type: ignore[no-untyped-def]
+    """mean ← (1 - rate) · mean + rate · x²."""
+    return mean + (x * x - mean) * rate
+
+
+@step(3, 3, lambda p, m, v, step_size, scale, eps: p - step_size * m / (np.sqrt(v) * scale + eps))
+def descend_scaled(p, m, v, step_size, scale, eps):  # type: ignore[no-untyped-def]
+    """p ← p - step_size · m / (scale · √v + eps)."""
+    return p - m * step_size / (s.sqrt(v) * scale + eps)
