@@ -41,9 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     elif package:
         command = [sys.executable, "-m", "benchmarks", arguments.name, *arguments.rest]
     else:
-        raise CommandError(f"{arguments.name}: there is no such benchmark.{suggestion(arguments.name, scripts)}")
+        raise CommandError(
+            f"{arguments.name}: there is no such benchmark.{suggestion(arguments.name, scripts)}"
+        )
     path = os.pathsep.join(filter(None, [str(folder.parent), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(command, cwd=folder.parent, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
+    return subprocess.run(
+        command, cwd=folder.parent, env={**os.environ, "PYTHONPATH": path}, check=False
+    ).returncode
 
 
 def find() -> Path | None:

@@ -66,7 +66,9 @@ def _sample(checkpoint: Any, index: int) -> tuple[np.ndarray, int]:
     config = Config("checkpoint", str(checkpoint.path), checkpoint.facts["config"], {})
     _, task = make_task(config)
     if not -len(task.test) <= index < len(task.test):
-        raise CommandError(f"--index: there is no sample {index}. The test data have {len(task.test)}, numbered from 0.")
+        raise CommandError(
+            f"--index: there is no sample {index}. The test data have {len(task.test)}, numbered from 0."
+        )
     image, label = task.test[index]
     return np.asarray(image), int(label)
 
@@ -89,10 +91,14 @@ def read_image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError:
-        raise CommandError("reading pictures needs Pillow: `pip install weft[data]`. Or give a .npy file.") from None
+        raise CommandError(
+            "reading pictures needs Pillow: `pip install weft[data]`. Or give a .npy file."
+        ) from None
     try:
         with Image.open(path) as opened:
-            grey = opened.convert("L" if shape[0] == 1 else "RGB").resize((shape[2], shape[1]), Image.Resampling.BOX)
+            grey = opened.convert("L" if shape[0] == 1 else "RGB").resize(
+                (shape[2], shape[1]), Image.Resampling.BOX
+            )
             pixels = np.asarray(grey, np.float32) / 255
     except (OSError, SyntaxError, ValueError) as error:
         raise CommandError(f"{path}: cannot be read as a picture. {error}") from None
@@ -126,7 +132,9 @@ def _continue_text(arguments: argparse.Namespace, model: Any, task: dict[str, An
     numbers = {character: i for i, character in enumerate(task["vocabulary"])}
     unknown = sorted(set(prompt) - set(numbers))
     if not prompt or unknown:
-        what = f"characters that the model does not know: {''.join(unknown)!r}" if unknown else "an empty text"
+        what = (
+            f"characters that the model does not know: {''.join(unknown)!r}" if unknown else "an empty text"
+        )
         raise CommandError(f"cannot continue {what}. It knows {task['vocabulary']!r}.")
     if arguments.seed is not None:
         wf.manual_seed(arguments.seed)

@@ -51,7 +51,9 @@ def _model(name: str) -> tuple[Any, tuple[int, ...]]:
 
         shape = find_checkpoint(name).facts.get("task", {}).get("shape", [])
         return models.load(name), (1, *shape)
-    raise CommandError(f"{name}: neither a model, a recipe, a file nor a run.{suggestion(name, [*found, *recipes()])}")
+    raise CommandError(
+        f"{name}: neither a model, a recipe, a file nor a run.{suggestion(name, [*found, *recipes()])}"
+    )
 
 
 def _default_shape(constructor: Any, model: Any) -> tuple[int, ...]:

@@ -111,11 +111,15 @@ def build(config: Config, directory: Path, progress: bool = True) -> Run:
     loading, task = make_task(config)
     if settings.label_smoothing:
         if task.kind != "classes" or not 0 < settings.label_smoothing < 1:
-            config.fail(("train", "label_smoothing"), "expected a number between 0 and 1, for data with classes.")
+            config.fail(
+                ("train", "label_smoothing"), "expected a number between 0 and 1, for data with classes."
+            )
         task.loss = wf.nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
     model = make_model(config, task)
     optimizer = make_optimizer(config, model)
-    train_loader = DataLoader(task.train, loading.batch_size, shuffle=True, num_workers=loading.workers, seed=settings.seed)
+    train_loader = DataLoader(
+        task.train, loading.batch_size, shuffle=True, num_workers=loading.workers, seed=settings.seed
+    )
     val_loader = plain_loader(task.validation)
     updates = -(-len(train_loader) // settings.grad_accumulation) * settings.epochs
     scheduler, every = make_schedule(config, optimizer, settings.epochs, updates)
@@ -141,10 +145,14 @@ def make_task(config: Config) -> tuple[Loading, Task]:
     name = config.choose("data", TASKS)
     names = {f.name for f in dataclasses.fields(Loading)}
     own = {k: v for k, v in config["data"].items() if k not in names}
-    loading: Loading = _section(config, "data", Loading, {k: v for k, v in config["data"].items() if k in names})
+    loading: Loading = _section(
+        config, "data", Loading, {k: v for k, v in config["data"].items() if k in names}
+    )
     if loading.batch_size < 1 or loading.workers < 0:
         key = "batch_size" if loading.batch_size < 1 else "workers"
-        config.fail(("data", key), f"must be at least {int(key == 'batch_size')}. Got {getattr(loading, key)}.")
+        config.fail(
+            ("data", key), f"must be at least {int(key == 'batch_size')}. Got {getattr(loading, key)}."
+        )
     narrowed = Config(config.name, config.path, {**config.tables, "data": own}, config.lines)
     arguments = narrowed.arguments("data", TASKS[name])
     if name == "text" and not arguments.get("length"):
@@ -170,7 +178,9 @@ def make_model(config: Config, task: Task) -> Any:
     for key, value in task.arguments.items():
         if key in accepted:
             if arguments.setdefault(key, value) != value and key not in ("num_classes", "out_features"):
-                config.fail(("model", key), f"does not fit the data. Got {arguments[key]}; the data have {value}.")
+                config.fail(
+                    ("model", key), f"does not fit the data. Got {arguments[key]}; the data have {value}."
+                )
     try:
         model = constructor(**arguments)
     except (ValueError, TypeError) as error:
@@ -189,7 +199,10 @@ def _try(config: Config, model: Any, task: Task) -> None:
         with wf.no_grad():
             model.eval()(wf.asarray(sample))
     except (ValueError, TypeError, IndexError, RuntimeError) as error:
-        config.fail(("model",), f"{config['model']['name']} does not take samples of shape {sample.shape[1:]}: {error}")
+        config.fail(
+            ("model",),
+            f"{config['model']['name']} does not take samples of shape {sample.shape[1:]}: {error}",
+        )
     model.train(training)
 
 
@@ -224,7 +237,11 @@ SCHEDULES: dict[str, Any] = {
     "one-cycle": (
         lr_scheduler.OneCycleLR,
         "step",
-        lambda o, epochs, n: {"max_lr": float(o.param_groups[0]["lr"]), "total_steps": n, "cycle_momentum": False},
+        lambda o, epochs, n: {
+            "max_lr": float(o.param_groups[0]["lr"]),
+            "total_steps": n,
+            "cycle_momentum": False,
+        },
     ),
     "cosine": (lr_scheduler.CosineAnnealingLR, "step", lambda o, epochs, n: {"T_max": n}),
     "warm-up": (lr_scheduler.LinearWarmup, "step", lambda o, epochs, n: {"warmup_steps": max(1, n // 10)}),
@@ -245,7 +262,9 @@ def describe_task(config: Config, task: Task) -> dict[str, Any]:
     }
 
 
-def _section(config: Config, section: str, cls: Callable[..., Any], content: dict[str, Any] | None = None) -> Any:
+def _section(
+    config: Config, section: str, cls: Callable[..., Any], content: dict[str, Any] | None = None
+) -> Any:
     """A dataclass from the keys of a section."""
     tables = config.tables if content is None else {**config.tables, section: content}
     return cls(**Config(config.name, config.path, tables, config.lines).arguments(section, cls))
@@ -279,8 +298,9 @@ def _same_config(config: Config, directory: Path) -> None:
         if old.get(section, {}).get(key) != new.get(section, {}).get(key)
     ]
     if differences:
+        kind = "a finished" if (directory / "done.json").exists() else "an unfinished"
         raise ConfigError(
-            f"{directory}: there is an unfinished run with other settings ({listed(differences)}). Give them as they were to "
+            f"{directory}: there is {kind} run with other settings ({listed(differences)}). Give them as they were to "
             "go on, or another directory with --out to start anew."
         )
 
@@ -297,9 +317,13 @@ def _report(config: Config, made: Run, directory: Path) -> int:
     found = trainer.evaluate(plain_loader(made.task.test))
     epoch = checkpoint.part("trainer")["epoch"]
     if made.task.kind == "classes":
-        print(f"test accuracy   {found['accuracy']:.2%} (with the weights of epoch {epoch}, the best in validation)")
+        print(
+            f"test accuracy   {found['accuracy']:.2%} (with the weights of epoch {epoch}, the best in validation)"
+        )
     else:
-        print(f"test loss       {found['loss']:.4f} per character (with the weights of epoch {epoch}, the best in validation)")
+        print(
+            f"test loss       {found['loss']:.4f} per character (with the weights of epoch {epoch}, the best in validation)"
+        )
     print(f"checkpoint      {checkpoint.path}")
     if (directory / "loss.png").exists():
         print(f"loss curve      {directory / 'loss.png'}")
@@ -316,8 +340,10 @@ def python_lines(config: Config, task: Task, directory: Path) -> tuple[str, str]
     load = f'wf.models.load("{directory.as_posix()}")'
     if task.kind == "text":
         settings = config["data"]
-        source = f'open("{settings["path"]}").read()' if settings.get("path") else "wf.data.text_corpus({})".format(
-            repr(settings["corpus"]) if "corpus" in settings else ""
+        source = (
+            f'open("{settings["path"]}").read()'
+            if settings.get("path")
+            else "wf.data.text_corpus({})".format(repr(settings["corpus"]) if "corpus" in settings else "")
         )
         return (
             f"import weft as wf; model, text = {load}, wf.data.CharacterDataset({source}, 1)",

@@ -63,7 +63,9 @@ class Attention(nn.Module):
         q, k, v = self.split(x)
         keys[:, :, positions] = k
         values[:, :, positions] = v
-        seen = wf.arange(keys.shape[2]) <= wf.expand_dims(positions, 1)  # (tokens, block): each sees those before it
+        seen = wf.arange(keys.shape[2]) <= wf.expand_dims(
+            positions, 1
+        )  # (tokens, block): each sees those before it
         return self.join(F.scaled_dot_product_attention(q, keys, values, attn_mask=seen))
 
 
@@ -131,7 +133,9 @@ class GPT(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         tokens = ids.shape[-1]
         if tokens > self.block_size:
-            raise ValueError(f"gpt: the text is too long. Got {tokens} tokens; expected at most {self.block_size}.")
+            raise ValueError(
+                f"gpt: the text is too long. Got {tokens} tokens; expected at most {self.block_size}."
+            )
         x = self.drop(self.wte(ids) + self.wpe(wf.arange(tokens)))
         for block in self.h:
             x = block(x)
@@ -174,7 +178,9 @@ class GPT(nn.Module):
         """
         ids = wf.asarray(ids)
         if ids.ndim != 2 or ids.shape[1] < 1:
-            raise ValueError(f"generate: expected token numbers (batch, tokens). Got shape {tuple(ids.shape)}.")
+            raise ValueError(
+                f"generate: expected token numbers (batch, tokens). Got shape {tuple(ids.shape)}."
+            )
         if max_new_tokens < 0:
             raise ValueError(f"generate: max_new_tokens must be at least 0. Got {max_new_tokens}.")
         if temperature < 0:

@@ -87,7 +87,12 @@ class EarlyStopping(Callback):
         mode: str | None = None,
         restore_best: bool = False,
     ) -> None:
-        self.monitor, self.patience, self.min_delta, self.restore_best = monitor, patience, abs(min_delta), restore_best
+        self.monitor, self.patience, self.min_delta, self.restore_best = (
+            monitor,
+            patience,
+            abs(min_delta),
+            restore_best,
+        )
         self._sign = better_mode(monitor, mode, "EarlyStopping")
         self.best = math.inf
         self.waited = 0
@@ -124,7 +129,9 @@ class ModelCheckpoint(Callback):
     These hold the model alone, for use; the Trainer's own checkpoints (`checkpoint_dir`) hold the whole run, to go on.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], monitor: str = "val_loss", mode: str | None = None) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], monitor: str = "val_loss", mode: str | None = None
+    ) -> None:
         self.directory, self.monitor = Path(directory), monitor
         self._sign = better_mode(monitor, mode, "ModelCheckpoint")
         self.best = math.inf
@@ -165,7 +172,7 @@ class CSVLogger(Callback):
         self.path = Path(path)
 
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
-        rows = [*trainer.history, {"epoch": trainer.epoch + 1, **logs}]
+        rows = [*trainer.history, {"epoch": trainer.epoch + 1, "step": trainer.step, **logs}]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -188,7 +195,12 @@ class TensorBoard(Callback):
     def __init__(
         self, directory: str | os.PathLike[str], every: int = 10, histograms: bool = True, graph: bool = True
     ) -> None:
-        self.directory, self.every, self.histograms, self.graph = Path(directory), max(1, every), histograms, graph
+        self.directory, self.every, self.histograms, self.graph = (
+            Path(directory),
+            max(1, every),
+            histograms,
+            graph,
+        )
         self.writer: SummaryWriter | None = None
         self._graph_written = False
 
@@ -249,7 +261,9 @@ class LossCurve(Callback):
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if trainer.step % self._stride == 0:
             self._losses.append((trainer.step, logs["loss"]))
-            if len(self._losses) > self._points:  # keep every other point: the picture stays as fine as the screen
+            if (
+                len(self._losses) > self._points
+            ):  # keep every other point: the picture stays as fine as the screen
                 self._losses, self._stride = self._losses[1::2], self._stride * 2
 
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:

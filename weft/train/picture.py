@@ -15,7 +15,10 @@ _COLORS = {"train": "#2a6f97", "validation": "#d1495b", "step": "#a9c4d6"}
 
 
 def draw_curves(
-    path: str | os.PathLike[str], losses: Sequence[tuple[int, float]], rows: Sequence[dict[str, Any]], title: str = ""
+    path: str | os.PathLike[str],
+    losses: Sequence[tuple[int, float]],
+    rows: Sequence[dict[str, Any]],
+    title: str = "",
 ) -> bool:
     """Write a PNG of step losses and epoch rows; False (and one warning) without matplotlib."""
     global _warned
@@ -26,10 +29,15 @@ def draw_curves(
         if not _warned:
             _warned = True
             warnings.warn(
-                "LossCurve: matplotlib is not installed, so there is no picture. `pip install weft[plot]`.", stacklevel=4
+                "LossCurve: matplotlib is not installed, so there is no picture. `pip install weft[plot]`.",
+                stacklevel=4,
             )
         return False
-    names = [n for n in dict.fromkeys(k for row in rows for k in row) if n not in _NOT_DRAWN and not n.startswith("val_")]
+    names = [
+        n
+        for n in dict.fromkeys(k for row in rows for k in row)
+        if n not in _NOT_DRAWN and not n.startswith("val_")
+    ]
     figure = Figure(figsize=(5.2 * (1 + len(names)), 3.8), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 1 + len(names), squeeze=False)[0]

@@ -32,7 +32,9 @@ class Progress:
             self._bar = _bar(self._file)
             self._bar.start()
         if self._bar is not None:
-            self._task = self._bar.add_task(f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate="")
+            self._task = self._bar.add_task(
+                f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate=""
+            )
 
     def advance(self, done: int, loss: float, rate: float) -> None:
         """`done` batches are done; the loss so far and the speed in samples per second."""
@@ -41,7 +43,9 @@ class Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + REFRESH_SECONDS
-            self._bar.update(self._task, completed=done, loss=f"loss {loss:.4f}", rate=f"{rate:,.0f} samples/s")
+            self._bar.update(
+                self._task, completed=done, loss=f"loss {loss:.4f}", rate=f"{rate:,.0f} samples/s"
+            )
 
     def end_epoch(self, epoch: int, epochs: int, logs: dict[str, float]) -> None:
         """Leave a line about the epoch behind."""

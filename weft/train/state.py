@@ -76,7 +76,9 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
             if name in saved["loaders"]:
                 loader.load_state_dict(saved["loaders"][name])
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}") from error
+        raise CheckpointError(
+            f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}"
+        ) from error
     state = saved["trainer"]
     trainer.epoch, trainer.step, trainer.batches = state["epoch"], state["step"], state["batches"]
     trainer.totals, trainer.history = state["totals"], state["history"]

@@ -20,6 +20,7 @@ from ..io import CheckpointError, CheckpointManager, list_checkpoints, open_chec
 from ..tensor import Tensor
 from . import state
 from .callbacks import Callback, CSVLogger, LossCurve, TensorBoard, better_mode
+from .interrupt import Interrupt
 from .metrics import as_metrics, batch_length
 from .progress import Progress
 from .steps import Steps
@@ -104,7 +105,9 @@ class Trainer:
         if checkpoint_dir is None and (resume == "auto" or checkpoint_every is not None):
             raise ValueError("Trainer: resume='auto' and checkpoint_every need a checkpoint_dir. Got None.")
         if not callable(loss):
-            raise TypeError(f"Trainer: loss must be a function of (output, target). Got {type(loss).__name__}.")
+            raise TypeError(
+                f"Trainer: loss must be a function of (output, target). Got {type(loss).__name__}."
+            )
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.metrics = as_metrics(metrics)
         self.callbacks = [*callbacks, *_log_callbacks(log_dir)]
@@ -136,6 +139,7 @@ class Trainer:
         self.checkpoint_failed = False
         """whether the last checkpoint could not be written"""
         self._steps = Steps(self)
+        self._interrupt = Interrupt()
         self._manager: CheckpointManager | None = None
         self._resumed = False
 
@@ -164,7 +168,9 @@ class Trainer:
 
     # Training -----------------------------------------------------------------------------------------------------------
 
-    def fit(self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1) -> list[dict[str, float]]:
+    def fit(
+        self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1
+    ) -> list[dict[str, float]]:
         """Train until `epochs` epochs are done in all, those before a resume and of earlier calls included.
 
         Args:
@@ -173,6 +179,9 @@ class Trainer:
 
         Returns:
             The history: one dict per epoch, with "loss", the metrics, "val_loss" …
+
+        Ctrl-C ends it after the step in progress, with a checkpoint if there is a `checkpoint_dir`, and raises
+        KeyboardInterrupt; a second Ctrl-C does not wait.
         """
         _check_count("epochs", epochs)
         if self.monitor is None:
@@ -184,8 +193,9 @@ class Trainer:
             self._open_checkpoints(train_loader, val_loader)
             for callback in self.callbacks:
                 callback.on_fit_start(self)
-            while self.epoch < epochs and self.stopped is None:
-                self._run_epoch(train_loader, val_loader, epochs)
+            with self._interrupt:
+                while self.epoch < epochs and self.stopped is None:
+                    self._run_epoch(train_loader, val_loader, epochs)
             if self.stopped is not None:
                 self.progress.say(f"stopped after epoch {self.epoch}: {self.stopped}")
         finally:
@@ -216,7 +226,9 @@ class Trainer:
             callback.on_epoch_end(self, logs)
         row.update(logs)
         self.history.append(row)
-        speed = {"samples_per_second": samples / self.seconds, "seconds": self.seconds} if self.seconds else {}
+        speed = (
+            {"samples_per_second": samples / self.seconds, "seconds": self.seconds} if self.seconds else {}
+        )
         self.progress.end_epoch(self.epoch + 1, epochs, {**logs, **speed})
         self.epoch += 1
         self.batches, self.totals, self.seconds = 0, {}, 0.0
@@ -243,15 +255,26 @@ class Trainer:
             if waiting == 0:
                 self._after_step(loss)
             self.seconds = time.perf_counter() - started
-            if waiting == 0 and self.checkpoint_every is not None and self.step % self.checkpoint_every == 0:
+            if waiting == 0 and self._time_to_save():
                 self._save(loader, val_loader)
+                if self._interrupt.asked:
+                    raise KeyboardInterrupt
             self.progress.advance(self.batches, self.totals["loss"][0] / samples, samples / self.seconds)
         if waiting:
             self._update(waiting)
             self._after_step(loss)
         if self.batches == 0:
-            raise ValueError("Trainer: the training loader is empty. Expected at least one batch (is drop_last set?).")
+            raise ValueError(
+                "Trainer: the training loader is empty. Expected at least one batch (is drop_last set?)."
+            )
         return samples
+
+    def _time_to_save(self) -> bool:
+        return (
+            self._interrupt.asked
+            or self.checkpoint_every is not None
+            and self.step % self.checkpoint_every == 0
+        )
 
     def _after_step(self, loss: float) -> None:
         self.step += 1
@@ -268,7 +291,9 @@ class Trainer:
         if isinstance(self.scheduler, wf.optim.lr_scheduler.ReduceLROnPlateau):
             assert self.monitor is not None
             if self.monitor not in logs:
-                raise ValueError(f"Trainer: there is no {self.monitor!r} to schedule by. There are {', '.join(logs)}.")
+                raise ValueError(
+                    f"Trainer: there is no {self.monitor!r} to schedule by. There are {', '.join(logs)}."
+                )
             self.scheduler.step(logs[self.monitor])
         else:
             self.scheduler.step()
@@ -303,6 +328,8 @@ class Trainer:
         with _evaluation(self.model), _averaged(self.ema):
             for batch in loader:
                 self._count(totals, self._steps.evaluate(batch), batch_length(batch))
+                if self._interrupt.asked:
+                    raise KeyboardInterrupt
         if not totals:
             raise ValueError("Trainer: the loader to evaluate on is empty. Expected at least one batch.")
         return self._results(totals)
@@ -398,7 +425,11 @@ def _log_callbacks(log_dir: str | os.PathLike[str] | None) -> list[Callback]:
     if log_dir is None:
         return []
     folder = Path(log_dir)
-    return [CSVLogger(folder / "history.csv"), LossCurve(folder / "loss.png"), TensorBoard(folder / "tensorboard")]
+    return [
+        CSVLogger(folder / "history.csv"),
+        LossCurve(folder / "loss.png"),
+        TensorBoard(folder / "tensorboard"),
+    ]
 
 
 def _add(totals: dict[str, np.ndarray], name: str, statistics: np.ndarray) -> None:
