@@ -763,7 +763,8 @@ def elementwise(
 
     def define(fn: Callable[..., Any]) -> Callable[..., Any]:
         facts.setdefault("batch", "elementwise")
-        op = registry.register(Op(name or fn.__name__, fn, all_tensors=True, expression=fn, broadcasts=True, ufunc=numpy, **facts))
+        op = Op(name or fn.__name__, fn, all_tensors=True, expression=fn, broadcasts=True, ufunc=numpy, **facts)
+        registry.register(op)
         op.infer = lambda *specs: infer_elementwise(op, *specs)
         count = len(op.parameters)
         # a ufunc's own result dtype is ours unless integers must become float32 first

@@ -129,7 +129,7 @@ def tell(told: Exception, error: Exception) -> NoReturn:
     """Raise `told` in place of `error`, which is being handled and may be the same."""
     try:
         if told is error:
-            raise
+            raise  # noqa: PLE0704 - callers are in the handler of `error`
         raise told from error
     finally:
         del told, error  # this frame is in their traceback: naming them here would make a cycle

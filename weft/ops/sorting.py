@@ -162,7 +162,7 @@ def _topk_array(
     n = x.shape[axis]
     keys = _comparable(x)
     if k * 8 < n and n > 256:  # partition first; then only k elements need sorting
-        part = np.argpartition(keys, (n - k) if largest else max(k - 1, 0), axis=axis)
+        part = np.argpartition(keys, min(n - k, n - 1) if largest else max(k - 1, 0), axis=axis)
         part = np.take(part, range(n - k, n) if largest else range(k), axis=axis)
         part = np.sort(part, axis=axis)  # places in order, so that ties among the chosen keep theirs
         chosen = np.take_along_axis(keys, part, axis)
