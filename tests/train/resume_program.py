@@ -23,7 +23,7 @@ import weft as wf
 from weft import nn, optim
 from weft.data import DataLoader, TensorDataset, sample_rng
 from weft.io import checkpoint
-from weft.train import Callback, EarlyStopping, LossCurve
+from weft.train import Callback, EarlyStopping
 
 
 def noisy(image: np.ndarray) -> np.ndarray:

@@ -351,5 +351,9 @@ def python_lines(config: Config, task: Task, directory: Path) -> tuple[str, str]
         )
     samples = {"digits": 'wf.data.digits("test")', "cifar-like": 'wf.data.synthetic_images("test", 9)'}
     name = config["data"]["name"]
-    images = f"{samples[name]}.arrays[0][:9]" if name in samples else f"wf.zeros({(1, *task.example_shape)})"
+    images = (
+        f"wf.asarray({samples[name]}.arrays[0][:9])"
+        if name in samples
+        else f"wf.zeros({(1, *task.example_shape)})"
+    )
     return (f"import weft as wf; model = {load}", f"print(model({images}).argmax(axis=1))")
