@@ -356,3 +356,10 @@ def test_a_captured_training_step_equals_the_eager_one():
     assert len(set(results[0][0])) == 4 and all(math.isfinite(v) for v in results[0][0])
     for a, b in zip(results[0][1], results[1][1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_few_functions_are_methods_too():
+    x = wf.tensor([[-1.0, 2.0], [0.0, 3.0]])
+    assert x.relu().tolist() == [[0.0, 2.0], [0.0, 3.0]]
+    np.testing.assert_array_equal(x.softmax(0).numpy(), F.softmax(x, 0).numpy())
+    np.testing.assert_array_equal(x.log_softmax(-1).numpy(), F.log_softmax(x).numpy())

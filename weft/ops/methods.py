@@ -340,4 +340,6 @@ def aliases() -> dict[str, Callable[..., Any]]:
     names["clamp_"] = _in_place(table["clip"])
     names["clip_"] = _in_place(table["clip"])
     names["masked_fill_"] = _in_place(table["masked_fill"])
+    for name in ("relu", "softmax", "log_softmax"):  # functions of models that are methods in PyTorch, too
+        names[name] = table[name].call
     return names
