@@ -91,6 +91,8 @@ def test_attributes_are_guarded() -> None:
 
     with pytest.raises(AttributeError, match=r"call `super\(\).__init__\(\)` before"):
         Late()
+    with pytest.raises(ValueError, match="Linear.parent: a module cannot be part of itself"):
+        block.linear.parent = block
     block.scale = None
     assert "scale" not in dict(block.named_parameters())
     del block.offset
@@ -249,6 +251,24 @@ def test_a_module_travels_to_a_spawned_process() -> None:
     finally:
         process.join(timeout=60)
     np.testing.assert_allclose(found, model.weight.detach().numpy().sum(1), rtol=1e-6)
+
+
+def test_shared_memory_is_seen_by_a_child() -> None:
+    from weft import multiprocessing as mp
+
+    model = nn.Linear(2, 2).share_memory()
+    assert all(mp.is_shared(p) for p in model.parameters())
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_zero, args=(model,))
+    process.start()
+    process.join(timeout=60)
+    assert process.exitcode == 0
+    assert model.weight.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def _zero(model: nn.Module) -> None:
+    with wf.no_grad():
+        model.weight.zero_()
 
 
 # Hooks ---------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -348,6 +350,24 @@ def test_load_state_dict_reports_what_does_not_fit() -> None:
     state["state"] = [{"exp_avg": np.zeros(5), "exp_avg_sq": np.zeros(5), "step": np.float32(1)}]
     with pytest.raises(ValueError, match=r"'exp_avg' of parameter 0 has shape \(5,\), expected \(2,\)"):
         one.load_state_dict(state)
+
+
+def test_copies_of_model_and_optimiser_go_their_own_way() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    opt = optim.Adam(model.parameters(), lr=0.1)
+
+    def step(model: nn.Module, opt: optim.Optimizer) -> list:
+        opt.zero_grad()
+        model(wf.ones(1, 2)).sum().backward()
+        opt.step()
+        return model[0].weight.tolist()
+
+    step(model, opt)
+    for other, other_opt in (copy.deepcopy((model, opt)), pickle.loads(pickle.dumps((model, opt)))):
+        twin, twin_opt = copy.deepcopy((model, opt))
+        assert step(other, other_opt) == step(twin, twin_opt) != model[0].weight.tolist()
+        assert other_opt.state[other[0].weight]["step"].item() == 2
+    assert opt.state[model[0].weight]["step"].item() == 1
 
 
 # Bad input -----------------------------------------------------------------------------------------------------------

@@ -122,6 +122,11 @@ class Module:
                 f"{type(self).__name__}.{name}: is a buffer and cannot become a {type(value).__name__}. "
                 "Assign a tensor or None."
             )
+        if isinstance(value, Module) and any(m is self for m in value.modules()):
+            raise ValueError(
+                f"{type(self).__name__}.{name}: a module cannot be part of itself. To keep a reference to a module above "
+                "without owning it, wrap it in a tuple."
+            )
         object.__setattr__(self, name, value)
         if name == "training" and type(old) is type(value) is bool:
             epoch.change(self, name, old, value)
@@ -353,6 +358,14 @@ class Module:
 
     def cpu(self) -> Self:
         """This module: parameters live on the CPU."""
+        return self
+
+    def share_memory(self) -> Self:
+        """Move parameters and buffers into shared memory, in place, so that other processes see them change."""
+        from ..multiprocessing import share_memory
+
+        share_memory(self)
+        epoch.bump()
         return self
 
     # State ----------------------------------------------------------------------------------------------------------

@@ -164,6 +164,8 @@ class Optimizer:
             together.setdefault(id(state["step"]), []).append(state)
         for key, members in together.items():
             counter = members[0]["step"]
+            if key not in self._sharing:  # a copy of another optimiser: count anew
+                self._sharing[key] = sum(state.get("step") is counter for state in self.state.values())
             if len(members) < self._sharing[key]:  # the others stay behind: these go on with a counter of their own
                 with outside():
                     own = wrap(counter._array("step").copy())
@@ -279,7 +281,7 @@ class Optimizer:
         for p, saved in zip(params, states, strict=True):
             old = self.state.pop(p, {})
             if "step" in old:
-                self._sharing[id(old["step"])] -= 1
+                self._sharing.pop(id(old["step"]), None)
             if not saved:
                 continue
             state: dict[str, Any] = {}
@@ -292,6 +294,12 @@ class Optimizer:
                 else:
                     state[key] = _into(old.get(key), array)
             self.state[p] = state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_sharing"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _sharing={})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(repr(g) for g in self.param_groups)})"
