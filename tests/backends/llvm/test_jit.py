@@ -94,3 +94,14 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
         env=dict(os.environ), capture_output=True, timeout=90,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_sections_stay_together_in_a_crowded_process():
+    """Constants must be within reach of the code, wherever gigabytes of arrays have been put meanwhile."""
+    crowd = []
+    x = np.linspace(-2, 2, 50, dtype=np.float32)
+    for k in range(12):
+        crowd.append(np.empty(400 << 20, np.uint8))  # address space only: no page of it is touched
+        y = x.copy()
+        jit.compile_kernel(kernel(100.0 + k)).call_objects(id(y), 50)
+        np.testing.assert_allclose(y, np.exp(x) + np.float32(100 + k), rtol=1e-6)

@@ -61,7 +61,9 @@ def engine() -> Engine:
             import llvmlite.binding as llvm
 
             host = target.host()
-            lljit = llvm.create_lljit_compiler(host.machine())
+            # JITLink maps all sections of an object as one piece. LLVM's older loader maps each where it finds room:
+            # in a process with gigabytes of arrays that can be further apart than the code's 32-bit distances reach.
+            lljit = llvm.create_lljit_compiler(host.machine(), use_jit_link=True)
             imports = {WIDTH: threads.width_cell_address()}
             library = ctypes.CDLL(None)
             for name in _LIBRARY:

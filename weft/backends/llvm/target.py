@@ -30,18 +30,18 @@ class Target:
     @property
     def key(self) -> str:
         """Text that changes when generated code would."""
-        return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}/large"
+        return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
 
     def machine(self) -> Any:
         """A new LLVM target machine (not shared between threads).
 
-        The large code model: in a process with gigabytes of arrays the sections of one object can be mapped further
-        apart than the small model's 32-bit distances reach.
+        Position-independent code with short distances between its sections: the linker puts the sections of one object
+        next to each other, and reaches everything else through a table.
         """
         import llvmlite.binding as llvm
 
         return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.features, opt=2, reloc="static", codemodel="large", jit=True
+            cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small", jit=True
         )
 
 
