@@ -37,7 +37,7 @@ from .formulas import (
 from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
-from .shaping import reshape
+from .shaping import reshape, reshape_like
 from .spec import Spec, check_size, num_elements
 
 
@@ -381,6 +381,7 @@ def instance_norm(
             _move_average(running_mean, mean.detach().mean(0), momentum)
         if running_var is not None:
             var = 1 / (rstd.detach() * rstd.detach()) - eps
-            n = num_elements(x.shape[2:])
-            _move_average(running_var, (var if n is None else var * (n / (n - 1))).mean(0), momentum)
+            n = count(x, tuple(range(2, x.ndim)))
+            n = reshape_like(n, var) if isinstance(n, Tensor) else n
+            _move_average(running_var, (var * (n / (n - 1))).mean(0), momentum)
     return y

@@ -22,14 +22,15 @@ from . import scalar as s
 from .dispatch import primitive
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
-from .spec import Spec, check_shape, num_elements
+from .spec import Spec, check_shape, num_elements, same_size
 
 _STATE = np.array([7, 3], np.int64)
 
 
 def check_state(op: str, state: Any) -> None:
     """The state of a generator is an int64 tensor [seed, offset]."""
-    if state.dtype != dtypes.int64 or (state.shape is not None and tuple(state.shape) != (2,)):
+    shape = state.shape
+    if state.dtype != dtypes.int64 or shape is not None and (len(shape) != 1 or not same_size(shape[0], 2)):
         raise TypeError(
             f"{op}: state must be an int64 tensor [seed, offset]. Got {state.dtype.name} {format_shape(state.shape)}; "
             "expected `generator.state`."
