@@ -107,7 +107,18 @@ def test_true_division_and_functions_of_integers_are_float32():
 def test_half_precision_results():
     for dtype in (wf.float16, wf.bfloat16):
         x = wf.tensor([0.5, 1.5, -2.0], dtype=dtype)
-        for fn in (wf.exp, wf.sin, wf.abs, wf.sqrt, lambda v: v * v, lambda v: v @ v, lambda v: v.sum(), lambda v: v / 3, wf.tanh, lambda v: -v):
+        for fn in (
+            wf.exp,
+            wf.sin,
+            wf.abs,
+            wf.sqrt,
+            lambda v: v * v,
+            lambda v: v @ v,
+            lambda v: v.sum(),
+            lambda v: v / 3,
+            wf.tanh,
+            lambda v: -v,
+        ):
             assert fn(x).dtype is dtype
         assert (x > 1).dtype is wf.bool and x.argmax().dtype is wf.int64
         np.testing.assert_array_equal(wf.exp(x).numpy(), np.exp(x.numpy().astype(np.float32)).astype(dtype))
@@ -121,7 +132,21 @@ def test_as_dtype_accepts_what_people_write():
         (ml_dtypes.bfloat16, wf.bfloat16), (np.dtype(ml_dtypes.bfloat16), wf.bfloat16), (wf.int8, wf.int8), (np.uint16, wf.uint16),
     ):  # fmt: skip
         assert as_dtype(value) is expected
-    for bad in (None, "float", "str", "S3", np.str_, object, "datetime64", 3, np.dtype("f4,i4"), np.longdouble, "nonsense", [], wf.ones(1)):
+    for bad in (
+        None,
+        "float",
+        "str",
+        "S3",
+        np.str_,
+        object,
+        "datetime64",
+        3,
+        np.dtype("f4,i4"),
+        np.longdouble,
+        "nonsense",
+        [],
+        wf.ones(1),
+    ):
         if bad == "float" or isinstance(bad, wf.Tensor):
             continue
         with pytest.raises(TypeError, match="is not a Weft dtype. Expected one of bool, int8"):
@@ -130,7 +155,11 @@ def test_as_dtype_accepts_what_people_write():
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_one_object_per_dtype(dtype):
-    for array in (np.ones(2, dtype), pickle.loads(pickle.dumps(np.ones(2, dtype))), np.ones(2, dtype.newbyteorder("S") if dtype.kind in "iufc" else dtype)):
+    for array in (
+        np.ones(2, dtype),
+        pickle.loads(pickle.dumps(np.ones(2, dtype))),
+        np.ones(2, dtype.newbyteorder("S") if dtype.kind in "iufc" else dtype),
+    ):
         assert wf.asarray(array).dtype is dtype
     assert wf.tensor([1, 0], dtype=dtype).dtype is dtype and wf.zeros(2, dtype=str(dtype.name)).dtype is dtype
     assert pickle.loads(pickle.dumps(wf.ones(2, dtype=dtype))).dtype is dtype
@@ -177,5 +206,13 @@ def test_casts():
     assert x.astype(wf.float32) is x and x.astype(wf.float32, copy=True) is not x
     with pytest.raises(TypeError, match="a complex tensor cannot become float32"):
         wf.tensor([1j]).astype(wf.float32)
-    for name, dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("int", "int32"), ("long", "int64"), ("bool", "bool"), ("bfloat16", "bfloat16")):
+    for name, dtype in (
+        ("float", "float32"),
+        ("double", "float64"),
+        ("half", "float16"),
+        ("int", "int32"),
+        ("long", "int64"),
+        ("bool", "bool"),
+        ("bfloat16", "bfloat16"),
+    ):
         assert getattr(x, name)().dtype.name == dtype

@@ -186,7 +186,10 @@ def test_error_texts():
         t["a"]
     with pytest.raises(IndexError, match=r"a bool mask of shape \(4,\) does not match the indexed axes, which have shape \(5,\)"):
         t[wf.ones(4, dtype=wf.bool)]
-    with pytest.raises(ValueError, match=r"setitem: a value of shape \(2,\) does not broadcast to the indexed part, which has shape \(3,\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"setitem: a value of shape \(2,\) does not broadcast to the indexed part, which has shape \(3,\)",
+    ):
         t[0] = wf.ones(2)
     with pytest.raises(TypeError, match="setitem: the value must be a tensor or numbers. Got str"):
         t[0] = "a"
@@ -202,7 +205,14 @@ def test_kinds_of_index():
         (None, 1), (Ellipsis, 0), (), Ellipsis, None, (1, True), (np.True_, 1), np.array(1), (np.array([[0], [2]]), np.array([1, 3])),
     ):  # fmt: skip
         np.testing.assert_array_equal(t[index].numpy(), a[index], err_msg=str(index))
-    for index in (wf.tensor(1), wf.tensor([0, 2]), (wf.tensor(1), 2), wf.tensor([True, False, True]), wf.tensor(True), slice(wf.tensor(1), wf.tensor(3))):
+    for index in (
+        wf.tensor(1),
+        wf.tensor([0, 2]),
+        (wf.tensor(1), 2),
+        wf.tensor([True, False, True]),
+        wf.tensor(True),
+        slice(wf.tensor(1), wf.tensor(3)),
+    ):
         plain = index
         if isinstance(index, wf.Tensor):
             plain = index.numpy()

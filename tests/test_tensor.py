@@ -37,7 +37,10 @@ def test_creation_from_tensors():
     x = wf.tensor([1.0, 2.0])
     assert wf.tensor([x, x * 2]).tolist() == [[1, 2], [2, 4]]
     assert wf.tensor([x[0], 3]).tolist() == [1, 3] and wf.tensor([wf.tensor(1), 2.5]).dtype is wf.float32
-    assert wf.tensor([wf.tensor(1.5, dtype=wf.float64), 2]).dtype is wf.float64 and wf.tensor([[x.half(), x.half()], [x.half(), x.half()]]).dtype is wf.float16
+    assert (
+        wf.tensor([wf.tensor(1.5, dtype=wf.float64), 2]).dtype is wf.float64
+        and wf.tensor([[x.half(), x.half()], [x.half(), x.half()]]).dtype is wf.float16
+    )
     copied = wf.tensor(x)
     copied += 1
     assert x.tolist() == [1, 2]
@@ -94,7 +97,11 @@ def test_fillers():
     assert wf.zeros().shape == () and wf.zeros(wf.tensor(2)).shape == (2,) and wf.ones(np.int64(2)).shape == (2,)
     assert wf.full((2,), 7).dtype is wf.int64 and wf.full((2,), True).dtype is wf.bool and wf.full((), 1.5).item() == 1.5
     assert wf.ones_like(wf.zeros(2, dtype=wf.int8)).dtype is wf.int8 and wf.empty(3).shape == (3,)
-    assert wf.arange(2, 8, 3).tolist() == [2, 5] and wf.arange(3.0).dtype is wf.float32 and wf.arange(5, 0, -2).tolist() == [5, 3, 1]
+    assert (
+        wf.arange(2, 8, 3).tolist() == [2, 5]
+        and wf.arange(3.0).dtype is wf.float32
+        and wf.arange(5, 0, -2).tolist() == [5, 3, 1]
+    )
     assert wf.linspace(0, 1, 3).tolist() == [0, 0.5, 1] and wf.eye(2, 3, k=1).tolist() == [[0, 1, 0], [0, 0, 1]]
 
 
@@ -135,7 +142,11 @@ def test_numbers():
 
 
 def test_as_index():
-    assert [10, 20, 30][wf.tensor(1)] == 20 and list(range(wf.tensor(2))) == [0, 1] and operator.index(wf.tensor(3, dtype=wf.uint8)) == 3
+    assert (
+        [10, 20, 30][wf.tensor(1)] == 20
+        and list(range(wf.tensor(2))) == [0, 1]
+        and operator.index(wf.tensor(3, dtype=wf.uint8)) == 3
+    )
     for bad in (wf.tensor(1.0), wf.tensor([1]), wf.tensor(True)):
         with pytest.raises(TypeError, match="index: only a 0-d integer tensor"):
             operator.index(bad)
@@ -183,7 +194,11 @@ def test_arithmetic_with_everything_on_either_side(op):
     np.testing.assert_allclose(got.numpy(), op(a, a), rtol=1e-6)
 
 
-@pytest.mark.parametrize("op", [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne], ids=lambda o: o.__name__)
+@pytest.mark.parametrize(
+    "op",
+    [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne],
+    ids=lambda o: o.__name__,
+)
 def test_comparison_with_everything_on_either_side(op):
     a = np.array([1.0, 2.0, 3.0])
     t = wf.asarray(a)
@@ -259,7 +274,22 @@ def test_numpy_functions_on_tensors():
     assert isinstance(y, wf.Tensor) and y.requires_grad
     assert isinstance(np.add(x, x), wf.Tensor) and isinstance(np.ones(2) * x, wf.Tensor)
     z = x.detach()
-    for fn in (np.sum, np.mean, np.max, np.min, np.std, np.var, np.prod, np.argmax, np.cumsum, np.sort, np.median, np.cbrt, np.linalg.norm, np.ravel):
+    for fn in (
+        np.sum,
+        np.mean,
+        np.max,
+        np.min,
+        np.std,
+        np.var,
+        np.prod,
+        np.argmax,
+        np.cumsum,
+        np.sort,
+        np.median,
+        np.cbrt,
+        np.linalg.norm,
+        np.ravel,
+    ):
         np.testing.assert_allclose(np.asarray(fn(z)), fn(z.numpy()), rtol=1e-6)
     assert np.stack([z, z]).shape == (2, 2) and np.concatenate([z, z]).shape == (4,) and np.add.reduce(z) == 3
     a = np.ones(2)
@@ -298,7 +328,11 @@ def test_methods_in_both_vocabularies():
     x = wf.arange(6, dtype=wf.float32).reshape(2, 3)
     assert x.view(3, 2).shape == x.reshape((3, 2)).shape == x.reshape(-1, 2).shape == (3, 2)
     assert x.permute(1, 0).shape == x.transpose(0, 1).shape == x.transpose().shape == (3, 2)
-    assert x.unsqueeze(0).shape == (1, 2, 3) and x.unsqueeze(0).squeeze().shape == (2, 3) and x.flatten().shape == x.ravel().shape == (6,)
+    assert (
+        x.unsqueeze(0).shape == (1, 2, 3)
+        and x.unsqueeze(0).squeeze().shape == (2, 3)
+        and x.flatten().shape == x.ravel().shape == (6,)
+    )
     assert x.sum(0).tolist() == x.sum(axis=0).tolist() == [3, 5, 7] and x.mean(1, keepdims=True).shape == (2, 1)
     assert x.expand(4, -1, 3).shape == (4, 2, 3) and x.contiguous() is x and x.T.contiguous().is_contiguous()
     assert x.to(wf.float64).dtype is wf.float64 and x.to("cpu") is x and x.to("float16").dtype is wf.float16 and x.cpu() is x

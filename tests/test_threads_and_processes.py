@@ -266,7 +266,20 @@ def test_memory_stays_flat_without_the_collector():
     assert grown < 100_000, f"300 steps left {grown} bytes behind"
 
 
-@pytest.mark.parametrize("program", ["checkpoint", "higher order", "function", "vmap", "hooks", "autocast", "graph dropped", "error", "indexing"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "checkpoint",
+        "higher order",
+        "function",
+        "vmap",
+        "hooks",
+        "autocast",
+        "graph dropped",
+        "error",
+        "indexing",
+    ],
+)
 def test_features_leave_nothing_behind(program):
     class Double(wf.Function):
         @staticmethod
@@ -302,7 +315,12 @@ def test_features_leave_nothing_behind(program):
         elif program == "graph dropped":
             (w @ w).sin().sum()
         elif program == "error":
-            for bad in (lambda: w.sin() @ wf.ones(3, 3), lambda: (w * 2).sum(7), lambda: wf.concat([w * 2, wf.ones(3)]), lambda: (w * 2)[100]):
+            for bad in (
+                lambda: w.sin() @ wf.ones(3, 3),
+                lambda: (w * 2).sum(7),
+                lambda: wf.concat([w * 2, wf.ones(3)]),
+                lambda: (w * 2)[100],
+            ):
                 try:
                     bad()
                 except (ValueError, IndexError):

@@ -54,5 +54,10 @@ def tensor_html(t: Tensor) -> str:
     if t.is_symbolic or t.ndim > 2 or t.ndim == 0 or t.size > 400:
         return f"<div><code>{html.escape(head)}</code><pre>{html.escape(tensor_text(t))}</pre></div>"
     array = np.atleast_2d(np.asarray(t.detach().numpy()))
-    rows = "".join("<tr>" + "".join(f"<td>{html.escape(f'{v:.4g}' if array.dtype.kind in 'fV' else str(v))}</td>" for v in row) + "</tr>" for row in array)
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td>{html.escape(f'{v:.4g}' if array.dtype.kind in 'fV' else str(v))}</td>" for v in row)
+        + "</tr>"
+        for row in array
+    )
     return f"<div><code>{html.escape(head)}</code><table>{rows}</table></div>"

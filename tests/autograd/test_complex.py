@@ -43,7 +43,16 @@ def test_against_differences(fn):
     assert wf.gradcheck(fn, _z())
 
 
-@pytest.mark.parametrize("fn", [lambda z: z * z, lambda z: wf.conj(z) * z * z, lambda z: wf.abs(z), lambda z: wf.exp(z), lambda z: wf.real(z) * z])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda z: z * z,
+        lambda z: wf.conj(z) * z * z,
+        lambda z: wf.abs(z),
+        lambda z: wf.exp(z),
+        lambda z: wf.real(z) * z,
+    ],
+)
 def test_second_order_against_differences(fn):
     assert wf.gradgradcheck(fn, _z())
 
@@ -54,7 +63,10 @@ def test_real_leaves_have_real_gradients():
     loss = wf.abs(x.reshape(2, 1) * z * (1 + 1j)).sum()
     loss.backward()
     assert x.grad.dtype == wf.float64 and z.grad.dtype == wf.complex128
-    assert wf.gradcheck(lambda x, z: x.reshape(2, 1) * z, (wf.tensor([1.0, 2.0], dtype=wf.float64, requires_grad=True), z.detach().requires_grad_()))
+    assert wf.gradcheck(
+        lambda x, z: x.reshape(2, 1) * z,
+        (wf.tensor([1.0, 2.0], dtype=wf.float64, requires_grad=True), z.detach().requires_grad_()),
+    )
     assert wf.gradcheck(lambda x: x.astype(wf.complex128) * (1 - 2j), wf.tensor([1.0, 2.0], dtype=wf.float64, requires_grad=True))
 
 

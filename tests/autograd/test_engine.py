@@ -84,7 +84,10 @@ def test_float32_gradient_dtype_follows_the_leaf():
     assert h.grad.dtype == wf.bfloat16
 
 
-@pytest.mark.parametrize(("a", "b"), [((3,), (2, 3)), ((2, 1), (1, 4)), ((), (2, 2)), ((1, 1), (3,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1))])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3,), (2, 3)), ((2, 1), (1, 4)), ((), (2, 2)), ((1, 1), (3,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1))],
+)
 def test_broadcast_gradients_are_summed_back(a, b):
     rng = np.random.default_rng(0)
     x, y = (wf.asarray(rng.uniform(0.5, 1.5, s)).requires_grad_() for s in (a, b))
@@ -182,7 +185,14 @@ def test_gradient_penalty():
     out = wf.tanh(w * x).sum()
     (g,) = wf.grad(out, x, create_graph=True)
     (g * g).sum().backward()
-    assert wf.gradcheck(lambda w: (wf.grad(wf.tanh(w * x).sum(), x, create_graph=True)[0] ** 2).sum() if w.requires_grad else _penalty(w, x), w)
+    assert wf.gradcheck(
+        lambda w: (
+            (wf.grad(wf.tanh(w * x).sum(), x, create_graph=True)[0] ** 2).sum()
+            if w.requires_grad
+            else _penalty(w, x)
+        ),
+        w,
+    )
 
 
 def _penalty(w, x):
@@ -198,7 +208,10 @@ def test_second_backward_raises_with_the_remedy():
     x = _leaf(1.0)
     y = (x * x).sum()
     y.backward()
-    with pytest.raises(RuntimeError, match="backward of multiply: the graph was freed by an earlier backward. Pass `retain_graph=True`"):
+    with pytest.raises(
+        RuntimeError,
+        match="backward of multiply: the graph was freed by an earlier backward. Pass `retain_graph=True`",
+    ):
         y.backward()
     z = (x * x).sum()
     z.backward(retain_graph=True)

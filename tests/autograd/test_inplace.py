@@ -273,7 +273,11 @@ def float32_value_into_float64(x):
     return (y * y).sum()
 
 
-PROGRAMS = [v for v in list(globals().values()) if callable(v) and getattr(v, "__module__", None) == __name__ and not v.__name__.startswith("_")]
+PROGRAMS = [
+    v
+    for v in list(globals().values())
+    if callable(v) and getattr(v, "__module__", None) == __name__ and not v.__name__.startswith("_")
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -290,7 +294,11 @@ def test_recorded_and_unrecorded_runs_agree(program):
     np.testing.assert_array_equal(recorded, plain)
 
 
-@pytest.mark.parametrize("program", [view_then_base, view_of_view, setitem_mask, iadd_on_getitem, multiply_by_itself, in_place_function], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "program",
+    [view_then_base, view_of_view, setitem_mask, iadd_on_getitem, multiply_by_itself, in_place_function],
+    ids=lambda p: p.__name__,
+)
 def test_second_order_through_writes(program):
     assert wf.gradgradcheck(program, _matrix(1, (3, 4)))
 

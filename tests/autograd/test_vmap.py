@@ -17,7 +17,13 @@ NO_RULE_INSIDE = {"histogram", "embedding_bag"}
 def _cases():
     cases = []
     for op in table.values():
-        if op.name in NO_RULE_INSIDE or op.batch is None or op.samples is None or not op.tensor_slots or "state" in op.tensor_names:
+        if (
+            op.name in NO_RULE_INSIDE
+            or op.batch is None
+            or op.samples is None
+            or not op.tensor_slots
+            or "state" in op.tensor_names
+        ):
             continue
         count = len(op.samples(Maker(len(op.name))))
         ways = ("all", "first", "last") if callable(op.batch) else ("all",)
@@ -186,9 +192,15 @@ def test_backward_inside():
 
 def test_indexing_with_batched_indices():
     x, i = _x(3, 5, 2), wf.tensor([[4, 0], [1, 1], [2, 3]])
-    np.testing.assert_array_equal(wf.vmap(lambda a, k: a[k])(x, i).numpy(), np.stack([a[k] for a, k in zip(x.numpy(), i.numpy(), strict=True)]))
+    np.testing.assert_array_equal(
+        wf.vmap(lambda a, k: a[k])(x, i).numpy(),
+        np.stack([a[k] for a, k in zip(x.numpy(), i.numpy(), strict=True)]),
+    )
     np.testing.assert_array_equal(wf.vmap(lambda k: x[0][k], in_axes=0)(i).numpy(), x.numpy()[0][i.numpy()])
-    np.testing.assert_array_equal(wf.vmap(lambda a, k: a[:, None, k % 2])(x, i).numpy(), np.stack([a[:, None, k % 2] for a, k in zip(x.numpy(), i.numpy(), strict=True)]))
+    np.testing.assert_array_equal(
+        wf.vmap(lambda a, k: a[:, None, k % 2])(x, i).numpy(),
+        np.stack([a[:, None, k % 2] for a, k in zip(x.numpy(), i.numpy(), strict=True)]),
+    )
     np.testing.assert_array_equal(wf.vmap(lambda k: x[0, k[0], 1])(i).numpy(), x.numpy()[0, i.numpy()[:, 0], 1])
 
 

@@ -58,7 +58,9 @@ class detect_anomaly(dispatch.Mode):
         what = _non_finite(x._data)
         others = [_non_finite(getattr(v, "_data", v)) for v in operands if v is not x]
         if what == "NaN" or what and not any(others):
-            raise RuntimeError(f"{op}: made {what} in place, in a tensor of shape {format_shape(x.shape)}. At {user_location(1)}.")
+            raise RuntimeError(
+                f"{op}: made {what} in place, in a tensor of shape {format_shape(x.shape)}. At {user_location(1)}."
+            )
 
     def around_backward(self, node: Node, run: Any) -> Sequence[Any]:
         """Run one step of backward; what goes wrong in it is told with the line of the forward op."""

@@ -100,7 +100,9 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
     if not isinstance(gradient, Tensor):
         gradient = Tensor(gradient)
     if gradient.shape != output.shape:
-        raise ValueError(f"backward: gradient must have the output's shape. Got {describe(gradient)}; expected {describe(output)}.")
+        raise ValueError(
+            f"backward: gradient must have the output's shape. Got {describe(gradient)}; expected {describe(output)}."
+        )
     if gradient.dtype != output.dtype:
         gradient = ops().astype(gradient, output.dtype)
     if not create_graph:

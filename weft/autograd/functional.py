@@ -183,9 +183,19 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         tangents_out: list[Any] = [_zeros(o) for o in outs]
         if live:
             gradients = grad([o for o, _ in live], watched, [d for _, d in live], create_graph=True, allow_unused=True)
-            pairs = [(g, Tensor(t) if not isinstance(t, Tensor) else t) for g, t in zip(gradients, tangents, strict=True) if g is not None and g._node is not None]
+            pairs = [
+                (g, Tensor(t) if not isinstance(t, Tensor) else t)
+                for g, t in zip(gradients, tangents, strict=True)
+                if g is not None and g._node is not None
+            ]
             if pairs:
-                results = grad([g for g, _ in pairs], [d for _, d in live], [t for _, t in pairs], create_graph=_inside_transform(), allow_unused=True)
+                results = grad(
+                    [g for g, _ in pairs],
+                    [d for _, d in live],
+                    [t for _, t in pairs],
+                    create_graph=_inside_transform(),
+                    allow_unused=True,
+                )
                 position = 0
                 for i, d in enumerate(duals):
                     if d is not None:

@@ -257,7 +257,13 @@ def _forget(key: int) -> None:
 
 def check_saved(array: Any, node: Node, name: str) -> None:
     """Raise if `array`, saved by `node`, was overwritten since."""
-    check_overwritten(f"backward of {node.op.title}", f"its saved tensor {name!r}", array, getattr(node, "since", node.seq), node.where)
+    check_overwritten(
+        f"backward of {node.op.title}",
+        f"its saved tensor {name!r}",
+        array,
+        getattr(node, "since", node.seq),
+        node.where,
+    )
 
 
 def check_overwritten(op: str, what: str, array: Any, since: int, recorded: Location | None = None) -> None:

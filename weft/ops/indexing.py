@@ -149,7 +149,10 @@ def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         Sample(m.normal(2, 3, 2), (0, Ellipsis, 1)),
         Sample(m.normal(3), (Slice(5, 9, None),)),
     ],
-    errors=lambda m: [Bad(IndexError, "getitem: .*out of bounds", m.normal(2, 3), (2,)), Bad(IndexError, "too many", m.normal(2), (0, 0))],
+    errors=lambda m: [
+        Bad(IndexError, "getitem: .*out of bounds", m.normal(2, 3), (2,)),
+        Bad(IndexError, "too many", m.normal(2), (0, 0)),
+    ],
 )
 def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
     """`x[index]` for a basic index: a view."""
@@ -689,8 +692,15 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
 
 
 @composite(
-    reference=lambda x, axis, index: np.take_along_axis(x[tuple(slice(0, n) if i != axis % x.ndim else slice(None) for i, n in enumerate(index.shape))], index, axis),
-    samples=lambda m: [Sample(m.normal(3, 4), 1, m.ints(3, 2, low=0, high=4)), Sample(m.normal(3, 4), 0, m.ints(2, 3, low=0, high=3))],
+    reference=lambda x, axis, index: np.take_along_axis(
+        x[tuple(slice(0, n) if i != axis % x.ndim else slice(None) for i, n in enumerate(index.shape))],
+        index,
+        axis,
+    ),
+    samples=lambda m: [
+        Sample(m.normal(3, 4), 1, m.ints(3, 2, low=0, high=4)),
+        Sample(m.normal(3, 4), 0, m.ints(2, 3, low=0, high=3)),
+    ],
 )
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """PyTorch's gather: `out[i][j] = x[index[i][j]][j]` for axis 0. `index` may be smaller than `x` on other axes."""

@@ -140,7 +140,10 @@ def check_cast(name: str, source: np.dtype, target: np.dtype) -> None:
 def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
     """Compute `op` into the memory of `x` without recording anything."""
     data = x._data
-    datas = [v._data if isinstance(v, Tensor) else v for v in (dispatch._operand(op, i, t) for i, t in enumerate(op.tensors(values)))]
+    datas = [
+        v._data if isinstance(v, Tensor) else v
+        for v in (dispatch._operand(op, i, t) for i, t in enumerate(op.tensors(values)))
+    ]
     if op.expression is not None:
         wanted = elementwise_dtypes(op, datas)
     elif op.promote is not None:

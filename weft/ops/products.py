@@ -127,7 +127,11 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Any:
 
 @composite(
     reference=lambda x1, x2, axis=-1: np.sum(x1 * x2, axis=axis),
-    samples=lambda m: [Sample(m.normal(3), m.normal(3)), Sample(m.normal(2, 3), m.normal(2, 3)), Sample(m.normal(3, 2), m.normal(3, 1), axis=-2)],
+    samples=lambda m: [
+        Sample(m.normal(3), m.normal(3)),
+        Sample(m.normal(2, 3), m.normal(2, 3)),
+        Sample(m.normal(3, 2), m.normal(3, 1), axis=-2),
+    ],
 )
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The sum of `conj(x1) * x2` over `axis`."""

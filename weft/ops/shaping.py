@@ -67,7 +67,12 @@ def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
     put=lambda base, value, shape, copy: reshape_like(value, base),
     batch=lambda axes, tensors, attrs: _batch_reshape(tensors[0], attrs),
     reference=lambda x, shape, copy=None: np.reshape(x, shape),
-    samples=lambda m: [Sample(m.normal(2, 6), (3, 4)), Sample(m.normal(2, 6), (-1,)), Sample(m.normal(1), ()), Sample(m.normal(0, 3), (3, 0))],
+    samples=lambda m: [
+        Sample(m.normal(2, 6), (3, 4)),
+        Sample(m.normal(2, 6), (-1,)),
+        Sample(m.normal(1), ()),
+        Sample(m.normal(0, 3), (3, 0)),
+    ],
     errors=lambda m: [
         Bad(ValueError, r"reshape: 6 elements of shape \(2, 3\) do not fit \(4,\)", m.normal(2, 3), (4,)),
         Bad(ValueError, "at most one size", m.normal(2, 3), (-1, -1)),
@@ -228,7 +233,12 @@ def _batch_axes(op: Any, extra: int) -> Any:
     put=lambda base, value, axis: squeeze(value, axis),
     batch=_batch_axes(lambda: expand_dims, 1),
     reference=lambda x, axis=0: np.expand_dims(x, axis),
-    samples=lambda m: [Sample(m.normal(2, 3), 1), Sample(m.normal(2), axis=-1), Sample(m.normal(), 0), Sample(m.normal(2, 3), (0, -1))],
+    samples=lambda m: [
+        Sample(m.normal(2, 3), 1),
+        Sample(m.normal(2), axis=-1),
+        Sample(m.normal(), 0),
+        Sample(m.normal(2, 3), (0, -1)),
+    ],
     errors=lambda m: [Bad(IndexError, "expand_dims: axis 4 is out of range", m.normal(2, 3), 4)],
 )
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Any:
@@ -287,7 +297,12 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
     alias="x",
     batch=lambda axes, tensors, attrs: _batch_broadcast(tensors[0], check_shape("broadcast_to", attrs[0])),
     reference=np.broadcast_to,
-    samples=lambda m: [Sample(m.normal(3), (2, 3)), Sample(m.normal(2, 1), (2, 4)), Sample(m.normal(), (2, 2)), Sample(m.normal(1), (0,))],
+    samples=lambda m: [
+        Sample(m.normal(3), (2, 3)),
+        Sample(m.normal(2, 1), (2, 4)),
+        Sample(m.normal(), (2, 2)),
+        Sample(m.normal(1), (0,)),
+    ],
     errors=lambda m: [Bad(ValueError, "broadcast_to: shape", m.normal(3), (2, 2))],
 )
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Any:
@@ -566,10 +581,16 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
 @primitive(
     checks_once=True,
     infer=_infer_roll,
-    vjp=lambda g, shift, axis: roll(g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis),
+    vjp=lambda g, shift, axis: roll(
+        g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis
+    ),
     batch=batching.roll,
     reference=lambda x, shift, axis=None: np.roll(x, shift, axis),
-    samples=lambda m: [Sample(m.normal(2, 3), 1), Sample(m.normal(2, 3), -4, axis=1), Sample(m.normal(2, 3), (1, 2), axis=(0, 1))],
+    samples=lambda m: [
+        Sample(m.normal(2, 3), 1),
+        Sample(m.normal(2, 3), -4, axis=1),
+        Sample(m.normal(2, 3), (1, 2), axis=(0, 1)),
+    ],
 )
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Any:
     """`x` with elements shifted along `axis` (the flattened tensor by default); what falls off comes back in front."""
