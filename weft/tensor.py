@@ -439,7 +439,7 @@ class Tensor:
 
 
 def _rebuild(cls: type[Tensor], rebuild: Callable[..., ndarray], args: tuple[Any, ...], requires_grad: bool) -> Tensor:
-    array = rebuild(*args)
+    array = np.asarray(rebuild(*args))  # joblib puts a memory map, a subclass, in an array's place
     dtype = dtypes.as_dtype(array.dtype)
     tensor = wrap(array if array.dtype is dtype else array.view(dtype), cls=cls)
     return tensor.requires_grad_() if requires_grad else tensor
