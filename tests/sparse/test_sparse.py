@@ -130,6 +130,21 @@ def test_sampled_product_computes_only_its_places(pair):
     np.testing.assert_allclose(y.grad.numpy(), x.detach().numpy().T @ mask)
 
 
+def test_products_under_vmap_with_gradients(pair):
+    a, array = pair
+    x = wf.asarray(np.random.default_rng(1).standard_normal((3, 4, 2)))
+    np.testing.assert_allclose(wf.vmap(lambda v: a @ v)(x).numpy(), array @ x.numpy())
+    values = wf.asarray(np.random.default_rng(2).standard_normal((3, a.nnz)))
+
+    def loss(v, y):
+        return ((a._with(v) @ y) ** 2).sum()
+
+    grads = wf.vmap(lambda v, y: wf.grad_fn(loss, (0, 1))(v, y))(values, x)
+    for i in range(3):
+        for got, expected in zip(grads, wf.grad_fn(loss, (0, 1))(values[i], x[i]), strict=True):
+            np.testing.assert_allclose(got[i].numpy(), expected.numpy())
+
+
 def test_tensors_of_other_ranks():
     array = _dense((2, 3, 4))
     a = sparse.from_dense(wf.asarray(array))

@@ -9,9 +9,12 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from .creation import arange
 from .dispatch import primitive
+from .formulas import batched
 from .indexing import check_indices
 from .samples import Bad, Sample
+from .shaping import reshape
 from .spec import Spec, check_size, same_size
 
 _BLOCK = 1 << 20  # products at a time, so that the temporary stays small
@@ -60,6 +63,27 @@ def _segment_sum(
     return out
 
 
+def _diagonal(rows: Any, columns: Any, height: int, width: int) -> tuple[Any, Any]:
+    """A batch of index vectors (batch, n) as those of one matrix with the batch's matrices along its diagonal."""
+    steps = reshape(arange(rows.shape[0]), (-1, 1))
+    return reshape(rows + steps * height, (-1,)), reshape(columns + steps * width, (-1,))
+
+
+def _batch_sparse_matmul(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+    rows, columns, values, dense = batched(tensors, axes)
+    batch, width, k = dense.shape
+    places = _diagonal(rows, columns, attrs[0], width)
+    out = sparse_matmul(*places, reshape(values, (-1,)), reshape(dense, (batch * width, k)), batch * attrs[0])
+    return reshape(out, (batch, attrs[0], k))
+
+
+def _batch_sampled(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+    rows, columns, x1, x2 = batched(tensors, axes)
+    places = _diagonal(rows, columns, x1.shape[1], x2.shape[1])
+    flat = [reshape(x, (x.shape[0] * x.shape[1], x.shape[2])) for x in (x1, x2)]
+    return reshape(sampled_matmul(*places, *flat), tuple(rows.shape))
+
+
 @primitive(
     namespace="internal",
     infer=_infer_sparse_matmul,
@@ -71,6 +95,7 @@ def _segment_sum(
             columns, rows, values, g, like_dense.shape[0]
         ),
     ),
+    batch=_batch_sparse_matmul,
     cost=lambda rows, columns, values, dense, size: 2 * (values.shape[0] or 0) * (dense.shape[1] or 0),
     reference=lambda rows, columns, values, dense, size: _reference_matmul(
         rows, columns, values, dense, size
@@ -164,6 +189,7 @@ def _infer_sampled(rows: Any, columns: Any, x1: Any, x2: Any) -> Spec:
         lambda g, rows, columns, like_x1, x2: sparse_matmul(rows, columns, g, x2, like_x1.shape[0]),
         lambda g, rows, columns, x1, like_x2: sparse_matmul(columns, rows, g, x1, like_x2.shape[0]),
     ),
+    batch=_batch_sampled,
     cost=lambda rows, columns, x1, x2: 2 * (rows.shape[0] or 0) * (x1.shape[1] or 0),
     reference=lambda rows, columns, x1, x2: (x1[rows] * x2[columns]).sum(-1),
     samples=lambda m: [Sample(np.array([0, 2, 2]), np.array([1, 0, 1]), m.normal(3, 4), m.normal(2, 4))],
