@@ -36,7 +36,8 @@ def test_bfloat16_between_tensors():
 
 
 @pytest.mark.parametrize("make", [
-    lambda t: t.T, lambda t: t[1:, ::2], lambda t: t[:, 1], lambda t: t[::-1], lambda t: t[0, 0], lambda t: t[:0], lambda t: t.reshape(-1),
+    lambda t: t.T, lambda t: t[1:, ::2], lambda t: t[:, 1], lambda t: t[::-1],
+    lambda t: t[0, 0], lambda t: t[:0], lambda t: t.reshape(-1),
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", [wf.float32, wf.bfloat16], ids=str)
 def test_strided_views(make, dtype):

@@ -127,9 +127,11 @@ def test_half_precision_results():
 def test_as_dtype_accepts_what_people_write():
     as_dtype = dtypes.as_dtype
     for value, expected in (
-        ("float32", wf.float32), (np.float32, wf.float32), (np.dtype("f4"), wf.float32), (np.dtype(">f4"), wf.float32), (float, wf.float32),
+        ("float32", wf.float32), (np.float32, wf.float32), (np.dtype("f4"), wf.float32),
+        (np.dtype(">f4"), wf.float32), (float, wf.float32),
         (int, wf.int64), (bool, wf.bool), (complex, wf.complex64), ("bool", wf.bool), ("bfloat16", wf.bfloat16),
-        (ml_dtypes.bfloat16, wf.bfloat16), (np.dtype(ml_dtypes.bfloat16), wf.bfloat16), (wf.int8, wf.int8), (np.uint16, wf.uint16),
+        (ml_dtypes.bfloat16, wf.bfloat16), (np.dtype(ml_dtypes.bfloat16), wf.bfloat16),
+        (wf.int8, wf.int8), (np.uint16, wf.uint16),
     ):  # fmt: skip
         assert as_dtype(value) is expected
     for bad in (

@@ -166,8 +166,8 @@ def test_gradients_of_reading_and_writing(data, shape):
 
 
 @pytest.mark.parametrize("index", [
-    5, -6, (0, 7), (0, 0, 0), 1.0, "a", (Ellipsis, Ellipsis), 2**70, -(2**70), {0}, object(), 1j, (0, "b"), slice(None, None, 0),
-    slice("a"), np.array([9]), np.array([0.5]), np.array([True]), [[0, 1], [2]],
+    5, -6, (0, 7), (0, 0, 0), 1.0, "a", (Ellipsis, Ellipsis), 2**70, -(2**70), {0}, 1j, (0, "b"), slice(None, None, 0),
+    slice("a"), np.array([9]), np.array([0.5]), np.array([True]), [[0, 1], [2]], pytest.param(object(), id="object"),
 ], ids=str)  # fmt: skip
 def test_bad_indices_raise_index_errors_for_reading_and_writing(index):
     t = wf.zeros(5, 3)
@@ -202,7 +202,8 @@ def test_kinds_of_index():
     a = t.numpy()
     for index in (
         np.int64(1), np.uint8(2), True, False, [0, 2], [True, False, True], range(2), (slice(None), [3, 0]), [], ([0, 1], [2, 3]),
-        (None, 1), (Ellipsis, 0), (), Ellipsis, None, (1, True), (np.True_, 1), np.array(1), (np.array([[0], [2]]), np.array([1, 3])),
+        (None, 1), (Ellipsis, 0), (), Ellipsis, None, (1, True), (np.True_, 1),
+        np.array(1), (np.array([[0], [2]]), np.array([1, 3])),
     ):  # fmt: skip
         np.testing.assert_array_equal(t[index].numpy(), a[index], err_msg=str(index))
     for index in (

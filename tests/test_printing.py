@@ -82,7 +82,8 @@ class _Checker(html.parser.HTMLParser):
 
 @pytest.mark.parametrize("make", [
     lambda: wf.tensor(1.0), lambda: wf.tensor([1.0, 2.0]), lambda: wf.ones(2, 3, requires_grad=True), lambda: wf.ones(2, 3, 4),
-    lambda: wf.zeros(100, 100), lambda: wf.zeros(0), lambda: wf.zeros(0, 3), lambda: wf.ones(2, dtype=wf.bfloat16), lambda: wf.tensor([1j]),
+    lambda: wf.zeros(100, 100), lambda: wf.zeros(0), lambda: wf.zeros(0, 3),
+    lambda: wf.ones(2, dtype=wf.bfloat16), lambda: wf.tensor([1j]),
     lambda: wf.tensor([True]), lambda: wf.tensor([1, 2], dtype=wf.uint8), lambda: wf.tensor([np.nan]),
 ])  # fmt: skip
 def test_notebook_form_is_well_formed(make):

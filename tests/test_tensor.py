@@ -21,8 +21,10 @@ from weft import dtypes
 
 @pytest.mark.parametrize(("data", "dtype", "shape"), [
     (1, "int64", ()), (1.5, "float32", ()), (True, "bool", ()), (1j, "complex64", ()), ([1, 2.5, True], "float32", (3,)),
-    ([True, 2], "int64", (2,)), ([], "float32", (0,)), ([[], []], "float32", (2, 0)), (range(3), "int64", (3,)), ((1, (2,)[0]), "int64", (2,)),
-    ([[1, 2], [3, 4]], "int64", (2, 2)), (np.ones(2), "float64", (2,)), (np.float32(1), "float32", ()), (np.int8([1]), "int8", (1,)),
+    ([True, 2], "int64", (2,)), ([], "float32", (0,)), ([[], []], "float32", (2, 0)),
+    (range(3), "int64", (3,)), ((1, (2,)[0]), "int64", (2,)),
+    ([[1, 2], [3, 4]], "int64", (2, 2)), (np.ones(2), "float64", (2,)),
+    (np.float32(1), "float32", ()), (np.int8([1]), "int8", (1,)),
     (array.array("f", [1, 2]), "float32", (2,)), (memoryview(b"ab"), "uint8", (2,)),
     ([np.ones(2), np.ones(2)], "float64", (2, 2)), (np.arange(3, dtype=">i4"), "int32", (3,)), (2**63, "uint64", ()),
 ])  # fmt: skip
@@ -59,14 +61,21 @@ def test_creation_from_objects_with_array():
 
 
 @pytest.mark.parametrize(("data", "options", "error", "match"), [
-    (None, {}, TypeError, "expected numbers.*Got NoneType"), ("abc", {}, TypeError, "Got str"), (["a"], {}, TypeError, "Got list"),
+    (None, {}, TypeError, "expected numbers.*Got NoneType"),
+    ("abc", {}, TypeError, "Got str"), (["a"], {}, TypeError, "Got list"),
     ({}, {}, TypeError, "Got dict"), ({1, 2}, {}, TypeError, "Got set"), ((i for i in range(2)), {}, TypeError, "Got generator"),
-    ([object()], {}, TypeError, "Got list of object"), ([None, 1], {}, TypeError, "Got list of NoneType, int"), ([[1, 2], [3]], {}, ValueError, "no single shape"),
-    ([wf.ones(2), wf.ones(3)], {}, ValueError, "cannot stack shapes"), (2**64, {}, OverflowError, "too large for every integer dtype"),
-    ([300], {"dtype": "uint8"}, OverflowError, "300 do not fit uint8, which holds 0 to 255"), ([-1], {"dtype": "uint64"}, OverflowError, "do not fit"),
-    ([math.nan], {"dtype": "int32"}, OverflowError, "nan"), ([1j], {"dtype": "float32"}, TypeError, "complex numbers cannot become float32"),
-    ([1], {"dtype": "floaty"}, TypeError, "'floaty' is not a Weft dtype"), (np.array(["a"]), {}, TypeError, "is not a Weft dtype"),
-    (np.array([1, "a"], object), {}, TypeError, "is not a Weft dtype"), ([1], {"requires_grad": True}, TypeError, "only floating and complex"),
+    ([object()], {}, TypeError, "Got list of object"), ([None, 1], {}, TypeError, "Got list of NoneType, int"),
+    ([[1, 2], [3]], {}, ValueError, "no single shape"),
+    ([wf.ones(2), wf.ones(3)], {}, ValueError, "cannot stack shapes"),
+    (2**64, {}, OverflowError, "too large for every integer dtype"),
+    ([300], {"dtype": "uint8"}, OverflowError, "300 do not fit uint8, which holds 0 to 255"),
+    ([-1], {"dtype": "uint64"}, OverflowError, "do not fit"),
+    ([math.nan], {"dtype": "int32"}, OverflowError, "nan"),
+    ([1j], {"dtype": "float32"}, TypeError, "complex numbers cannot become float32"),
+    ([1], {"dtype": "floaty"}, TypeError, "'floaty' is not a Weft dtype"),
+    (np.array(["a"]), {}, TypeError, "is not a Weft dtype"),
+    (np.array([1, "a"], object), {}, TypeError, "is not a Weft dtype"),
+    ([1], {"requires_grad": True}, TypeError, "only floating and complex"),
     ([1.0], {"device": "gpu"}, ValueError, "device"),
 ])  # fmt: skip
 def test_creation_errors_have_words(data, options, error, match):
@@ -106,10 +115,13 @@ def test_fillers():
 
 
 @pytest.mark.parametrize(("call", "error"), [
-    (lambda: wf.zeros(-1), ValueError), (lambda: wf.zeros(1.5), TypeError), (lambda: wf.zeros("a"), TypeError), (lambda: wf.zeros(2**62, 2**62), MemoryError),
+    (lambda: wf.zeros(-1), ValueError), (lambda: wf.zeros(1.5), TypeError),
+    (lambda: wf.zeros("a"), TypeError), (lambda: wf.zeros(2**62, 2**62), MemoryError),
     (lambda: wf.zeros(10**13), MemoryError), (lambda: wf.arange(0, 1, 0), ValueError), (lambda: wf.arange(math.nan), TypeError),
-    (lambda: wf.arange(10**15), MemoryError), (lambda: wf.arange("a"), TypeError), (lambda: wf.linspace(0, 1, -1), ValueError), (lambda: wf.eye(-1), ValueError),
-    (lambda: wf.full((2,), None), TypeError), (lambda: wf.full((2,), 300, dtype=wf.uint8), OverflowError), (lambda: wf.zeros(None), TypeError),
+    (lambda: wf.arange(10**15), MemoryError), (lambda: wf.arange("a"), TypeError),
+    (lambda: wf.linspace(0, 1, -1), ValueError), (lambda: wf.eye(-1), ValueError),
+    (lambda: wf.full((2,), None), TypeError),
+    (lambda: wf.full((2,), 300, dtype=wf.uint8), OverflowError), (lambda: wf.zeros(None), TypeError),
 ])  # fmt: skip
 def test_fillers_refuse_nonsense(call, error):
     with pytest.raises(error):
@@ -217,7 +229,7 @@ def test_equality_with_other_objects():
         with pytest.raises(TypeError):
             x < other  # noqa: B015
     with pytest.raises(ValueError, match="shapes do not broadcast"):
-        x == wf.ones(3)
+        x == wf.ones(3)  # noqa: B015
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda o: o.__name__)
@@ -390,4 +402,4 @@ def test_subclasses_survive():
 
 def test_unknown_names_are_suggested():
     with pytest.raises(AttributeError, match="module 'weft' has no attribute 'cocat'. Did you mean 'concat'"):
-        wf.cocat  # noqa: B018
+        wf.cocat

@@ -92,7 +92,8 @@ def public_functions(module: ModuleType) -> dict[str, Any]:
         if name.startswith("_") or name in _PRIVATE_HELPERS or name.endswith("_like_spec"):
             continue
         if isinstance(value, FunctionType) and value.__module__ == module.__name__:
-            if getattr(value, "op", None) is None or value.op.namespace == "weft":
+            op = getattr(value, "op", None)
+            if op is None or op.namespace == "weft":
                 found[name.rstrip("_")] = guard.public(value)
     return found
 

@@ -32,6 +32,7 @@ class Tensor:
 
     _data: Any
     _node: Any
+    _view: Any
 
     # Weft's operators win over NumPy's: `array + tensor` is a tensor (`__array_ufunc__` is attached with the operators).
     __array_priority__ = 1000

@@ -53,7 +53,8 @@ CASES = {
     ),
     "in place": (mutating, lambda x: wf.checkpoint(mutating, x)),
     "several outputs": (
-        lambda x: block(x) * x.sin(), lambda x: (lambda d: d["a"] * d["b"][0])(wf.checkpoint(lambda v: {"a": block(v), "b": [v.sin()]}, x)),
+        lambda x: block(x) * x.sin(),
+        lambda x: (lambda d: d["a"] * d["b"][0])(wf.checkpoint(lambda v: {"a": block(v), "b": [v.sin()]}, x)),
     ),
     "used twice": (lambda x: block(x) + block(x) * 2, lambda x: (lambda y: y + y * 2)(wf.checkpoint(block, x))),
 }  # fmt: skip

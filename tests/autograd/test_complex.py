@@ -34,9 +34,12 @@ def test_gradient_of_a_real_loss(name):
 @pytest.mark.parametrize("fn", [
     lambda z: z * z, lambda z: z / (z + 2), lambda z: wf.exp(z), lambda z: wf.sin(z), lambda z: wf.log(z), lambda z: wf.sqrt(z),
     lambda z: z**3, lambda z: wf.conj(z) * z, lambda z: wf.abs(z), lambda z: wf.real(z) * wf.imag(z), lambda z: z.sum() * z,
-    lambda z: wf.tanh(z), lambda z: -z + 1j, lambda z: z.reshape(3, 1) @ z.reshape(1, 3), lambda z: wf.make_complex(wf.imag(z), wf.real(z)),
-    lambda z: wf.where(wf.real(z) > 0, z, wf.conj(z)), lambda z: wf.concat([z, z * 1j]), lambda z: z[1:] * z[0], lambda z: wf.cumulative_sum(z),
-    lambda z: wf.angle(z), lambda z: wf.vecdot(z, z * 2), lambda z: wf.stack([z, z]).mean(axis=0), lambda z: wf.reciprocal(z), lambda z: wf.prod(z),
+    lambda z: wf.tanh(z), lambda z: -z + 1j, lambda z: z.reshape(3, 1) @ z.reshape(1, 3),
+    lambda z: wf.make_complex(wf.imag(z), wf.real(z)),
+    lambda z: wf.where(wf.real(z) > 0, z, wf.conj(z)), lambda z: wf.concat([z, z * 1j]),
+    lambda z: z[1:] * z[0], lambda z: wf.cumulative_sum(z),
+    lambda z: wf.angle(z), lambda z: wf.vecdot(z, z * 2),
+    lambda z: wf.stack([z, z]).mean(axis=0), lambda z: wf.reciprocal(z), lambda z: wf.prod(z),
     lambda z: wf.square(z), lambda z: wf.cosh(z), lambda z: (z * wf.tensor(2.0, dtype=wf.float64)).H if z.ndim > 1 else z,
 ])  # fmt: skip
 def test_against_differences(fn):

@@ -245,8 +245,10 @@ def test_deep_graph_is_dropped_without_backward():
 
 @pytest.mark.parametrize(("make", "error", "match"), [
     (lambda: wf.ones(1).backward(), RuntimeError, "backward: the tensor does not require gradients.*requires_grad_"),
-    (lambda: (_leaf(1.0, 2.0) * 2).backward(), RuntimeError, r"backward: only a tensor with one element.*Got shape \(2,\); call `.sum\(\)`"),
-    (lambda: (_leaf(1.0, 2.0) * 2).backward(wf.ones(3)), ValueError, r"gradient must have the output's shape. Got float32 \(3,\); expected float64 \(2,\)"),
+    (lambda: (_leaf(1.0, 2.0) * 2).backward(), RuntimeError,
+     r"backward: only a tensor with one element.*Got shape \(2,\); call `.sum\(\)`"),
+    (lambda: (_leaf(1.0, 2.0) * 2).backward(wf.ones(3)), ValueError,
+     r"gradient must have the output's shape. Got float32 \(3,\); expected float64 \(2,\)"),
     (lambda: wf.grad(3.0, _leaf(1.0)), TypeError, "backward: expected a tensor. Got float"),
     (lambda: wf.tensor([1, 2], requires_grad=True), TypeError, "only floating and complex tensors have gradients. Got int64"),
     (lambda: (_leaf(1.0) * 2).requires_grad_(False), RuntimeError, "only a leaf can stop requiring gradients.*detach"),

@@ -202,7 +202,8 @@ def test_unused_outputs_have_zeros_or_none():
 
 
 @pytest.mark.parametrize(("returned", "error", "match"), [
-    (lambda g: (g, g, g), RuntimeError, r"Bad.backward: returned 3 gradients; expected 2, one per argument of forward \(x, factor\)"),
+    (lambda g: (g, g, g), RuntimeError,
+     r"Bad.backward: returned 3 gradients; expected 2, one per argument of forward \(x, factor\)"),
     (lambda g: g, RuntimeError, "returned 1 gradients; expected 2"),
     (lambda g: (g.sum(), None), ValueError, r"Bad.backward: the gradient of 'x' must have its shape \(2,\). Got float64 \(\)"),
     (lambda g: ("no", None), TypeError, "Bad.backward: expected a tensor or None for 'x'. Got str"),

@@ -291,7 +291,7 @@ def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> 
         g = [_output_gradient(g.get(i), spec, op.fills) for i, spec in enumerate(node.outputs)]
     elif g.__class__ is not Tensor:
         g = dense(g)
-    return op.pull(g, saved_values(node, create_graph) if node.saved else (), node.attrs, edges)
+    return op.pull(g, saved_values(node, create_graph) if node.saved else (), node.attrs, edges)  # type: ignore[misc]
 
 
 def _output_gradient(g: Any, spec: Spec, fill: bool) -> Any:

@@ -58,6 +58,7 @@ class Node:
     hooks: list[Callable[..., Any]] | None
     where: Location | None
     outputs: Any
+    since: int
 
     def __repr__(self) -> str:
         return f"<{self.op.name} #{self.seq}>"
@@ -216,7 +217,7 @@ class Write:
         start = owner.__array_interface__["data"][0]
         try:
             written = ndarray(self.shape, f"V{self.itemsize}", owner, self.address - start, self.strides)
-            return np.shares_memory(written, array, max_work=100_000)
+            return np.shares_memory(written, array, max_work=100_000)  # type: ignore[arg-type]
         except (TypeError, ValueError, BufferError, np.exceptions.TooHardError):
             return True  # cannot tell (a non-contiguous or exotic owner, a hard puzzle of strides): assume it did
 
@@ -241,7 +242,7 @@ def note_mutation(array: ndarray, op: str) -> None:
     write = Write(array, owner, op)
     writes = mutations.get(key)
     if writes is None:
-        _watchers[key] = weakref.ref(owner, lambda _, key=key: _forget(key))
+        _watchers[key] = weakref.ref(owner, lambda _, key=key: _forget(key))  # type: ignore[misc]
         mutations[key] = [write]
     elif write.address is None or len(writes) >= _REMEMBERED:
         write.address = None

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-
 from ..errors import format_shape
 from ..ops import dispatch
 from ..ops.registry import Op

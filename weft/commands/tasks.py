@@ -88,7 +88,7 @@ def cifar10(path: str, augment: bool = False) -> Task:
     """CIFAR-10's files in a directory."""
     train, test = _floats(data.cifar10(path, "train")), _floats(data.cifar10(path, "test"))
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    change = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
+    change = transforms.Compose(transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip())
     return classification(train, test, names, change if augment else None)
 
 

@@ -121,8 +121,8 @@ def view_layout(node: Node, base: Layout) -> Layout | None:
         kept = tuple([s for i, s in enumerate(base.strides) if i not in gone])
         return Layout(base.storage, base.dtype, shape, kept, base.offset)
     if name == "reshape":
-        strides = _reshaped(base.shape, base.strides, shape)
-        return None if strides is None else Layout(base.storage, base.dtype, shape, strides, base.offset)
+        found = _reshaped(base.shape, base.strides, shape)
+        return None if found is None else Layout(base.storage, base.dtype, shape, found, base.offset)
     raise KeyError(name)
 
 

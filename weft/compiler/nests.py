@@ -406,7 +406,8 @@ class Nest:
         for g in inner:
             inner_size *= self._size(g)
         for phase in range(self.phases):
-            accumulators, updates = [], []
+            accumulators: list[Any] = []
+            updates: list[Any] = []
             for n in self.members:
                 if self._is_reduction(n) and self.level[n] - 1 == phase:
                     dtype = _accumulator_dtype(n.outputs[0].dtype)

@@ -53,11 +53,7 @@ def if_(
         def run() -> Any:
             result = fn(*values)
             outcomes.append(result)
-            kept = []
-            for name, v in zip(names, result, strict=True):
-                if isinstance(v, (Tensor, int, float, bool)):
-                    kept.append(v if isinstance(v, Tensor) else v)
-            return tuple(kept)
+            return tuple([v for v in result if isinstance(v, (Tensor, int, float, bool))])
 
         return run
 
@@ -165,7 +161,7 @@ def _leaves(nodes: list[ast.stmt], kinds: tuple[type, ...]) -> bool:
         for child in ast.iter_child_nodes(n):
             if isinstance(child, ast.stmt) and _leaves([child], kinds):
                 return True
-            if isinstance(child, ast.excepthandler) and _leaves(child.body, kinds):
+            if isinstance(child, ast.ExceptHandler) and _leaves(child.body, kinds):
                 return True
     return False
 

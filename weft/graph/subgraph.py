@@ -58,7 +58,7 @@ class SubCapture(Capture):
     """The mode that records into a subgraph."""
 
     def __init__(self, name: str) -> None:
-        self.graph = SubGraph(name)
+        self.graph: SubGraph = SubGraph(name)
         self.gradients = Gradients(threading.get_ident())
 
 

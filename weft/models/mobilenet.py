@@ -75,7 +75,8 @@ class MobileNetV2(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
             elif isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, 0.0, 0.01)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(flatten(F.adaptive_avg_pool2d(self.features(x), 1), 1))

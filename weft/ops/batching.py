@@ -229,7 +229,7 @@ def folded_rows(call: Any, logits: int) -> Any:
         from .shaping import reshape
 
         size = size_of(axes, tensors)
-        full = [None if t is None else with_axis(t, a, size) for t, a in zip(tensors, axes, strict=True)]
+        full: list[Any] = [None if t is None else with_axis(t, a, size) for t, a in zip(tensors, axes, strict=True)]
         if full[logits].ndim == 2:  # one row each
             return call()(*full, *attrs)
         flat = [None if t is None else reshape(t, (-1, *t.shape[2:])) for t in full]

@@ -215,7 +215,7 @@ def _prepare_backends(arrays: Sequence[Any]) -> None:
 def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Sequence[Any]) -> None:
     """Run the shape rule of `op` unless this signature passed it before (see `Op.checks_once`)."""
     if len(arrays) == 1:
-        key = (arrays[0].shape, arrays[0].dtype, attrs)
+        key: tuple[Any, ...] = (arrays[0].shape, arrays[0].dtype, attrs)
     else:
         key = (*[None if a is None else (a.shape, a.dtype) for a in arrays], attrs)
     try:

@@ -749,7 +749,7 @@ def _scatter(x: ndarray, index: ndarray, src: ndarray, axis: int, accumulate: bo
     return out
 
 
-_scatter_samples = lambda m: [  # noqa: E731
+_scatter_samples = lambda m: [
     Sample(m.normal(3, 4), np.array([[0, 2, 1], [3, 1, 0]]), m.normal(2, 3), axis=1),
     Sample(m.normal(3, 4), np.array([[0, 2, 1, 0]]), m.normal(1, 4), axis=0),
 ]

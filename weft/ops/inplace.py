@@ -69,7 +69,7 @@ def with_old_values(op: Op, x: Tensor, values: tuple[Any, ...]) -> tuple[Any, ..
     tensors = []
     for i, t in enumerate(op.tensors(values)):
         wanted = op.composite or op.variadic and bool(kept) or i in kept
-        if wanted and isinstance(t, Tensor) and (t is x or np.shares_memory(t._data, x._data, max_work=1000)):
+        if wanted and isinstance(t, Tensor) and (t is x or np.shares_memory(t._data, x._data, max_work=1000)):  # type: ignore[arg-type]
             t = wrap(t._data.copy(), t._node)
         tensors.append(t)
     return tuple(op.merge(tensors, op.attrs(values)))

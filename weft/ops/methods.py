@@ -138,7 +138,7 @@ def attach() -> None:
     Tensor.H = property(lambda x: elementwise.conj(shaping.matrix_transpose(x)))  # type: ignore[attr-defined]
     Tensor.real = property(elementwise.real)  # type: ignore[attr-defined]
     Tensor.imag = property(elementwise.imag)  # type: ignore[attr-defined]
-    Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
+    Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:

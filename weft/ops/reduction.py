@@ -103,7 +103,7 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     return np.asarray(np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype))  # type: ignore[call-overload]
 
 
-def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum of elements over `axis` (all by default). Integers are summed in 64 bits.
 
     >>> import weft as wf
@@ -143,7 +143,7 @@ def ones_where(x: Tensor) -> Tensor:
 
 def _prod_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     """d prod / dx_i = the product of the others; exact also where elements are zero."""
-    zero = x == 0
+    zero: Any = x == 0
     zeros = reduce_sum(astype(zero, dtypes.int64), axis, True)
     others = reduce_prod(where(zero, 1.0, x), axis, True)  # product of the non-zero elements
     single = where(zero, spread(others, x, axis, True), 0.0)
@@ -176,7 +176,8 @@ def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
 
 def _extreme_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     """Equal extremes share the gradient."""
-    hit = astype(x == spread(out, x, axis, keepdims), g.dtype)
+    same: Any = x == spread(out, x, axis, keepdims)
+    hit = astype(same, g.dtype)
     return hit * spread(g, x, axis, keepdims) / spread(reduce_sum(hit, axis, True), x, axis, True)
 
 

@@ -14,9 +14,9 @@ The signature of the definition is the signature users call. Parameters annotate
 Gradient rules, Note [vjp rules]: a rule is a function `rule(g, …)` from the gradient of the output to the gradient of
 one input, written with public ops. Its further parameters say by name what the tape keeps: an input's name asks for
 that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and dtype
-only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or `None` per tensor
-input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one bool per input).
-Rules are plain transposes; broadcasting, dtype promotion and complex conjugation are undone by the engine.
+only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or
+`None` per tensor input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one
+bool per input). Rules are plain transposes; broadcasting, dtype promotion and complex conjugation are undone by the engine.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def register_kernel(
     op = get(name)
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
-        op.kernels.insert(0, Kernel(fn, device, when, label or getattr(fn, "__name__", "kernel")))
+        op.kernels.insert(0, Kernel(fn, device, when, label or str(getattr(fn, "__name__", "kernel"))))
         return fn
 
     return add

@@ -309,7 +309,7 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Any:
     """`x` repeated, without copying, to `shape`; a read-only view."""
     if x.size == 1 and x.ndim == 0 and x.dtype.kind in "biufc" and shape.__class__ is tuple and len(shape) < 32:
         # one number: what np.broadcast_to does, several times faster
-        view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[call-overload]
+        view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[call-overload, arg-type]
         view.flags.writeable = False
         return view
     return np.broadcast_to(x, check_shape("broadcast_to", shape))  # type: ignore[arg-type]
@@ -440,9 +440,14 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
     batch=batching.concat_axis,
     reference=lambda arrays, axis=0: np.concatenate(arrays, axis),
     samples=lambda m: [
-        Sample((m.normal(2, 3), m.normal(1, 3))), Sample((m.normal(2, 3), m.normal(2, 1)), axis=-1), Sample((m.normal(0), m.normal(2))),
+        Sample((m.normal(2, 3), m.normal(1, 3))),
+        Sample((m.normal(2, 3), m.normal(2, 1)), axis=-1),
+        Sample((m.normal(0), m.normal(2))),
     ],
-    errors=lambda m: [Bad(ValueError, "concat: shapes differ", (m.normal(2, 3), m.normal(2, 4))), Bad(ValueError, "at least one", ())],
+    errors=lambda m: [
+        Bad(ValueError, "concat: shapes differ", (m.normal(2, 3), m.normal(2, 4))),
+        Bad(ValueError, "at least one", ()),
+    ],
 )  # fmt: skip
 def concat_axis(arrays: Sequence[Tensor], axis: int = 0) -> Any:
     """Tensors joined along an existing axis: the primitive behind `concat` and `stack`."""
@@ -530,7 +535,9 @@ def split(x: Tensor, split_size_or_sections: Any, axis: int = 0) -> tuple[Tensor
 
 
 @composite(
-    reference=lambda x, chunks, axis=0: tuple(np.split(x, range(-(-x.shape[axis] // chunks), x.shape[axis], -(-x.shape[axis] // chunks)), axis)),
+    reference=lambda x, chunks, axis=0: tuple(
+        np.split(x, range(-(-x.shape[axis] // chunks), x.shape[axis], -(-x.shape[axis] // chunks)), axis)
+    ),
     samples=lambda m: [Sample(m.normal(6, 2), 3), Sample(m.normal(2, 5), 2, axis=1)],
     test={"tuple": True},
 )  # fmt: skip
@@ -746,7 +753,12 @@ def clone_contiguous(x: Tensor) -> Any:
 @composite(
     reference=lambda x, start_axis=0, end_axis=-1: x.reshape(
         x.shape[:start_axis] + (-1,) + x.shape[end_axis % x.ndim + 1:]) if x.ndim else x.reshape(1),
-    samples=lambda m: [Sample(m.normal(2, 3, 4)), Sample(m.normal(2, 3, 4), 1), Sample(m.normal(2, 3, 4), 0, 1), Sample(m.normal())],
+    samples=lambda m: [
+        Sample(m.normal(2, 3, 4)),
+        Sample(m.normal(2, 3, 4), 1),
+        Sample(m.normal(2, 3, 4), 0, 1),
+        Sample(m.normal()),
+    ],
 )  # fmt: skip
 def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """`x` with the axes from `start_axis` to `end_axis` joined into one."""

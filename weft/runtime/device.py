@@ -15,7 +15,7 @@ class Device(NamedTuple):
     """A place for values and work. Printed in the shortest form that names it."""
 
     kind: str = "cpu"
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     job: str = "local"
     task: int = 0
 

@@ -324,4 +324,4 @@ def _at(start: int, layout: Layout) -> ndarray:
     )
     low = sum((d - 1) * s for d, s in zip(layout.shape, layout.byte_strides, strict=True) if s < 0)
     raw = (ctypes.c_char * max(span, 1)).from_address(start + layout.byte_offset + low)
-    return np.ndarray(layout.shape, layout.dtype, raw, -low, layout.byte_strides)
+    return np.ndarray(layout.shape, layout.dtype, raw, -low, layout.byte_strides)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import weft as wf
 
+from ..autocast import autocast
 from ..nn.utils import clip_grad_norm_
 from ..tensor import Tensor
 
@@ -62,7 +63,7 @@ class Steps:
         trainer = self.trainer
         if trainer.autocast is None:
             return trainer.forward(batch)
-        with wf.autocast(trainer.autocast):
+        with autocast(trainer.autocast):
             return trainer.forward(batch)
 
     def _train(self, batch: Any) -> tuple[Tensor, ...]:

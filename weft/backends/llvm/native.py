@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...compiler.loops import Kernel
 from . import cache, jit
@@ -210,7 +210,7 @@ def _object(key_text: str, ir: str, names: list[str]) -> dict[str, int]:
     return jit._load(e, code, names)
 
 
-def runner() -> ctypes._CFuncPtr:
+def runner() -> Callable[..., int]:
     """`weft_run` as a function that releases the GIL."""
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(routine("weft_run"))
 

@@ -160,9 +160,9 @@ def layer_norm_backward(
     axes, rows = tuple(range(rank - num_axes, rank)), tuple(range(rank - num_axes))
     if x.dtype.itemsize == 2 or weight is None:
         return NotImplemented
-    columns = [_tail(v, num_axes) for v in (grad_mean, grad_rstd, mean, rstd)]
+    gm, gr, m, r = [_tail(v, num_axes) for v in (grad_mean, grad_rstd, mean, rstd)]
     gx, product = input_gradient(
-        grad, *columns[:2], x, weight, *columns[2:], axes=axes, count=count(x, axes), total=sum_tensors
+        grad, gm, gr, x, weight, m, r, axes=axes, count=count(x, axes), total=sum_tensors
     )
     return gx, reduction.reduce_sum(product, rows, False), reduction.reduce_sum(grad, rows, False)
 

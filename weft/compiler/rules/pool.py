@@ -28,7 +28,7 @@ def _padding(
     return tuple(made)
 
 
-def _descs(x: tuple[int, ...], y: tuple[int, ...], dtype: np.dtype) -> Any:
+def _descs(x: tuple[int, ...], y: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any]:
     from ...backends.onednn.descriptors import MemoryDesc
 
     return MemoryDesc.strided(x, dtype, channels_last(x)), MemoryDesc.strided(y, dtype, channels_last(y))
