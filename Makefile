@@ -23,9 +23,8 @@ help:
 	@echo "make lint    ruff and mypy"
 	@echo "make clean   remove $(VENV) and every cache"
 
-demo: $(VENV)/installed-$(KEY)
-	@if $(VENV)/bin/weft train --help >/dev/null 2>&1; \
-	then $(VENV)/bin/weft train digits; else $(VENV)/bin/python examples/digits_by_hand.py; fi
+demo: $(VENV)/installed-demo-$(KEY)
+	@$(VENV)/bin/weft train digits
 
 test: $(VENV)/installed-test-$(KEY)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -42,6 +41,10 @@ $(VENV)/made:
 
 $(VENV)/installed-$(KEY): $(VENV)/made
 	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-demo-$(KEY): $(VENV)/installed-$(KEY)
+	$(PIP) --editable '.[plot]'
 	@touch $@
 
 $(VENV)/installed-test-$(KEY): $(VENV)/installed-$(KEY)

@@ -10,11 +10,9 @@ from typing import Any
 import weft as wf
 
 from .. import models
+from ..tensor import Tensor
 from .config import load_config, recipes, suggestion
 from .errors import CommandError
-
-# Shapes to try for a model that is given by name alone: what its constructor is made for.
-_IMAGE = (1, 3, 224, 224)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,24 +20,41 @@ def run(arguments: argparse.Namespace) -> int:
     model, shape = _model(arguments.model)
     if arguments.input:
         shape = _shape(arguments.input)
-    example: Any = wf.zeros(shape)
-    if any(isinstance(m, wf.nn.Embedding) for m in model.modules()):
-        example = wf.zeros(shape, dtype=wf.int64)
-    try:
-        print(model.eval().summary(example, depth=arguments.depth))
-    except (ValueError, TypeError, IndexError, RuntimeError) as error:
-        raise CommandError(
-            f"{arguments.model}: does not take an input of shape {tuple(shape)}: {error} Give one with --input 1,3,224,224."
-        ) from None
-    return 0
+    wanted = examples(model, shape)
+    for inputs in wanted:
+        try:
+            print(model.eval().summary(*inputs, depth=arguments.depth))
+            return 0
+        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+            problem = error
+    raise CommandError(
+        f"{arguments.model}: does not take an input of shape {tuple(wanted[0][0].shape)}: {problem} Give another with "
+        "--input 1,3,224,224."
+    )
 
 
-def _model(name: str) -> tuple[Any, tuple[int, ...]]:
-    """The model of that name, of a configuration or of a run; and the shape of an input."""
+def examples(model: Any, shape: tuple[int, ...] | None) -> list[tuple[Tensor, ...]]:
+    """Inputs to try, likeliest first: numbers of tokens for a model that looks them up, else images."""
+    signature = inspect.signature(model.forward).parameters.values()
+    n = sum(
+        1
+        for p in signature
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    )
+    looks_up = any(isinstance(m, wf.nn.Embedding) for m in model.modules())
+    shapes = (
+        [shape] if shape is not None else [(1, 16), (1,)] if looks_up else [(1, 3, 224, 224), (1, 3, 32, 32)]
+    )
+    dtype = wf.int64 if looks_up else wf.float32
+    return [tuple(wf.zeros(each, dtype=dtype) for _ in range(n)) for each in shapes]
+
+
+def _model(name: str) -> tuple[Any, tuple[int, ...] | None]:
+    """The model of that name, of a configuration or of a run; and the shape of an input, if that is known."""
     found = models.constructors()
     if name in found:
         model = found[name]()
-        return model, _default_shape(found[name], model)
+        return model, _default_shape(found[name])
     if name in recipes() or name.endswith(".toml"):
         from .train import make_model, make_task
 
@@ -56,15 +71,16 @@ def _model(name: str) -> tuple[Any, tuple[int, ...]]:
     )
 
 
-def _default_shape(constructor: Any, model: Any) -> tuple[int, ...]:
+def _default_shape(constructor: Any) -> tuple[int, ...] | None:
+    """The shape of an input, where the constructor's own settings tell."""
     defaults = {n: p.default for n, p in inspect.signature(constructor).parameters.items()}
     if "in_features" in defaults:
         return (1, defaults["in_features"])
     if "block_size" in defaults:
         return (1, min(128, defaults["block_size"]))
-    if "image_size" in defaults and isinstance(defaults["image_size"], int):
+    if isinstance(defaults.get("image_size"), int):
         return (1, defaults.get("in_channels", 3), defaults["image_size"], defaults["image_size"])
-    return _IMAGE
+    return None
 
 
 def _shape(text: str) -> tuple[int, ...]:
