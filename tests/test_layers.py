@@ -28,11 +28,14 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data"},
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
-    {"runtime.program", "runtime.executor", "runtime.session"},  # run what the layers below have made
+    # what users call to capture or declare, and then run: it sends a graph through everything below
+    {"graph.function", "graph.backward", "graph.regions", "graph.executor", "graph.session", "profiler"},
+    {"compiler.build"},  # from a flow to a Program
+    {"runtime.program"},  # runs what the layers below have made
     {"backends"},  # carry out what the compiler describes
     {"compiler"},
-    {"graph"},
-    {"sparse", "linalg", "fft", "debug"},  # families of functions built from ops
+    {"graph"},  # what a graph is, and how one is recorded
+    {"sparse", "linalg", "fft", "debug", "array_api_info"},  # built from ops
     {"tensor", "ops", "autocast", "autograd", "random", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
     {"runtime"},  # threads, memory, devices: what the machine offers
 ]
