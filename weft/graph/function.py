@@ -69,6 +69,8 @@ class Function:
             return self.fn(*args, **kwargs)
         leaves, structure = (list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs))
         key, tensors = _signature(leaves, structure)
+        if key is None:  # tensors of a declared graph: the function becomes part of it
+            return self.fn(*args, **kwargs)
         trace = self._traces.get(key)
         if trace is None:
             with self._lock:
@@ -173,6 +175,8 @@ def _signature(leaves: list[Any], structure: Any) -> tuple[Any, list[Tensor]]:
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             data = leaf._data
+            if data.__class__ is not ndarray:
+                return None, tensors
             parts.append((data.shape, data.dtype, leaf._node is not None))
             tensors.append(leaf)
         elif isinstance(leaf, ndarray):

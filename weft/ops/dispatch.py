@@ -27,7 +27,7 @@ from ..tensor import Tensor, wrap
 from . import registry
 from . import scalar as s
 from .registry import Op
-from .spec import broadcast_shapes, spec_of
+from .spec import broadcast_shapes, is_known, spec_of
 
 ndarray = np.ndarray
 _new = object.__new__
@@ -432,8 +432,9 @@ def make_node(
     node.specs = None
     if op.broadcasts:
         shape, dtype = outs.shape, outs.dtype
+        unknown = outs.__class__ is not ndarray and not is_known(shape)  # equal unknown sizes may differ when they run
         for d in datas:
-            if d is not None and (getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype):
+            if d is not None and (unknown or getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype):
                 node.specs = tuple([_spec(d) for d in datas])
                 break
     elif op.promote is not None and len({d.dtype for d in datas if hasattr(d, "dtype")}) > 1:

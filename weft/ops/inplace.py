@@ -42,6 +42,8 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     refuse_leaf(op.title, x)
     values = with_old_values(op, x, values)
     result = check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values)))
+    if type(result._data) is not ndarray:
+        result._data.assign(x, result)  # a graph says how its values may be stored, or refuses
     note_mutation(x._data, op.title)
     np.copyto(x._data, result._data, casting="unsafe")
     rebase(x, result)

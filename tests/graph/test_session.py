@@ -1,0 +1,303 @@
+"""Declared graphs and the sessions that run them; every test runs on both executors."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import weft as wf
+
+
+@pytest.fixture(params=["dataflow", "naive"])
+def executor(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def fresh_graph():
+    graph = wf.Graph("test")
+    with graph.as_default():
+        yield graph
+
+
+def arrays(*shapes, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(s).astype(np.float32) for s in shapes]
+
+
+def test_the_first_program(executor):
+    a, b, d = arrays((3, 4), (3, 4), (3, 4))
+    x, y, z = wf.placeholder(wf.float32), wf.placeholder(wf.float32), wf.placeholder(wf.float32)
+    c = wf.sum(x * y + z)
+    gx, gy, gz = wf.gradients(c, [x, y, z])
+    with wf.Session(executor=executor) as sess:
+        c_val, gx_val, gy_val, gz_val = sess.run([c, gx, gy, gz], {x: a, y: b, z: d})
+    np.testing.assert_allclose(c_val, (a * b + d).sum(), rtol=1e-5)
+    np.testing.assert_allclose(gx_val, b)
+    np.testing.assert_allclose(gy_val, a)
+    np.testing.assert_allclose(gz_val, np.ones_like(d))
+
+
+def test_gradients_of_unknown_shapes_undo_broadcasting(executor):
+    x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32, (None, None))
+    gx, gy = wf.gradients(wf.tanh(x * y), [x, y])
+    a, b = arrays((4, 1), (4, 3))
+    ea, eb = wf.tensor(a, requires_grad=True), wf.tensor(b, requires_grad=True)
+    wf.tanh(ea * eb).sum().backward()
+    with wf.Session(executor=executor) as sess:
+        got_x, got_y = sess.run([gx, gy], {x: a, y: b})
+        assert got_x.shape == (4, 1)
+        np.testing.assert_allclose(got_x, ea.grad, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(got_y, eb.grad, rtol=1e-4, atol=1e-6)
+        assert sess.run(gx, {x: a[:2, :1], y: b[:2]}).shape == (2, 1)  # other sizes, the same graph
+
+
+def test_second_derivatives_and_partial_sums(executor):
+    x = wf.placeholder(wf.float32, (3,))
+    y = x * x * x + x  # two paths to x
+    (first,) = wf.gradients(y, [x])
+    second = wf.gradients(first, x)
+    with wf.Session(executor=executor) as sess:
+        one, two = sess.run([first, second], {x: [1.0, 2.0, 3.0]})
+    np.testing.assert_allclose(one, [4.0, 13.0, 28.0])
+    np.testing.assert_allclose(two, [6.0, 12.0, 18.0])
+
+
+def test_gradient_with_respect_to_an_inner_tensor_and_an_unrelated_one(executor):
+    x, other = wf.placeholder(wf.float32, ()), wf.placeholder(wf.float32, ())
+    h = x * 3.0
+    y = h * h
+    gh, none = wf.gradients(y, [h, other])
+    assert none is None
+    with wf.Session(executor=executor) as sess:
+        assert sess.run(gh, {x: 2.0}).item() == 12.0
+
+
+def test_ops_with_several_outputs(executor):
+    x = wf.placeholder(wf.float32, (2, 6))
+    values, places = wf.topk(x, 2)
+    (gradient,) = wf.gradients(wf.sum(values), [x])
+    (a,) = arrays((2, 6))
+    with wf.Session(executor=executor) as sess:
+        got, where, g = sess.run([values, places, gradient], {x: a})
+    np.testing.assert_array_equal(got, -np.sort(-a, axis=1)[:, :2])
+    np.testing.assert_array_equal(np.take_along_axis(a, where.numpy(), 1), got)
+    assert g.sum().item() == 4.0
+
+
+def test_fetch_structures_nodes_names_and_feed_inner_tensors(executor):
+    x = wf.placeholder(wf.float32, (2,), name="x")
+    h = x + 1.0
+    y = h * 2.0
+    done = wf.group(y)
+    with wf.Session(executor=executor) as sess:
+        got = sess.run({"a": y, "b": [h, (x, done)]}, {x: [1.0, 2.0]})
+        assert got["b"][1][1] is None
+        np.testing.assert_allclose(got["a"], [4.0, 6.0])
+        np.testing.assert_allclose(got["b"][0], [2.0, 3.0])
+        np.testing.assert_allclose(got["b"][1][0], [1.0, 2.0])
+        np.testing.assert_allclose(sess.run(y, {h: [5.0, 5.0]}), [10.0, 10.0])  # x need not be fed
+        np.testing.assert_allclose(sess.run("multiply", {"x": [1.0, 2.0]}), [4.0, 6.0])
+
+
+def test_what_a_step_returns_is_not_the_feed(executor):
+    x = wf.placeholder(wf.float32, (2, 2))
+    a = np.ones((2, 2), np.float32)
+    with wf.Session(executor=executor) as sess:
+        same, flat = sess.run([x, x.reshape(4)], {x: a})
+    same.numpy()[...] = 7
+    flat.numpy()[...] = 7
+    assert a.max() == 1
+
+
+def test_pruning_counts_executed_nodes(executor):
+    x = wf.placeholder(wf.float32, (2,))
+    cheap = x + 1.0
+    costly = cheap
+    for _ in range(50):
+        costly = wf.tanh(costly)
+    with wf.Session(executor=executor) as sess:
+        sess.run(cheap, {x: [1.0, 2.0]})
+        assert sess.last_run.executed == 1
+        sess.run(costly, {x: [1.0, 2.0]})
+        assert sess.last_run.executed == 51
+
+
+def test_a_chain_of_many_nodes(executor):
+    x = wf.placeholder(wf.float32, (4,))
+    y = x
+    for _ in range(300):
+        y = y * 1.01 + 0.01
+    expected = np.full(4, 0.5)
+    for _ in range(300):
+        expected = expected * 1.01 + 0.01
+    with wf.Session(executor=executor) as sess:
+        np.testing.assert_allclose(sess.run(y, {x: np.full(4, 0.5, np.float32)}), expected, rtol=1e-4)
+
+
+def test_sizes_that_depend_on_data(executor):
+    x = wf.placeholder(wf.float32, (None,))
+    (places,) = wf.nonzero(x > 0)
+    total = wf.sum(wf.take(x, places, axis=0)) * 2.0
+    with wf.Session(executor=executor) as sess:
+        assert sess.run(total, {x: [1.0, -2.0, 3.0]}).item() == 8.0
+        assert sess.run(total, {x: [1.0, -2.0, -3.0, -1.0]}).item() == 2.0
+
+
+def test_make_callable_and_as_function(executor, fresh_graph):
+    x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
+    with wf.Session(executor=executor) as sess:
+        f = sess.make_callable([x + y, x * y], [x, y])
+        a, b = f(2.0, 5.0)
+        assert (a.item(), b.item()) == (7.0, 10.0)
+        with pytest.raises(TypeError, match="expected 2 values"):
+            f(1.0)
+    g = fresh_graph.as_function([x, y], x - y)
+    np.testing.assert_allclose(g(wf.tensor([3.0, 4.0]), 1.0), [2.0, 3.0])
+
+
+def test_a_captured_function_becomes_part_of_a_graph(executor):
+    w = wf.tensor([1.0, 2.0])
+
+    @wf.function
+    def layer(x):
+        return wf.tanh(x * w)
+
+    eager = layer(wf.tensor([0.5, 0.5]))
+    x = wf.placeholder(wf.float32, (2,))
+    y = layer(x) + 1.0
+    with wf.Session(executor=executor) as sess:
+        np.testing.assert_allclose(sess.run(y, {x: [0.5, 0.5]}), eager.numpy() + 1, rtol=1e-6)
+
+
+def test_run_async_overlaps_and_takes_feeds_at_once(executor):
+    x = wf.placeholder(wf.float32, (3,))
+    y = x * 2.0
+    with wf.Session(executor=executor) as sess:
+        a = np.ones(3, np.float32)
+        futures = [sess.run_async(y, {x: a})]
+        a[...] = 5
+        futures += [sess.run_async(y, {x: np.full(3, i, np.float32)}) for i in range(10)]
+        np.testing.assert_allclose(futures[0].result(timeout=20), [2.0, 2.0, 2.0])
+        for i, f in enumerate(futures[1:]):
+            np.testing.assert_allclose(f.result(timeout=20), np.full(3, 2.0 * i))
+
+
+def test_many_threads_run_overlapping_subgraphs(executor):
+    x = wf.placeholder(wf.float32, (8, 8))
+    h = wf.tanh(x @ x)
+    outs = [wf.sum(h * float(i)) for i in range(4)]
+    (a,) = arrays((8, 8))
+    base = np.tanh(a @ a).sum()
+    errors = []
+    with wf.Session(executor=executor) as sess:
+
+        def work(i):
+            try:
+                for _ in range(5):
+                    np.testing.assert_allclose(sess.run(outs[i], {x: a}), base * i, rtol=1e-3, atol=1e-4)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(i % 4,)) for i in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(30)
+            assert not t.is_alive()
+    assert not errors
+
+
+# Names, scopes, printing ------------------------------------------------------------------------------------------------
+
+
+def test_names_and_scopes(fresh_graph, tmp_path):
+    with wf.name_scope("layer"):
+        x = wf.placeholder(wf.float32, (2,), name="x")
+        y = x + 1.0
+        with wf.name_scope("inner"):
+            z = y * y
+    assert x._data.name == "layer/x"
+    assert z._data.node.name == "layer/inner/multiply"
+    assert fresh_graph.tensor("layer/x")._data is x._data
+    assert "layer/inner/multiply" in str(fresh_graph)
+    assert fresh_graph.draw(tmp_path / "g.svg").stat().st_size > 500
+    with pytest.raises(KeyError, match="Did you mean 'layer/x'"):
+        fresh_graph.node("layer/xx")
+
+
+# Bad input --------------------------------------------------------------------------------------------------------------
+
+
+def test_unfed_placeholder(executor):
+    x = wf.placeholder(wf.float32, name="images")
+    y = x + 1.0
+    with wf.Session(executor=executor) as sess, pytest.raises(ValueError, match=r"'images' must be fed.*test_session.py"):
+        sess.run(y)
+
+
+def test_wrong_shape_and_dtype(executor):
+    x = wf.placeholder(wf.float32, (None, 3), name="x")
+    with wf.Session(executor=executor) as sess:
+        with pytest.raises(ValueError, match=r"wrong shape fed to 'x'.*\(2, 4\).*\(\?, 3\).*test_session.py"):
+            sess.run(x + 1.0, {x: np.zeros((2, 4), np.float32)})
+        with pytest.raises(TypeError, match=r"wrong dtype fed to 'x'.*int64.*float32"):
+            sess.run(x + 1.0, {x: np.zeros((2, 3), np.int64)})
+        with pytest.raises(TypeError, match="only symbolic tensors can be fed"):
+            sess.run(x + 1.0, {"nothing".__len__: 1})
+
+
+def test_shapes_that_do_not_fit_name_the_node_and_line(executor):
+    x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
+    z = x + y
+    with wf.Session(executor=executor) as sess, pytest.raises(ValueError, match=r"add.*node 'add'.*test_session.py"):
+        sess.run(z, {x: np.zeros(3, np.float32), y: np.zeros(4, np.float32)})
+
+
+def test_tensor_of_another_graph(executor):
+    other = wf.Graph("other")
+    with other.as_default():
+        x = wf.placeholder(wf.float32, (1,))
+        y = x + 1.0
+    mine = wf.placeholder(wf.float32, (1,))
+    with wf.Session(executor=executor) as sess:
+        with pytest.raises(ValueError, match="belongs to graph 'other'.*test_session.py"):
+            sess.run(y, {mine: [1.0]})
+        with pytest.raises(ValueError, match="belongs to graph 'other'"):
+            sess.run(mine + 1.0, {x: [1.0]})
+    with pytest.raises(RuntimeError, match="another graph"):
+        mine + x
+
+
+def test_use_after_close(executor):
+    x = wf.constant([1.0])
+    sess = wf.Session(executor=executor)
+    f = sess.make_callable(x + 1.0)
+    sess.run(x + 1.0)
+    sess.close()
+    for use in (lambda: sess.run(x), f, lambda: sess.run_async(x), sess.__enter__):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+
+
+def test_values_are_refused_while_declaring():
+    x = wf.placeholder(wf.float32, (1,), name="x")
+    for use in (x.numpy, x.item, lambda: bool(x > 0), lambda: float(x)):
+        with pytest.raises(RuntimeError, match=r"no value yet|requires gradients"):
+            use()
+    with pytest.raises(TypeError, match="cannot fetch"), wf.Session() as sess:
+        sess.run(3.5)
+    with pytest.raises(ValueError, match="executor"):
+        wf.Session(executor="fast")
+
+
+def test_a_deadline_in_the_past(executor):
+    x = wf.constant([1.0])
+    with wf.Session(executor=executor) as sess:
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            sess.run(x + 1.0, timeout=0)
+        assert time.monotonic() - start < 5

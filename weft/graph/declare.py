@@ -1,0 +1,359 @@
+"""Declared graphs: placeholders and constants, names and scopes, control edges; run later by a `Session`.
+
+Every op called on a symbolic tensor adds a node to the graph of that tensor. Nodes take their name scope, control edges
+and device from what is entered in the building thread: `name_scope`, `control_dependencies`, `device`, `colocate_with`.
+An eager tensor used in a declared graph is state of the program, read by identity when a step runs: writing to it eagerly
+is seen by the next step, and a `Variable` made from it is the same memory.
+
+Threads may build one graph together; each has scopes of its own. A graph that is being run may grow: running steps do
+not see the new nodes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.tape import Leaf
+from ..errors import Location, user_location
+from ..ops.dispatch import Mode, _operand
+from ..ops.registry import Op
+from ..ops.spec import Size, Spec
+from ..tensor import Tensor, to_array, wrap
+from .graph import Graph, Node, Value
+
+ndarray = np.ndarray
+
+
+class GraphOp:
+    """An op of a declared graph that is not in the op table because it touches more than its inputs.
+
+    `effects` are those of the op table: an op that "blocks" has `start(arrays, done)`, other ones `run(arrays)`.
+    """
+
+    expression = None
+    alias = None
+    cost = None
+    version = 1
+    variadic = False
+    tensor_names: tuple[str, ...] = ()
+    attr_names: tuple[str, ...] = ()
+    effects: frozenset[str] = frozenset()
+    num_outputs: int | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = self.title = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class _NoOp(GraphOp):
+    """Does nothing; it exists for its control edges."""
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return ()
+
+
+NO_OP = _NoOp("no_op")
+
+
+class _Scopes(threading.local):
+    graphs: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    control: tuple[Node, ...] = ()
+    devices: tuple[Any, ...] = ()
+    colocate: tuple[Node, ...] = ()
+
+
+_scopes = _Scopes()
+
+
+class DeclaredGraph(Graph):
+    """A program as a graph of nodes, built by calling ops on symbolic tensors and run by a `Session`: `wf.Graph`."""
+
+    def __init__(self, name: str = "graph") -> None:
+        super().__init__(name)
+        self._lock = threading.RLock()
+        self._by_name: dict[str, Node] = {}
+        self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
+        self.colocated: dict[Node, Node] = {}
+        self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
+
+    @contextmanager
+    def as_default(self) -> Iterator[DeclaredGraph]:
+        """While entered, this thread declares into this graph."""
+        saved = _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate
+        _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = (*_scopes.graphs, self), (), (), ()
+        try:
+            yield self
+        finally:
+            _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = saved
+
+    def add(
+        self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Any,
+        where: Location | None = None, name: str | None = None,
+    ) -> Node:  # fmt: skip
+        scope = "".join([f"{n}/" for n in _scopes.names])
+        with self._lock:
+            node = super().add(op, inputs, attrs, specs, where or user_location(2), scope + (name or op.name))
+            node.control = tuple([n for n in _scopes.control if n.graph is self])
+            node.device = _scopes.devices or None
+            if _scopes.colocate:
+                self.colocated[node] = _scopes.colocate[-1]
+            self._by_name[node.name] = node
+        return node
+
+    def constant(self, array: ndarray, name: str = "constant") -> Value:
+        with self._lock:
+            return super().constant(array, name)
+
+    def call(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        # the tape must see the read of an eager tensor, not the tensor: its history is not part of the program
+        from .state import implicit_read
+
+        tensors = [
+            implicit_read(self, t) if isinstance(t, Tensor) and type(t._data) is ndarray else t for t in tensors
+        ]
+        return super().call(op, tensors, attrs)
+
+    def outside(self, tensor: Tensor) -> Value:
+        """An eager tensor: state of the program, read when the step runs."""
+        from .state import implicit_read
+
+        return implicit_read(self, tensor)._data
+
+    def assign(self, x: Tensor, value: Tensor) -> None:
+        if type(x._data) is not ndarray:  # a symbolic tensor: its name now stands for the new value
+            return
+        raise RuntimeError(
+            "in-place: an eager tensor cannot be written by declaring a graph. Make it a variable, "
+            "`v = wf.Variable(tensor)`, and run `v.assign(value)` in a session."
+        )
+
+    def node(self, name: str) -> Node:
+        """The node called `name`."""
+        found = self._by_name.get(name)
+        if found is None:
+            import difflib
+
+            close = difflib.get_close_matches(name, self._by_name, 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise KeyError(f"graph {self.name}: there is no node called {name!r}.{hint}")
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        """The output of the node called `name`; `name:1` is its second output."""
+        base, _, index = name.partition(":")
+        outputs = self.node(base).outputs
+        position = int(index or 0)
+        if position >= len(outputs):
+            raise IndexError(
+                f"graph {self.name}: node {base!r} has {len(outputs)} outputs. Got {name!r}."
+            )
+        return wrap(outputs[position])
+
+    def as_function(self, inputs: Sequence[Tensor], outputs: Any) -> Any:
+        """The graph as a function of eager tensors: `f(*values)` feeds `inputs` and returns `outputs`."""
+        from .session import Session
+
+        return Session(self).make_callable(outputs, inputs)
+
+    def placement_report(self, devices: Any = None) -> str:
+        """Where every node would run, and why."""
+        from .placement import placement_report
+
+        return placement_report(self, devices)
+
+
+class building(Mode):
+    """While entered, tensors made from nothing (zeros, ones …) are constants of `graph` instead of eager tensors."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
+        tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
+        foreign = None
+        for t in tensors:
+            data = getattr(t, "_data", None)
+            if hasattr(data, "priority") and (foreign is None or data.priority > foreign.priority):
+                foreign = data
+        if foreign is not None:
+            return foreign.apply(op, tensors, op.attrs(values))
+        made = op.call(*values[: op.num_positional], **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)))
+        if isinstance(made, Tensor) and type(made._data) is ndarray and not tensors:
+            return wrap(self.graph.constant(made._data))
+        return made
+
+    def constant(self, array: ndarray) -> Tensor:
+        return wrap(self.graph.constant(array))
+
+
+_default = DeclaredGraph("default")
+
+
+def get_default_graph() -> DeclaredGraph:
+    """The graph that this thread declares into: the innermost `as_default()`, else the graph of the process."""
+    return _scopes.graphs[-1] if _scopes.graphs else _default
+
+
+def reset_default_graph() -> None:
+    """Start a new, empty graph of the process. Tensors of the old one stay usable with a Session on it."""
+    global _default
+    if _scopes.graphs:
+        raise RuntimeError("reset_default_graph: cannot be called inside `with graph.as_default():`.")
+    _default = DeclaredGraph("default")
+
+
+def explicit_graph() -> DeclaredGraph | None:
+    """The innermost `as_default()` graph of this thread, or None outside of any."""
+    return _scopes.graphs[-1] if _scopes.graphs else None
+
+
+def leaf(tensor: Tensor) -> Tensor:
+    """`tensor` with a place on the tape, if it can have a gradient."""
+    if dtypes.is_inexact(tensor.dtype):
+        tensor._node = Leaf(tensor)
+    return tensor
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str = "placeholder") -> Tensor:
+    """A tensor that is fed when a step runs.
+
+    Args:
+        shape: sizes, None (or a `Symbol`) for a size that is not known; None for the whole shape: unknown rank.
+    """
+    dtype = dtypes.as_dtype(dtype)
+    if shape is not None:
+        shape = _sizes(shape)
+    value = get_default_graph().placeholder(shape, dtype, name)
+    value.node.where = user_location(1)
+    return leaf(wrap(value))
+
+
+def _sizes(shape: Any) -> tuple[Size, ...]:
+    from ..ops.spec import Symbol
+
+    if isinstance(shape, int):
+        shape = (shape,)
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"placeholder: shape must be a tuple of sizes, or None. Got {shape!r}.")
+    for d in shape:
+        if d is not None and not isinstance(d, Symbol) and (not isinstance(d, (int, np.integer)) or isinstance(d, bool) or d < 0):
+            raise ValueError(f"placeholder: a size must be a number of at least 0, a Symbol or None. Got {d!r}.")
+    return tuple([int(d) if isinstance(d, np.integer) else d for d in shape])
+
+
+def constant(value: Any, dtype: Any = None, name: str = "constant") -> Tensor:
+    """A value that belongs to the graph."""
+    if isinstance(value, Tensor) and value.is_symbolic:
+        raise TypeError("constant: expected numbers. Got a symbolic tensor, whose value is not known yet.")
+    array = np.array(to_array(value, dtype))
+    array.flags.writeable = False
+    graph = get_default_graph()
+    made = graph.add(_constant_op(), (), (array,), (Spec(array.shape, array.dtype),), user_location(1), name)
+    return leaf(wrap(made.outputs[0]))
+
+
+def _constant_op() -> Any:
+    from .graph import CONSTANT
+
+    return CONSTANT
+
+
+# Scopes -------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Nodes made inside are called `name/...`; scopes nest, and entering a name again continues it."""
+    if not isinstance(name, str) or not name or ":" in name or name.startswith("/") or name.endswith("/"):
+        raise ValueError(f"name_scope: expected a name such as 'layer1'. Got {name!r}.")
+    saved = _scopes.names
+    _scopes.names = (*saved, name)
+    try:
+        yield "/".join(_scopes.names)
+    finally:
+        _scopes.names = saved
+
+
+def node_of(what: Any) -> Node:
+    """The node behind a symbolic tensor, an operation or a node."""
+    if isinstance(what, Node):
+        return what
+    found = getattr(getattr(what, "_data", None), "node", None)
+    if not isinstance(found, Node):
+        raise TypeError(f"graph: expected a symbolic tensor or a node. Got {type(what).__name__}.")
+    return found
+
+
+@contextmanager
+def control_dependencies(operations: Sequence[Any] | None) -> Iterator[None]:
+    """Nodes made inside run after `operations` (tensors or nodes); None forgets the control edges of outer scopes."""
+    saved = _scopes.control
+    if operations is None:
+        _scopes.control = ()
+    else:
+        if not isinstance(operations, (list, tuple)):
+            raise TypeError(f"control_dependencies: expected a list. Got {type(operations).__name__}.")
+        _scopes.control = tuple(dict.fromkeys((*saved, *[node_of(o) for o in operations])))
+    try:
+        yield
+    finally:
+        _scopes.control = saved
+
+
+@contextmanager
+def device(name: Any, soft: bool = False) -> Iterator[None]:
+    """Nodes made inside run on this device: `cpu:1`, or a partial name such as `cpu` (any of that kind).
+
+    A constraint that nobody can satisfy is an error when the graph is placed; a `soft` one is then left out.
+    """
+    from .placement import constraint
+
+    made = constraint(name, soft)
+    saved = _scopes.devices
+    _scopes.devices = (*saved, made)
+    try:
+        yield
+    finally:
+        _scopes.devices = saved
+
+
+@contextmanager
+def colocate_with(what: Any) -> Iterator[None]:
+    """Nodes made inside run where `what` (a tensor, a node or a Variable) runs."""
+    saved = _scopes.colocate
+    _scopes.colocate = (*saved, what.anchor() if hasattr(what, "anchor") else node_of(what))
+    try:
+        yield
+    finally:
+        _scopes.colocate = saved
+
+
+def group(*operations: Any, name: str = "group") -> Node:
+    """One node that has run when all `operations` have."""
+    if not operations:
+        return no_op(name)
+    nodes = [node_of(o) for o in operations]
+    node = nodes[0].graph.add(NO_OP, (), (), (), user_location(1), name)
+    node.control = tuple(dict.fromkeys((*node.control, *nodes)))
+    return node
+
+
+def no_op(name: str = "no_op") -> Node:
+    """A node that does nothing; it waits for its control edges."""
+    return get_default_graph().add(NO_OP, (), (), (), user_location(1), name)
+
+
+def refuse_foreign(graph: Graph, value: Value) -> NoReturn:
+    raise ValueError(
+        f"session: the tensor {value!r} belongs to graph {value.node.graph.name!r}, but the session runs graph "
+        f"{graph.name!r}. It was made at {value.node.where}. Open a Session on that graph."
+    )

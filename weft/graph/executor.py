@@ -1,0 +1,351 @@
+"""Executors: what fires the nodes of a step.
+
+Two kinds, the same results. The *naive* executor runs single nodes, uncompiled, one at a time, and is the reference. The
+*dataflow* executor runs units (Note [Regions]) as soon as everything they wait for has happened: on the calling thread,
+and on a small pool of threads when several are ready. A blocking node (a queue op) is started and occupies no thread: its
+queue calls back. So any number of them may wait, and the pool cannot deadlock.
+
+Contract: several threads may run one step at once. When a node fails, when the step is cancelled or its deadline passes,
+no further unit starts, waiting queue ops are withdrawn, units that run are completed, and then the error is raised: an
+assign happens wholly or not at all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from .declare import NO_OP, GraphOp
+from .graph import CONSTANT, PLACEHOLDER, Node, Value
+from .interpret import located, run_node
+from .regions import Region
+from .state import ReadOp, WriteOp
+
+ndarray = np.ndarray
+
+
+class CancelledError(RuntimeError):
+    """The step was cancelled: by `Session.cancel`, by closing the session, or by closing a queue with its waiting calls."""
+
+
+class Unit:
+    """What an executor fires: a region, or one node by itself."""
+
+    __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start")
+
+    def __init__(self, nodes: Sequence[Node], device: Any = None) -> None:
+        self.nodes = list(nodes)
+        self.device = device
+        self.region: Region | None = None
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.after: set[int] = set()  # units that must have run
+        self.consumers: list[int] = []
+        self.index = 0
+        self.start: Callable[..., Any] | None = None  # for blocking nodes
+
+    @property
+    def node(self) -> Node:
+        return self.nodes[0]
+
+    def __repr__(self) -> str:
+        return f"<unit {', '.join(n.name for n in self.nodes[:4])}{' …' if len(self.nodes) > 4 else ''}>"
+
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return self.region.run(arrays) if self.region is not None else run_node(self.node, arrays)
+
+
+def is_single(node: Node) -> bool:
+    """Whether a node must be a unit of its own."""
+    return isinstance(node.op, GraphOp) and not isinstance(node.op, (ReadOp, WriteOp)) and node.op is not NO_OP
+
+
+def needed_nodes(targets: Iterable[Node], fed: frozenset[Value] | set[Value]) -> list[Node]:
+    """What `targets` need if the values in `fed` are given, in the order of declaration."""
+    seen: set[Node] = set()
+    stack = list(targets)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for v in node.inputs:
+            if v.__class__ is Value and v not in fed:
+                stack.append(v.node)
+        stack.extend(node.control)
+    return sorted(seen, key=lambda n: n.order)
+
+
+class Plan:
+    """The units of a step and how they depend on each other."""
+
+    def __init__(self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], *, single: bool = False,
+                 devices: dict[Node, Any] | None = None, plain: Callable[[Any], bool] | None = None) -> None:  # fmt: skip
+        self.nodes = list(nodes)
+        self.fed, self.fetched = fed, list(fetched)
+        self.constants = {n.outputs[0]: n.attrs[0] for n in nodes if n.op is CONSTANT}
+        self.devices = devices or {}
+        self.unit_of: dict[Node, Unit] = {}
+        self.units = self._nodes_alone() if single else self._regions()
+        for i, unit in enumerate(self.units):
+            unit.index = i
+            for n in unit.nodes:
+                self.unit_of[n] = unit
+        self._connect(plain if plain is not None else lambda device: single)
+        self.counts = [len(u.after) for u in self.units]
+        self.initial = [u for u in self.units if not u.after]
+
+    def _work(self) -> list[Node]:
+        return [n for n in self.nodes if n.op is not CONSTANT and not (n.op is PLACEHOLDER and n.outputs[0] in self.fed)]
+
+    def _nodes_alone(self) -> list[Unit]:
+        return [Unit([n], self.devices.get(n)) for n in self._work()]
+
+    def _regions(self) -> list[Unit]:
+        nodes = self._work()
+        masks: dict[Node, int] = {}
+        bits: dict[Node, int] = {}
+        for node in nodes:
+            mask = 0
+            for p in self._before(node):
+                mask |= masks.get(p, 0) | bits.get(p, 0)
+            masks[node] = mask
+            if is_single(node):
+                bits[node] = 1 << len(bits)
+        home: dict[Node, Any] = {n: (masks[n], self.devices.get(n)) for n in nodes if n not in bits}
+        self._sink_reads(nodes, home)
+        units: dict[Any, Unit] = {}
+        found: list[Unit] = []
+        for node in nodes:
+            if node in bits:
+                found.append(Unit([node], self.devices.get(node)))
+                continue
+            unit = units.get(home[node])
+            if unit is None:
+                unit = units[home[node]] = Unit([], self.devices.get(node))
+                found.append(unit)
+            unit.nodes.append(node)
+        return found
+
+    def _sink_reads(self, nodes: Sequence[Node], home: dict[Node, Any]) -> None:
+        """Move a read that only one region uses into that region, which then reads in place instead of a copy."""
+        users: dict[Node, set[Any]] = {}
+        for node in nodes:
+            for p in self._before(node):
+                users.setdefault(p, set()).add(home.get(node, node))
+        fetched = {v.node for v in self.fetched}
+        for node in nodes:
+            if node.op.__class__ is ReadOp and not node.control and node not in fetched:
+                used = users.get(node, set())
+                (only,) = used if len(used) == 1 else (None,)
+                if only is not None and not isinstance(only, Node) and only[1] == home[node][1]:
+                    home[node] = only
+
+    def _before(self, node: Node) -> list[Node]:
+        return [v.node for v in node.inputs if v.__class__ is Value and v not in self.fed] + list(node.control)
+
+    def _connect(self, plain: Callable[[Any], bool]) -> None:
+        wanted = set(self.fetched)
+        for unit in self.units:
+            for node in unit.nodes:
+                for p in self._before(node):
+                    other = self.unit_of.get(p)
+                    if other is not None and other is not unit:
+                        unit.after.add(other.index)
+                for v in node.inputs:
+                    if v.__class__ is Value and (v in self.fed or self.unit_of.get(v.node) is not unit):
+                        if v in self.constants:
+                            continue
+                        wanted.add(v)
+        for unit in self.units:
+            made = [v for n in unit.nodes for v in n.outputs]
+            if len(unit.nodes) == 1 and is_single(unit.node):
+                unit.inputs = list(unit.node.inputs)
+                unit.outputs = made
+                unit.start = getattr(unit.node.op, "start", None)
+            else:
+                inside = set(made)
+                inputs = dict.fromkeys(
+                    v for n in unit.nodes for v in n.inputs
+                    if v.__class__ is Value and v not in inside and v not in self.constants
+                )  # fmt: skip
+                constants = dict.fromkeys(
+                    v.node for n in unit.nodes for v in n.inputs if v.__class__ is Value and v in self.constants and v not in self.fed
+                )
+                unit.inputs = list(inputs)
+                unit.outputs = [v for v in made if v in wanted]
+                unit.region = Region([*constants, *unit.nodes], unit.inputs, unit.outputs, plain(unit.device))
+            for i in unit.after:
+                self.units[i].consumers.append(unit.index)
+
+
+class Run:
+    """One run of a step: its deadline, whether it was cancelled, and how many nodes it has executed."""
+
+    __slots__ = ("deadline", "cancelled", "reason", "changed", "executed", "step_id")
+
+    def __init__(self, timeout: float | None, step_id: int = 0) -> None:
+        self.deadline = None if timeout is None else time.monotonic() + timeout
+        self.cancelled = False
+        self.reason = ""
+        self.changed = threading.Condition()
+        self.executed = 0
+        self.step_id = step_id
+
+    def cancel(self, reason: str) -> None:
+        with self.changed:
+            self.cancelled, self.reason = True, reason
+            self.changed.notify_all()
+
+    def check(self) -> None:
+        if self.cancelled:
+            raise CancelledError(f"session: the step was cancelled. {self.reason}")
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TimeoutError("session: the step did not finish before its deadline.")
+
+
+_pool: ThreadPoolExecutor | None = None
+_pool_lock = threading.Lock()
+
+
+def pool() -> ThreadPoolExecutor:
+    """The threads on which units run beside the calling thread. They never wait for other units."""
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(4, "weft-executor")
+        return _pool
+
+
+class Engine:
+    """The coordinator of one run: fires units, collects what finished, stops at the first error."""
+
+    def __init__(self, plan: Plan, run: Run, env: dict[Value, Any], threads: bool, transport: Any = None) -> None:
+        self.plan, self.run_state, self.env, self.threads = plan, run, env, threads
+        self.finished: deque[tuple[Unit, Any, Any]] = deque()  # (unit, error, outputs) from other threads
+        self.pending: dict[Unit, Any] = {}  # started and not finished: how to withdraw them, or None
+        self.counts = list(plan.counts)
+        self.ready = deque(plan.initial)
+        self.transport = transport
+
+    def execute(self) -> None:
+        """Run all units; on an error leave nothing running and raise it."""
+        try:
+            self._loop()
+        except BaseException:
+            self._stop()
+            raise
+
+    def _loop(self) -> None:
+        run, ready = self.run_state, self.ready
+        while True:
+            while ready:
+                run.check()
+                unit = ready.popleft()
+                if unit.start is not None:
+                    self._start(unit)
+                elif self.threads and (ready or self.pending) and unit.region is not None:
+                    self.pending[unit] = None
+                    pool().submit(self._run_elsewhere, unit, self._inputs(unit))
+                else:
+                    self._complete(unit, unit.run(self._inputs(unit)))
+                if self.finished:
+                    self._collect()
+            if not self.pending:
+                return
+            self._wait()
+            self._collect()
+
+    def _inputs(self, unit: Unit) -> list[Any]:
+        env, constants = self.env, self.plan.constants
+        return [
+            (env[v] if v in env else constants[v]) if v.__class__ is Value else v for v in unit.inputs
+        ]
+
+    def _start(self, unit: Unit) -> None:
+        """Start a blocking node; it reports from any thread, perhaps at once."""
+        self.pending[unit] = None
+
+        def done(error: BaseException | None, outputs: Sequence[Any]) -> None:
+            self._report(unit, error, outputs)
+
+        assert unit.start is not None
+        try:
+            withdraw = unit.start(self._inputs(unit), done, self.run_state)
+        except Exception as error:
+            del self.pending[unit]
+            raise located(error, unit.node) from error.__cause__
+        self.pending[unit] = withdraw
+
+    def _run_elsewhere(self, unit: Unit, arrays: Sequence[Any]) -> None:
+        try:
+            outputs = unit.run(arrays)
+        except BaseException as error:  # carried to the calling thread and raised there
+            self._report(unit, error, ())
+        else:
+            self._report(unit, None, outputs)
+
+    def _report(self, unit: Unit, error: BaseException | None, outputs: Sequence[Any]) -> None:
+        changed = self.run_state.changed
+        with changed:
+            self.finished.append((unit, error, outputs))
+            changed.notify_all()
+
+    def _wait(self) -> None:
+        run = self.run_state
+        with run.changed:
+            while not self.finished and not run.cancelled:
+                left = None if run.deadline is None else run.deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                run.changed.wait(left)
+        if not self.finished:
+            run.check()
+
+    def _collect(self) -> None:
+        while self.finished:
+            unit, error, outputs = self.finished.popleft()
+            self.pending.pop(unit, None)
+            if error is not None:
+                raise located(error, unit.node)
+            self._complete(unit, outputs)
+
+    def _complete(self, unit: Unit, outputs: Sequence[Any]) -> None:
+        self.run_state.executed += len(unit.nodes)
+        env = self.env
+        for v, a in zip(unit.outputs, outputs, strict=True):
+            if v not in self.plan.fed:
+                env[v] = a
+        counts, units = self.counts, self.plan.units
+        for i in unit.consumers:
+            counts[i] -= 1
+            if not counts[i]:
+                self.ready.append(units[i])
+
+    def _stop(self) -> None:
+        """Withdraw what waits and see what runs through to its end."""
+        for withdraw in list(self.pending.values()):
+            if withdraw is not None:
+                withdraw()
+        changed = self.run_state.changed
+        with changed:
+            while True:
+                while self.finished:
+                    self.pending.pop(self.finished.popleft()[0], None)
+                if not any(w is None and u.start is None for u, w in self.pending.items()):
+                    return
+                changed.wait(1.0)
+
+
+def run_naively(plan: Plan, run: Run, env: dict[Value, Any]) -> None:
+    """The reference: single nodes, in the order of declaration, each when what it needs is there.
+
+    A blocking node that has to wait is set aside while other nodes can run.
+    """
+    Engine(plan, run, env, False).execute()

@@ -1,0 +1,104 @@
+"""Running nodes one at a time on arrays, without compiling them: the reference for everything that is compiled.
+
+Serves the naive executor, steps too small to be worth a program, and nodes whose sizes depend on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ops import dispatch
+from .control_flow import ControlOp
+from .graph import CONSTANT, PLACEHOLDER, Node, Value
+from .subgraph import Sub
+
+ndarray = np.ndarray
+Arrays = tuple[Any, ...]
+_PLAIN = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, ZeroDivisionError, NotImplementedError)
+
+
+def located(error: BaseException, node: Node) -> BaseException:
+    """`error` with the node's name and the user's line in its message (once)."""
+    if getattr(error, "located", False):
+        return error
+    text = f"In node {node.name!r}, made at {node.where}."
+    if type(error) in _PLAIN:
+        made: BaseException = type(error)(f"{error} {text}")
+        made.__cause__ = error.__cause__
+    else:
+        error.add_note(text)
+        made = error
+    made.located = True  # type: ignore[attr-defined]
+    return made
+
+
+def run_node(node: Node, inputs: Sequence[Any]) -> Arrays:
+    """The outputs of one node on arrays (None for a missing optional input)."""
+    op = node.op
+    try:
+        if isinstance(op, ControlOp):
+            return _control(op, inputs)
+        if hasattr(op, "run") and not hasattr(op, "merge"):
+            return op.run(inputs)
+        with dispatch.suspended():
+            out = dispatch.compute(op, inputs, node.attrs)
+    except Exception as error:
+        raise located(error, node) from error.__cause__
+    return out if isinstance(out, tuple) else (out,)
+
+
+def run_sub(sub: Sub, formals: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
+    """The results of a subgraph on arrays."""
+    env: dict[Value, Any] = dict(zip([*sub.formals, *sub.graph.entries], [*formals, *captured], strict=True))
+    for node in sub.graph.nodes:
+        if node.op is PLACEHOLDER:
+            continue
+        if node.op is CONSTANT:
+            env[node.outputs[0]] = node.attrs[0]
+            continue
+        outs = run_node(node, [env[v] if isinstance(v, Value) else v for v in node.inputs])
+        env.update(zip(node.outputs, outs, strict=True))
+    return [env[v] for v in sub.outputs]
+
+
+def _captured(op: ControlOp, sub: Sub, arrays: Sequence[Any]) -> list[Any]:
+    """Of the arrays of all surrounding tensors, those that `sub` uses."""
+    at = {id(t): a for t, a in zip(op.facts["outer"], arrays, strict=True)}
+    return [at[id(t)] for t in sub.captured]
+
+
+def _control(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
+    if op.kind == "cond":
+        count = 1 + op.facts["operands"]
+        sub = op.subs[0] if bool(inputs[0]) else op.subs[1]
+        return tuple(run_sub(sub, inputs[1:count], _captured(op, sub, inputs[count:])))
+    if op.kind == "while":
+        count = op.facts["operands"]
+        test, body = op.subs
+        outer_test, outer_body = _captured(op, test, inputs[count:]), _captured(op, body, inputs[count:])
+        state = list(inputs[:count])
+        while bool(np.all(run_sub(test, state, outer_test)[0])):
+            state = run_sub(body, state, outer_body)
+        return tuple(state)
+    return _scan(op, inputs)
+
+
+def _scan(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
+    (body,) = op.subs
+    facts = op.facts
+    carries, n = facts["carry"], facts["n"]
+    carry, xs = list(inputs[:carries]), inputs[carries : carries + facts["xs"]]
+    outer = _captured(op, body, inputs[carries + facts["xs"] :])
+    ys: list[list[Any]] = [[None] * n for _ in range(facts["ys"])]
+    kept: list[list[Any]] = [[None] * n for _ in range(carries)]
+    for t in reversed(range(n)) if facts["reverse"] else range(n):
+        for row, c in zip(kept, carry, strict=True):
+            row[t] = c
+        results = run_sub(body, [*carry, *[x[t] for x in xs]], outer)
+        carry = results[:carries]
+        for row, y in zip(ys, results[carries:], strict=True):
+            row[t] = y
+    return (*carry, *[np.stack(r) for r in ys], *([np.stack(r) for r in kept] if facts["keep"] else []))
