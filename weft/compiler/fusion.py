@@ -38,6 +38,8 @@ def is_loop(node: Node) -> bool:
     op = node.op
     if op is PLACEHOLDER or op is CONSTANT or len(node.outputs) != 1:
         return False
+    if any(0 in v.shape for v in (*node.inputs, *node.outputs) if isinstance(v, Value)):
+        return False  # nothing to loop over: NumPy knows what that means for every op
     if node.outputs[0].dtype not in _DTYPES or any(
         isinstance(v, Value) and v.dtype not in _DTYPES for v in node.inputs
     ):

@@ -106,6 +106,8 @@ class Lowering:
         """A step that copies a layout into a row-major one (or into `target`)."""
         if target is None:
             target = self.temporary(source.shape, source.dtype)
+        if 0 in source.shape:
+            return target
         space = source.shape
         axes = [a for a in range(len(space)) if space[a] != 1]
         axes.sort(key=lambda a: (-abs(target.strides[a]), a))
