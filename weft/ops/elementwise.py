@@ -389,6 +389,7 @@ def cosh(x):  # type: ignore[no-untyped-def]
 
 @elementwise(
     namespace="internal",
+    numpy=lambda grad, result: grad * (1 - result * result),
     kind="float",
     vjp=(lambda h, result: tanh_backward(h, result), lambda h, grad, result: h * grad * result * -2),
     reference=lambda grad, result: grad * (1 - result * result),
@@ -672,6 +673,7 @@ def erfc(x):  # type: ignore[no-untyped-def]
 
 @elementwise(
     namespace="internal",
+    numpy=lambda grad, result: grad * result * (1 - result),
     kind="real float",
     vjp=(lambda h, result: sigmoid_backward(h, result), lambda h, grad, result: h * grad * (1 - result * 2)),
     reference=lambda grad, result: grad * result * (1 - result),
