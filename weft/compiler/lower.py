@@ -34,6 +34,7 @@ class Step:
     writes: list[Storage]
     kernel: Kernel | None = None
     storages: list[Storage] = field(default_factory=list)  # of the kernel's buffers, in order
+    params: list[int] = field(default_factory=list)  # run-time numbers of the kernel
     primitive: Any = None
     arguments: dict[int, Layout] = field(default_factory=dict)  # of a primitive, by argument index
     inputs: list[Layout | None] = field(default_factory=list)  # of a host call
@@ -287,7 +288,7 @@ class Lowering:
         ]
         writes = [layout.storage for layout, _ in nest.outputs.values()]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
-        self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages))
+        self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params))
 
     def _used_outside(self, n: Node, cluster: Cluster) -> bool:
         return n.outputs[0] in self.wanted or any(u not in cluster.axes for u in self._users(n))

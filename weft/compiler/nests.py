@@ -246,6 +246,7 @@ class Nest:
 
     def build(self, name: str) -> tuple[Kernel, list[Storage], list[int]]:
         """The kernel, the storages its buffers lie in, and their element offsets."""
+        self.params: list[int] = []
         self.scalars: dict[Node, Expr] = {}
         self.kept: dict[Node, Expr] = {}
         for n in self.members:
@@ -331,7 +332,12 @@ class Nest:
         groups = self.collapse(axes)
         self.index: dict[int, tuple[str, int]] = {}
         body = self._stores([(n, self.member(n, 0)) for n in self.stored_nodes])
-        return self._loops(groups, body, "i", vector=True, parallel=True, inner_work=len(self.members))
+        loops_ = self._loops(groups, body, "i", vector=True, parallel=True, inner_work=len(self.members))
+        if len(groups) == 1:  # a plain sweep: its length is a run-time number, so that one kernel serves all lengths
+            kind, var, size, *rest = loops_[0]
+            self.params = [size]
+            loops_ = [(kind, var, s.param("n"), *rest)]
+        return loops_
 
     def _stores(self, values: list[tuple[Node, Expr]]) -> list[Any]:
         """Stores of several values: all are computed before the first is stored, which may overwrite what another reads."""
@@ -629,7 +635,8 @@ class Nest:
             return made
 
         statements = convert(body)
-        kernel = Kernel(name, tuple([b for b, _ in buffers.values()]), (), tuple(statements))
+        names = ("n",) if self.params else ()
+        kernel = Kernel(name, tuple([b for b, _ in buffers.values()]), names, tuple(statements))
         return kernel, [st for _, st in buffers.values()], [0] * len(buffers)
 
     def _loop_index(self, var: str) -> Expr:

@@ -139,7 +139,7 @@ class Instance:
     def _block(self, step: Step) -> tuple[int, list[Any]]:
         routines = self.program.routines
         if step.kernel is not None:
-            return self.program.code[step.kernel], [self._slot(st) for st in step.storages]
+            return self.program.code[step.kernel], [*[self._slot(st) for st in step.storages], *step.params]
         if step.kind == "check":
             return routines["check"], [self._slot(step.storages[0])]
         if step.kind == "primitive":

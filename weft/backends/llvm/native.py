@@ -239,5 +239,9 @@ def _boxed(kernel: Kernel) -> str:
             f"  %s{i} = load ptr, ptr %p{i}",
             f"  %d{i} = load ptr, ptr %s{i}",
         ]
-    arguments = ", ".join(f"ptr %d{i}" for i in range(len(kernel.buffers)))
+    count = len(kernel.buffers)
+    for i in range(count, count + len(kernel.params)):
+        lines += [f"  %p{i} = getelementptr i64, ptr %block, i64 {i}", f"  %d{i} = load i64, ptr %p{i}"]
+    types = ["ptr"] * count + ["i64"] * len(kernel.params)
+    arguments = ", ".join(f"{t} %d{i}" for i, t in enumerate(types))
     return "\n".join(["", *lines, f'  call void @"kernel"({arguments})', "  ret i32 0", "}", ""])
