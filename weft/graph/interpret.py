@@ -25,7 +25,7 @@ def located(error: BaseException, node: Node) -> BaseException:
     if getattr(error, "located", False):
         return error
     text = f"In node {node.name!r}, made at {node.where}."
-    if type(error) in _PLAIN:
+    if type(error) in _PLAIN or isinstance(error, RuntimeError) and type(error).__module__.startswith("weft.graph"):
         made: BaseException = type(error)(f"{error} {text}")
         made.__cause__ = error.__cause__
     else:
