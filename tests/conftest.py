@@ -1,4 +1,4 @@
-"""What every test gets: its own random seed, and a kernel cache that is not the user's."""
+"""What every test gets: its own random seed, a kernel cache that is not the user's, and flows checked after each pass."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ CACHE_VARIABLE = "WEFT_CACHE_DIR"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session one cache directory; the workers of a parallel run inherit, and share, the first one's."""
+    os.environ.setdefault("WEFT_VALIDATE", "1")
     if not hasattr(config, "workerinput"):
         directory = tempfile.mkdtemp(prefix="weft-test-cache-")
         os.environ[CACHE_VARIABLE] = directory

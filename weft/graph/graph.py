@@ -130,8 +130,13 @@ class Graph:
 
     def unique_name(self, base: str) -> str:
         n = self._names.get(base, 0)
+        name = base if n == 0 else f"{base}_{n}"
+        while n and name in self._names:  # somebody was called "add_1" before the second "add" came
+            n += 1
+            name = f"{base}_{n}"
         self._names[base] = n + 1
-        return base if n == 0 else f"{base}_{n}"
+        self._names.setdefault(name, 1)
+        return name
 
     def add(
         self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Iterable[Any],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..check_flow import check_flow
 from ..flow import Flow
 from .decompose import decompose
 from .merge import merge
@@ -14,10 +15,15 @@ PASSES = (decompose, simplify, merge, simplify, split_reductions)
 
 
 def optimise(flow: Flow) -> Flow:
-    """Run all passes. WEFT_DEBUG=2 prints the flow after each."""
+    """Run all passes. WEFT_DEBUG=2 prints the flow after each; WEFT_VALIDATE=1 checks it after each."""
     verbose = os.environ.get("WEFT_DEBUG", "0") >= "2"
+    checked = os.environ.get("WEFT_VALIDATE", "0") not in ("", "0")
+    if checked:
+        check_flow(flow, "capture")
     for run in PASSES:
         flow = run(flow)
+        if checked:
+            check_flow(flow, run.__name__)
         if verbose:
             print(f"-- after {run.__name__} ({len(flow.nodes)} nodes)\n{flow}")
     return flow
