@@ -16,7 +16,6 @@ from ..autograd.tape import enable_grad, is_grad_enabled
 from ..errors import format_shape
 from ..tensor import Tensor
 from ._windows import compute_dtype
-from .dispatch import compute
 from .elementwise import sigmoid, tanh, where
 from .indexing import slice_axis
 from .products import matmul
@@ -126,9 +125,17 @@ def through_composition(
 # What the walks share ------------------------------------------------------------------------------------------------
 
 
-def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a @ b with the best kernel there is."""
-    return compute(matmul.op, (a, b), ())  # type: ignore[attr-defined, no-any-return]
+def product_of(a: np.ndarray, b: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The best kernel there is for products of such arrays, chosen once instead of in every step."""
+    for kernel in matmul.op.kernels:  # type: ignore[attr-defined]
+        if kernel.device == "cpu" and (kernel.when is None or kernel.when(a, b)):
+            return kernel.fn  # type: ignore[no-any-return]
+    return np.matmul
+
+
+def flat_rows(steps: np.ndarray) -> np.ndarray:
+    """The rows of one step, or none if there is no step."""
+    return steps[0] if len(steps) else steps.reshape(0, steps.shape[-1])
 
 
 def sigmoid_inplace(a: np.ndarray) -> None:

@@ -22,9 +22,10 @@ from ._recurrence import (
     cast,
     check_sequence,
     flat,
+    flat_rows,
     gru_step,
     lstm_step,
-    product,
+    product_of,
     rnn_step,
     sigmoid_inplace,
     through_composition,
@@ -153,6 +154,7 @@ def lstm_sequence(
     a_all, h, c, w = work(gates, h0, c0, weight_hh)
     steps, n, size = len(a_all), len(h), w.shape[1]
     w = w.T
+    product = product_of(h, w)
     hidden, cells = memory.empty((steps, n, size), a_all.dtype), memory.empty((steps, n, size), a_all.dtype)
     acts = memory.empty(a_all.shape, a_all.dtype)
     for t in times(steps, reverse):
@@ -235,6 +237,7 @@ def lstm_sequence_backward(
     gh, gc, first, w, c_all, a_all = work(g_hidden, g_cells, c0, weight_hh, cells, acts)
     steps, n, size = c_all.shape
     out = memory.empty(a_all.shape, a_all.dtype)
+    product = product_of(flat_rows(a_all), w)
     dh, dc = np.zeros((n, size), a_all.dtype), np.zeros((n, size), a_all.dtype)
     for t in times(steps, not reverse):
         dh = dh + gh[t]
@@ -361,6 +364,7 @@ def gru_sequence(
     a_all, h, w, b = work(gates, h0, weight_hh, bias_hh)
     steps, n, size = len(a_all), len(h), w.shape[1]
     w = w.T
+    product = product_of(h, w)
     hidden = memory.empty((steps, n, size), a_all.dtype)
     acts = memory.empty((steps, n, 4 * size), a_all.dtype)
     for t in times(steps, reverse):
@@ -443,6 +447,7 @@ def gru_sequence_backward(
     steps, n, size = h_all.shape
     inner, units = (memory.empty((steps, n, 3 * size), a_all.dtype) for _ in range(2))
     dh = np.zeros((n, size), a_all.dtype)
+    product = product_of(flat_rows(inner), w)
     for t in times(steps, not reverse):
         dh = dh + gh[t]
         r, z, c, u = (a_all[t][:, k * size : (k + 1) * size] for k in range(4))
@@ -562,6 +567,7 @@ def rnn_sequence(
     """
     a_all, h, w = work(gates, h0, weight_hh)
     w = w.T
+    product = product_of(h, w)
     hidden = memory.empty(a_all.shape, a_all.dtype)
     for t in times(len(a_all), reverse):
         new = hidden[t]
@@ -613,6 +619,7 @@ def rnn_sequence_backward(
     gh, w, h_all = work(g_hidden, weight_hh, hidden)
     out = memory.empty(h_all.shape, h_all.dtype)
     dh = np.zeros(h_all.shape[1:], h_all.dtype)
+    product = product_of(dh, w)
     for t in times(len(h_all), not reverse):
         dh = dh + gh[t]
         slope = 1.0 - h_all[t] * h_all[t] if nonlinearity == "tanh" else h_all[t] > 0
