@@ -8,10 +8,16 @@ than 0 stops the program.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+from ...compiler import loops
 from ...compiler.loops import Kernel
+from ...compiler.validate import validate
+from ...ops import scalar as s
 from . import cache, jit
 from .emit import emit_kernel
 
@@ -196,18 +202,75 @@ def routine(name: str) -> int:
     if not _routines:
         with jit._lock:
             names = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_while", "weft_scan"]
-            _routines.update(_object("program routines\n" + _RUN, _RUN, names))
+            _routines.update(_object("program routines\n" + _RUN, lambda: _RUN, names))
     return _routines[name]
 
 
-def _object(key_text: str, ir: str, names: list[str]) -> dict[str, int]:
+def _object(key_text: str, make_ir: Callable[[], str], names: list[str]) -> dict[str, int]:
+    """Load the object code known by `key_text`, from the cache or made now."""
     e = jit.engine()
-    key = hashlib.sha256("\0".join((key_text, e.target.key, jit.versions())).encode()).hexdigest()
+    key = hashlib.sha256("\0".join((key_text, e.target.key, jit.versions(), _emitter())).encode()).hexdigest()
     code = cache.read(key)
     if code is None:
-        code = jit.compile_ir(ir, e.target)
+        code = jit.compile_ir(make_ir(), e.target)
         cache.write(key, code)
     return jit._load(e, code, names)
+
+
+def _block_ir(kernel: Kernel) -> str:
+    validate(kernel)
+    return emit_kernel(kernel, jit.engine().target, "kernel", None) + _boxed(kernel)
+
+
+@functools.cache
+def _emitter() -> str:
+    """Changes whenever the code that makes code does."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def fingerprint(kernel: Kernel) -> str:
+    """A text that two kernels share only if they are the same: cheaper than their LLVM IR, which a cache hit never needs."""
+    numbers: dict[Any, int] = {}
+    lines: list[str] = [repr([(b.name, b.dtype.str, b.dtype.name) for b in kernel.buffers]), repr(kernel.params)]
+
+    def number(root: Any) -> int:
+        found = numbers.get(root)
+        if found is None:
+            for e in s.topological([root]):
+                if e not in numbers:
+                    numbers[e] = len(numbers)
+                    payload = e.payload.name if isinstance(e.payload, loops.Buffer) else e.payload
+                    lines.append(f"{e.fn} {e.dtype.name} {[numbers[a] for a in e.args]} {payload!r}")
+            found = numbers[root]
+        return found
+
+    def visit(statements: Any) -> None:
+        for st in statements:
+            texts = [str(number(e)) for e in loops.expressions(st)]
+            facts: Any = ()
+            if isinstance(st, loops.Loop):
+                facts = (st.var, st.kind, st.parallel)
+            elif isinstance(st, loops.Store):
+                facts = (st.buffer.name, st.buffer.dtype.name, [number(d) for d in st.buffer.strides], getattr(st, "streaming", None))
+            elif isinstance(st, loops.Let):
+                facts = (st.name,)
+            elif isinstance(st, loops.Accumulator):
+                facts = (st.name, st.op, st.dtype.name)
+            elif isinstance(st, loops.Update):
+                facts = (st.accumulator.name,)
+            elif isinstance(st, loops.Local):
+                facts = (st.buffer.name, st.buffer.dtype.name, [number(d) for d in st.buffer.strides])
+            lines.append(f"{type(st).__name__} {facts} {texts}")
+            if isinstance(st, loops.Loop):
+                lines.append("{")
+                visit(st.body)
+                lines.append("}")
+
+    visit(kernel.body)
+    return "\n".join(lines)
 
 
 def runner() -> Callable[..., int]:
@@ -217,17 +280,13 @@ def runner() -> Callable[..., int]:
 
 def compile_kernels(kernels: Sequence[Kernel]) -> list[int]:
     """The addresses of the block form of each kernel; equal kernels are compiled once."""
-    from ...compiler.validate import validate
-
     fresh = []
     for kernel in kernels:
         if kernel not in _kernels and kernel not in fresh:
             fresh.append(kernel)
     with jit._lock:
         for kernel in fresh:
-            validate(kernel)
-            ir = emit_kernel(kernel, jit.engine().target, "kernel", None) + _boxed(kernel)
-            _kernels[kernel] = _object(ir, ir, ["boxed"])["boxed"]
+            _kernels[kernel] = _object(fingerprint(kernel), lambda kernel=kernel: _block_ir(kernel), ["boxed"])["boxed"]
     return [_kernels[k] for k in kernels]
 
 
