@@ -19,6 +19,13 @@ SETTINGS: dict[str, tuple[list[str], str]] = {
     "digits_by_hand": ([], r"test accuracy \d+\.\d\d%"),
     "digits_trainer": (["--out", "out"], r"test accuracy \d+\.\d\d%"),
     "char_gpt": (["--layers", "1", "--width", "16", "--block", "16", "--sample", "20"], r"held-out loss \d\.\d{4}"),
+    "image_augmentation": (["--batch", "8", "--images", "40", "--test-images", "20"], r"test accuracy \d+\.\d\d%"),
+    "seq2seq_attention": (["--batch", "8", "--length", "4", "--width", "16"], r"tokens right \d+\.\d\d%"),
+    "recommender": (["--batch", "64", "--users", "50", "--items", "40"], r"test accuracy \d+\.\d\d%"),
+    "gan": (["--batch", "32"], r"\d+\.\d\d% of the points lie in a cluster"),
+    "actor_critic": (["--walkers", "8"], r"goal reached \d+\.\d\d%"),
+    "optimise_an_input": ([], r"probability of 3: \d\.\d{4} before, \d\.\d{4} after"),
+    "physics_informed": (["--points", "16"], r"largest difference from sin\(x\): \d+\.\d{4}"),
 }
 
 
@@ -32,7 +39,7 @@ def run(path: Path, directory: Path, *arguments: str) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_the_example_runs_for_a_few_steps(path: Path, tmp_path: Path) -> None:
-    arguments, wanted = SETTINGS.get(path.stem, ([], r"\d"))
+    arguments, wanted = SETTINGS[path.stem]
     done = run(path, tmp_path, "--steps", str(STEPS), *arguments)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert re.search(wanted, done.stdout), done.stdout
@@ -43,6 +50,13 @@ def test_digits_by_hand_learns(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     accuracy = re.search(r"test accuracy (\d+\.\d\d)%", done.stdout)
     assert accuracy is not None and float(accuracy[1]) >= 97.0, done.stdout
+
+
+def test_physics_informed_finds_the_solution(tmp_path: Path) -> None:
+    done = run(EXAMPLES / "physics_informed.py", tmp_path, "--steps", "400")
+    assert done.returncode == 0, done.stderr
+    error = re.search(r"largest difference from sin\(x\): (\d+\.\d+)", done.stdout)
+    assert error is not None and float(error[1]) < 0.1, done.stdout
 
 
 def test_every_example_says_how_to_run_it() -> None:
