@@ -246,3 +246,19 @@ def test_nested_captured_functions_are_one_program():
     outer = wf.function(lambda x: inner(x) + 1)
     assert outer(wf.ones(2)).tolist() == [3.0, 3.0]
     assert inner.signatures == []
+
+
+def test_a_leaf_made_inside_has_gradients_of_its_own():
+    w = wf.ones(2).requires_grad_()
+
+    def slope_penalty(x):
+        leaf = (x * 1.0).requires_grad_()
+        (slope,) = wf.grad((leaf**3 * w).sum(), [leaf], create_graph=True)
+        loss = (slope**2).sum()
+        w.grad = None
+        loss.backward()  # also reaches `leaf`, whose gradient nobody sees
+        return loss, w.grad * 1
+
+    x = wf.tensor([1.0, 2.0])
+    for got, expected in zip(wf.function(slope_penalty)(x), slope_penalty(x), strict=True):
+        np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-6)

@@ -258,6 +258,8 @@ class Trace:
         stand_in_of = {id(t): i for i, t in enumerate(self.stand_ins)}
         for key, (tensor, g) in capture.gradients.changed.items():
             target: Any = stand_in_of.get(id(tensor), tensor)
+            if target is tensor and type(tensor._data) is Value:
+                continue  # a leaf made inside the function: it ends with the call, and its gradient with it
             if g is None:
                 self.gradients.append((target, None))
             elif self.owner.keep_grads or key in capture.gradients.existed or isinstance(target, int):
