@@ -347,6 +347,23 @@ def test_view_of_leaf_made_under_no_grad_may_be_written():
     assert x.tolist() == [2, 2, 1]
 
 
+def test_recorded_write_to_a_view_made_under_no_grad_is_refused():
+    x = wf.ones(2, requires_grad=True)
+    base = wf.zeros(3, 2)
+    with wf.no_grad():
+        views = [base[0], base.T, base.reshape(-1), base[1:][0]]
+    views.append(views[0][:1])
+    for v in views:
+        with pytest.raises(RuntimeError, match="a view that was made under no_grad.*Make the view again"):
+            v += x.sum()
+        v += 1  # nothing to record: an ordinary write
+    with wf.no_grad():
+        views[0].copy_(x)
+    apart = views[0].clone()
+    apart += x
+    assert apart.requires_grad
+
+
 def test_overwritten_saved_value_names_op_tensor_and_line():
     x = wf.ones(3, requires_grad=True)
     y = x * 2

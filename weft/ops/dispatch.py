@@ -386,8 +386,11 @@ def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[An
             out._node = make_node(op, tensors, datas, attrs, outs, needs)
         if op.alias is not None:
             note_view(op, tensors[0], datas[0], attrs, out)
-    elif op.alias is not None and type(outs) is not ndarray:
-        note_view(op, tensors[0], datas[0], attrs, out)
+    elif op.alias is not None:
+        if type(outs) is not ndarray:
+            note_view(op, tensors[0], datas[0], attrs, out)
+        elif outs.base is not None:
+            out._view = UNTRACKED
     return out
 
 
@@ -484,6 +487,13 @@ class View:
         self.base, self.steps = base, steps
 
 
+class _Untracked:
+    """Marks a view that was made while nothing was recorded: how it came from its base is not known."""
+
+
+UNTRACKED = _Untracked()
+
+
 class Base:
     """The live views of a tensor, weakly held; pruned as it grows."""
 
@@ -509,6 +519,9 @@ def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor, symbolic: bool 
     if found.__class__ is View:
         base = found.base
         out._view = View(base, found.steps + step)
+    elif found is UNTRACKED:
+        out._view = UNTRACKED
+        return
     else:
         base = x
         out._view = View(x, step)
@@ -704,6 +717,8 @@ def make_checked(op: Op) -> Callable[..., Any]:
                 t._node = make_node(op, (x,), (a,), attrs, out, 1)
             if has_alias:
                 note_view(op, x, a, attrs, t)
+        elif has_alias and out.base is not None:
+            t._view = UNTRACKED
         return t
 
     return public

@@ -466,6 +466,8 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
                     dispatch.link(_getitem_op, x, (spec,), t)
                 else:
                     t._view = dispatch.View(x, ((_getitem_op, (spec,)),))
+            else:
+                t._view = dispatch.UNTRACKED
             return t
     spec, tensors = freeze(index)
     if not tensors:

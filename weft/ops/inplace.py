@@ -107,6 +107,11 @@ def refuse_batched(name: str, x: Tensor, operands: Sequence[Any]) -> None:
 def refuse_leaf(name: str, x: Tensor) -> None:
     """A leaf that requires gradients must not be overwritten by recorded ops: its gradient would have no meaning."""
     view = getattr(x, "_view", None)
+    if view is dispatch.UNTRACKED:
+        raise RuntimeError(
+            f"{name}: this tensor is a view that was made under no_grad, so a recorded write to it cannot reach the tensor "
+            "it shows. Make the view again outside of no_grad, write under no_grad, or `.clone()` it first."
+        )
     root = view.base if view.__class__ is View else x
     if root._node.__class__ is Leaf:
         what = "a view of a leaf" if root is not x else "a leaf"
