@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.graph import Node, Value
+from ...ops.spec import Spec
 from ..flow import Flow, rebuild
 
 
@@ -20,14 +21,12 @@ def merge(flow: Flow) -> Flow:
         if node.op.effects:
             return None
         try:
-            key = (id(node.op), tuple([id(a) for a in args]), node.attrs)
+            key = (id(node.op), tuple([id(a) for a in args]), _exact(node.attrs))
             found = seen.get(key)
         except TypeError:  # an attribute that cannot be hashed
             return None
         if found is not None:
             return found
-        from ...ops.spec import Spec
-
         made = new.add(
             node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where
         ).outputs
@@ -35,3 +34,12 @@ def merge(flow: Flow) -> Flow:
         return made
 
     return rebuild(flow, rule)
+
+
+def _exact(attr: Any) -> Any:
+    """An attribute as a key: 0.0, -0.0, 0 and False are equal in Python, but not the same attribute."""
+    if isinstance(attr, tuple):
+        return tuple([_exact(a) for a in attr])
+    if isinstance(attr, (bool, int, float, complex)):
+        return (attr.__class__, repr(attr))
+    return attr

@@ -101,7 +101,10 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         inner = args[0].node
         if inner.op.name == "permute_dims":
             first = [a % len(axes) for a in inner.attrs[0]]
-            return _emit(new, "permute_dims", (inner.inputs[0],), (tuple([first[a] for a in axes]),), out)
+            joined = tuple([first[a] for a in axes])
+            if joined == tuple(range(len(axes))):
+                return (inner.inputs[0],)
+            return _emit(new, "permute_dims", (inner.inputs[0],), (joined,), out)
     if name in _REDUCTIONS and args[0].size == out.size and out.size:  # only axes of size 1 are reduced
         x = args[0]
         if x.dtype != out.dtype:
@@ -124,7 +127,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     ):
         result = dispatch.compute(op, [a.node.attrs[0] for a in args], node.attrs)
         if isinstance(result, np.ndarray):
-            return (new.constant(np.ascontiguousarray(result)),)
+            return (new.constant(np.asarray(result, order="C")),)
     return None
 
 
