@@ -26,7 +26,7 @@ from weft.ops.samples import Maker
 
 ALLOWED = (TypeError, ValueError, IndexError, OverflowError, MemoryError, RuntimeError)
 HUGE = 2**40
-EXAMPLES = int(os.environ.get("WEFT_FUZZ_EXAMPLES", "6"))  # per op and function; a thorough search takes 200
+EXAMPLES = int(os.environ.get("WEFT_FUZZ_EXAMPLES", "4"))  # per op and function; a thorough search takes 200
 pytestmark = pytest.mark.timeout(60 + EXAMPLES)
 
 # Built by the given random source: it is the only thing hypothesis draws, which keeps examples cheap and repeatable.
