@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
 from weft import cli
+from weft.io import checkpoint
 
 CONFIG = """\
 [model]
@@ -44,6 +48,7 @@ batch_size = 64
 test_fraction = 0.2
 [train]
 epochs = 1
+capture = false
 """
 
 
@@ -119,6 +124,53 @@ def test_train_leaves_a_run_and_two_lines_that_work(
 def test_train_with_other_settings_does_not_go_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", trained / "small.toml", "--out", trained / "runs" / "small", "--lr", "0.5") == 2
     assert "a finished run with other settings (optimizer.lr)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--lr", "-1"], "weft: --lr: Adam: lr must not be negative. Got -1.0."),
+        (["--out", "small.toml"], "weft: [Errno 20] Not a directory: 'small.toml/checkpoints'"),
+    ],
+)
+def test_train_ends_in_one_line(
+    trained: Path,
+    options: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(trained)
+    assert (
+        run("train", "small.toml", "--eager", *([] if "--out" in options else ["--out", "bad"]), *options)
+        == 2
+    )
+    assert capsys.readouterr().err.splitlines()[-1].startswith(words)
+
+
+def test_a_full_disk_is_said_and_the_status_is_1(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, calls = checkpoint.write_packed, itertools.count()
+
+    def full(*arguments: Any) -> int:
+        if next(calls) > 6:  # the files of the first checkpoint fit
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*arguments)
+
+    monkeypatch.chdir(trained)
+    monkeypatch.setattr(checkpoint, "write_packed", full)
+    monkeypatch.setattr("warnings.filters", [("default", None, Warning, None, 0)])
+    assert run("train", "small.toml", "--eager", "--out", "full") == 1
+    captured = capsys.readouterr()
+    assert (
+        "weft: checkpoint: full/checkpoints/step-00000012 could not be written: the disk is full"
+        in captured.err
+    )
+    assert (
+        "the last checkpoint could not be written" in captured.err
+        and "full/checkpoints/step-00000006" in captured.out
+    )
 
 
 def test_train_shows_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:

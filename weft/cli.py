@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 
 from . import __version__
@@ -114,6 +115,11 @@ def _number(text: str) -> float:
     return value
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning without the line of our own that gave it."""
+    print(f"weft: {message}", file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     arguments = parser().parse_args(argv)
@@ -122,18 +128,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     from .io import CheckpointError
 
     try:
-        status: int = arguments.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
-    except (CommandError, ConfigError, CheckpointError, FileNotFoundError) as error:
+    except BrokenPipeError:  # `weft … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (CommandError, ConfigError, CheckpointError, OSError, FloatingPointError) as error:
         # A mistake in what was asked for: one line is worth more than a traceback. WEFT_DEBUG shows the rest.
         if os.environ.get("WEFT_DEBUG"):
             raise
         print(f"weft: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `weft … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except KeyboardInterrupt:
         print("weft: interrupted", file=sys.stderr)
         return 130

@@ -101,7 +101,7 @@ def test_files_that_are_not_there_or_no_text(tmp_path: Path) -> None:
 def test_every_recipe_can_be_made(name: str, tmp_path: Path) -> None:
     config = load_config(name)
     if name == "cifar-like":
-        config.override("data", "n", 100)
+        config.override("data", "n", 100, "--n")
     run = build(config, tmp_path, progress=False)
     assert len(run.train_loader) > 0 and run.epochs >= 1
 

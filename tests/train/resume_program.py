@@ -79,7 +79,7 @@ def main(directory: str, mode: str, workers: int, kill: str) -> None:
         model, optimizer, nn.CrossEntropyLoss(),
         metrics=["accuracy", "f1"], callbacks=[Killer(float(value) if what == "after" else None), EarlyStopping(patience=99)],
         scheduler=optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=updates), schedule_every="step",
-        capture=mode != "eager", grad_accumulation=accumulation, ema=0.9 if mode == "captured" else None,
+        capture=mode == "captured", grad_accumulation=accumulation, ema=0.9 if mode == "captured" else None,
         clip_grad_norm=1.0, checkpoint_dir=directory, checkpoint_every=3, resume="auto", keep=2, progress=False,
     )  # fmt: skip
     history = trainer.fit(train, test, epochs=epochs)

@@ -36,12 +36,16 @@ class Config:
     path: str
     tables: dict[str, dict[str, Any]]
     lines: dict[tuple[str, ...], int]
+    options: dict[tuple[str, ...], str] = dataclasses.field(default_factory=dict)
+    """keys whose value was given on the command line, and by which option"""
 
     def __getitem__(self, section: str) -> dict[str, Any]:
         return self.tables.get(section, {})
 
     def fail(self, key: tuple[str, ...], problem: str) -> NoReturn:
         """Raise the error for a mistake at `key`, a path such as `("model", "layers")`."""
+        if key in self.options:
+            raise ConfigError(f"{self.options[key]}: {problem}")
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
         place = self.path if line is None else f"{self.path}:{line}"
         raise ConfigError(f"{place}: {'.'.join(key)}: {problem}")
@@ -87,10 +91,14 @@ class Config:
             self.fail(key, f"expected {type_name(hint)}. Got {value!r}.")
         return fitted
 
-    def override(self, section: str, key: str, value: Any) -> None:
-        """Replace a value, as an option on the command line does."""
+    def override(self, section: str, key: str, value: Any, option: str) -> None:
+        """Replace a value by that of an option on the command line."""
         self.tables.setdefault(section, {})[key] = value
-        self.lines.pop((section, key), None)
+        self.options[section, key] = option
+
+    def with_section(self, section: str, content: dict[str, Any]) -> Config:
+        """The same configuration with other content in a section."""
+        return dataclasses.replace(self, tables={**self.tables, section: content})
 
 
 def load_config(target: str) -> Config:

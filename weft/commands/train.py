@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from ..data import DataLoader
 from ..io import latest
 from ..models.registry import find_checkpoint, restore_weights
 from ..optim import lr_scheduler
-from ..train import Trainer
+from ..train import StopOnNaN, Trainer
 from .config import Config, ConfigError, listed, load_config
 from .tasks import TASKS, Task
 
@@ -29,6 +30,16 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "adagrad": optim.Adagrad,
     "lion": optim.Lion,
 }
+
+
+# Keys that can be given on the command line.
+OPTIONS = (
+    ("train", "epochs", "--epochs"),
+    ("train", "seed", "--seed"),
+    ("data", "batch_size", "--batch-size"),
+    ("data", "workers", "--workers"),
+    ("optimizer", "lr", "--lr"),
+)
 
 
 @dataclasses.dataclass
@@ -72,16 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.show:
         print((Path(config.path) if Path(config.path).is_file() else _recipe(config)).read_text(), end="")
         return 0
-    for section, key, value in (
-        ("train", "epochs", arguments.epochs),
-        ("train", "seed", arguments.seed),
-        ("data", "batch_size", arguments.batch_size),
-        ("data", "workers", arguments.workers),
-        ("optimizer", "lr", arguments.lr),
-        ("train", "capture", False if arguments.eager else None),
-    ):
+    for section, key, option in OPTIONS:
+        value = getattr(arguments, option.removeprefix("--").replace("-", "_"))
         if value is not None:
-            config.override(section, key, value)
+            config.override(section, key, value, option)
+    if arguments.eager:
+        config.override("train", "capture", False, "--eager")
     directory = Path(arguments.out) if arguments.out else _new_directory(Path("runs"), config.name)
     made = build(config, directory)
     parameters = sum(p.size for p in made.model.parameters())
@@ -126,7 +133,7 @@ def build(config: Config, directory: Path, progress: bool = True) -> Run:
     _same_config(config, directory)
     trainer = Trainer(
         model, optimizer, task.loss,
-        metrics=task.metrics, scheduler=scheduler, schedule_every=every,
+        metrics=task.metrics, callbacks=[StopOnNaN()], scheduler=scheduler, schedule_every=every,
         capture=settings.capture, grad_accumulation=settings.grad_accumulation, clip_grad_norm=settings.clip_grad_norm,
         ema=settings.ema, checkpoint_dir=directory / "checkpoints", checkpoint_every=settings.checkpoint_every,
         resume="auto", keep=settings.keep, log_dir=directory, progress=progress,
@@ -153,8 +160,7 @@ def make_task(config: Config) -> tuple[Loading, Task]:
         config.fail(
             ("data", key), f"must be at least {int(key == 'batch_size')}. Got {getattr(loading, key)}."
         )
-    narrowed = Config(config.name, config.path, {**config.tables, "data": own}, config.lines)
-    arguments = narrowed.arguments("data", TASKS[name])
+    arguments = config.with_section("data", own).arguments("data", TASKS[name])
     if name == "text" and not arguments.get("length"):
         arguments["length"] = int(config["model"].get("block_size", 64))
     try:
@@ -266,8 +272,8 @@ def _section(
     config: Config, section: str, cls: Callable[..., Any], content: dict[str, Any] | None = None
 ) -> Any:
     """A dataclass from the keys of a section."""
-    tables = config.tables if content is None else {**config.tables, section: content}
-    return cls(**Config(config.name, config.path, tables, config.lines).arguments(section, cls))
+    narrowed = config if content is None else config.with_section(section, content)
+    return cls(**narrowed.arguments(section, cls))
 
 
 def _recipe(config: Config) -> Path:
@@ -308,7 +314,8 @@ def _same_config(config: Config, directory: Path) -> None:
 def _report(config: Config, made: Run, directory: Path) -> int:
     trainer = made.trainer
     row = trainer.history[-1]
-    (directory / "done.json").write_text(json.dumps(row, indent=1) + "\n")
+    if not trainer.checkpoint_failed:
+        (directory / "done.json").write_text(json.dumps(row, indent=1) + "\n")
     checkpoint = find_checkpoint(directory)
     if trainer.ema is not None:
         trainer.ema.copy_to()  # the run is over: from here on the model is its average
@@ -327,11 +334,17 @@ def _report(config: Config, made: Run, directory: Path) -> int:
     print(f"checkpoint      {checkpoint.path}")
     if (directory / "loss.png").exists():
         print(f"loss curve      {directory / 'loss.png'}")
-    print(f"TensorBoard     tensorboard --logdir {directory / 'tensorboard'}")
+    missing = "" if importlib.util.find_spec("tensorboard") else " (pip install tensorboard)"
+    print(f"TensorBoard     tensorboard --logdir {directory / 'tensorboard'}{missing}")
     print("use it from Python:\n")
     print("\n".join(f"    {line}" for line in python_lines(config, made.task, directory)))
     hint = "--index 0" if made.task.kind == "classes" else "--prompt 'The '"
     print(f"\nor from here: weft predict {directory} {hint}")
+    if trainer.checkpoint_failed:
+        print(
+            "\nthe last checkpoint could not be written, see above: what is kept is older than what was trained",
+            file=sys.stderr,
+        )
     return 1 if trainer.checkpoint_failed else 0
 
 

@@ -368,7 +368,7 @@ class Trainer:
             )
         if found is not None:
             state.restore(self, found, train_loader, val_loader)
-            self.progress.say(f"going on from {found.path} (epoch {self.epoch + 1}, step {self.step})")
+            self.progress.say(f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done")
         self._resumed = True
 
     def _save(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None = None) -> None:
