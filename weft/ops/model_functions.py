@@ -13,6 +13,7 @@ from . import (
     conv_transpose,
     dropout,
     embedding,
+    grid_sample,
     group_norms,
     interpolate,
     linear,
@@ -29,5 +30,5 @@ from . import (
 
 MODULES: list[ModuleType] = [
     activations, linear, softmax, normalization, channel_norms, group_norms, class_losses, losses, embedding, dropout, attention,
-    multi_head, conv, conv_transpose, pooling, recurrent, interpolate, padding, unfold, sparse_ops,
+    multi_head, conv, conv_transpose, pooling, recurrent, interpolate, grid_sample, padding, unfold, sparse_ops,
 ]  # fmt: skip
