@@ -277,6 +277,8 @@ def tensors_in(tree: Any) -> Iterable[Any]:
 
 def batch_length(batch: Any) -> int:
     """The number of samples in a batch: the first axis of its first tensor that has one."""
+    if type(batch) in (tuple, list) and batch and type(batch[0]) is Tensor and batch[0].ndim:
+        return batch[0].shape[0]  # the usual case, without a walk through the tree
     return next((int(t.shape[0]) for t in tensors_in(batch) if t.ndim), 1)
 
 

@@ -36,6 +36,11 @@ class Progress:
                 f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate=""
             )
 
+    @property
+    def moving(self) -> bool:
+        """Whether there is a bar to move."""
+        return self._task is not None
+
     def advance(self, done: int, loss: float, rate: float) -> None:
         """`done` batches are done; the loss so far and the speed in samples per second."""
         if self._bar is None or self._task is None:

@@ -17,17 +17,24 @@ if TYPE_CHECKING:
 
 
 class MaybeCaptured:
-    """A function that runs captured; once it turns out that it cannot be, it runs eagerly, after one warning."""
+    """A function of a batch that runs captured; if it turns out that it cannot be, eagerly, after one warning."""
 
-    def __init__(self, function: Callable[..., Any], capture: bool) -> None:
+    def __init__(self, function: Callable[[Any], Any], capture: bool) -> None:
+        def unpacked(*items: Any) -> Any:
+            return function(items if len(items) > 1 else items[0])
+
         self.function = function
-        self.captured: Any = wf.function(function) if capture else None
+        self.captured: Any = wf.function(unpacked) if capture else None
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, batch: Any) -> Any:
         if self.captured is None:
-            return self.function(*args)
+            return self.function(batch)
         try:
-            return self.captured(*args)
+            if type(batch) in (tuple, list) and len(batch) > 1:
+                return self.captured(
+                    *batch
+                )  # tensors as arguments of their own are found faster than in a tuple
+            return self.captured(batch)
         except wf.CaptureError as error:
             self.captured = None
             warnings.warn(
@@ -35,7 +42,7 @@ class MaybeCaptured:
                 "(`capture=False` says so from the start.)",
                 stacklevel=4,
             )
-            return self.function(*args)
+            return self.function(batch)
 
     def graph(self) -> Any:
         """The captured graph; None if there is none."""

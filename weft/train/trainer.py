@@ -259,7 +259,8 @@ class Trainer:
                 self._save(loader, val_loader)
                 if self._interrupt.asked:
                     raise KeyboardInterrupt
-            self.progress.advance(self.batches, self.totals["loss"][0] / samples, samples / self.seconds)
+            if self.progress.moving:
+                self.progress.advance(self.batches, self.totals["loss"][0] / samples, samples / self.seconds)
         if waiting:
             self._update(waiting)
             self._after_step(loss)
@@ -311,9 +312,15 @@ class Trainer:
     def _count(self, totals: dict[str, np.ndarray], measured: tuple[Tensor, ...], n: int) -> float:
         """Add a batch's numbers to `totals`; returns its loss."""
         loss = float(measured[0])
-        _add(totals, "loss", np.array([loss * n, n]))
+        if not totals:
+            totals["loss"] = np.zeros(2)
+            for metric, statistics in zip(self.metrics, measured[1:]):
+                totals[metric.name] = np.zeros(statistics.shape)
+        total = totals["loss"]
+        total[0] += loss * n
+        total[1] += n
         for metric, statistics in zip(self.metrics, measured[1:]):
-            _add(totals, metric.name, np.asarray(statistics, np.float64))
+            totals[metric.name] += statistics.numpy()
         return loss
 
     def _results(self, totals: dict[str, np.ndarray]) -> dict[str, float]:
@@ -368,7 +375,9 @@ class Trainer:
             )
         if found is not None:
             state.restore(self, found, train_loader, val_loader)
-            self.progress.say(f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done")
+            self.progress.say(
+                f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done"
+            )
         self._resumed = True
 
     def _save(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None = None) -> None:
@@ -430,10 +439,6 @@ def _log_callbacks(log_dir: str | os.PathLike[str] | None) -> list[Callback]:
         LossCurve(folder / "loss.png"),
         TensorBoard(folder / "tensorboard"),
     ]
-
-
-def _add(totals: dict[str, np.ndarray], name: str, statistics: np.ndarray) -> None:
-    totals[name] = totals[name] + statistics if name in totals else statistics.astype(np.float64)
 
 
 def _join(outputs: list[Any]) -> Any:
