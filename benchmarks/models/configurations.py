@@ -51,7 +51,11 @@ def batch(name: str) -> list[np.ndarray]:
         return [tokens[:, :-1].copy(), tokens[:, 1:].copy()]
     if c.kind == "gnmt":
         shape = (c.batch, a["length"])
-        return [rng.integers(0, a["vocabulary"], shape), rng.integers(0, a["vocabulary"], shape), rng.integers(0, a["vocabulary"], shape)]
+        return [
+            rng.integers(0, a["vocabulary"], shape),
+            rng.integers(0, a["vocabulary"], shape),
+            rng.integers(0, a["vocabulary"], shape),
+        ]
     return [
         rng.integers(0, a["users"], c.batch), rng.integers(0, a["items"], c.batch),
         (rng.random(c.batch) < 0.5).astype(np.float32),

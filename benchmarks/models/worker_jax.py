@@ -24,7 +24,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     sizes = c.arguments["sizes"]
     params = [
-        (jnp.array(rng.uniform(-(i**-0.5), i**-0.5, (o, i)).astype("f")), jnp.zeros(o)) for i, o in zip(sizes, sizes[1:], strict=False)
+        (jnp.array(rng.uniform(-(i**-0.5), i**-0.5, (o, i)).astype("f")), jnp.zeros(o))
+        for i, o in zip(sizes, sizes[1:], strict=False)
     ]
 
     def loss_of(params: Any, x: Any, y: Any) -> Any:

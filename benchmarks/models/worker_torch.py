@@ -69,10 +69,11 @@ def mobilenet_v2() -> nn.Module:
 
 
 def alexnet() -> nn.Module:
-    r = lambda: nn.ReLU(True)  # noqa: E731
+    r = lambda: nn.ReLU(True)
     return nn.Sequential(
         nn.Conv2d(3, 64, 11, 4, 2), r(), nn.MaxPool2d(3, 2), nn.Conv2d(64, 192, 5, 1, 2), r(), nn.MaxPool2d(3, 2),
-        nn.Conv2d(192, 384, 3, 1, 1), r(), nn.Conv2d(384, 256, 3, 1, 1), r(), nn.Conv2d(256, 256, 3, 1, 1), r(), nn.MaxPool2d(3, 2),
+        nn.Conv2d(192, 384, 3, 1, 1), r(), nn.Conv2d(384, 256, 3, 1, 1),
+        r(), nn.Conv2d(256, 256, 3, 1, 1), r(), nn.MaxPool2d(3, 2),
         nn.Flatten(), nn.Linear(9216, 4096), r(), nn.Linear(4096, 4096), r(), nn.Linear(4096, 1000),
     )  # fmt: skip
 
@@ -85,7 +86,15 @@ def vgg19() -> nn.Module:
             layers += [nn.Conv2d(channels, width, 3, 1, 1), nn.ReLU(True)]
             channels = width
         layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(25088, 4096), nn.ReLU(True), nn.Linear(4096, 4096), nn.ReLU(True), nn.Linear(4096, 1000))
+    return nn.Sequential(
+        *layers,
+        nn.Flatten(),
+        nn.Linear(25088, 4096),
+        nn.ReLU(True),
+        nn.Linear(4096, 4096),
+        nn.ReLU(True),
+        nn.Linear(4096, 1000),
+    )
 
 
 class Block(nn.Module):
@@ -120,7 +129,7 @@ class GPT(nn.Module):
 class GNMT(nn.Module):
     def __init__(self, vocabulary: int, width: int, layers: int) -> None:
         super().__init__()
-        lstm = lambda i, **k: nn.LSTM(i, width, batch_first=True, **k)  # noqa: E731
+        lstm = lambda i, **k: nn.LSTM(i, width, batch_first=True, **k)
         self.source, self.target = nn.Embedding(vocabulary, width), nn.Embedding(vocabulary, width)
         self.bi = lstm(width, bidirectional=True)
         self.encoder = nn.ModuleList([lstm(i) for i in [2 * width] + [width] * (layers - 2)])

@@ -40,7 +40,11 @@ def main() -> None:
     wf.manual_seed(0)
     c = CONFIGURATIONS[name]
     model = build(name)
-    make = {"sgd": lambda p: optim.SGD(p, lr=0.01, momentum=0.9), "adam": lambda p: optim.Adam(p, lr=1e-3), "adamw": lambda p: optim.AdamW(p, lr=1e-3)}
+    make = {
+        "sgd": lambda p: optim.SGD(p, lr=0.01, momentum=0.9),
+        "adam": lambda p: optim.Adam(p, lr=1e-3),
+        "adamw": lambda p: optim.AdamW(p, lr=1e-3),
+    }
     opt = make[c.optimizer](list(model.parameters()))
     data = [wf.tensor(d) for d in batch(name)]
 

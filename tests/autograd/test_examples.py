@@ -10,7 +10,12 @@ import pytest
 
 import weft.autograd
 
-MODULES = [f"weft.autograd.{m.name}" for m in pkgutil.iter_modules(weft.autograd.__path__)] + ["weft.autocast", "weft.dtypes", "weft.tensor", "weft.printing"]
+MODULES = [f"weft.autograd.{m.name}" for m in pkgutil.iter_modules(weft.autograd.__path__)] + [
+    "weft.autocast",
+    "weft.dtypes",
+    "weft.tensor",
+    "weft.printing",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

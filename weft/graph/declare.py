@@ -186,7 +186,10 @@ class building(Mode):
                 foreign = data
         if foreign is not None:
             return foreign.apply(op, tensors, op.attrs(values))
-        made = op.call(*values[: op.num_positional], **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)))
+        made = op.call(
+            *values[: op.num_positional],
+            **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)),
+        )
         if isinstance(made, Tensor) and type(made._data) is ndarray and not tensors:
             return wrap(self.graph.constant(made._data))
         return made

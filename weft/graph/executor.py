@@ -176,7 +176,10 @@ class Plan:
                     if v.__class__ is Value and v not in inside and v not in self.constants
                 )  # fmt: skip
                 constants = dict.fromkeys(
-                    v.node for n in unit.nodes for v in n.inputs if v.__class__ is Value and v in self.constants and v not in self.fed
+                    v.node
+                    for n in unit.nodes
+                    for v in n.inputs
+                    if v.__class__ is Value and v in self.constants and v not in self.fed
                 )
                 unit.inputs = list(inputs)
                 unit.outputs = [v for v in made if v in wanted]

@@ -418,7 +418,13 @@ class RandomShuffleQueue(Queue):
     kind = "random_shuffle_queue"
 
     def __init__(
-        self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, seed: int | None = None, name: str | None = None
+        self,
+        capacity: int,
+        min_after_dequeue: int,
+        dtypes: Any,
+        shapes: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(capacity, dtypes, shapes, name)
         if not 0 <= min_after_dequeue < capacity:

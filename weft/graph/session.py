@@ -216,7 +216,9 @@ def _feed(value: Value, given: Any) -> ndarray:
         except (TypeError, ValueError, OverflowError) as error:
             raise type(error)(f"run: cannot feed {value.name!r}, made at {value.node.where}. {error}") from None
     if array.dtype is not value.dtype and array.dtype != value.dtype:
-        if not np.can_cast(array.dtype, value.dtype, "same_kind") or dtypes.is_integral(array.dtype) != dtypes.is_integral(value.dtype):
+        if not np.can_cast(array.dtype, value.dtype, "same_kind") or dtypes.is_integral(
+            array.dtype
+        ) != dtypes.is_integral(value.dtype):
             raise TypeError(
                 f"run: wrong dtype fed to {value.name!r}. Got {describe(array)}; expected {value.dtype.name}. "
                 f"Made at {value.node.where}."

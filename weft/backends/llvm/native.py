@@ -254,7 +254,12 @@ def fingerprint(kernel: Kernel) -> str:
             if isinstance(st, loops.Loop):
                 facts = (st.var, st.kind, st.parallel)
             elif isinstance(st, loops.Store):
-                facts = (st.buffer.name, st.buffer.dtype.name, [number(d) for d in st.buffer.strides], getattr(st, "streaming", None))
+                facts = (
+                    st.buffer.name,
+                    st.buffer.dtype.name,
+                    [number(d) for d in st.buffer.strides],
+                    getattr(st, "streaming", None),
+                )
             elif isinstance(st, loops.Let):
                 facts = (st.name,)
             elif isinstance(st, loops.Accumulator):
