@@ -232,7 +232,10 @@ def test_constants_are_folded_up_to_a_limit():
 
 def test_reductions_of_single_elements_are_reshapes():
     flow = captured(lambda x: wf.exp(x.sum(axis=1)), wf.ones(4, 1))
-    assert text(check_flow(simplify(flow))) == ["reshape(x0, shape=(4,), copy=None) -> (4,)", "exp(%0) -> (4,)"]
+    assert text(check_flow(simplify(flow))) == [
+        "reshape(x0, shape=(4,), copy=None) -> (4,)",
+        "exp(%0) -> (4,)",
+    ]
     flow = captured(lambda x: wf.any(x, axis=1), wf.ones(4, 1))
     assert ops(check_flow(simplify(flow))) == ["not_equal", "reshape"]
 

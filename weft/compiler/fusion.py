@@ -270,7 +270,7 @@ class Fuser:
     def _can_join(self, a: Cluster, b: Cluster) -> bool:
         if a.space != b.space or (a.reduced and b.reduced and a.reduced != b.reduced):
             return False
-        if len(a.members) + len(b.members) > LIMIT:
+        if len(a.members) + len(b.members) >= LIMIT:  # the node that wants both comes on top
             return False
         # a path a -> other -> b (or back) would become a cycle
         for number in self.units:

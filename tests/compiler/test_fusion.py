@@ -1,0 +1,218 @@
+"""Which nodes become one loop nest."""
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.compiler.fusion import LIMIT, Cluster, Fuser, dump, is_view
+from weft.compiler.passes import optimise
+from weft.nn import functional as F
+
+
+def captured(fn, *args):
+    f = wf.function(fn)
+    f(*args)
+    return f
+
+
+def units(fn, *args):
+    """The units of `fn`, and the numbers of `fn` compared with the eager ones on the way."""
+    f = wf.function(fn)
+    got, expected = f(*args), fn(*args)
+    for a, b in zip(_flat(got), _flat(expected), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-5, atol=2e-6)
+    return Fuser(f.traces[0].compiled.flow).run()
+
+
+def _flat(x):
+    return list(x) if isinstance(x, (tuple, list)) else [x]
+
+
+def check_order(order):
+    """Every unit comes after the units whose results it reads, through views too."""
+    position = {n: i for i, u in enumerate(order) for n in (u.members if isinstance(u, Cluster) else [u])}
+    for n, i in position.items():
+        for v in n.inputs:
+            base = v.node
+            while is_view(base):
+                base = base.inputs[0].node
+            assert position.get(base, -1) <= i
+
+
+def clusters(fn, *args):
+    return [u for u in units(fn, *args) if isinstance(u, Cluster)]
+
+
+def kernels(fn, *args):
+    """The loop nests of the program itself: kernels that are neither copies nor checks of indices."""
+    f = captured(fn, *args)
+    return [
+        s
+        for s in f.traces[0].compiled.program.steps
+        if s.kind == "kernel" and s.label not in ("copy", "check")
+    ]
+
+
+def gradient(fn):
+    return wf.grad_fn(lambda x, c: (fn(x) * c).sum())
+
+
+X = wf.tensor(np.random.default_rng(0).standard_normal((24, 16)).astype("f"))
+C = wf.tensor(np.random.default_rng(1).standard_normal((24, 16)).astype("f"))
+Y = wf.tensor(np.arange(24) % 16)
+
+ROWS = {
+    "softmax": lambda x: F.softmax(x),
+    "log_softmax": lambda x: F.log_softmax(x),
+    "layer_norm": lambda x: F.layer_norm(x, (16,)),
+    "rms": lambda x: x * wf.rsqrt((x * x).mean(axis=1, keepdims=True) + 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_one_nest(name):
+    assert len(kernels(ROWS[name], X)) == 1
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_gradients_of_rows_are_one_nest_with_their_forward_pass(name):
+    assert len(kernels(gradient(ROWS[name]), X, C)) == 1
+    assert len(clusters(gradient(ROWS[name]), X, C)) == 1
+
+
+def test_layer_norm_with_weights_and_its_gradients():
+    """One nest over rows, and sums over rows for weight and bias."""
+    w, b = wf.ones(16, requires_grad=True), wf.zeros(16, requires_grad=True)
+
+    def fn(x, c):
+        loss = (F.layer_norm(x, (16,), w, b) * c).sum()
+        return wf.grad(loss, [w, b])
+
+    assert len(kernels(fn, X, C)) <= 3
+
+
+def test_cross_entropy_forward():
+    """The classes of a row are one nest; which rows count, and their mean, are over rows only."""
+    found = kernels(lambda x, y: F.cross_entropy(x, y), X, Y)
+    big = [k for k in found if any(n.outputs[0].shape == (24, 16) for n in k.nodes)]
+    assert len(big) == 1 and len(found) <= 3
+
+
+def test_cross_entropy_backward():
+    fn = wf.grad_fn(lambda x, y: F.cross_entropy(x, y))
+    found = kernels(fn, X, Y)
+    big = [k for k in found if any(n.outputs[0].shape == (24, 16) for n in k.nodes)]
+    assert len(big) <= 2 and len(found) <= 6
+    np.testing.assert_allclose(wf.function(fn)(X, Y).numpy(), fn(X, Y).numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_elementwise_chain_is_one_nest():
+    def fn(x, c):
+        return wf.tanh(wf.exp(x) * 2.0 + c) - x
+
+    (only,) = clusters(fn, X, C)
+    assert [n.op.name for n in only.members] == ["exp", "multiply", "add", "tanh", "subtract"]
+
+
+def test_broadcasts_belong_to_the_nest():
+    (only,) = clusters(lambda x, r, c: (x + r) * c, X, wf.ones(16), wf.ones(24, 1))
+    assert only.space == (24, 16)
+
+
+def test_casts_belong_to_the_nest():
+    assert len(clusters(lambda x: (x.astype(wf.float64) * 2).astype(wf.float32) + 1, X)) == 1
+
+
+def test_two_results_of_one_input_are_joined_when_somebody_needs_both():
+    assert len(clusters(lambda x: wf.exp(x) + wf.tanh(x), X)) == 1
+
+
+def test_sums_along_different_axes_are_two_nests():
+    assert len(clusters(lambda x: (x.sum(axis=0), x.sum(axis=1)), X)) == 2
+
+
+def test_a_reduction_ends_where_its_result_is_transposed():
+    """The transposed result is read in another order, so it must be stored first."""
+    square = X[:16]
+    found = clusters(lambda x: wf.exp(x).T + 1.0, square)
+    assert len(found) == 2
+
+
+def test_no_fusion_around_a_product():
+    """exp → matmul → add with exp again: one nest of exp and add would have to run before and after the matmul."""
+
+    w = wf.ones(16, 16)
+
+    def fn(x):
+        e = wf.exp(x)
+        return e + e @ w
+
+    found = units(fn, X)
+    assert [type(u).__name__ for u in found] == ["Cluster", "Node", "Cluster"]
+
+
+def test_no_fusion_across_a_longer_cycle():
+    def fn(x):
+        e = wf.exp(x)
+        s = wf.sort(e, axis=1)
+        t = wf.tanh(s)
+        return (e * t).sum(axis=1) + wf.sort(t.sum(axis=1))
+
+    order = units(fn, X)
+    assert sum(isinstance(u, Cluster) for u in order) >= 2
+    check_order(order)
+
+
+@pytest.mark.parametrize("n", [LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT])
+def test_clusters_are_limited(n):
+    def fn(x):
+        for i in range(n):
+            x = wf.tanh(x) if i % 2 else x + 0.125
+        return x
+
+    found = clusters(fn, X)
+    assert all(len(c.members) <= LIMIT for c in found)
+    assert len(found) == -(-n // LIMIT)
+
+
+def test_joined_clusters_are_limited():
+    def half(x, k, count):
+        for _ in range(count):
+            x = wf.tanh(x) + k
+        return x
+
+    def fn(x, y):
+        return half(x, 0.25, LIMIT // 4) + half(y, 0.5, LIMIT // 4)
+
+    assert all(len(c.members) <= LIMIT for c in clusters(fn, X, C))
+
+
+def test_random_graphs_keep_their_order_and_their_numbers():
+    """Random programs of elementwise ops, reductions, products and transposes, against eager."""
+    rng = np.random.default_rng(5)
+    for _ in range(4):
+        plan = [(rng.integers(6), rng.integers(0, 1 << 30), rng.integers(0, 1 << 30)) for _ in range(14)]
+
+        def fn(x, plan=plan):
+            values = [x, wf.tanh(x)]
+            for kind, i, j in plan:
+                a, b = values[i % len(values)], values[j % len(values)]
+                values.append(
+                    [
+                        lambda a, b: wf.tanh(a + b),
+                        lambda a, b: a * b.mean(axis=1, keepdims=True),
+                        lambda a, b: a - b.max(axis=0, keepdims=True),
+                        lambda a, b: wf.tanh(a @ b),
+                        lambda a, b: a.T * 0.5 + b,
+                        lambda a, b: F.softmax(a) - b,
+                    ][kind](a, b)
+                )
+            return tuple(values[-3:])
+
+        check_order(units(fn, X[:12, :12]))
+
+
+def test_dump_names_every_unit():
+    flow = optimise(captured(lambda x: wf.exp(x) @ wf.ones(16, 2), X).traces[0].flow)
+    text = dump(Fuser(flow).run())
+    assert "cluster (24, 16) reduce []: exp" in text and "matmul" in text
