@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .. import library
-from ..capi import Arg, NormFlags, Prop
+from ..capi import Arg, NormFlags, Prop, Unsupported
 from ..descriptors import MemoryDesc
 from .base import Primitive, PrimitiveDesc
 
 
+def _without_barriers(describe: Callable[[], PrimitiveDesc]) -> PrimitiveDesc:
+    """The variant of batch normalisation whose threads do not wait for each other inside a kernel, if there is one.
+
+    oneDNN's first choice synchronises its threads by spinning, several times per call. On an idle machine both take the
+    same time; beside busy processes a spinning thread waits for one that is not running: 0.3 ms become 30.
+    """
+    desc = describe()
+    try:
+        while desc.implementation.startswith("bnorm_jit"):
+            desc.next_implementation()
+    except Unsupported:
+        return describe()
+    return desc if desc.implementation.startswith("bnorm_tbb_jit") else describe()
+
+
 def _batch_forward_desc(x: MemoryDesc, epsilon: float, flags: NormFlags, prop: Prop) -> PrimitiveDesc:
-    return PrimitiveDesc("batch_normalization_forward_primitive_desc_create", library.require().engine, prop, x, x,
-                         epsilon, flags, what=f"x {x}, {flags!r}")  # fmt: skip
+    return _without_barriers(
+        lambda: PrimitiveDesc("batch_normalization_forward_primitive_desc_create", library.require().engine, prop, x, x,
+                              epsilon, flags, what=f"x {x}, {flags!r}")
+    )  # fmt: skip
 
 
 def batch_norm_forward(x: MemoryDesc, epsilon: float, flags: NormFlags, training: bool = True) -> Primitive:
@@ -32,8 +51,10 @@ def batch_norm_forward(x: MemoryDesc, epsilon: float, flags: NormFlags, training
 def batch_norm_backward(x: MemoryDesc, epsilon: float, flags: NormFlags) -> Primitive:
     """(SRC, MEAN, VARIANCE, DIFF_DST, SCALE[, WORKSPACE]) -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT."""
     hint = _batch_forward_desc(x, epsilon, flags, Prop.FORWARD_TRAINING)
-    desc = PrimitiveDesc("batch_normalization_backward_primitive_desc_create", library.require().engine, Prop.BACKWARD,
-                         x, x, x, epsilon, flags, hint, what=f"x {x}, {flags!r}")  # fmt: skip
+    desc = _without_barriers(
+        lambda: PrimitiveDesc("batch_normalization_backward_primitive_desc_create", library.require().engine, Prop.BACKWARD,
+                              x, x, x, epsilon, flags, hint, what=f"x {x}, {flags!r}")
+    )  # fmt: skip
     return Primitive(
         "batch_normalization_backward", desc,
         (Arg.SRC, Arg.MEAN, Arg.VARIANCE, Arg.DIFF_DST, Arg.SCALE, Arg.WORKSPACE),
