@@ -4,6 +4,10 @@ Nodes are processed by falling sequence number, which is a topological order (No
 undoes broadcasting and dtype promotion, adds up the gradients of values used several times, turns row-sparse gradients
 into dense ones where something needs them dense, and conjugates at the two ends so that complex gradients follow
 PyTorch's convention while rules stay plain transposes.
+
+Note [Bare gradients]. A small real gradient travels from rule to rule as a bare array where rules are plain arithmetic
+(`Op.pull_arrays`): wrapping every one in a Tensor would cost more than computing it. It becomes a Tensor again for hooks,
+for other rules and at the leaves.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, 
 
 ndarray = np.ndarray
 _new = object.__new__
+F32, F64 = dtypes.float32, dtypes.float64
 _AS_THEY_ARE = frozenset({Spec, type(None), bool, int, float, complex})  # saved values that are no arrays
 _ones = {d: np.ones((), d) for d in dtypes.FLOATING}  # the gradient of a loss with respect to itself
 for _one in _ones.values():
@@ -165,6 +170,7 @@ def _run(
         else:
             grads[node] = _plus(have, g)
 
+    bare = not create_graph and not observers  # whether gradients may travel as arrays, see Note [Bare gradients]
     for node, g in zip(roots, seeds, strict=True):
         if needed is None or id(node) in needed:
             give(node, g)
@@ -172,8 +178,10 @@ def _run(
         node = pop(queue)[1]
         g = grads.pop(node)
         if node.hooks:
-            g = run_hooks(node.hooks, g)
+            g = run_hooks(node.hooks, wrap(g) if g.__class__ is ndarray else g)
         if node.__class__ is Output:
+            if g.__class__ is ndarray:
+                g = wrap(g)
             if wanted is not None and node in wanted:
                 found[node] = _finish(g)
             parent = node.parent
@@ -188,7 +196,7 @@ def _run(
         edges = node.edges
         if wanted is not None and needed is not None:
             if node in wanted:
-                found[node] = _finish(g)
+                found[node] = _finish(wrap(g) if g.__class__ is ndarray else g)
             edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
             if not any(edges):
                 continue
@@ -196,7 +204,14 @@ def _run(
         if saved.__class__ is not tuple:
             saved = _restored(node)
         op = node.op
-        if observers:
+        results: Any = None
+        if bare and op.pull_arrays is not None:
+            results = _on_arrays(node, g, edges)
+        if results is not None:
+            pass
+        elif g.__class__ is ndarray:
+            results = pullback(node, wrap(g), edges, create_graph)
+        elif observers:
             results = _observed(observers, node, g, edges, create_graph)
         elif g.__class__ is Tensor and op.pullback is None:  # `pullback`, written out
             results = op.pull(g, saved_values(node, create_graph) if saved else saved, node.attrs, edges)
@@ -221,6 +236,8 @@ def _run(
     taken = {id(g._data) for g in seeds if g.__class__ is Tensor}
     for leaf in leaves:
         g = grads.pop(leaf)
+        if g.__class__ is ndarray:
+            g = wrap(g)
         if leaf.hooks:
             g = run_hooks(leaf.hooks, g)
         if wanted is None:
@@ -250,7 +267,7 @@ def _fitted(results: Sequence[Any], specs: Sequence[Any], edges: tuple[Any, ...]
     for g, spec, edge in zip(results, specs, edges, strict=True):
         if g is not None and edge is not None:
             if g.shape != spec.shape or g.dtype != spec.dtype or not is_known(spec.shape):
-                g = fit(g, spec)
+                g = fit(wrap(g) if g.__class__ is ndarray else g, spec)
         fitted.append(g)
     return fitted
 
@@ -277,8 +294,40 @@ def _observed(observers: list[Any], node: Node, g: Any, edges: tuple[Any, ...], 
     return last.around_backward(node, lambda: _observed(outer, node, g, edges, create_graph))
 
 
+def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
+    """The rules of `node.op` on bare arrays, or None where that is not possible."""
+    if g.__class__ is Tensor:
+        g = g._data
+    if g.__class__ is not ndarray or g.size >= dispatch.LARGE:
+        return None
+    dtype = g.dtype
+    if dtype is not F32 and dtype is not F64:
+        return None
+    for value in node.saved:
+        if value.__class__ is ndarray:
+            if value.dtype is not dtype or value.size >= dispatch.LARGE:
+                return None
+            key = id(value) if value.base is None else id(memory_of(value))
+            if key in mutations and mutations[key][-1].clock > node.seq:
+                return None  # perhaps stale: the careful path finds out
+        elif value.__class__ not in _AS_THEY_ARE:
+            return None
+    try:
+        results = node.op.pull_arrays(g, node.saved, node.attrs, edges)
+    except Exception:  # a NumPy warning that the user turned into an error: tensors compute without
+        return None
+    for r in results:
+        if r.__class__ is not ndarray and r is not None:  # 0-d arrays become scalars
+            return [None if r is None else np.asarray(r) for r in results]
+    return results
+
+
 def _plus(a: Any, b: Any) -> Any:
-    """The sum of two gradients, of which none, one or both are row-sparse."""
+    """The sum of two gradients, of which none, one or both are row-sparse or bare arrays."""
+    if a.__class__ is ndarray or b.__class__ is ndarray:
+        if a.__class__ is b.__class__ and a.dtype is b.dtype:
+            return np.asarray(a + b)
+        a, b = (wrap(v) if v.__class__ is ndarray else v for v in (a, b))
     return b + a if a.__class__ is Tensor and b.__class__ is not Tensor else a + b
 
 

@@ -133,6 +133,7 @@ class _FunctionOp:
 
     __slots__ = ("name", "title", "cls")
     keeps_arrays = True
+    pull_arrays = None
 
     def __init__(self, cls: type[Function]) -> None:
         self.name = self.title = cls.__name__

@@ -400,7 +400,7 @@ def tanh_backward(grad, result):  # type: ignore[no-untyped-def]
     return s.mul(grad, s.sub(1, s.mul(result, result)))
 
 
-@elementwise(numpy=np.tanh, kind="float", vjp=lambda g, out: tanh_backward(g, out), reference=np.tanh, samples=values())
+@elementwise(numpy=np.tanh, kind="float", vjp=lambda g, out: tanh_backward(g, out), small_vjp=lambda g, out: g * (1 - out * out), reference=np.tanh, samples=values())
 def tanh(x):  # type: ignore[no-untyped-def]
     """The hyperbolic tangent."""
     return s.tanh(x)
@@ -684,7 +684,15 @@ def sigmoid_backward(grad, result):  # type: ignore[no-untyped-def]
     return s.mul(grad, s.mul(result, s.sub(1, result)))
 
 
-@elementwise(kind="real float", vjp=lambda g, out: sigmoid_backward(g, out), reference=lambda x: 1 / (1 + np.exp(-x)), samples=values())
+@elementwise(
+    # where exp overflows, NumPy warns and the general path, which tells it not to, runs
+    numpy=lambda x: np.reciprocal(np.exp(np.negative(x)) + 1),
+    kind="real float",
+    vjp=lambda g, out: sigmoid_backward(g, out),
+    small_vjp=lambda g, out: g * out * (1 - out),
+    reference=lambda x: 1 / (1 + np.exp(-x)),
+    samples=values(),
+)
 def sigmoid(x):  # type: ignore[no-untyped-def]
     """The logistic function 1 / (1 + exp(-x))."""
     return s.sigmoid(x)

@@ -16,7 +16,8 @@ one input, written with public ops. Its further parameters say by name what the 
 that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and dtype
 only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or
 `None` per tensor input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one
-bool per input). Rules are plain transposes; broadcasting, dtype promotion and complex conjugation are undone by the engine.
+bool per input). `small_vjp` may give the one rule of a unary op once more as plain arithmetic,
+for small arrays, where one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and complex conjugation are undone by the engine.
 """
 
 from __future__ import annotations
@@ -86,6 +87,13 @@ def _puller(joint: bool, signatures: tuple[tuple[tuple[str, int], ...] | None, .
     return made
 
 
+def _is_arithmetic(rule: Callable[..., Any]) -> bool:
+    """Whether a rule is made of operators only, such as `lambda g, x2: g * x2`: it names no function and no attribute, so
+    it means the same on arrays as on tensors."""
+    code = rule.__code__
+    return not code.co_names and not code.co_freevars and not code.co_cellvars
+
+
 class Op:
     """Everything that is true about one op. Immutable after definition, except for the list of kernels.
 
@@ -131,12 +139,12 @@ class Op:
         self.method: str | None = facts.pop("method", None)
         self.namespace: str = facts.pop("namespace", "weft")
         self.kernels: list[Kernel] = []
-        vjp = facts.pop("vjp", None)
+        vjp, small_vjp = facts.pop("vjp", None), facts.pop("small_vjp", None)
         if facts:
             raise TypeError(f"op {name}: unknown facts {sorted(facts)}.")
         self.declared_nondifferentiable = vjp is NOT_DIFFERENTIABLE
         self.fills: bool = vjp.fill if isinstance(vjp, Joint) else True
-        self._resolve_rules(vjp)
+        self._resolve_rules(vjp, small_vjp)
         # what the tape keeps is one array, scalar or Spec per item: backward need not look at it closely
         self.plain_saves = not self.variadic and self.num_outputs == 1
         # whether there is anything to free after backward
@@ -238,12 +246,13 @@ class Op:
 
     # Gradient rules -----------------------------------------------------------------------------------------------
 
-    def _resolve_rules(self, vjp: Any) -> None:
+    def _resolve_rules(self, vjp: Any, small_vjp: Any) -> None:
         """Turn `vjp` into `rules` and the list `saved_items` of (kind, index, mask of inputs whose rule wants it)."""
         self.rules: tuple[Rule | None, ...] | None = None
         self.joint_rule: Rule | None = None
         self.saved_items: tuple[tuple[str, int, int], ...] = ()
         self.pull: Callable[..., Any] | None = None  # pull(g, saved, attrs, edges): one gradient (or None) per input
+        self.pull_arrays: Callable[..., Any] | None = None  # the same on bare arrays, where the rules are plain arithmetic
         if vjp is None or vjp is NOT_DIFFERENTIABLE:
             return
         items: dict[tuple[str, int], int] = {}
@@ -262,6 +271,14 @@ class Op:
         signatures = tuple([None if r is None else r.sources for r in rules])
         make = _puller(self.joint_rule is not None, signatures)
         self.pull = make(*[None if r is None else r.fn for r in rules])
+        if small_vjp is not None and self.rules is not None:
+            known = len(items)
+            rules = (self._resolve(small_vjp, items, 1),) + (None,) * (len(self.rules) - 1)
+            if len(items) != known:
+                raise TypeError(f"op {self.name}: small_vjp asks for what vjp does not save.")
+        if self.num_outputs == 1 and self.rules is not None and all(r is None or _is_arithmetic(r.fn) for r in rules):
+            make = _puller(False, tuple([None if r is None else r.sources for r in rules]))
+            self.pull_arrays = make(*[None if r is None else r.fn for r in rules])
 
     def _resolve(self, fn: Callable[..., Any], items: dict[tuple[str, int], int], mask: int) -> Rule:
         code = fn.__code__
