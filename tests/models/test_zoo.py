@@ -68,7 +68,7 @@ def _images(n, size, seed=0):
     ("make", "size", "rate"),
     [
         (lambda: models.resnet18(num_classes=4), 32, 0.02),
-        (lambda: models.mobilenet_v2(num_classes=4, dropout=0.0), 32, 0.05),
+        (lambda: models.mobilenet_v2(num_classes=4, dropout=0.0), 32, 0.02),
         (lambda: models.mobilenet_v1(num_classes=4, width=0.25), 32, 0.05),
         (lambda: models.vit_tiny(16, 4, num_classes=4), 16, 0.02),
     ],
