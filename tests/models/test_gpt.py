@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,8 @@ def test_the_cache_changes_nothing(capture: bool) -> None:
     plain = model.generate(prompt, 12, temperature=0, use_cache=False)
     cached = model.generate(prompt, 12, temperature=0, capture=capture)
     assert cached.tolist() == plain.tolist() and cached.shape == (2, 15)
+    again = model.generate(prompt, 12, temperature=0, capture=capture)  # with what was captured, if it was
+    assert again.tolist() == plain.tolist() and "_decoders" not in copy.deepcopy(model).__dict__
     drawn = [
         model.generate(prompt, 12, top_k=4, use_cache=use, generator=wf.Generator(7)).tolist()
         for use in (True, False)

@@ -33,6 +33,15 @@ class KeyValueCache:
         self.length = 0
 
 
+def put(cache: Tensor, positions: Tensor, new: Tensor) -> None:
+    """Write `new` (batch, heads, tokens, head size) into `cache` at `positions` of the tokens, in place."""
+    if len(positions) == 1:  # as a choice per element, which compiles to one pass without look-ups
+        here = wf.expand_dims(wf.arange(cache.shape[2]) == positions, 1)
+        cache.copy_(wf.where(here, new, cache))
+    else:
+        cache[:, :, positions] = new
+
+
 class Attention(nn.Module):
     """Causal self-attention with several heads."""
 
@@ -61,8 +70,8 @@ class Attention(nn.Module):
     def cached(self, x: Tensor, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor:
         """The same for tokens at `positions` (1-d), whose keys and values are added to the cache."""
         q, k, v = self.split(x)
-        keys[:, :, positions] = k
-        values[:, :, positions] = v
+        put(keys, positions, k)
+        put(values, positions, v)
         seen = wf.arange(keys.shape[2]) <= wf.expand_dims(
             positions, 1
         )  # (tokens, block): each sees those before it
@@ -191,38 +200,31 @@ class GPT(nn.Module):
         self.eval()
         try:
             with wf.no_grad():
-                scores = self._cached_scores(ids.shape[0], capture) if use_cache else self._plain_scores
+                decoder = self._decoder(ids.shape[0], capture) if use_cache else None
                 for _ in range(max_new_tokens):
-                    token = self._choose(scores(ids), temperature, top_k, generator)
+                    scores = (
+                        self(ids[:, -self.block_size :])[:, -1] if decoder is None else decoder.scores(ids)
+                    )
+                    token = self._choose(scores, temperature, top_k, generator)
                     ids = wf.concat([ids, wf.astype(token, ids.dtype)], axis=1)
+                if decoder is not None and capture:
+                    self.__dict__["_decoders"][ids.shape[0]] = decoder
         finally:
             self.train(training)
         return ids
 
-    def _plain_scores(self, ids: Tensor) -> Tensor:
-        return self(ids[:, -self.block_size :])[:, -1]
+    def _decoder(self, batch: int, capture: bool) -> Decoder:
+        """A decoder for so many texts: a new one, or one that was captured earlier and that nobody is using."""
+        # beside the attributes: compiled code is no part of the model, of its copies or of what is pickled
+        kept = self.__dict__.setdefault("_decoders", {})
+        decoder = kept.pop(batch, None) if capture else None
+        if decoder is None:
+            return Decoder(self, batch, capture)
+        decoder.cache.length = 0
+        return decoder
 
-    def _cached_scores(self, batch: int, capture: bool) -> Any:
-        cache = KeyValueCache(self, batch)
-
-        def one(ids: Tensor, positions: Tensor) -> Tensor:
-            with wf.no_grad():
-                return self.cached(ids, cache, positions)
-
-        step = wf.function(one) if capture else one
-
-        def scores(ids: Tensor) -> Tensor:
-            total = ids.shape[1]
-            if cache.length == 0 or cache.length >= self.block_size:
-                # the prompt, or a full block: start over, with what is worth keeping
-                kept = total if cache.length == 0 else self.block_size // 2
-                kept = max(1, min(kept, self.block_size))
-                cache.length = kept
-                return one(ids[:, total - kept :], wf.arange(kept))
-            cache.length += 1
-            return step(ids[:, -1:], wf.asarray([cache.length - 1]))
-
-        return scores
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_decoders"}
 
     @staticmethod
     def _choose(scores: Tensor, temperature: float, top_k: int | None, generator: Any) -> Tensor:
@@ -234,6 +236,32 @@ class GPT(nn.Module):
             least = wf.topk(scores, top_k)[0][:, -1:]
             scores = wf.where(scores < least, -math.inf, scores)
         return wf.multinomial(F.softmax(scores, axis=-1), 1, generator=generator)
+
+
+class Decoder:
+    """Scores of the next token of growing texts, with a cache."""
+
+    def __init__(self, model: GPT, batch: int, capture: bool) -> None:
+        self.block_size = model.block_size
+        self.cache = cache = KeyValueCache(model, batch)
+
+        def step(ids: Tensor, positions: Tensor) -> Tensor:
+            with wf.no_grad():
+                return model.cached(ids, cache, positions)
+
+        self.step = step
+        self.next = wf.function(step) if capture else step
+
+    def scores(self, ids: Tensor) -> Tensor:
+        """The scores after `ids`, all but the last of which were there at the call before."""
+        cache, total = self.cache, ids.shape[1]
+        if cache.length == 0 or cache.length >= self.block_size:
+            # the prompt, or a full block: start over with what is worth keeping
+            kept = total if cache.length == 0 else self.block_size // 2
+            cache.length = max(1, min(kept, self.block_size))
+            return self.step(ids[:, total - cache.length :], wf.arange(cache.length))
+        cache.length += 1
+        return self.next(ids[:, -1:], wf.asarray([cache.length - 1]))
 
 
 @constructor
