@@ -27,13 +27,18 @@ def _images(name: str, batch: int) -> Configuration:
 CONFIGURATIONS = {
     "tiny_mlp": Configuration("mlp", 16, 1, "steps", "sgd", {"sizes": (32, 64, 64, 10)}),
     "mlp": Configuration("mlp", 128, 128, "samples", "sgd", {"sizes": (784, 512, 512, 10)}),
-    "gpt": Configuration("gpt", 8, 8 * 256, "tokens", "adamw", {"vocabulary": 8192, "length": 256, "layers": 6, "heads": 6, "width": 384}),
+    "gpt": Configuration(
+        "gpt", 8, 8 * 256, "tokens", "adamw", {"vocabulary": 8192, "length": 256, "layers": 6, "heads": 6, "width": 384}
+    ),
     "alexnet": _images("alexnet", 32),
     "vgg19": _images("vgg19", 8),
     "resnet50": _images("resnet50", 16),
     "mobilenet_v2": _images("mobilenet_v2", 32),
     "gnmt": Configuration("gnmt", 32, 32 * 25, "tokens", "sgd", {"vocabulary": 8000, "width": 512, "layers": 4, "length": 25}),
-    "ncf": Configuration("ncf", 16384, 16384, "samples", "adam", {"users": 138_000, "items": 27_000, "mf": 64, "layers": (256, 256, 128, 64)}),
+    "ncf": Configuration(
+        "ncf", 16384, 16384, "samples", "adam",
+        {"users": 138_000, "items": 27_000, "mf": 64, "layers": (256, 256, 128, 64)},
+    ),
 }  # fmt: skip
 
 

@@ -313,7 +313,7 @@ def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
         elif value.__class__ not in _AS_THEY_ARE:
             return None
     try:
-        results = node.op.pull_arrays(g, node.saved, node.attrs, edges)
+        results = node.op.pull_arrays(g, node.saved, node.attrs, edges)  # type: ignore[misc]
     except Exception:  # a NumPy warning that the user turned into an error: tensors compute without
         return None
     for r in results:

@@ -255,7 +255,7 @@ class Fuser:
         return bits
 
     def _buffers(self, cluster: Cluster, extra: Node) -> int:
-        outside = set()
+        outside: set[int] = set()
         for n in (*cluster.members, extra):
             outside.update(
                 id(v)

@@ -171,7 +171,7 @@ def _flat(args: tuple[Any, ...]) -> bool:
 def _signature(leaves: list[Any], structure: Any) -> tuple[Any, list[Tensor]]:
     """What a trace depends on, and the tensors among the arguments."""
     parts: list[Any] = [structure, grad_mode.enabled, epoch.current(), dtypes._default_float]
-    tensors = []
+    tensors: list[Tensor] = []
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             data = leaf._data

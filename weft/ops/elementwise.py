@@ -180,7 +180,13 @@ def square(x):  # type: ignore[no-untyped-def]
     return s.square(x)
 
 
-@elementwise(numpy=np.reciprocal, kind="float", vjp=lambda g, out: -g * out * out, reference=np.reciprocal, samples=values(0.5, 3))
+@elementwise(
+    numpy=np.reciprocal,
+    kind="float",
+    vjp=lambda g, out: -g * out * out,
+    reference=np.reciprocal,
+    samples=values(0.5, 3),
+)
 def reciprocal(x):  # type: ignore[no-untyped-def]
     """`1 / x`."""
     return s.reciprocal(x)
@@ -291,7 +297,12 @@ def sqrt(x):  # type: ignore[no-untyped-def]
     return s.sqrt(x)
 
 
-@elementwise(kind="real float", vjp=lambda g, out: g * out * out * out * -0.5, reference=lambda x: 1 / np.sqrt(x), samples=values(0.25, 4))
+@elementwise(
+    kind="real float",
+    vjp=lambda g, out: g * out * out * out * -0.5,
+    reference=lambda x: 1 / np.sqrt(x),
+    samples=values(0.25, 4),
+)
 def rsqrt(x):  # type: ignore[no-untyped-def]
     """1 / sqrt(x)."""
     return s.rsqrt(x)
@@ -400,7 +411,14 @@ def tanh_backward(grad, result):  # type: ignore[no-untyped-def]
     return s.mul(grad, s.sub(1, s.mul(result, result)))
 
 
-@elementwise(numpy=np.tanh, kind="float", vjp=lambda g, out: tanh_backward(g, out), small_vjp=lambda g, out: g * (1 - out * out), reference=np.tanh, samples=values())
+@elementwise(
+    numpy=np.tanh,
+    kind="float",
+    vjp=lambda g, out: tanh_backward(g, out),
+    small_vjp=lambda g, out: g * (1 - out * out),
+    reference=np.tanh,
+    samples=values(),
+)
 def tanh(x):  # type: ignore[no-untyped-def]
     """The hyperbolic tangent."""
     return s.tanh(x)
@@ -412,7 +430,13 @@ def asinh(x):  # type: ignore[no-untyped-def]
     return s.asinh(x)
 
 
-@elementwise(numpy=np.arccosh, kind="float", vjp=lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)), reference=np.arccosh, samples=values(1.25, 4))
+@elementwise(
+    numpy=np.arccosh,
+    kind="float",
+    vjp=lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)),
+    reference=np.arccosh,
+    samples=values(1.25, 4),
+)
 def acosh(x):  # type: ignore[no-untyped-def]
     """The inverse hyperbolic cosine."""
     return s.acosh(x)
@@ -446,7 +470,7 @@ def _rounding(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
 floor = _rounding("floor", s.floor, np.floor, "The largest integer that is not above x.")
 ceil = _rounding("ceil", s.ceil, np.ceil, "The smallest integer that is not below x.")
 trunc = _rounding("trunc", s.trunc, np.trunc, "x without its fraction.")
-round = _rounding("round", s.round, np.round, "The nearest integer; halves go to the even one.")  # noqa: A001
+round = _rounding("round", s.round, np.round, "The nearest integer; halves go to the even one.")
 
 
 def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "numeric") -> Any:
@@ -480,7 +504,14 @@ def copysign(x1, x2):  # type: ignore[no-untyped-def]
     return s.copysign(x1, x2)
 
 
-@elementwise(numpy=np.nextafter, kind="real float", vjp=NOT_DIFFERENTIABLE, reference=np.nextafter, samples=pairs(), test={"dtypes": ("float64",)})
+@elementwise(
+    numpy=np.nextafter,
+    kind="real float",
+    vjp=NOT_DIFFERENTIABLE,
+    reference=np.nextafter,
+    samples=pairs(),
+    test={"dtypes": ("float64",)},
+)
 def nextafter(x1, x2):  # type: ignore[no-untyped-def]
     """The next representable number after x1 in the direction of x2."""
     return s.nextafter(x1, x2)
@@ -639,7 +670,8 @@ def _infer_complex(real: Any, imag: Any) -> Spec:
 @primitive(
     infer=_infer_complex, promote="real float", broadcasts=True, batch="elementwise",
     vjp=(lambda g: g.real_part(), lambda g: -g.imag_part()),
-    reference=lambda re, im: re + 1j * im, samples=lambda m: [Sample(m.normal(3), m.normal(3)), Sample(m.normal(2, 1), m.normal(2))],
+    reference=lambda re, im: re + 1j * im,
+    samples=lambda m: [Sample(m.normal(3), m.normal(3)), Sample(m.normal(2, 1), m.normal(2))],
 )  # fmt: skip
 def make_complex(real: Tensor, imag: Tensor) -> Any:
     """The complex tensor with these real and imaginary parts."""
@@ -665,7 +697,12 @@ def erf(x):  # type: ignore[no-untyped-def]
     return s.erf(x)
 
 
-@elementwise(kind="real float", vjp=lambda g, x: -g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=lambda x: 1 - s.erf(x), samples=values())
+@elementwise(
+    kind="real float",
+    vjp=lambda g, x: -g * exp(-x * x) * (2 / math.sqrt(math.pi)),
+    reference=lambda x: 1 - s.erf(x),
+    samples=values(),
+)
 def erfc(x):  # type: ignore[no-untyped-def]
     """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
     return s.erfc(x)
@@ -700,7 +737,12 @@ def sigmoid(x):  # type: ignore[no-untyped-def]
 
 @composite(
     reference=lambda x, min=None, max=None: np.clip(x, min, max),
-    samples=lambda m: [Sample(m.normal(2, 3), -0.5, 0.5), Sample(m.normal(4), min=0.1), Sample(m.normal(4), max=0.1), Sample(m.normal(4), None, None)],
+    samples=lambda m: [
+        Sample(m.normal(2, 3), -0.5, 0.5),
+        Sample(m.normal(4), min=0.1),
+        Sample(m.normal(4), max=0.1),
+        Sample(m.normal(4), None, None),
+    ],
 )
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts."""

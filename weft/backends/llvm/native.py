@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -291,7 +292,7 @@ def compile_kernels(kernels: Sequence[Kernel]) -> list[int]:
             fresh.append(kernel)
     with jit._lock:
         for kernel in fresh:
-            _kernels[kernel] = _object(fingerprint(kernel), lambda kernel=kernel: _block_ir(kernel), ["boxed"])["boxed"]
+            _kernels[kernel] = _object(fingerprint(kernel), partial(_block_ir, kernel), ["boxed"])["boxed"]
     return [_kernels[k] for k in kernels]
 
 
