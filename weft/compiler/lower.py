@@ -185,17 +185,25 @@ class Lowering:
                     while isinstance(v, Value):
                         if v in inputs:
                             self.readers.setdefault(v, set()).add(number)
-                        v = v.node.inputs[0] if is_view(v.node) else None
+                        # checked indices are the indices themselves, see `weft.compiler.rules.checks`
+                        seen_through = is_view(v.node) or v.node.op.name == "checked_indices"
+                        v = v.node.inputs[0] if seen_through else None
         self.position = {id(u): i for i, u in enumerate(units)}
 
     def _last_check(self, units: list[Any]) -> int:
-        """The position of the last unit whose checks depend on computed values: variables are written only after it."""
+        """The position of the last unit that may fail: variables are written only after it.
+
+        Gathers and checks fail, and so may whatever runs as a host call or inside a branch or loop.
+        """
+        from .primitives import has_rule
+
         last = -1
         for number, unit in enumerate(units):
             for n in unit.members if isinstance(unit, Cluster) else [unit]:
                 if (
                     n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter")
                     or n.op.effects
+                    or not (isinstance(unit, Cluster) or has_rule(n))
                 ):
                     last = number
         return last

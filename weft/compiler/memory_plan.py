@@ -18,7 +18,9 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
 
     Largest first, each at the lowest place that is free during its whole life.
     """
-    _lifetimes(steps, 0)
+    end = _lifetimes(steps, 0)
+    for flag in nested_flags(steps):  # looked at when a branch or loop has failed, so nobody may write over them
+        flag.first, flag.last = 0, end
     live = [st for st in storages if st.kind == "arena" and st.first >= 0]
     live.sort(key=lambda st: (-st.nbytes, st.first))
     n = len(live)
@@ -39,6 +41,15 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
         first[k], last[k], start[k], end[k] = storage.first, storage.last, offset, offset + size
         total = max(total, offset + size)
     return total
+
+
+def nested_flags(steps: Sequence[Step]) -> list[Storage]:
+    """The flags of the checks inside branches and loops."""
+    found = []
+    for step in steps:
+        for part in step.parts:
+            found += [inner.storages[0] for inner in part if inner.kind == "check"] + nested_flags(part)
+    return found
 
 
 def _lifetimes(steps: Sequence[Step], position: int) -> int:

@@ -181,12 +181,12 @@ class Nest:
             return s.cast(args[0], out.dtype)
         return s.cast(_half_out(op.expression(*_half_in(args)), out.dtype), out.dtype)
 
-    def _index(self, indices: Value, axes: tuple[int | None, ...], size: int) -> Expr:
+    def _index(self, n: Node, indices: Value, axes: tuple[int | None, ...], size: int) -> Expr:
         layout = self.layout_of(indices)
         i = s.cast(self.read(layout, axes), np.int64)
         if s.kind(indices.dtype) == "i":
             i = s.where(s.lt(i, 0), i + size, i)
-        self.checks.append((layout, size, indices.node))
+        self.checks.append((layout, size, n))
         return s.minimum(s.maximum(i, 0), max(size - 1, 0))
 
     def _take(self, n: Node, phase: int) -> Expr:
@@ -195,7 +195,7 @@ class Nest:
         axes = self.cluster.axes[n]
         layout = self.layout_of(x)
         k = len(indices.shape)
-        i = self._index(indices, axes[axis : axis + k], x.shape[axis])
+        i = self._index(n, indices, axes[axis : axis + k], x.shape[axis])
         rest = Layout(layout.storage, layout.dtype, layout.shape[:axis] + layout.shape[axis + 1 :],
                       layout.strides[:axis] + layout.strides[axis + 1 :], layout.offset)  # fmt: skip
         return self.read(rest, axes[:axis] + axes[axis + k :], i * layout.strides[axis])
@@ -205,7 +205,7 @@ class Nest:
         axis = n.attrs[0] % len(x.shape)
         axes = self.cluster.axes[n]
         layout = self.layout_of(x)
-        i = self._index(indices, axes, x.shape[axis])
+        i = self._index(n, indices, axes, x.shape[axis])
         strides = tuple([0 if a == axis else st for a, st in enumerate(layout.strides)])
         shape = tuple([1 if a == axis else d for a, d in enumerate(layout.shape)])
         rest = Layout(layout.storage, layout.dtype, shape, strides, layout.offset)

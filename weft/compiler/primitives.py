@@ -40,6 +40,13 @@ def lower_node(lowering: Lowering, node: Node) -> bool:
     return rule is not None and rule(lowering, node)
 
 
+def has_rule(node: Node) -> bool:
+    """Whether the op can be lowered natively. What cannot runs as a host call, or is control flow."""
+    from . import rules as rules  # registers them
+
+    return node.op.name in _rules
+
+
 def desc(layout: Layout, shape: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None) -> Any:
     """oneDNN's description of a layout (or of the same memory with another shape)."""
     from ..backends.onednn.descriptors import MemoryDesc
@@ -90,4 +97,4 @@ def available() -> bool:
     return library.available()
 
 
-__all__ = ["add_primitive", "available", "dense", "desc", "lower_node", "lowers", "row_major", "usable"]
+__all__ = ["add_primitive", "available", "dense", "desc", "has_rule", "lower_node", "lowers", "row_major", "usable"]

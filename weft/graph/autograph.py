@@ -236,6 +236,16 @@ class _Rewriter(ast.NodeTransformer):
             name=name, args=_arguments(args), body=body or [ast.Pass()], decorator_list=[], returns=None
         )
 
+    def visit(self, node: ast.AST) -> Any:
+        """What replaces a node stands on its line, so that errors and `explain()` show the user's line."""
+        made = super().visit(node)
+        if hasattr(node, "lineno"):
+            for new in made if isinstance(made, list) else [made]:
+                for part in ast.walk(new) if new is not None else ():
+                    if "lineno" in part._attributes and not hasattr(part, "lineno"):
+                        ast.copy_location(part, node)
+        return made
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.body = self.block(node.body)
         return node

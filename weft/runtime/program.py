@@ -19,6 +19,7 @@ import numpy as np
 from ..backends.onednn.addresses import address
 from ..compiler.layout import Layout, Storage
 from ..compiler.lower import Step
+from ..compiler.memory_plan import nested_flags
 from ..ops import dispatch
 from . import memory, threads
 
@@ -81,11 +82,14 @@ class Instance:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.memory = memory.empty((max(program.arena, 64),), np.uint8)
+        for flag in nested_flags(program.steps):
+            self.memory[flag.offset] = 0
         base = address(self.memory)
         self.slot_of: dict[tuple[int, int], int] = {}
         self.dynamic: dict[int, list[tuple[int, int]]] = {}  # storage -> (slot, byte offset)
         self._slots: list[int] = []
         self.error: BaseException | None = None
+        self.failed: Step | None = None  # the host call that raised it
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
         self._base = base
@@ -194,7 +198,7 @@ class Instance:
                 ):
                     np.copyto(self.array(layout), out)
             except BaseException as error:  # carried across native code and raised again by `run`
-                self.error = error
+                self.error, self.failed = error, step
                 return 1
             return 0
 
@@ -278,6 +282,8 @@ class Instance:
     def _fail(self, position: int) -> None:
         step = self.program.steps[position]
         error, self.error = self.error, None
+        failed, self.failed = self.failed, None
+        step = failed or self._failed_check(step) or step
         node = step.nodes[0]
         if error is not None:
             error.add_note(
@@ -288,6 +294,19 @@ class Instance:
             kind = AssertionError if node.op.name == "check_true" else IndexError
             raise kind(f"{node.op.name}: {step.message}. In node {node.name}, made at {node.where}.")
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
+
+
+    def _failed_check(self, outer: Step) -> Step | None:
+        """The check inside a branch or loop whose flag is set, if one is; all flags are taken back."""
+        found = None
+        for part in outer.parts:
+            for step in all_steps(part):
+                if step.kind == "check":
+                    at = step.storages[0].offset
+                    if self.memory[at] and found is None:
+                        found = step
+                    self.memory[at] = 0
+        return found
 
 
 class _Slot:
