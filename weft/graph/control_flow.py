@@ -20,7 +20,8 @@ from ..errors import describe, user_location
 from ..ops.spec import Spec, spec_of
 from ..tensor import Tensor, wrap
 from .capture import CaptureError, capturing
-from .subgraph import Sub, cut
+from .graph import Value
+from .subgraph import Sub, cut, in_function, sizes
 from .tree import flatten, unflatten
 
 
@@ -32,7 +33,7 @@ class ControlOp:
     alias = None
     cost = None
     version = 1
-    rules = joint_rule = None
+    rules = joint_rule = pull_arrays = None
     keeps_arrays = True  # a second backward needs retain_graph
     saved_items: tuple[Any, ...] = ()
     variadic = False
@@ -57,11 +58,20 @@ def _symbolic(*tensors: Any) -> bool:
     return any(isinstance(t, Tensor) and t.is_symbolic for t in tensors)
 
 
+def _recording(*tensors: Any) -> Any:
+    """The graph that control flow on `tensors` is added to: that of the capture in progress, else their own, or None."""
+    mode = capturing()
+    if mode is not None:
+        return mode.graph
+    for t in tensors:
+        if isinstance(t, Tensor) and isinstance(t._data, Value):
+            return t._data.node.graph
+    return None
+
+
 def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], differentiable: bool) -> list[Tensor]:
     """Add a control-flow node to the graph in progress and link its results to the tape."""
-    mode = capturing()
-    assert mode is not None
-    graph = mode.graph
+    graph = _recording(*tensors)
     node = graph.add(op, [graph.operand(t) for t in tensors], (), specs, user_location(3), op.kind)
     for t in tensors:
         graph.hold(t)
@@ -136,9 +146,9 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     >>> wf.cond(wf.tensor(2.0) > 1, lambda: wf.tensor(10.0), lambda: wf.tensor(20.0)).item()
     10.0
     """
-    if not _symbolic(pred) or capturing() is None:
+    if not _symbolic(pred) or _recording(pred) is None:
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
-    if pred.size != 1:
+    if pred.size not in (1, None):
         raise ValueError(
             f"cond: pred must have one element. Got {describe(pred)}; use `wf.where` to choose elementwise."
         )
@@ -196,13 +206,16 @@ def while_loop(
 ) -> Any:
     """`state = init; while cond_fn(*state): state = body_fn(*state)`; returns the last state.
 
-    `init` is a tuple (or list) of tensors, passed to both functions as separate arguments, or one tensor. In a captured
-    function the state keeps its shapes and dtypes, and its gradient needs `max_iterations`: the loop then runs as a scan
-    of that length in which finished iterations change nothing.
+    `init` is a tuple (or list) of tensors, passed to both functions as separate arguments, or one tensor. In a graph or a
+    captured function the state keeps its shapes and dtypes. With `max_iterations` the loop runs as a scan of that length,
+    in which finished iterations change nothing; the gradient of a captured loop needs it. In a declared graph the gradient
+    of a loop without it computes states again: n²/2 runs of the body for n iterations.
     """
     many = isinstance(init, (tuple, list))
     state = tuple(init) if many else (init,)
-    if capturing() is None or not (_symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)):
+    if _recording(*flatten(state)[0]) is None or not (
+        _symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)
+    ):
         count = 0
         while bool(cond_fn(*state)):
             if max_iterations is not None and count >= max_iterations:
@@ -217,27 +230,67 @@ def while_loop(
     leaves = [_as_tensor(v) for v in leaves]
     condition = Sub("while", cond_fn, leaves, structure)
     body = Sub("while", lambda *s: _same_form(body_fn(*s), many), leaves, structure)
-    specs = [Spec(tuple(t.shape), t.dtype) for t in leaves]
-    found = [Spec(tuple(v.shape), v.dtype) for v in body.outputs]
+    specs = [Spec(sizes(t), t.dtype) for t in leaves]
+    found = [Spec(sizes(v), v.dtype) for v in body.outputs]
     if found != specs:
         raise CaptureError(
             f"while_loop: the body must keep shapes and dtypes of the state. Got {found}; expected {specs}."
         )
-    if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
+    if len(condition.outputs) != 1 or condition.outputs[0].size not in (1, None):
         raise CaptureError("while_loop: the condition must return one boolean.")
     outer = _union((condition, body))
     op = ControlOp("while", (condition, body), operands=len(leaves), outer=outer)
 
+    def flat(*values: Any) -> list[Any]:
+        new, _ = flatten(_same_form(body_fn(*unflatten(structure, list(values))), many))
+        return [_as_tensor(v) for v in new]
+
     def backward(g: list[Any], edges: tuple[Any, ...]) -> Any:
-        raise CaptureError(
-            "while_loop: the gradient of a captured loop needs a bound on its iterations. "
-            "Pass `max_iterations=n`, use `wf.scan`, or run with WEFT_EAGER=1."
-        )
+        if in_function():
+            raise CaptureError(
+                "while_loop: the gradient of a captured loop needs a bound on its iterations. "
+                "Pass `max_iterations=n`, use `wf.scan`, or run with WEFT_EAGER=1."
+            )
+        return _while_backward(lambda *v: cond_fn(*unflatten(structure, list(v))), flat, leaves, outer, g)
 
     op.backward = backward
     results = _add_node(op, [*leaves, *outer], specs, True)
     final = unflatten(structure, results)
     return (list(final) if isinstance(init, list) else final) if many else final[0]
+
+
+def _while_backward(
+    test: Callable[..., Any], flat: Callable[..., Any], leaves: list[Tensor], outer: list[Tensor], g: list[Any]
+) -> list[Any]:
+    """The gradient of a loop whose number of iterations nobody knows beforehand: a loop over them backwards.
+
+    Nothing was stored, because nobody knew how much: the state before iteration i is computed again from the start, so n
+    iterations cost n²/2 runs of the body. `max_iterations` stores the states instead.
+    """
+    from ..ops.creation import zeros_like
+
+    count = len(leaves)
+    start = [t.detach() for t in leaves]
+
+    def again(going: Callable[..., Any]) -> Any:
+        """The number of iterations done while `going(number, *state)`, and the state then."""
+        zero = _as_tensor(0)
+        return while_loop(going, lambda k, *s: (k + 1, *flat(*s)), (zero, *start))
+
+    total = again(lambda k, *s: test(*s))[0]
+    seeds = [zeros_like(t) if gi is None else gi for t, gi in zip(leaves, g, strict=True)]
+
+    def step(i: Any, *grads: Any) -> Any:
+        state = again(lambda k, *s: k < i)[1:]
+        seed = [s if dtypes.is_inexact(s.dtype) else None for s in grads[:count]]
+        found = _partial_gradients(flat, list(state), outer, seed)
+        summed = [
+            a + b if dtypes.is_inexact(a.dtype) else a for a, b in zip(grads[count:], found[count:], strict=True)
+        ]
+        return (i - 1, *found[:count], *summed)
+
+    final = while_loop(lambda i, *_: i >= 0, step, (total - 1, *seeds, *[zeros_like(t) for t in outer]))
+    return list(final[1:])
 
 
 def _needs_capture(cond_fn: Callable[..., Any], state: tuple[Any, ...]) -> bool:
@@ -287,8 +340,10 @@ def scan(
         raise ValueError(
             f"scan: all xs must be equally long along axis 0, or `length` given. Got lengths {sorted([str(d) for d in sizes])}."
         )
-    n = int(next(iter(sizes)))
-    if capturing() is not None and n > 0:
+    n = next(iter(sizes))
+    if not isinstance(n, int):
+        raise ValueError("scan: the length of xs along axis 0 must be known. Pass `length=`, or use `wf.while_loop`.")
+    if _recording(*flatten(init)[0], *x_leaves) is not None and n > 0:
         return _captured_scan(fn, init, x_leaves, x_structure if xs is not None else _NOTHING, n, reverse)
     carry = init
     ys: list[Any] = [None] * n
@@ -333,8 +388,8 @@ def _captured_scan(
     slices = [_Slice(t) for t in xs]
     differentiable = grad_mode.enabled and any(t._node is not None for t in (*carry, *xs))
     body = Sub("scan", flat, [*carry, *slices])
-    specs = [Spec(tuple(t.shape), t.dtype) for t in carry]
-    found = [Spec(tuple(v.shape), v.dtype) for v in body.outputs[: len(carry)]]
+    specs = [Spec(sizes(t), t.dtype) for t in carry]
+    found = [Spec(sizes(v), v.dtype) for v in body.outputs[: len(carry)]]
     if found != specs:
         raise CaptureError(
             f"scan: the body must keep shapes and dtypes of the carry. Got {found}; expected {specs}."

@@ -25,9 +25,12 @@ from ..ops.dispatch import Mode, _operand
 from ..ops.registry import Op
 from ..ops.spec import Size, Spec
 from ..tensor import Tensor, to_array, wrap
-from .graph import Graph, Node, Value
+from .graph import CONSTANT, Graph, Node, Value
 
 ndarray = np.ndarray
+
+
+LASTING = frozenset(("print", "check"))
 
 
 class GraphOp:
@@ -83,6 +86,8 @@ class DeclaredGraph(Graph):
         self._by_name: dict[str, Node] = {}
         self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
         self.colocated: dict[Node, Node] = {}
+        self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
+        self.lasting: list[Node] = []  # prints and checks: they run whenever what they look at is computed
         self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
 
     @contextmanager
@@ -101,13 +106,32 @@ class DeclaredGraph(Graph):
     ) -> Node:  # fmt: skip
         scope = "".join([f"{n}/" for n in _scopes.names])
         with self._lock:
+            frame = self._frame(op, inputs, where) if self.frames else ()
             node = super().add(op, inputs, attrs, specs, where or user_location(2), scope + (name or op.name))
             node.control = tuple([n for n in _scopes.control if n.graph is self])
             node.device = _scopes.devices or None
             if _scopes.colocate:
                 self.colocated[node] = _scopes.colocate[-1]
+            if frame:
+                self.frames[node] = frame
+            if op.effects & LASTING:
+                self.lasting.append(node)
             self._by_name[node.name] = node
         return node
+
+    def _frame(self, op: Any, inputs: Sequence[Any], where: Any) -> tuple[str, ...]:
+        """The loop that a new node is in: that of its inputs, which must agree (constants are everywhere)."""
+        found: dict[tuple[str, ...], Value] = {}
+        for v in inputs:
+            if isinstance(v, Value) and v.node.op is not CONSTANT:
+                found.setdefault(self.frames.get(v.node, ()), v)
+        if len(found) > 1:
+            text = ", ".join([f"{v.name!r} in {'/'.join(f) or 'no frame'}" for f, v in found.items()])
+            raise ValueError(
+                f"{op.name}: inputs are in different frames: {text}. Bring values into a loop with "
+                f"`wf.enter(x, frame, is_constant=True)` and out of it with `exit`. At {where or user_location(3)}."
+            )
+        return next(iter(found), ())
 
     def constant(self, array: ndarray, name: str = "constant") -> Value:
         with self._lock:
@@ -248,7 +272,8 @@ def _sizes(shape: Any) -> tuple[Size, ...]:
     if not isinstance(shape, (tuple, list)):
         raise TypeError(f"placeholder: shape must be a tuple of sizes, or None. Got {shape!r}.")
     for d in shape:
-        if d is not None and not isinstance(d, Symbol) and (not isinstance(d, (int, np.integer)) or isinstance(d, bool) or d < 0):
+        number = isinstance(d, (int, np.integer)) and not isinstance(d, bool)
+        if d is not None and not isinstance(d, Symbol) and not (number and d >= 0):
             raise ValueError(f"placeholder: a size must be a number of at least 0, a Symbol or None. Got {d!r}.")
     return tuple([int(d) if isinstance(d, np.integer) else d for d in shape])
 
@@ -260,14 +285,8 @@ def constant(value: Any, dtype: Any = None, name: str = "constant") -> Tensor:
     array = np.array(to_array(value, dtype))
     array.flags.writeable = False
     graph = get_default_graph()
-    made = graph.add(_constant_op(), (), (array,), (Spec(array.shape, array.dtype),), user_location(1), name)
+    made = graph.add(CONSTANT, (), (array,), (Spec(array.shape, array.dtype),), user_location(1), name)
     return leaf(wrap(made.outputs[0]))
-
-
-def _constant_op() -> Any:
-    from .graph import CONSTANT
-
-    return CONSTANT
 
 
 # Scopes -------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -66,7 +66,7 @@ def is_single(node: Node) -> bool:
     return isinstance(node.op, GraphOp) and not isinstance(node.op, (ReadOp, WriteOp)) and node.op is not NO_OP
 
 
-def needed_nodes(targets: Iterable[Node], fed: frozenset[Value] | set[Value]) -> list[Node]:
+def needed_nodes(targets: Sequence[Node], fed: frozenset[Value] | set[Value]) -> list[Node]:
     """What `targets` need if the values in `fed` are given, in the order of declaration."""
     seen: set[Node] = set()
     stack = list(targets)
@@ -79,6 +79,9 @@ def needed_nodes(targets: Iterable[Node], fed: frozenset[Value] | set[Value]) ->
             if v.__class__ is Value and v not in fed:
                 stack.append(v.node)
         stack.extend(node.control)
+    for node in getattr(targets[0].graph, "lasting", ()) if targets else ():
+        if node not in seen and all(v.__class__ is not Value or v in fed or v.node in seen for v in node.inputs):
+            seen.add(node)
     return sorted(seen, key=lambda n: n.order)
 
 

@@ -185,7 +185,8 @@ class Queue:
             if self._closed and not any(c.is_enqueue for c in self._calls):
                 if partial and have:
                     return None, self._take(have)
-                return QueueClosedError(f"{self.name}: is closed and has {have} elements left, but {least} were asked for."), ()
+                text = f"{self.name}: is closed and has {have} elements left, but {least} were asked for."
+                return QueueClosedError(text), ()
             return None
 
         if count is not None and count > self.capacity:

@@ -31,7 +31,7 @@ from .state import ReadOp, State, WriteOp, locked
 from .subgraph import Sub, SubGraph
 
 ndarray = np.ndarray
-FEW_NODES, FEW_ELEMENTS = 6, 4096  # below both, NumPy is done before a program would have been started
+SMALL = 4096  # elements up to which a region that only moves values is left to NumPy
 
 
 class DynamicSize(Exception):
@@ -82,10 +82,8 @@ class Region:
         except DynamicSize:
             return None
         work = [n for n in flow.nodes if n.op is not CONSTANT and n.op is not PLACEHOLDER]
-        if len(work) <= FEW_NODES and not any(isinstance(n.op, ControlOp) for n in work):
-            values = [v for n in flow.nodes for v in n.outputs]
-            if all((v.size or 0) <= FEW_ELEMENTS for v in values):
-                return None
+        if not work and all((v.size or 0) <= SMALL for v in flow.outputs):
+            return None
         index = {id(s): i for i, s in enumerate(self.states)}
         targets = [None] * len(self.outputs) + [index[id(s)] for s, _ in finals]
         states = [s.tensor._data for s in self.states]

@@ -22,6 +22,7 @@ from ..ops.spec import Symbol
 from ..tensor import Tensor, to_array, wrap
 from .declare import DeclaredGraph, get_default_graph, refuse_foreign
 from .executor import Engine, Plan, Run, Unit, needed_nodes, run_naively
+from .frames import FrameEngine, frame_of, has_primitives
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .tree import flatten, unflatten
 
@@ -267,7 +268,7 @@ class Step:
         self.naive = naive
         self.only: Unit | None = None
         units = self.plan.units
-        if len(units) == 1 and units[0].region is not None and not naive and self._direct(units[0]):
+        if len(units) == 1 and units[0].region is not None and not naive and not self.framed and self._direct(units[0]):
             self.only = units[0]
             self.order = [fed.index(v) for v in units[0].inputs]
             at = {v: i for i, v in enumerate(units[0].outputs)}
@@ -275,7 +276,15 @@ class Step:
             self.executed = len(units[0].nodes)
 
     def _plan(self, nodes: list[Node], given: set[Value], values: list[Value], naive: bool) -> Plan:
-        return Plan(nodes, given, values, single=naive)
+        self.framed = has_primitives(nodes)
+        if self.framed:
+            for v in values:
+                if frame_of(v.node):
+                    raise ValueError(
+                        f"run: {v.name!r} is inside the loop {'/'.join(frame_of(v.node))!r}, where it has many values. Fetch "
+                        f"the result of an `exit`. Made at {v.node.where}."
+                    )
+        return Plan(nodes, given, values, single=naive or self.framed)
 
     def _direct(self, unit: Unit) -> bool:
         outputs = set(unit.outputs)
@@ -292,7 +301,9 @@ class Step:
             made = [None if i is None else wrap(outputs[i]) for i in self.pick]
             return made[0] if self.structure is None else unflatten(self.structure, made)
         env: dict[Value, Any] = dict(zip(self.fed, arrays, strict=True))
-        if self.naive:
+        if self.framed:
+            FrameEngine(self.plan, run, env).execute()
+        elif self.naive:
             run_naively(self.plan, run, env)
         else:
             Engine(self.plan, run, env, True).execute()

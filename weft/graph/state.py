@@ -185,7 +185,8 @@ def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> l
             continue
         if not hasattr(node.op, "merge"):
             raise NotImplementedError(
-                f"{sub.graph.name}: `{node.op.name}` inside a function given to a variable is not supported. Made at {node.where}."
+                f"{sub.graph.name}: `{node.op.name}` inside a function given to a variable is not supported. "
+                f"Made at {node.where}."
             )
         args = node.op.merge([mapped[v] if isinstance(v, Value) else v for v in node.inputs], node.attrs)
         split = node.op.num_positional

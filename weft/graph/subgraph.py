@@ -12,10 +12,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..autograd.tape import Leaf
+from ..ops.dispatch import current_modes
 from ..tensor import Tensor, wrap
 from .capture import Capture, CapturedGraph, CaptureError, Gradients
-from .graph import Value
+from .graph import Node, Value
 from .tree import flatten, unflatten
+
+
+def sizes(tensor: Any) -> Any:
+    """The shape of a tensor as a tuple, or None if its rank is not known."""
+    return None if tensor.shape is None else tuple(tensor.shape)
+
+
+def in_function() -> bool:
+    """Whether a function is being captured in this thread (a declared graph may have subgraphs without that)."""
+    return any(type(mode) is Capture for mode in current_modes())
 
 
 class SubGraph(CapturedGraph):
@@ -31,10 +42,14 @@ class SubGraph(CapturedGraph):
     def outside(self, tensor: Tensor) -> Value:
         found = self._found.get(id(tensor))
         if found is None:
-            found = self._found[id(tensor)] = self.placeholder(tuple(tensor.shape), tensor.dtype, "captured")
+            found = self._found[id(tensor)] = self.placeholder(sizes(tensor), tensor.dtype, "captured")
             self.captured.append(tensor)
             self.entries.append(found)
         return found
+
+    def unknown_size(self, node: Node) -> None:
+        if in_function():
+            super().unknown_size(node)
 
     def operand(self, tensor: Any) -> Any:
         if (
@@ -72,7 +87,7 @@ class Sub:
         capture = SubCapture(name)
         self.graph: SubGraph = capture.graph
         with capture:
-            stand_ins = [wrap(capture.graph.placeholder(tuple(t.shape), t.dtype, "formal")) for t in formals]
+            stand_ins = [wrap(capture.graph.placeholder(sizes(t), t.dtype, "formal")) for t in formals]
             self.formals = [t._data for t in stand_ins]
             result = fn(*stand_ins) if structure is None else fn(*unflatten(structure, stand_ins))
             leaves, self.structure = flatten(result)

@@ -1,0 +1,190 @@
+"""Control flow in declared graphs: structured forms, and the primitives with their dead tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft as wf
+
+WAIT = 20
+
+
+@pytest.fixture(params=["dataflow", "naive"])
+def executor(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def fresh_graph():
+    graph = wf.Graph("test")
+    with graph.as_default():
+        yield graph
+
+
+# Structured ---------------------------------------------------------------------------------------------------------------
+
+
+def test_cond_and_its_gradient_with_unknown_shapes(executor):
+    x = wf.placeholder(wf.float32)
+    y = wf.cond(wf.sum(x) > 0, lambda: x * 2.0, lambda: x * x)
+    g = wf.gradients(y, x)
+    with wf.Session(executor=executor) as sess:
+        for a in ([1.0, 2.0], [-1.0, -2.0, 0.5]):
+            a = np.array(a, np.float32)
+            got, grad = sess.run([y, g], {x: a})
+            np.testing.assert_allclose(got, a * 2 if a.sum() > 0 else a * a)
+            np.testing.assert_allclose(grad, np.full_like(a, 2) if a.sum() > 0 else 2 * a)
+
+
+def test_case(executor):
+    i, x = wf.placeholder(wf.int64, ()), wf.placeholder(wf.float32, (2,))
+    y = wf.case(i, [lambda: x + 1.0, lambda: x * 10.0, lambda: -x])
+    with wf.Session(executor=executor) as sess:
+        got = [sess.run(y, {i: k, x: [1.0, 2.0]}).tolist() for k in range(4)]
+    assert got == [[2.0, 3.0], [10.0, 20.0], [-1.0, -2.0], [-1.0, -2.0]]
+
+
+def test_while_loop_of_unknown_trip_count_and_its_gradient(executor):
+    x, n = wf.placeholder(wf.float32), wf.placeholder(wf.int64, ())
+    w = wf.Variable(np.float32(1.5))
+    _, s = wf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s * w), (wf.constant(0), x))
+    gx, gw = wf.gradients(wf.sum(s), [x, w])
+    with wf.Session(executor=executor) as sess:
+        for k in (0, 1, 4):
+            got = sess.run([s, gx, gw], {x: [1.0, 2.0], n: k})
+            np.testing.assert_allclose(got[0], np.array([1.0, 2.0]) * 1.5**k, rtol=1e-5)
+            np.testing.assert_allclose(got[1], np.full(2, 1.5**k), rtol=1e-5)
+            np.testing.assert_allclose(got[2], 3 * k * 1.5 ** (k - 1) if k else 0.0, rtol=1e-5)
+
+
+def test_nested_loops(executor):
+    n = wf.placeholder(wf.int64, ())
+
+    def outer(i, total):
+        _, inner = wf.while_loop(lambda j, s: j < i, lambda j, s: (j + 1, s + j), (wf.constant(0), total))
+        return i + 1, inner
+
+    _, total = wf.while_loop(lambda i, t: i < n, outer, (wf.constant(0), wf.constant(0)))
+    with wf.Session(executor=executor) as sess:
+        assert sess.run(total, {n: 6}).item() == sum(j for i in range(6) for j in range(i))
+
+
+def test_scan_with_gradient(executor):
+    xs = wf.placeholder(wf.float32, (5, 2))
+    w = wf.Variable(np.float32(0.5))
+    last, ys = wf.scan(lambda c, x: (wf.tanh(c * w + x), c), wf.zeros((2,)), xs)
+    g = wf.gradients(wf.sum(last), w)
+    a = np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2)
+    t = wf.tensor(0.5, requires_grad=True)
+    carry = wf.zeros((2,))
+    for row in a:
+        carry = wf.tanh(carry * t + wf.tensor(row))
+    carry.sum().backward()
+    with wf.Session(executor=executor) as sess:
+        got, grad = sess.run([last, g], {xs: a})
+    np.testing.assert_allclose(got, carry.detach(), rtol=1e-5)
+    np.testing.assert_allclose(grad, t.grad, rtol=1e-4)
+
+
+# Primitives ---------------------------------------------------------------------------------------------------------------
+
+
+def test_switch_and_merge_run_only_one_branch(executor):
+    x, p = wf.placeholder(wf.float32, (2,)), wf.placeholder(wf.bool, ())
+    count = wf.Variable(np.float32(0.0))
+    no, yes = wf.switch(x, p)
+    left = no - 1.0
+    right = yes * 10.0 + wf.sum(yes) * 0.0 + 0.0
+    bump = count.assign_add(wf.sum(yes))
+    y, which = wf.merge(left, right)
+    with wf.Session(executor=executor) as sess:
+        a, i = sess.run([y, which], {x: [1.0, 2.0], p: False})
+        assert a.tolist() == [0.0, 1.0] and i.item() == 0
+        a, i = sess.run([y, which], {x: [1.0, 2.0], p: True})
+        assert a.tolist() == [10.0, 20.0] and i.item() == 1
+        sess.run([y, wf.group(bump)], {x: [1.0, 2.0], p: False}, timeout=WAIT)
+        assert count.numpy() == 0  # the assign was in the branch not taken
+        with pytest.raises(RuntimeError, match=r"branch that was not taken.*test_executor.py"):
+            sess.run(right, {x: [1.0, 2.0], p: False})
+
+
+def test_gradient_of_switch_and_merge(executor):
+    x, p = wf.placeholder(wf.float32, (2,)), wf.placeholder(wf.bool, ())
+    no, yes = wf.switch(x, p)
+    y, _ = wf.merge(no * no, yes * 5.0)
+    g = wf.gradients(wf.sum(y * 2.0), x)
+    with wf.Session(executor=executor) as sess:
+        np.testing.assert_allclose(sess.run(g, {x: [1.0, 3.0], p: False}), [4.0, 12.0])
+        np.testing.assert_allclose(sess.run(g, {x: [1.0, 3.0], p: True}), [10.0, 10.0])
+
+
+def loop(limit, start, factor):
+    """start * factor ** limit, with primitives."""
+    i, _ = wf.merge(wf.enter(wf.constant(0) + 0, "loop"))
+    s, _ = wf.merge(wf.enter(start, "loop"))
+    n = wf.enter(limit, "loop", is_constant=True)
+    f = wf.enter(factor, "loop", is_constant=True)
+    going = i < n
+    _, i_body = wf.switch(i, going)
+    s_out, s_body = wf.switch(s, going)
+    wf.next_iteration(i_body + 1, i)
+    wf.next_iteration(s_body * f, s)
+    return wf.exit(s_out)
+
+
+def test_a_loop_of_primitives(executor):
+    n, x = wf.placeholder(wf.int64, ()), wf.placeholder(wf.float32, (2,))
+    y = loop(n, x, wf.placeholder(wf.float32, (), name="f")) + 1.0
+    with wf.Session(executor=executor) as sess:
+        for k in (0, 1, 7, 100):
+            got = sess.run(y, {n: k, x: [1.0, 2.0], "f": 1.01}, timeout=WAIT)
+            np.testing.assert_allclose(got, np.array([1.0, 2.0]) * 1.01**k + 1, rtol=1e-4)
+
+
+def test_a_loop_in_a_branch_that_is_not_taken(executor):
+    p, x = wf.placeholder(wf.bool, ()), wf.placeholder(wf.float32, ())
+    no, yes = wf.switch(x, p)
+    y, _ = wf.merge(no, loop(wf.constant(3) + 0, yes, wf.constant(2.0) * 1.0))
+    with wf.Session(executor=executor) as sess:
+        assert sess.run(y, {p: True, x: 1.0}, timeout=WAIT).item() == 8.0
+        assert sess.run(y, {p: False, x: 1.0}, timeout=WAIT).item() == 1.0
+
+
+def test_queues_inside_a_primitive_loop(executor):
+    q = wf.FIFOQueue(20, wf.float32, ())
+    x = wf.placeholder(wf.float32, ())
+    n = wf.constant(5) + 0
+    i, _ = wf.merge(wf.enter(wf.constant(0) + 0, "w"))
+    limit, value = wf.enter(n, "w", is_constant=True), wf.enter(x, "w", is_constant=True)
+    going = i < limit
+    out, body = wf.switch(i, going)
+    put = q.enqueue(value + body.astype(wf.float32))
+    with wf.control_dependencies([put]):
+        wf.next_iteration(body + 1, i)
+    done = wf.exit(out)
+    with wf.Session(executor=executor) as sess:
+        assert sess.run(done, {x: 10.0}, timeout=WAIT).item() == 5
+    assert q.get_many(5, timeout=WAIT).tolist() == [10.0, 11.0, 12.0, 13.0, 14.0]
+
+
+def test_structural_mistakes_are_found_when_the_graph_is_built():
+    x = wf.placeholder(wf.float32, (2,), name="x")
+    inside = wf.enter(x, "loop")
+    with pytest.raises(ValueError, match=r"add: inputs are in different frames.*'x' in no frame.*test_executor.py"):
+        inside + x
+    with pytest.raises(ValueError, match="exit: the tensor is not inside a frame"):
+        wf.exit(x)
+    with pytest.raises(ValueError, match="next_iteration: `into` must be"):
+        wf.next_iteration(inside, inside)
+    merged, _ = wf.merge(inside)
+    with pytest.raises(ValueError, match="same frame"):
+        wf.next_iteration(x, merged)
+    with pytest.raises(TypeError, match="float32. Got int64"):
+        wf.next_iteration(inside.astype(wf.int64), merged)
+    with pytest.raises(TypeError, match="pred must be one bool"):
+        wf.switch(x, x)
+    with pytest.raises(TypeError, match="one dtype"):
+        wf.merge(x, wf.constant(1))
+    with wf.Session() as sess, pytest.raises(ValueError, match="inside the loop 'loop'"):
+        sess.run(merged, {x: [1.0, 2.0]})
