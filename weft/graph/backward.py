@@ -127,7 +127,7 @@ class Backward:
 class _PullbackOp:
     """What the backward engine sees in place of an op record."""
 
-    rules = joint_rule = None
+    rules = joint_rule = pull_arrays = None
     keeps_arrays = True  # a second backward needs retain_graph
     saved_items: tuple[Any, ...] = ()
     variadic = False
