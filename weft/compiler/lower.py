@@ -49,6 +49,19 @@ class Step:
     )  # of a scan: (cursor, storage it walks over, start, stride in bytes)
 
 
+def native_layout(layout: Layout) -> Layout:
+    """The same bytes with a dtype that kernels can move: complex numbers as pairs, others without code as integers."""
+    dtype = layout.dtype
+    if dtype in s.DTYPES:
+        return layout
+    if dtype.kind == "c":
+        part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+        strides = tuple([2 * st for st in layout.strides])
+        return Layout(layout.storage, part, (*layout.shape, 2), (*strides, 1), 2 * layout.offset)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return Layout(layout.storage, bits, layout.shape, layout.strides, layout.offset)
+
+
 class Lowering:
     """The state of lowering one flow. After `run`, `steps`, `storages` and `results` describe the program."""
 
@@ -109,6 +122,8 @@ class Lowering:
             target = self.temporary(source.shape, source.dtype)
         if 0 in source.shape:
             return target
+        result = target
+        source, target = native_layout(source), native_layout(target)
         space = source.shape
         axes = [a for a in range(len(space)) if space[a] != 1]
         axes.sort(key=lambda a: (-abs(target.strides[a]), a))
@@ -152,7 +167,7 @@ class Lowering:
                 [source.storage, target.storage],
             )
         )
-        return target
+        return result
 
     # Units ------------------------------------------------------------------------------------------------------------
 

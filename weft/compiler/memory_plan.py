@@ -19,7 +19,8 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
     Largest first, each at the lowest place that is free during its whole life.
     """
     end = _lifetimes(steps, 0)
-    for flag in nested_flags(steps):  # looked at when a branch or loop has failed, so nobody may write over them
+    # looked at when a branch or loop has failed, so nobody may write over them
+    for flag in nested_flags(steps):
         flag.first, flag.last = 0, end
     live = [st for st in storages if st.kind == "arena" and st.first >= 0]
     live.sort(key=lambda st: (-st.nbytes, st.first))

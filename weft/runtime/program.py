@@ -295,7 +295,6 @@ class Instance:
             raise kind(f"{node.op.name}: {step.message}. In node {node.name}, made at {node.where}.")
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
 
-
     def _failed_check(self, outer: Step) -> Step | None:
         """The check inside a branch or loop whose flag is set, if one is; all flags are taken back."""
         found = None
