@@ -29,14 +29,33 @@ LAYERS: list[set[str]] = [
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
     # what users call to capture or declare, and then run: it sends a graph through everything below
-    {"graph.function", "graph.backward", "graph.regions", "graph.executor", "graph.session", "profiler"},
+    {
+        "graph.function",
+        "graph.backward",
+        "graph.regions",
+        "graph.executor",
+        "graph.frames",
+        "graph.session",
+        "profiler",
+    },
     {"compiler.build"},  # from a flow to a Program
     {"runtime.program"},  # runs what the layers below have made
     {"backends"},  # carry out what the compiler describes
     {"compiler"},
     {"graph"},  # what a graph is, and how one is recorded
     {"sparse", "linalg", "fft", "debug", "array_api_info"},  # built from ops
-    {"tensor", "ops", "autocast", "autograd", "random", "dtypes", "errors", "dlpack", "printing", "multiprocessing"},
+    {
+        "tensor",
+        "ops",
+        "autocast",
+        "autograd",
+        "random",
+        "dtypes",
+        "errors",
+        "dlpack",
+        "printing",
+        "multiprocessing",
+    },
     {"runtime"},  # threads, memory, devices: what the machine offers
 ]
 
@@ -118,7 +137,9 @@ def file_layer(file: str) -> str:
 
 
 def level(name: str) -> int:
-    assert name in _NAMES, f"weft.{name} is in no layer. Add it to LAYERS in {Path(__file__).name}, where it belongs."
+    assert name in _NAMES, (
+        f"weft.{name} is in no layer. Add it to LAYERS in {Path(__file__).name}, where it belongs."
+    )
     return _NAMES[name]
 
 
@@ -187,7 +208,11 @@ def test_onednn_is_loaded_in_one_folder_only() -> None:
         if name.startswith("weft/backends/onednn/"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("libdnnl"):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.startswith("libdnnl")
+            ):
                 wrong.append(f"{name}:{node.lineno}")
     assert wrong == []
 

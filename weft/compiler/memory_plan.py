@@ -26,7 +26,7 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
     live.sort(key=lambda st: (-st.nbytes, st.first))
     n = len(live)
     first, last = np.empty(n, np.int64), np.empty(n, np.int64)
-    start, end = np.empty(n, np.int64), np.empty(n, np.int64)
+    start, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     total = 0
     for k, storage in enumerate(live):
         size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
@@ -34,12 +34,12 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
         offset = 0
         if clash.size:
             order = clash[np.argsort(start[clash], kind="stable")]
-            for s, e in zip(start[order].tolist(), end[order].tolist(), strict=True):
+            for s, e in zip(start[order].tolist(), ends[order].tolist(), strict=True):
                 if s - offset >= size:
                     break
                 offset = max(offset, e)
         storage.offset = offset
-        first[k], last[k], start[k], end[k] = storage.first, storage.last, offset, offset + size
+        first[k], last[k], start[k], ends[k] = storage.first, storage.last, offset, offset + size
         total = max(total, offset + size)
     return total
 

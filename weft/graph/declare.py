@@ -203,7 +203,7 @@ class building(Mode):
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
-        foreign = None
+        foreign: Any = None
         for t in tensors:
             data = getattr(t, "_data", None)
             if hasattr(data, "priority") and (foreign is None or data.priority > foreign.priority):
