@@ -262,3 +262,12 @@ def test_a_leaf_made_inside_has_gradients_of_its_own():
     x = wf.tensor([1.0, 2.0])
     for got, expected in zip(wf.function(slope_penalty)(x), slope_penalty(x), strict=True):
         np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-6)
+
+
+def test_a_constant_index_out_of_range_is_an_error_too():
+    x = wf.arange(3.0)
+    assert wf.function(lambda x: wf.take(x, wf.tensor([0, -3]), axis=0))(x).tolist() == [0.0, 0.0]
+    for bad in ([1, 3], [-4, 0]):
+        f = wf.function(lambda x, bad=tuple(bad): wf.take(x, wf.tensor(bad), axis=0) * 2)
+        with pytest.raises(IndexError, match="out of range for an axis of size 3"):
+            f(x)

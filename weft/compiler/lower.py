@@ -347,8 +347,8 @@ class Lowering:
         key = (id(layout.storage), layout.offset, layout.strides, low, high, ignored)
         if not hasattr(self, "_checked"):
             self._checked: set[Any] = set()
-        if key in self._checked or layout.storage.kind == "constant":
-            return
+        if key in self._checked or layout.storage.kind == "constant" and _within(layout.storage.array, low, high):
+            return  # a constant that holds a bad index fails when the program runs, as any other index does
         self._checked.add(key)
 
         def bad(value: Any) -> Any:
@@ -443,3 +443,8 @@ class Lowering:
             moves.append((source, target, node))
         for source, target, node in sorted(moves, key=lambda m: m[1].storage.kind == "variable"):
             self.copy(source, node, target)
+
+
+def _within(indices: np.ndarray, low: int, high: int) -> bool:
+    """Whether all of `indices` lie in [low, high)."""
+    return indices.size == 0 or bool(indices.min() >= low and indices.max() < high)
