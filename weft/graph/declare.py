@@ -205,7 +205,7 @@ class building(Mode):
         tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
         foreign: Any = None
         for t in tensors:
-            data = getattr(t, "_data", None)
+            data: Any = getattr(t, "_data", None)
             if hasattr(data, "priority") and (foreign is None or data.priority > foreign.priority):
                 foreign = data
         if foreign is not None:
