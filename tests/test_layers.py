@@ -35,6 +35,7 @@ LAYERS: list[set[str]] = [
         "graph.regions",
         "graph.executor",
         "graph.frames",
+        "graph.partition",
         "graph.session",
         "profiler",
     },
