@@ -27,7 +27,7 @@ from ..tensor import Tensor, wrap
 from . import registry
 from . import scalar as s
 from .registry import Op
-from .spec import broadcast_shapes, is_known, spec_of
+from .spec import Spec, broadcast_shapes, is_known, spec_of
 
 ndarray = np.ndarray
 _new = object.__new__
@@ -682,6 +682,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
     split = op.num_positional
     names = op.parameters[split:]
     differentiable, has_alias = op.differentiable and not op.declared_nondifferentiable, op.alias is not None
+    kinds = [kind for kind, _, _ in op.saved_items]
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
@@ -714,7 +715,13 @@ def make_checked(op: Op) -> Callable[..., Any]:
         t._node = None
         if grad_mode.enabled:
             if x._node is not None and differentiable:
-                t._node = make_node(op, (x,), (a,), attrs, out, 1)
+                n = _new(Node)
+                n.op, n.edges, n.attrs = op, (x._node,), attrs
+                n.saved = tuple([a if k == "in" else out if k == "out" else Spec(a.shape, a.dtype) for k in kinds])
+                n.specs = n.hooks = n.outputs = None
+                n.where = user_location(1) if _trace_lines else None
+                n.seq = tick()
+                t._node = n
             if has_alias:
                 note_view(op, x, a, attrs, t)
         elif has_alias and out.base is not None:
@@ -821,7 +828,6 @@ _expression_dtypes: dict[tuple[Any, ...], np.dtype] = {}
 
 def infer_elementwise(op: Op, *specs: Any) -> Any:
     """Shape and dtype of an elementwise op's result, without computing it."""
-    from .spec import Spec
 
     shape = broadcast_shapes(op.title, *[getattr(x, "shape", ()) for x in specs], names=op.tensor_names)
     wanted = elementwise_dtypes(op, specs)

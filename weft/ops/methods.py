@@ -202,10 +202,11 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, out: None = None, **options: Any) -> Any:
         if out is not None:  # NumPy's functions pass it on when they are given a tensor
             raise TypeError(f"{name}: `out` is not supported. Write `y.copy_(x.{name}(...))`.")
-        if options.get("dtype", 0) is None:
-            del options["dtype"]
-        if "ddof" in options:
-            options["correction"] = options.pop("ddof")
+        if options:
+            if options.get("dtype", 0) is None:
+                del options["dtype"]
+            if "ddof" in options:
+                options["correction"] = options.pop("ddof")
         try:
             return function(x, axis=axis, keepdims=keepdims, **options)
         except Exception as error:

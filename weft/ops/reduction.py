@@ -72,6 +72,17 @@ def spread(g: Tensor, like: Any, axis: Axis, keepdims: bool) -> Tensor:
     return broadcast_to_like(g, like)
 
 
+def _spread_array(g: np.ndarray, like: Any, axis: Axis, keepdims: bool) -> np.ndarray:
+    """`spread` for arrays: small ones are copied, which costs less than making a view."""
+    if g.ndim and not keepdims:
+        g = np.expand_dims(g, axis)  # type: ignore[arg-type]
+    if (num_elements(like.shape) or 0) > 4096:
+        return np.broadcast_to(g, like.shape)
+    out = np.empty(like.shape, g.dtype)
+    out[...] = g
+    return out
+
+
 def _batch(op: Any) -> Any:
     """Reduce a batch: the new axis 0 stays, all others shift by one."""
 
@@ -91,6 +102,7 @@ def _batch(op: Any) -> Any:
     checks_once=True,
     infer=_infer("sum"),
     vjp=lambda g, like_x, axis, keepdims: spread(g, like_x, axis, keepdims),
+    small_vjp=lambda g, like_x, axis, keepdims: _spread_array(g, like_x, axis, keepdims),
     batch=_batch(lambda: reduce_sum),
     reference=lambda x, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims),
     samples=_samples,
@@ -100,7 +112,7 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over `axis`, in the dtype of `x`: the primitive behind `sum` and `mean`."""
     if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype):  # half precision accumulates in float32
         return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)).astype(x.dtype)  # type: ignore[call-overload]
-    return np.asarray(np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype))  # type: ignore[call-overload]
+    return np.asarray(np.add.reduce(x, axis, x.dtype, None, keepdims))  # type: ignore[call-overload]
 
 
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:

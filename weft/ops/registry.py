@@ -16,8 +16,8 @@ one input, written with public ops. Its further parameters say by name what the 
 that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and dtype
 only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or
 `None` per tensor input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one
-bool per input). `small_vjp` may give the one rule of a unary op once more as plain arithmetic, for small arrays, where
-one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and complex
+bool per input). `small_vjp` may give the one rule of a unary op once more for bare
+arrays (see Note [Bare gradients]), where one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and complex
 conjugation are undone by the engine.
 """
 
@@ -277,7 +277,8 @@ class Op:
             rules = (self._resolve(small_vjp, items, 1),) + (None,) * (len(self.rules) - 1)
             if len(items) != known:
                 raise TypeError(f"op {self.name}: small_vjp asks for what vjp does not save.")
-        if self.num_outputs == 1 and self.rules is not None and all(r is None or _is_arithmetic(r.fn) for r in rules):
+        plain = small_vjp is not None or all(r is None or _is_arithmetic(r.fn) for r in rules)
+        if plain and self.num_outputs == 1 and self.rules is not None:
             make = _puller(False, tuple([None if r is None else r.sources for r in rules]))
             self.pull_arrays = make(*[None if r is None else r.fn for r in rules])
 
