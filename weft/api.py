@@ -72,6 +72,8 @@ LAZY: dict[str, str] = {
     "get_default_graph": ".graph.declare:get_default_graph",
     "reset_default_graph": ".graph.declare:reset_default_graph",
     "CancelledError": ".graph.executor:CancelledError",
+    "devices": ".graph.placement:devices",
+    "configure_devices": ".graph.placement:configure_devices",
     "switch": ".graph.frames:switch",
     "merge": ".graph.frames:merge",
     "enter": ".graph.frames:enter",

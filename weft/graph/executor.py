@@ -89,7 +89,7 @@ class Plan:
     """The units of a step and how they depend on each other."""
 
     def __init__(self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], *, single: bool = False,
-                 devices: dict[Node, Any] | None = None, plain: Callable[[Any], bool] | None = None) -> None:  # fmt: skip
+                 devices: dict[Node, Any] | None = None) -> None:  # fmt: skip
         self.nodes = list(nodes)
         self.fed, self.fetched = fed, list(fetched)
         self.constants = {n.outputs[0]: n.attrs[0] for n in nodes if n.op is CONSTANT}
@@ -100,7 +100,7 @@ class Plan:
             unit.index = i
             for n in unit.nodes:
                 self.unit_of[n] = unit
-        self._connect(plain if plain is not None else lambda device: single)
+        self._connect(single)
         self.counts = [len(u.after) for u in self.units]
         self.initial = [u for u in self.units if not u.after]
 
@@ -114,13 +114,18 @@ class Plan:
         nodes = self._work()
         masks: dict[Node, int] = {}
         bits: dict[Node, int] = {}
+        crossings: dict[Node, int] = {}  # a value that comes from another device is waited for like a blocking node
         for node in nodes:
             mask = 0
             for p in self._before(node):
                 mask |= masks.get(p, 0) | bits.get(p, 0)
+                if self.devices.get(p) != self.devices.get(node) and p in masks:
+                    if p not in crossings:
+                        crossings[p] = 1 << (len(bits) + len(crossings))
+                    mask |= crossings[p]
             masks[node] = mask
             if is_single(node):
-                bits[node] = 1 << len(bits)
+                bits[node] = 1 << (len(bits) + len(crossings))
         home: dict[Node, Any] = {n: (masks[n], self.devices.get(n)) for n in nodes if n not in bits}
         self._sink_reads(nodes, home)
         units: dict[Any, Unit] = {}
@@ -153,7 +158,7 @@ class Plan:
     def _before(self, node: Node) -> list[Node]:
         return [v.node for v in node.inputs if v.__class__ is Value and v not in self.fed] + list(node.control)
 
-    def _connect(self, plain: Callable[[Any], bool]) -> None:
+    def _connect(self, plain: bool) -> None:
         wanted = set(self.fetched)
         for unit in self.units:
             for node in unit.nodes:
@@ -186,7 +191,9 @@ class Plan:
                 )
                 unit.inputs = list(inputs)
                 unit.outputs = [v for v in made if v in wanted]
-                unit.region = Region([*constants, *unit.nodes], unit.inputs, unit.outputs, plain(unit.device))
+                unit.region = Region(
+                    [*constants, *unit.nodes], unit.inputs, unit.outputs, plain, getattr(unit.device, "kind", "cpu") == "ref"
+                )
             for i in unit.after:
                 self.units[i].consumers.append(unit.index)
 
@@ -232,13 +239,12 @@ def pool() -> ThreadPoolExecutor:
 class Engine:
     """The coordinator of one run: fires units, collects what finished, stops at the first error."""
 
-    def __init__(self, plan: Plan, run: Run, env: dict[Value, Any], threads: bool, transport: Any = None) -> None:
+    def __init__(self, plan: Plan, run: Run, env: dict[Value, Any], threads: bool) -> None:
         self.plan, self.run_state, self.env, self.threads = plan, run, env, threads
         self.finished: deque[tuple[Unit, Any, Any]] = deque()  # (unit, error, outputs) from other threads
         self.pending: dict[Unit, Any] = {}  # started and not finished: how to withdraw them, or None
         self.counts = list(plan.counts)
         self.ready = deque(plan.initial)
-        self.transport = transport
 
     def execute(self) -> None:
         """Run all units; on an error leave nothing running and raise it."""

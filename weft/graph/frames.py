@@ -30,6 +30,7 @@ from .declare import DeclaredGraph, GraphOp, get_default_graph
 from .executor import Plan, Run, Unit
 from .graph import Node, Value
 from .interpret import located
+from .partition import Key
 
 ndarray = np.ndarray
 Tag = tuple[tuple[str, int], ...]
@@ -207,8 +208,8 @@ class _Slot:
 class FrameEngine:
     """Runs a plan of single nodes with tokens. See Note [Dead tokens]; errors and cancellation as in `Engine`."""
 
-    def __init__(self, plan: Plan, run: Run, env: dict[Value, Any]) -> None:
-        self.plan, self.run_state, self.env = plan, run, env
+    def __init__(self, plan: Plan, run: Run, env: dict[Value, Any], transport: Any) -> None:
+        self.plan, self.run_state, self.env, self.transport = plan, run, env, transport
         self.wanted = set(plan.fetched)
         self.slots: dict[tuple[int, Tag], _Slot] = {}
         self.ready: deque[tuple[Unit, Tag, Any]] = deque()  # (unit, tag, its inputs, or None if dead)
@@ -371,8 +372,23 @@ class FrameEngine:
             self.iterations.add((*tag[:-1], (tag[-1][0], -1)))  # something live entered
         if value in self.wanted and not tag and not dead:
             self.env[value] = array
+        source = self.plan.devices.get(value.node)
+        crossed: dict[Any, Any] = {}  # each value is sent once per destination
         for unit, position in self.users.get(value, ()):
-            self._arrive(unit, tag, position, array, dead)
+            arrived = array
+            if unit.device != source and not dead:
+                if unit.device not in crossed:
+                    crossed[unit.device] = self._cross(value, source, unit.device, tag, array)
+                arrived = crossed[unit.device]
+            self._arrive(unit, tag, position, arrived, dead)
+
+    def _cross(self, value: Value, source: Any, destination: Any, tag: Tag, array: Any) -> Any:
+        """A value of one iteration on its way to another device. In this process it is there at once."""
+        key = Key(source, destination, value.name, self.run_state.step_id, tag)
+        self.transport.send(key, array)
+        got: list[Any] = []
+        self.transport.receive(key, lambda error, arrays: got.extend(arrays))
+        return got[0]
 
     def _arrive(self, unit: Unit, tag: Tag, position: int | None, array: Any, dead: bool) -> None:
         slot = self._slot(unit, tag)

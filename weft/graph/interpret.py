@@ -35,8 +35,8 @@ def located(error: BaseException, node: Node) -> BaseException:
     return made
 
 
-def run_node(node: Node, inputs: Sequence[Any]) -> Arrays:
-    """The outputs of one node on arrays (None for a missing optional input)."""
+def run_node(node: Node, inputs: Sequence[Any], reference: bool = False) -> Arrays:
+    """The outputs of one node on arrays (None for a missing optional input); `reference`: by NumPy kernels only."""
     op = node.op
     try:
         if isinstance(op, ControlOp):
@@ -44,10 +44,21 @@ def run_node(node: Node, inputs: Sequence[Any]) -> Arrays:
         if hasattr(op, "run") and not hasattr(op, "merge"):
             return op.run(inputs)
         with dispatch.suspended():
-            out = dispatch.compute(op, inputs, node.attrs)
+            out = (_reference if reference else dispatch.compute)(op, inputs, node.attrs)
     except Exception as error:
         raise located(error, node) from error.__cause__
     return out if isinstance(out, tuple) else (out,)
+
+
+def _reference(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    if op.expression is not None:
+        wanted = dispatch.elementwise_dtypes(op, inputs)
+        return dispatch.plain_elementwise(op, [dispatch.cast_data(a, w) for a, w in zip(inputs, wanted, strict=True)])
+    values = op.merge(dispatch.promoted(op, inputs), attrs)
+    if op.infer is not None:
+        op.run(op.infer, values)
+    with np.errstate(all="ignore"):
+        return dispatch.as_arrays(op.run(op.fn, values))
 
 
 def run_sub(sub: Sub, formals: Sequence[Any], captured: Sequence[Any]) -> list[Any]:

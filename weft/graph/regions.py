@@ -41,16 +41,18 @@ class DynamicSize(Exception):
 class Region:
     """Nodes in order, with the values that come in and go out. Several threads may run one region at once."""
 
-    __slots__ = ("nodes", "inputs", "outputs", "reads", "writes", "states", "locks", "plain", "_made", "_lock", "_last")
+    __slots__ = ("nodes", "inputs", "outputs", "reads", "writes", "states", "locks", "plain", "reference", "_made", "_lock", "_last")
 
-    def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], plain: bool = False) -> None:
+    def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], plain: bool = False,
+                 reference: bool = False) -> None:  # fmt: skip
         self.nodes = list(nodes)
         self.inputs, self.outputs = list(inputs), list(dict.fromkeys(outputs))
         self.writes: list[State] = list(dict.fromkeys(n.op.state for n in nodes if isinstance(n.op, WriteOp)))
         used = [n.op.state for n in nodes if isinstance(n.op, (ReadOp, WriteOp))]
         self.states: list[State] = sorted(set(used), key=lambda s: s.number)
         self.locks = locked(self.states, self.writes) if self.states else None
-        self.plain = plain  # never compile
+        self.plain = plain or reference  # never compile
+        self.reference = reference  # NumPy kernels only
         self._made: dict[Any, _Compiled | None] = {}
         self._lock = threading.Lock()
         self._last: tuple[Any, Any] = (None, None)
@@ -107,7 +109,7 @@ class Region:
                     raise located(error, node) from error.__cause__
                 env[node.outputs[0]] = current[op.state] = new
             else:
-                outs = run_node(node, [env[v] if v.__class__ is Value else v for v in node.inputs])
+                outs = run_node(node, [env[v] if v.__class__ is Value else v for v in node.inputs], self.reference)
                 for v, a in zip(node.outputs, outs, strict=True):
                     env[v] = a
         for s in self.writes:  # everything that can fail has been computed

@@ -24,6 +24,8 @@ from .declare import DeclaredGraph, get_default_graph, refuse_foreign
 from .executor import Engine, Plan, Run, Unit, needed_nodes, run_naively
 from .frames import FrameEngine, frame_of, has_primitives
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
+from .partition import LocalTransport, Part, partition, run_parts
+from .placement import Placement, as_devices
 from .tree import flatten, unflatten
 
 ndarray = np.ndarray
@@ -47,6 +49,7 @@ class Session:
         self.graph = graph if graph is not None else get_default_graph()
         self.executor = executor
         self.devices = devices
+        self.transport: Any = LocalTransport()  # how values cross between devices, see `weft.graph.partition`
         self._steps: dict[Any, Step] = {}
         self._lock = threading.Lock()
         self._runs: set[Run] = set()
@@ -284,7 +287,16 @@ class Step:
                         f"run: {v.name!r} is inside the loop {'/'.join(frame_of(v.node))!r}, where it has many values. Fetch "
                         f"the result of an `exit`. Made at {v.node.where}."
                     )
-        return Plan(nodes, given, values, single=naive or self.framed)
+        available = as_devices(self.session.devices)
+        placed: dict[Node, Any] = {}
+        if len(available) > 1 or available[0].kind != "cpu" or any(n.device for n in nodes):
+            self.placement = Placement(nodes, available)
+            placed = self.placement.of
+        plan = Plan(nodes, given, values, single=naive or self.framed, devices=placed)
+        self.parts: list[Part] = []
+        if len(set(placed.values())) > 1 and not self.framed:
+            self.parts = partition(plan, self.session.transport)
+        return plan
 
     def _direct(self, unit: Unit) -> bool:
         outputs = set(unit.outputs)
@@ -302,7 +314,9 @@ class Step:
             return made[0] if self.structure is None else unflatten(self.structure, made)
         env: dict[Value, Any] = dict(zip(self.fed, arrays, strict=True))
         if self.framed:
-            FrameEngine(self.plan, run, env).execute()
+            FrameEngine(self.plan, run, env, self.session.transport).execute()
+        elif self.parts:
+            env = run_parts(self.parts, run, env, self.session.transport)
         elif self.naive:
             run_naively(self.plan, run, env)
         else:

@@ -1,0 +1,195 @@
+"""Partition: one plan per device, joined only by send and receive.
+
+Every value that is made on one device and used on another becomes one `send` there and one `receive` here, however many
+nodes use it; a control edge across devices is a send of nothing. The two halves know each other only by their key in a
+`Transport`, so it does not matter whether the other device is in this process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..runtime.device import Device
+from .executor import CancelledError, Engine, Plan, Run, Unit
+from .graph import Value
+
+Done = Callable[[BaseException | None, Sequence[Any]], None]
+
+
+class Key(NamedTuple):
+    """What names one value on its way: from where, to where, on which edge, in which step and loop iteration."""
+
+    source: Device
+    destination: Device
+    edge: str
+    step: int
+    iteration: tuple[tuple[str, int], ...] = ()
+
+
+class Transport(Protocol):
+    """How values cross. `send` never waits for the receiver; `receive` calls `done` once the value is there, perhaps at
+    once, and returns how to withdraw; `forget(step)` drops what a step left behind."""
+
+    def send(self, key: Key, array: Any) -> None: ...
+
+    def receive(self, key: Key, done: Done) -> Callable[[], None]: ...
+
+    def forget(self, step: int) -> None: ...
+
+
+class LocalTransport:
+    """A transport inside this process: a table of values that wait for their receiver, and of receivers that wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[Key, Any] = {}
+        self._waiting: dict[Key, Done] = {}
+        self.sent = 0  # how many values have crossed
+
+    def send(self, key: Key, array: Any) -> None:
+        with self._lock:
+            self.sent += 1
+            done = self._waiting.pop(key, None)
+            if done is None:
+                if key in self._values:
+                    raise RuntimeError(f"transport: {key} was sent twice.")
+                self._values[key] = array
+                return
+        done(None, [array])
+
+    def receive(self, key: Key, done: Done) -> Callable[[], None]:
+        with self._lock:
+            if key in self._values:
+                array = self._values.pop(key)
+            else:
+                self._waiting[key] = done
+                return lambda: self._withdraw(key)
+        done(None, [array])
+        return lambda: None
+
+    def _withdraw(self, key: Key) -> None:
+        with self._lock:
+            self._waiting.pop(key, None)
+
+    def forget(self, step: int) -> None:
+        with self._lock:
+            for table in (self._values, self._waiting):
+                for key in [k for k in table if k.step == step]:
+                    del table[key]  # type: ignore[attr-defined]
+
+
+class Part:
+    """The units of one device. It has what `Engine` asks of a plan."""
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self.device, self.fed, self.constants = device, plan.fed, plan.constants
+        self.units: list[Unit] = []
+        self.fetched: list[Value] = []
+        self.counts: list[int] = []
+        self.initial: list[Unit] = []
+
+    def finish(self) -> None:
+        self.counts = [len(u.after) for u in self.units]
+        self.initial = [u for u in self.units if not u.after]
+        for unit in self.units:
+            unit.consumers = []
+        for unit in self.units:
+            for i in unit.after:
+                self.units[i].consumers.append(unit.index)
+
+    def add(self, unit: Unit) -> Unit:
+        unit.index = len(self.units)
+        self.units.append(unit)
+        return unit
+
+
+def _transfer(node: Any, device: Device, key: Callable[[int], Key], transport: Transport, value: Value | None, sends: bool) -> Unit:
+    unit = Unit([node], device)
+    if sends:
+        unit.inputs = [] if value is None else [value]
+
+        def start(arrays: Sequence[Any], done: Done, run: Run) -> None:
+            transport.send(key(run.step_id), arrays[0] if arrays else None)
+            done(None, ())
+    else:
+        unit.outputs = [] if value is None else [value]
+
+        def start(arrays: Sequence[Any], done: Done, run: Run) -> Any:
+            return transport.receive(key(run.step_id), lambda error, got: done(error, got if value is not None else ()))
+
+    unit.start = start
+    return unit
+
+
+def partition(plan: Plan, transport: Transport) -> list[Part]:
+    """The plan cut at device boundaries."""
+    parts: dict[Device, Part] = {}
+    for unit in plan.units:
+        part = parts.get(unit.device)
+        if part is None:
+            part = parts[unit.device] = Part(unit.device, plan)
+        part.add(unit)
+    home = {unit: parts[unit.device] for unit in plan.units}
+    original = list(plan.units)
+    needs = {unit: [original[i] for i in unit.after] for unit in original}
+    sends: dict[Any, Unit] = {}
+    receives: dict[Any, Unit] = {}
+    for unit in original:
+        part = home[unit]
+        after: set[int] = set()
+        used = [v for v in unit.inputs if isinstance(v, Value) and v not in plan.fed and v not in plan.constants]
+        for other in needs[unit]:
+            if home[other] is part:
+                after.add(other.index)
+                continue
+            values: list[Value | None] = [v for v in used if plan.unit_of.get(v.node) is other] or [None]  # None: control
+            for v in values:
+                edge = (v if v is not None else other, part.device)
+                if edge not in receives:
+                    name = v.name if v is not None else f"^{other.node.name}"
+                    key = _key(other.device, part.device, name)
+                    send = _transfer(other.node, other.device, key, transport, v, True)
+                    send.after = {other.index}
+                    sends[edge] = home[other].add(send)
+                    receives[edge] = part.add(_transfer(other.node, part.device, key, transport, v, False))
+                after.add(receives[edge].index)
+        unit.after = after
+    for part in parts.values():
+        part.finish()
+    return list(parts.values())
+
+
+def _key(source: Device, destination: Device, edge: str) -> Callable[[int], Key]:
+    return lambda step: Key(source, destination, edge, step)
+
+
+def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport: Transport) -> dict[Value, Any]:
+    """Run every part on a thread of its own (the first on this one); returns all values that were made."""
+    environments = [dict(env) for _ in parts]
+    errors: list[BaseException] = []
+
+    def work(part: Part, values: dict[Value, Any]) -> None:
+        try:
+            Engine(part, run, values, False).execute()  # type: ignore[arg-type]
+        except BaseException as error:
+            errors.append(error)
+            run.cancel(f"Another device failed: {error}")
+
+    threads = [
+        threading.Thread(target=work, args=(p, e), name=f"weft-{p.device}", daemon=True)
+        for p, e in zip(parts[1:], environments[1:], strict=True)
+    ]
+    for t in threads:
+        t.start()
+    work(parts[0], environments[0])
+    for t in threads:
+        t.join()
+    if errors:
+        transport.forget(run.step_id)
+        raise next((e for e in errors if not isinstance(e, CancelledError)), errors[0])
+    merged: dict[Value, Any] = {}
+    for values in environments:
+        merged.update(values)
+    return merged
