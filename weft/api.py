@@ -72,6 +72,8 @@ LAZY: dict[str, str] = {
     "get_default_graph": ".graph.declare:get_default_graph",
     "reset_default_graph": ".graph.declare:reset_default_graph",
     "CancelledError": ".graph.executor:CancelledError",
+    "save_variables": ".graph.serialize:save_variables",
+    "restore_variables": ".graph.serialize:restore_variables",
     "devices": ".graph.placement:devices",
     "configure_devices": ".graph.placement:configure_devices",
     "switch": ".graph.frames:switch",

@@ -84,6 +84,7 @@ class DeclaredGraph(Graph):
         super().__init__(name)
         self._lock = threading.RLock()
         self._by_name: dict[str, Node] = {}
+        self._tensors: dict[str, list[Tensor]] = {}  # of nodes read from a file
         self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
         self.colocated: dict[Node, Node] = {}
         self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
@@ -180,7 +181,34 @@ class DeclaredGraph(Graph):
             raise IndexError(
                 f"graph {self.name}: node {base!r} has {len(outputs)} outputs. Got {name!r}."
             )
-        return wrap(outputs[position])
+        known = self._tensors.get(base)
+        return wrap(outputs[position]) if known is None else known[position]
+
+    def register(self, node: Node, tensors: list[Tensor]) -> None:
+        """Note a node that was read from a file, with its tensors, which are on the tape."""
+        self._by_name[node.name] = node
+        self._names[node.name] = self._names.get(node.name, 0) + 1
+        self._tensors[node.name] = tensors
+        if node.op.effects & LASTING:
+            self.lasting.append(node)
+
+    def variables(self) -> dict[str, Tensor]:
+        """The memory of every variable that the graph reads or writes, by name."""
+        states = {n.op.state for n in self.nodes if hasattr(n.op, "state")}
+        return {s.name: s.tensor for s in sorted(states, key=lambda s: s.number)}
+
+    def save(self, path: Any) -> Any:
+        """Write the graph and its variables to `path`.json and `path`.safetensors; see `weft.graph.serialize`."""
+        from .serialize import save_graph
+
+        return save_graph(self, path)
+
+    @staticmethod
+    def load(path: Any) -> DeclaredGraph:
+        """Read a graph that `save` wrote."""
+        from .serialize import load_graph
+
+        return load_graph(path)
 
     def as_function(self, inputs: Sequence[Tensor], outputs: Any) -> Any:
         """The graph as a function of eager tensors: `f(*values)` feeds `inputs` and returns `outputs`."""
