@@ -159,21 +159,18 @@ def _run(
     push, pop = heapq.heappush, heapq.heappop
     observers = [m for m in dispatch.current_modes() if hasattr(m, "around_backward")] if dispatch._special else None
 
-    def give(node: Any, g: Any) -> None:
-        have = grads.get(node)
-        if have is None:
+    bare = not create_graph and not observers  # whether gradients may travel as arrays, see Note [Bare gradients]
+    for node, g in zip(roots, seeds, strict=True):
+        if needed is not None and id(node) not in needed:
+            continue
+        if node in grads:
+            grads[node] = _plus(grads[node], g)
+        else:
             grads[node] = g
             if node.__class__ is Leaf:
                 leaves.append(node)
             else:
                 push(queue, (-node.seq, node))
-        else:
-            grads[node] = _plus(have, g)
-
-    bare = not create_graph and not observers  # whether gradients may travel as arrays, see Note [Bare gradients]
-    for node, g in zip(roots, seeds, strict=True):
-        if needed is None or id(node) in needed:
-            give(node, g)
     while queue:
         node = pop(queue)[1]
         g = grads.pop(node)
@@ -226,8 +223,8 @@ def _run(
             if edge is None or gi is None:
                 continue
             if edge in grads:
-                give(edge, gi)
-            else:  # `give`, written out: most values are used once
+                grads[edge] = _plus(grads[edge], gi)
+            else:
                 grads[edge] = gi
                 if edge.__class__ is Leaf:
                     leaves.append(edge)

@@ -645,8 +645,9 @@ def make_binary(
         if cls is float or cls is int:
             n.specs = None
         else:
-            shape = a.shape
-            n.specs = None if shape == b.shape else (spec_of(a), spec_of(b))
+            # shapes are kept where a gradient will have to be summed back to one
+            broadcast = nx is not None and a.shape != out.shape or ny is not None and b.shape != out.shape
+            n.specs = (spec_of(a), spec_of(b)) if broadcast else None
         plan = plans[(nx is not None) | (ny is not None) << 1]
         if plan:
             three = (a, b, out)
@@ -731,6 +732,46 @@ def make_checked(op: Op) -> Callable[..., Any]:
     return public
 
 
+def make_checked_pair(op: Op) -> Callable[..., Any]:
+    """`f(x, y)` for an op with two tensors whose shape rule need run only once per signature, see `make_checked`."""
+    fn, kernels, checked = op.fn, op.kernels, op.checked
+    differentiable = op.differentiable and not op.declared_nondifferentiable
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != 2:
+            args = op.bind(args, kwargs)
+        if _special:
+            return call(op, args)
+        x, y = args
+        try:
+            a, b = x._data, y._data
+            dtype = a.dtype
+            if (
+                b.dtype is not dtype
+                or (dtype is not F32 and dtype is not F64)
+                or ((a.shape, dtype), (b.shape, dtype), ()) not in checked
+            ):
+                return call(op, args)
+            for kernel in kernels:
+                if kernel.when is None or kernel.when(a, b):
+                    return call(op, args)
+            out = fn(a, b)
+        except Exception:
+            return call(op, args)
+        if type(out) is not ndarray:
+            out = np.asarray(out)
+        t = _new(Tensor)
+        t._data = out
+        t._node = None
+        if differentiable and grad_mode.enabled:
+            needs = (x._node is not None) | (y._node is not None) << 1
+            if needs:
+                t._node = make_node(op, args, (a, b), (), out, needs)
+        return t
+
+    return public
+
+
 def make_general(op: Op) -> Callable[..., Any]:
     """The public function of any other op: bind the arguments, then take the general path."""
     count = len(op.parameters)
@@ -769,8 +810,13 @@ def primitive(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..
 
     def define(fn: Callable[..., Any]) -> Callable[..., Any]:
         op = registry.register(Op(name or fn.__name__, fn, **facts))
-        single = op.tensor_slots == (0,) and not op.variadic and op.num_outputs == 1 and op.promote is None
-        return _public(op, make_checked(op) if op.checks_once and single else make_general(op), fn)
+        make = make_general
+        if op.checks_once and not op.variadic and op.num_outputs == 1:
+            if op.tensor_slots == (0,) and op.promote is None:
+                make = make_checked
+            elif op.tensor_slots == (0, 1) and len(op.parameters) == 2 and op.alias is None:
+                make = make_checked_pair
+        return _public(op, make(op), fn)
 
     return define
 
