@@ -171,3 +171,12 @@ def test_a_chain_of_two_thousand_ops():
     # a product and a sum in one kernel are rounded once
     np.testing.assert_allclose(got.numpy(), fn(x).numpy(), rtol=1e-4)
     assert len(labels(f)) <= 20
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1 << 19, 3), 0), ((2_000_000,), 0), ((3, 400_000), 1)])
+def test_long_sums_keep_their_digits(shape, axis):
+    """Half a million equal numbers added one after another in float32 would be off in the third digit."""
+    x = wf.full(shape, 0.1)
+    got = wf.function(lambda x: (x * 1.5).sum(axis=axis))(x)
+    expected = (x.numpy() * np.float32(1.5)).astype("f8").sum(axis)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5)

@@ -31,6 +31,8 @@ _IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
 _COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
 SCRATCH = 4096  # elements of a row kept in scratch memory between phases
 TILE = 1024  # columns whose accumulators are kept together
+DEEP = 4096  # additions in a row from which float32 sums are accumulated in float64
+LANES = 32  # partial sums that the vector loop of a reduction keeps, at least
 
 
 class Load:
@@ -416,7 +418,7 @@ class Nest:
             updates: list[Any] = []
             for n in self.members:
                 if self._is_reduction(n) and self.level[n] - 1 == phase:
-                    dtype = _accumulator_dtype(n.outputs[0].dtype)
+                    dtype = _accumulator_dtype(n, inner_size // LANES)
                     acc = Accumulator(f"a{phase}_{len(accumulators)}", REDUCTIONS[n.op.name], dtype)  # type: ignore[arg-type]
                     accumulators.append((n, acc))
                     updates.append(("update", acc, self.operand(n.inputs[0], n, phase)))
@@ -485,6 +487,9 @@ class Nest:
         for g in rest:
             others *= self._size(g)
         tile = _tile(width, others)
+        depth = 1
+        for g in inner:
+            depth *= self._size(g)
         body: list[Any] = []
         scalars = dict(self.scalars)
         position = _COLUMN
@@ -494,7 +499,7 @@ class Nest:
             accumulate: list[Any] = []
             for n in self.members:
                 if self._is_reduction(n) and self.level[n] - 1 == phase:
-                    dtype = _accumulator_dtype(n.outputs[0].dtype)
+                    dtype = _accumulator_dtype(n, depth)
                     buffer = local[n] = Buffer.of(f"acc{len(local)}", dtype, (tile,))
                     body.append(("local", buffer))
                     body.append(
@@ -664,7 +669,11 @@ def _tile(width: int, others: int) -> int:
     return width if width <= 8 * TILE else next(t for t in range(TILE, 0, -1) if width % t == 0)
 
 
-def _accumulator_dtype(dtype: np.dtype) -> np.dtype:
+def _accumulator_dtype(n: Node, depth: int) -> np.dtype:
+    """Wider than the result where `depth` numbers added one after another would lose digits."""
+    dtype = n.outputs[0].dtype
+    if dtype == s.FLOAT32 and n.op.name == "reduce_sum" and depth >= DEEP:
+        return s.FLOAT64
     return s.FLOAT32 if dtype in (s.FLOAT16, s.BFLOAT16) else dtype
 
 
