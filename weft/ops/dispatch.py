@@ -682,14 +682,18 @@ def make_checked(op: Op) -> Callable[..., Any]:
     fn, count, kernels, checked = op.fn, len(op.parameters), op.kernels, op.checked
     split = op.num_positional
     names = op.parameters[split:]
+    defaults, least = op.defaults, sum(d is registry.REQUIRED for d in op.defaults)
     differentiable, has_alias = op.differentiable and not op.declared_nondifferentiable, op.alias is not None
     kinds = [kind for kind, _, _ in op.saved_items]
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
-            args = op.bind(args, kwargs)
+            if kwargs or not least <= len(args) <= split:
+                args = op.bind(args, kwargs)
+            else:
+                args += defaults[len(args) :]
         if _special:
-            return call(op, args)
+            return call(op, _hashable(args))
         x = args[0]
         attrs = args[1:]
         try:
@@ -708,7 +712,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
                         return call(op, args)
                 out = fn(a, *attrs)
         except Exception:
-            return call(op, args)
+            return call(op, _hashable(args))
         if type(out) is not ndarray:
             out = np.asarray(out)
         t = _new(Tensor)
@@ -782,6 +786,11 @@ def make_general(op: Op) -> Callable[..., Any]:
         return call(op, args)
 
     return public
+
+
+def _hashable(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with lists as tuples, as attributes must be."""
+    return tuple([tuple(a) if a.__class__ is list else a for a in args])
 
 
 def op_has_lists(args: tuple[Any, ...]) -> bool:

@@ -83,7 +83,9 @@ def reshape(x: Tensor, /, shape: int | tuple[int, ...], *, copy: bool | None = N
     """The same elements in the same order with another shape; one size may be -1. A view where possible."""
     if copy:
         return np.array(x).reshape(resolve_shape(shape, x))
-    out = np.reshape(x, resolve_shape(shape, x))  # type: ignore[arg-type]
+    # the shape rule has looked at it: only a size that was left open needs working out
+    known = shape.__class__ is tuple and None not in shape  # type: ignore[operator]
+    out = x.reshape(shape if known else resolve_shape(shape, x))
     if copy is False and not np.may_share_memory(out, x):  # type: ignore[arg-type]
         raise ValueError("reshape: this reshape needs a copy, but copy=False was given.")
     return out
