@@ -335,7 +335,7 @@ class Fuser:
             for other in needs:
                 users.setdefault(other, []).append(number)
         key = {
-            number: max(n.order for n in unit.members) if isinstance(unit, Cluster) else unit.order
+            number: min(n.order for n in unit.members) if isinstance(unit, Cluster) else unit.order
             for number, unit in self.units.items()
         }
         ready = [(key[n], n) for n, count in waiting.items() if count == 0]

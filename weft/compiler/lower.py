@@ -111,10 +111,24 @@ class Lowering:
                 viewed = view_layout(node, dense)
                 assert viewed is not None
             layout = viewed
+        elif node.op.name == "filled":  # made where it is first read; most readers never need it in memory
+            layout = self.temporary(tuple(value.shape), value.dtype)
+            self.fill(layout, node.attrs[1], node)
         else:
             raise AssertionError(f"{node} is read before it is computed")
         self.layouts[value] = layout
         return layout
+
+    def fill(self, target: Layout, number: Any, node: Node) -> None:
+        """A step that sets every element of a dense layout to one number."""
+        n = 1
+        for d in target.shape:
+            n *= d
+        buffer = Buffer.of("b0", target.dtype, (1 << 40,))
+        store = loops.store(buffer[s.index("i") + target.offset], s.const(number, target.dtype))
+        sweep = loops.loop("i", s.param("n"), [store], "vector", parallel=True, grain=grain(1))
+        kernel = Kernel("fill", (buffer,), ("n",), (sweep,))
+        self.steps.append(Step("kernel", "fill", [node], [], [target.storage], kernel, [target.storage], [n]))
 
     def copy(self, source: Layout, node: Node, target: Layout | None = None) -> Layout:
         """A step that copies a layout into a row-major one (or into `target`)."""
@@ -289,6 +303,8 @@ class Lowering:
 
     def _cluster(self, cluster: Cluster) -> None:
         stored = [n for n in sorted(cluster.members, key=lambda n: n.order) if self._used_outside(n, cluster)]
+        if all(n.op.name == "filled" and n.outputs[0] not in self.wanted for n in cluster.members):
+            return
         nest: Nest
 
         def place(n: Node, strides: tuple[int, ...]) -> Layout:
@@ -298,6 +314,8 @@ class Lowering:
                 for load in nest.loads.values():
                     way = None if load.extra is not None else (load.offset, load.strides, nest.space)
                     reads.setdefault(id(load.storage), []).append(way)
+            elif cluster.reduced and not nest._full(n):
+                reads = self._reduced_reads(cluster, nest, n)
             return self.place(n, 0, strides, cluster, reads)
 
         nest = Nest(cluster, self.layout_of, stored, place)
@@ -312,6 +330,19 @@ class Lowering:
         writes = [layout.storage for layout, _ in nest.outputs.values()]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
         self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params))
+
+    def _reduced_reads(self, cluster: Cluster, nest: Nest, n: Node) -> dict[int, list[Any]] | None:
+        """How members read storages while the reduced member `n` is computed; None marks a read at another time."""
+        reads: dict[int, list[Any]] = {}
+        for m in cluster.members:
+            beside = not nest._full(m) and not nest._is_reduction(m) and nest.level[m] == nest.level[n]
+            for v in m.inputs:
+                if isinstance(v, Value) and nest._inside(v) is None and v.node.op is not CONSTANT:
+                    layout = self.layout_of(v)
+                    aligned = beside and layout.shape == tuple(n.outputs[0].shape)
+                    way = (layout.offset, layout.strides, layout.shape) if aligned else None
+                    reads.setdefault(id(layout.storage), []).append(way)
+        return reads
 
     def _used_outside(self, n: Node, cluster: Cluster) -> bool:
         return n.outputs[0] in self.wanted or any(u not in cluster.axes for u in self._users(n))

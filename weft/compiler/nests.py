@@ -447,14 +447,15 @@ class Nest:
     def _between(self, level: int) -> list[Any]:
         """Reduced members that are known once the phase before `level` is done."""
         done: list[Any] = []
+        stores: list[Any] = []  # after all reads: a result may lie where another member reads
         for n in self.members:
             if self.level[n] != level:
                 continue
             if not self._is_reduction(n) and not self._full(n):
                 done.append(("let", self.scalars[n], self.compute(n, level)))
             if not self._full(n) and n in self.outputs:
-                done.append(self._store(n, self.scalars[n]))
-        return done
+                stores.append(self._store(n, self.scalars[n]))
+        return done + stores
 
     def _resolve_kept(self, statements: list[Any], inner: list[list[int]], prefix: str) -> list[Any]:
         """Scratch rows are indexed by the position in the inner loops."""
@@ -524,20 +525,21 @@ class Nest:
                 body += self._loops(inner, row, f"j{phase}_", vector=False, parallel=False)
             known = [n for n in self.members if self.level[n] == phase + 1 and not self._full(n)]
             done: list[Any] = []
+            stores: list[Any] = []
             for n in known:
                 if self._is_reduction(n):
                     done.append(("let", scalars[n], s.cast(local[n][position], n.outputs[0].dtype)))
                 else:
                     done.append(("let", scalars[n], self.compute(n, phase + 1)))
                 if n in self.outputs:
-                    done.append(self._store(n, scalars[n]))
+                    stores.append(self._store(n, scalars[n]))
                 if self._needed_after(n, phase + 1):
                     keep = Buffer.of(f"keep{len(local)}_{len(done)}", n.outputs[0].dtype, (tile,))
                     body.append(("local", keep))
                     done.append(("direct", loops.store(keep[position], scalars[n])))
                     self.scalars[n] = keep[position]
             if done:
-                body.append(("loop", "c", tile, done, "vector", False, 1, columns))
+                body.append(("loop", "c", tile, done + stores, "vector", False, 1, columns))
             self.memo.clear()
         inner_size = 1
         for g in inner:

@@ -85,6 +85,10 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         other = args[1 - position]
         if _scalar(args[position]) == neutral and _matches(other, out):
             return (other,)
+    if name == "index_add":  # the native loop counts negative indices from the end itself
+        plain = _unwrapped_index(args[1], args[0].shape[node.attrs[0] % len(args[0].shape)])
+        if plain is not None:
+            return _emit(new, "index_add", (args[0], plain, args[2]), node.attrs, out)
     if name == "cast" and args[0].dtype == out.dtype:
         return (args[0],)
     if (
@@ -129,6 +133,18 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         if isinstance(result, np.ndarray):
             return (new.constant(np.asarray(result, order="C")),)
     return None
+
+
+def _unwrapped_index(index: Any, size: int) -> Any:
+    """`i` for `where(i < 0, i + size, i)`, else None."""
+    if index.node.op.name != "where":
+        return None
+    test, shifted, plain = index.node.inputs
+    if test.node.op.name != "less" or shifted.node.op.name != "add":
+        return None
+    same = test.node.inputs[0] is plain and shifted.node.inputs[0] is plain
+    known = _scalar(test.node.inputs[1]) == 0 and _scalar(shifted.node.inputs[1]) == size
+    return plain if same and known else None
 
 
 def _matches(value: Any, out: Value) -> bool:

@@ -8,11 +8,7 @@ import numpy as np
 
 from ...graph.graph import Node, Value
 from ...ops import scalar as s
-from .. import loops
 from ..layout import Layout, _sliced, like_order, row_major
-from ..loops import Buffer, Kernel
-from ..lower import Step
-from ..nests import grain
 from ..primitives import lowers
 
 
@@ -62,7 +58,7 @@ def lower_put_into_zeros(lowering: Any, node: Node) -> bool:
     if not _native(value, out):
         return False
     target = lowering.place(node, 0, row_major(tuple(out.shape)), node, None)
-    _fill(lowering, node, target)
+    lowering.fill(target, 0, node)
     _write_part(lowering, node, lowering.layout_of(value), target, node.attrs[1])
     return True
 
@@ -86,16 +82,3 @@ def _thawed(index: Any) -> Any:
 
     items = thaw(index)
     return items if Ellipsis in items else (*items, Ellipsis)
-
-
-def _fill(lowering: Any, node: Node, target: Layout) -> None:
-    """Zeros all over a dense layout."""
-    n = 1
-    for d in target.shape:
-        n *= d
-    buffer = Buffer.of("b0", target.dtype, (1 << 40,))
-    store = loops.store(buffer[s.index("i") + target.offset], s.const(0, target.dtype))
-    kernel = Kernel(
-        "zeros", (buffer,), (), (loops.loop("i", n, [store], "vector", parallel=True, grain=grain(1)),)
-    )
-    lowering.steps.append(Step("kernel", "zeros", [node], [], [target.storage], kernel, [target.storage]))

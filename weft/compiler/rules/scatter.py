@@ -12,7 +12,7 @@ import numpy as np
 from ...graph.graph import Node
 from ...ops import scalar as s
 from .. import loops
-from ..layout import Layout, row_major
+from ..layout import row_major
 from ..loops import Buffer, Kernel
 from ..lower import Step
 from ..nests import grain
@@ -37,7 +37,10 @@ def lower_index_add(lowering: Any, node: Node) -> bool:
         source = lowering.copy(source, node)
     out = lowering.place(node, 0, row_major(tuple(x_value.shape)), node, None)
     target = out if out.contiguous else lowering.temporary(tuple(x_value.shape), out.dtype)
-    _start(lowering, node, lowering.layout_of(x_value), target)
+    if x_value.node.op.name == "filled":
+        lowering.fill(target, x_value.node.attrs[1], node)
+    else:
+        lowering.copy(lowering.layout_of(x_value), node, target)
     buffers = tuple([Buffer.of(f"b{i}", x.dtype, (1 << 40,)) for i, x in enumerate((index, source, target))])
     k, j = s.index("k"), s.index("j")
     i = s.cast(buffers[0][k * index.strides[0] + index.offset], np.int64)
@@ -58,8 +61,3 @@ def lower_index_add(lowering: Any, node: Node) -> bool:
     if target is not out:
         lowering.copy(target, node, out)
     return True
-
-
-def _start(lowering: Any, node: Node, x: Layout, target: Layout) -> None:
-    """The target starts as a copy of x."""
-    lowering.copy(x, node, target)
