@@ -105,12 +105,15 @@ class Part:
         return unit
 
 
-def _transfer(node: Any, device: Device, key: Callable[[int], Key], transport: Transport, value: Value | None, sends: bool) -> Unit:
+def _transfer(
+    node: Any, device: Device, key: Callable[[int], Key], transport: Transport, value: Value | None, sends: bool
+) -> Unit:
+    """One half of a crossing; `value` is None for a control edge."""
     unit = Unit([node], device)
     if sends:
         unit.inputs = [] if value is None else [value]
 
-        def start(arrays: Sequence[Any], done: Done, run: Run) -> None:
+        def start(arrays: Sequence[Any], done: Done, run: Run) -> Any:
             transport.send(key(run.step_id), arrays[0] if arrays else None)
             done(None, ())
     else:

@@ -33,7 +33,7 @@ class Constraint(NamedTuple):
     """A device name of which parts may be missing; missing parts match anything."""
 
     kind: str | None
-    index: int | None
+    index: int | None  # type: ignore[assignment]  # hides tuple.index
     job: str | None
     task: int | None
     soft: bool

@@ -16,9 +16,9 @@ one input, written with public ops. Its further parameters say by name what the 
 that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and dtype
 only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or
 `None` per tensor input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one
-bool per input). `small_vjp` may give the one rule of a unary op once more for bare
-arrays (see Note [Bare gradients]), where one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and complex
-conjugation are undone by the engine.
+bool per input). `small_vjp` may give the one rule of a unary op once more for bare arrays (see Note [Bare gradients]),
+where one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and
+complex conjugation are undone by the engine.
 """
 
 from __future__ import annotations
