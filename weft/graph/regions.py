@@ -41,7 +41,9 @@ class DynamicSize(Exception):
 class Region:
     """Nodes in order, with the values that come in and go out. Several threads may run one region at once."""
 
-    __slots__ = ("nodes", "inputs", "outputs", "reads", "writes", "states", "locks", "plain", "reference", "_made", "_lock", "_last")
+    __slots__ = (
+        "nodes", "inputs", "outputs", "writes", "states", "locks", "plain", "reference", "_made", "_lock", "_last",
+    )  # fmt: skip
 
     def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], plain: bool = False,
                  reference: bool = False) -> None:  # fmt: skip

@@ -32,7 +32,16 @@ from .declare import NO_OP, DeclaredGraph, GraphOp, get_default_graph, leaf
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from .placement import Constraint
-from .queues import Barrier, FIFOQueue, PriorityQueue, Queue, RandomShuffleQueue, StagingArea, _BarrierOp, _QueueOp
+from .queues import (
+    Barrier,
+    FIFOQueue,
+    PriorityQueue,
+    Queue,
+    RandomShuffleQueue,
+    StagingArea,
+    _BarrierOp,
+    _QueueOp,
+)
 from .state import ReadOp, State, Variable, WriteOp, locked, state_of
 from .subgraph import Sub, SubGraph
 
@@ -412,11 +421,11 @@ class SaveOp(GraphOp):
         with locked(list(self.states.values()), []):
             for name, s in self.states.items():
                 weights[name] = np.array(s.tensor._data, order="C")
-        kinds = {k: a.dtype.name for k, a in weights.items()}
-        shapes = {k: json.dumps(a.shape) for k, a in weights.items()}
+        about = {f"dtype.{k}": a.dtype.name for k, a in weights.items()}
+        about.update({f"shape.{k}": json.dumps(a.shape) for k, a in weights.items()})
         plain = {k: a if a.dtype in _PLAIN else a.reshape(-1).view(np.uint8) for k, a in weights.items()}
         temporary = f"{self.path}.part{os.getpid()}.{id(weights)}"
-        save_file(plain, temporary, {**{f"dtype.{k}": v for k, v in kinds.items()}, **{f"shape.{k}": v for k, v in shapes.items()}})
+        save_file(plain, temporary, about)
         os.replace(temporary, self.path)
         return ()
 
@@ -437,7 +446,7 @@ class RestoreOp(GraphOp):
         with safe_open(self.path, "np") as file:
             about = file.metadata() or {}
             for name, s in self.states.items():
-                if name not in file.keys():  # noqa: SIM118 - a file, not a dictionary
+                if name not in file.keys():
                     raise KeyError(f"restore_variables: {self.path} has no variable {name!r}.")
                 array = file.get_tensor(name)
                 dtype = dtypes.as_dtype(about.get(f"dtype.{name}", array.dtype.name))
