@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
         "graph.frames",
         "graph.partition",
         "graph.session",
+        "graph.serialize",
         "profiler",
     },
     {"compiler.build"},  # from a flow to a Program
@@ -63,6 +64,7 @@ LAYERS: list[set[str]] = [
 UPWARD: dict[tuple[str, str], str] = {
     ("ops", "backends"): "dispatch asks for the native kernels when an array is first large enough for them",
     ("compiler", "backends"): "a rule that chooses a library's primitive describes it in the library's terms",
+    ("graph", "graph.serialize"): "`save` and `load` of a declared graph know every kind of node",
     ("graph", "graph.session"): "`as_function` of a declared graph runs it in a session of its own",
     ("tensor", "weft"): "`__array_namespace__` returns the package",
 }
