@@ -16,6 +16,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,8 +96,10 @@ def run_child(python: str, library: str) -> dict[str, float] | None:
     """Measure `library` in a fresh process of `python`; None if it is not installed there."""
     root = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # imports are measured as users have them, compiled
     if library == "weft":
         environment["PYTHONPATH"] = str(root)
+        environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "weft-benchmark-bytecode")
     done = subprocess.run(
         [python, __file__, "--child", library], capture_output=True, text=True, env=environment, timeout=300, check=False
     )

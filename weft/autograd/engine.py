@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from .. import tensor as tensor_module
 from ..errors import describe, format_shape
 from ..ops import dispatch
 from ..ops.spec import Spec, is_known
@@ -313,9 +314,8 @@ def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
         results = node.op.pull_arrays(g, node.saved, node.attrs, edges)  # type: ignore[misc]
     except Exception:  # a NumPy warning that the user turned into an error: tensors compute without
         return None
-    for r in results:
-        if r.__class__ is not ndarray and r is not None:  # 0-d arrays become scalars
-            return [None if r is None else np.asarray(r) for r in results]
+    if not g.ndim:  # NumPy turns results without axes into scalars
+        return [None if r is None else np.asarray(r) for r in results]
     return results
 
 
@@ -437,7 +437,11 @@ def _accumulate(leaf: Leaf, g: Any, taken: set[int]) -> None:
         g = dense(g)
     have = tensor.grad
     if have is None:
-        tensor.grad = _owned(g, taken)
+        g = _owned(g, taken)
+        if tensor_module._grad_hook is None:
+            tensor._grad = g  # what the property does, but for its checks
+        else:
+            tensor.grad = g
     else:
         tensor.grad = have + g
     if leaf.after:

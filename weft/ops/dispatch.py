@@ -12,6 +12,7 @@ values) need no mode: NumPy refuses them, and the general path hands the call to
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -583,6 +584,13 @@ def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[.
     return unary
 
 
+@functools.cache
+def _keeper(names: tuple[str | None, ...]) -> Callable[..., tuple[Any, ...]]:
+    """`lambda a, b, out: (b, None)` for the names of what is kept: looking it up in a loop would cost as much as an add."""
+    made: Callable[..., Any] = eval(compile(f"lambda a, b, out: ({''.join(f'{n}, ' for n in names)})", __file__, "eval"))
+    return made
+
+
 def make_binary(
     op: Op, ufunc: Callable[..., Any], any_dtype: bool, takes_numbers: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -592,8 +600,9 @@ def make_binary(
     """
     differentiable = op.rules is not None
     # saved by mask of needed inputs: which of x, y, out the rules want
-    plans = [
-        tuple([None if not m & mask else (i if k == "in" else 2) for k, i, m in op.saved_items]) for mask in range(4)
+    keep = [
+        _keeper(tuple([None if not m & mask else "ab"[i] if k == "in" else "out" for k, i, m in op.saved_items]))
+        for mask in range(4)
     ]
     plain = all(k in ("in", "out") for k, _, _ in op.saved_items)
 
@@ -648,12 +657,7 @@ def make_binary(
             # shapes are kept where a gradient will have to be summed back to one
             broadcast = nx is not None and a.shape != out.shape or ny is not None and b.shape != out.shape
             n.specs = (spec_of(a), spec_of(b)) if broadcast else None
-        plan = plans[(nx is not None) | (ny is not None) << 1]
-        if plan:
-            three = (a, b, out)
-            n.saved = tuple([None if i is None else three[i] for i in plan])
-        else:
-            n.saved = ()
+        n.saved = keep[(nx is not None) | (ny is not None) << 1](a, b, out)
         n.seq = tick()
         t._node = n
         return t

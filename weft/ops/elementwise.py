@@ -415,7 +415,7 @@ def tanh_backward(grad, result):  # type: ignore[no-untyped-def]
     numpy=np.tanh,
     kind="float",
     vjp=lambda g, out: tanh_backward(g, out),
-    small_vjp=lambda g, out: g * (1 - out * out),
+    small_vjp=lambda g, out: g - g * out * out,
     reference=np.tanh,
     samples=values(),
 )
@@ -708,6 +708,14 @@ def erfc(x):  # type: ignore[no-untyped-def]
     return s.erfc(x)
 
 
+_ONE = {d: np.ones((), d) for d in (dtypes.float32, dtypes.float64)}  # an array costs NumPy less than a number
+
+
+def _sigmoid_slope(g: Any, out: Any) -> Any:
+    part = g * out
+    return part - part * out
+
+
 @elementwise(
     namespace="internal",
     numpy=lambda grad, result: grad * result * (1 - result),
@@ -723,10 +731,10 @@ def sigmoid_backward(grad, result):  # type: ignore[no-untyped-def]
 
 @elementwise(
     # where exp overflows, NumPy warns and the general path, which tells it not to, runs
-    numpy=lambda x: np.reciprocal(np.exp(np.negative(x)) + 1),
+    numpy=lambda x: np.reciprocal(np.exp(np.negative(x)) + _ONE[x.dtype]),
     kind="real float",
     vjp=lambda g, out: sigmoid_backward(g, out),
-    small_vjp=lambda g, out: g * out * (1 - out),
+    small_vjp=_sigmoid_slope,
     reference=lambda x: 1 / (1 + np.exp(-x)),
     samples=values(),
 )
