@@ -271,3 +271,14 @@ def test_a_constant_index_out_of_range_is_an_error_too():
         f = wf.function(lambda x, bad=tuple(bad): wf.take(x, wf.tensor(bad), axis=0) * 2)
         with pytest.raises(IndexError, match="out of range for an axis of size 3"):
             f(x)
+
+
+def test_argument_on_a_written_variables_memory_is_read_as_it_was_on_entry():
+    v = wf.arange(4.0)
+    ordered, plain = wf.function(lambda x: (v.add_(1.0), wf.sort(x) + 0 * v, x * 1.0)[1:])(v)
+    assert ordered.tolist() == plain.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert v.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_adding_zero_keeps_the_sign_rules_of_zero():
+    assert wf.function(lambda x: 1.0 / (x + 0.0))(wf.tensor([-0.0])).tolist() == [float("inf")]

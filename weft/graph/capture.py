@@ -3,9 +3,10 @@
 Note [Capture rules].
 * Tensors the function closes over become the graph's variables by identity: read when first used, written in program
   order by in-place ops; the last value is stored into the tensor's own memory when the program runs.
+* An argument is the value it has on entry, also if the function writes to an outside tensor on the same memory.
 * `.grad` of outside tensors is state of the trace. What the function leaves there is stored after the call if the
   gradients existed before it (accumulation) or if asked for (`keep_grads=True`); gradients that the function itself
-  started from None stay inside the program, and reading them afterwards is an error that says so.
+  started from None stay inside the program: `.grad` is None after the call.
 * State that must live outside (optimiser moments) is created with `outside()`, which suspends the capture.
 * A symbolic tensor that is stored somewhere and outlives the call is an error with the line that made it.
 """

@@ -29,13 +29,6 @@ ndarray = np.ndarray
 WARN_AFTER = 10  # signatures from which a new one is worth a warning
 
 
-class DroppedGradient:
-    """Stands in `p.grad` for a gradient that stayed inside a captured function."""
-
-
-DROPPED = DroppedGradient()
-
-
 class Function:
     """A captured function. Call it like the original; see `signatures`, `explain()` and `graph`."""
 
@@ -260,12 +253,8 @@ class Trace:
             target: Any = stand_in_of.get(id(tensor), tensor)
             if target is tensor and type(tensor._data) is Value:
                 continue  # a leaf made inside the function: it ends with the call, and its gradient with it
-            if g is None:
-                self.gradients.append((target, None))
-            elif self.owner.keep_grads or key in capture.gradients.existed or isinstance(target, int):
-                self.gradients.append((target, self._returned(g, returned)))
-            else:
-                self.gradients.append((target, DROPPED))
+            visible = self.owner.keep_grads or key in capture.gradients.existed or isinstance(target, int)
+            self.gradients.append((target, self._returned(g, returned) if g is not None and visible else None))
 
     def _returned(self, leaf: Any, returned: set[int]) -> Any:
         if isinstance(leaf, RowSparse):
@@ -306,6 +295,7 @@ class Trace:
         )
         self.mutated = [v.tensor for v in self.written]
         self._writes: list[Any] = [None] * len(self.mutated)
+        self._written: set[int] | None = None
 
     def run(self, tensors: list[Tensor]) -> Any:
         compiled = self.compiled
@@ -313,6 +303,9 @@ class Trace:
         variables = [t._data for t in self.variables]
         if variables != compiled.seen:  # identity of arrays: list comparison is by identity first
             compiled.check_variables(variables)
+            self._written = None
+        if self.mutated:
+            self._separate(arguments)
         outputs = compiled.program(arguments, variables)
         if self.mutated:
             self._note_writes()
@@ -321,12 +314,17 @@ class Trace:
             self.backward.attach(tensors, results, outputs[len(self.values) :])
         for target, what in self.gradients:
             owner = tensors[target] if isinstance(target, int) else target
-            if what is DROPPED:
-                owner._grad = None
-            else:
-                owner._grad = None if what is None else self._make(what, results)
+            owner._grad = None if what is None else self._make(what, results)
         made = [self._make(r, results) for r in self.returns]
         return made[0] if self.structure is None else unflatten(self.structure, made)
+
+    def _separate(self, arguments: list[Any]) -> None:
+        """An argument that shares memory with a variable the program writes is copied: it is read as it was on entry."""
+        written = {id(memory_of(t._data)) for t in self.mutated} if self._written is None else self._written
+        self._written = written
+        for i, a in enumerate(arguments):
+            if id(a if a.base is None else memory_of(a)) in written:
+                arguments[i] = a.copy()
 
     def _note_writes(self) -> None:
         """Tell the tape that the variables were written (see Note [Mutation clock]); cheap from the second call on."""

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from ... import dtypes
 from ...graph.graph import CONSTANT, Node, Value
 from ...ops import dispatch
 from ...ops.registry import table
@@ -84,6 +86,8 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     for position, neutral in _NEUTRAL.get(name, ()):
         other = args[1 - position]
         if _scalar(args[position]) == neutral and _matches(other, out):
+            if name == "add" and dtypes.is_inexact(out.dtype) and math.copysign(1.0, _scalar(args[position]).real) > 0:
+                continue  # -0.0 + 0.0 is 0.0
             return (other,)
     if name == "index_add":  # the native loop counts negative indices from the end itself
         plain = _unwrapped_index(args[1], args[0].shape[node.attrs[0] % len(args[0].shape)])
