@@ -421,3 +421,79 @@ def test_row_sparse_and_dense_gradients_add_up():
     assert wf.gradgradcheck(lambda t: (t[i] ** 3).sum() + (t * t).sum(), table)
     (table[i].sum() + table[wf.tensor([0])].sum()).backward()
     assert table.grad.tolist() == [[1, 1], [2, 2], [0, 0], [1, 1]]
+
+
+# Small gradients travel as arrays, large ones as tensors --------------------------------------------------------------------
+
+
+def _long_way(x, y):
+    a = wf.tanh(x * y + 1.5) / (y + 2)
+    b = wf.sigmoid(a - y) * wf.exp(-x) + wf.sqrt(x * x + 1)
+    return (b * a).sum() + (wf.log(x + 3) ** 2).mean()
+
+
+@pytest.mark.parametrize("dtype", [wf.float32, wf.float64], ids=str)
+def test_small_and_large_arrays_have_the_same_gradients(dtype):
+    from weft.ops.dispatch import LARGE
+
+    n = LARGE + 160
+    rng = np.random.default_rng(0)
+    xs, ys = (wf.asarray(rng.uniform(0.1, 1.0, n).astype(dtype)).requires_grad_() for _ in range(2))
+    large = wf.grad(_long_way(xs, ys), [xs, ys])
+    for part in (slice(0, 16), slice(n - 16, n)):
+        x, y = (t.detach()[part].clone().requires_grad_() for t in (xs, ys))
+        a = wf.tanh(x * y + 1.5) / (y + 2)
+        b = wf.sigmoid(a - y) * wf.exp(-x) + wf.sqrt(x * x + 1)
+        small = wf.grad((b * a).sum() + (wf.log(x + 3) ** 2).sum() / n, [x, y])
+        for s, big in zip(small, large, strict=True):
+            np.testing.assert_allclose(s.numpy(), big.numpy()[part], rtol=2e-5 if dtype is wf.float32 else 1e-12, atol=1e-6 if dtype is wf.float32 else 0)
+
+
+def test_arrays_and_tensors_mix_on_the_way():
+    x = wf.tensor([0.5, 1.0, 2.0], dtype=wf.float32, requires_grad=True)
+    d = wf.tensor([1.0, 2.0, 3.0], dtype=wf.float64, requires_grad=True)
+    s = wf.tensor(2.0, requires_grad=True)
+    n = wf.tensor([1, 2, 3])
+    seen = []
+    y = x * n * s
+    y.register_hook(lambda g: seen.append(type(g)))
+    z = (y * d * 0.1).exp() * 0.01 + y[0] + s * s
+    z.sum().backward()
+    assert seen == [wf.Tensor] and x.grad.dtype is wf.float32 and d.grad.dtype is wf.float64 and s.grad.shape == ()
+    assert all(isinstance(t.grad, wf.Tensor) for t in (x, d, s))
+    assert wf.gradcheck(
+        lambda x, d, s: ((x * n * s) * d * 0.1).exp() * 0.01 + (x * n * s)[0] + s * s,
+        [t.detach().astype(wf.float64).requires_grad_() for t in (x, d, s)],
+    )
+
+
+def test_gradients_without_axes():
+    x = wf.tensor(3.0, requires_grad=True)
+    y = wf.tensor(2.0, requires_grad=True)
+    (x * y * x / y + x - (-y)).backward()
+    assert x.grad.item() == 7 and y.grad.item() == 1 and x.grad.shape == ()
+
+
+def test_stale_saved_values_are_found_on_the_short_way_too():
+    x = wf.ones(3, requires_grad=True)
+    w = wf.ones(3)
+    y = x * w
+    w += 1
+    with pytest.raises(RuntimeError, match="backward of multiply: its saved tensor 'x2'.*overwritten in place by add"):
+        y.sum().backward()
+
+
+def test_overflow_in_a_rule_is_inf_and_no_warning():
+    x = wf.tensor([0.0, 1e-30], requires_grad=True)
+    (1 / x).sum().backward()
+    assert x.grad.tolist() == [-np.inf, -np.inf]
+
+
+def test_returned_gradients_may_be_written_to():
+    x, y = wf.ones(3, requires_grad=True), wf.ones(3, requires_grad=True)
+    a, b = wf.grad((x + y).sum(), [x, y])
+    a *= 5
+    assert b.tolist() == [1, 1, 1]
+    (g,) = wf.grad(x.sum(), x)
+    g += 1
+    assert g.tolist() == [2, 2, 2]
