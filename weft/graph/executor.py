@@ -356,7 +356,7 @@ class Engine:
 
 
 def run_naively(plan: Plan, run: Run, env: dict[Value, Any]) -> None:
-    """The reference: single nodes, in the order of declaration, each when what it needs is there.
+    """The reference: single uncompiled nodes on this thread, each when what it needs is there.
 
     A blocking node that has to wait is set aside while other nodes can run.
     """

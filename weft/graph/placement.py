@@ -23,7 +23,7 @@ from .declare import NO_OP, DeclaredGraph, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .state import ReadOp, WriteOp
 
-# Seconds, measured on one core of a server of 2023; only their ratios matter.
+# Seconds: rough estimates, not measurements; only their ratios matter.
 START, PER_ELEMENT, PER_FLOP = 1e-6, 4e-10, 5e-11
 REFERENCE_FACTOR = 8.0  # NumPy kernels beside native ones
 TRANSFER, PER_BYTE = 2e-5, 1e-10
