@@ -1,6 +1,6 @@
 """Image classification with augmentation: a ResNet-18 on coloured shapes, cropped, flipped and recoloured anew each time.
 
-    python examples/image_augmentation.py              # about 70 % of the test images, in a minute or two
+    python examples/image_augmentation.py              # a few minutes
     python examples/image_augmentation.py --steps 20   # a quick look
 """
 
