@@ -446,7 +446,12 @@ def test_small_and_large_arrays_have_the_same_gradients(dtype):
         b = wf.sigmoid(a - y) * wf.exp(-x) + wf.sqrt(x * x + 1)
         small = wf.grad((b * a).sum() + (wf.log(x + 3) ** 2).sum() / n, [x, y])
         for s, big in zip(small, large, strict=True):
-            np.testing.assert_allclose(s.numpy(), big.numpy()[part], rtol=2e-5 if dtype is wf.float32 else 1e-12, atol=1e-6 if dtype is wf.float32 else 0)
+            np.testing.assert_allclose(
+                s.numpy(),
+                big.numpy()[part],
+                rtol=2e-5 if dtype is wf.float32 else 1e-12,
+                atol=1e-6 if dtype is wf.float32 else 0,
+            )
 
 
 def test_arrays_and_tensors_mix_on_the_way():
