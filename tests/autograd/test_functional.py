@@ -82,6 +82,12 @@ def test_jvp_equals_directional_derivative():
         wf.jvp(f, [_x(1.0)], [_x(1.0), _x(1.0)])
 
 
+def test_functions_must_return_tensors():
+    for transform in (lambda: wf.jvp(lambda x: 3, [_x(1.0)], [_x(1.0)]), lambda: wf.vjp(lambda x: "a", _x(1.0))):
+        with pytest.raises(TypeError, match="the function must return tensors. Got"):
+            transform()
+
+
 def test_jvp_of_linear_function():
     _, t = wf.jvp(lambda x: x * 3 + 1, [_x(1.0, 2.0)], [_x(1.0, 10.0)])
     assert t.tolist() == [3, 30]

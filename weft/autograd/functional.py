@@ -55,6 +55,15 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def _tensors(name: str, value: Any) -> list[Any]:
+    """What a function returned, as a list of tensors."""
+    outs = _listed(value)
+    for o in outs:
+        if not isinstance(o, Tensor):
+            raise TypeError(f"{name}: the function must return tensors. Got {type(o).__name__}.")
+    return outs
+
+
 def backward(tensors: Any, grad_tensors: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
     """Add the gradients of several outputs at once to the `.grad` of the leaves."""
     outs = _listed(tensors)
@@ -154,7 +163,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple
     with enable_grad():
         watched = _watched(primals, range(len(primals)), True)
         out = fn(*watched)
-    outs = _listed(out)
+    outs = _tensors("vjp", out)
 
     def pullback(*cotangents: Any) -> tuple[Any, ...]:
         differentiable = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o._node is not None]
@@ -177,7 +186,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     with enable_grad():
         watched = _watched(primals, range(len(primals)), True)
         out = fn(*watched)
-        outs = _listed(out)
+        outs = _tensors("jvp", out)
         duals = [_zeros(o).requires_grad_() if o._node is not None else None for o in outs]
         live = [(o, d) for o, d in zip(outs, duals, strict=True) if d is not None]
         tangents_out: list[Any] = [_zeros(o) for o in outs]
