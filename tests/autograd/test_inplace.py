@@ -448,6 +448,20 @@ def test_read_only_memory_is_refused():
         (x * 1).expand(2, 3).add_(1)
 
 
+def test_infinities_are_written_once_and_without_warnings():
+    for write in (lambda t: t.div_(0.0), lambda t: t.mul_(3e38), lambda t: t.pow_(200.0)):
+        plain = wf.tensor([1.0, 2.0, 3e30])
+        with wf.no_grad():
+            write(plain)
+        recorded = wf.tensor([1.0, 2.0, 3e30], requires_grad=True) * 1
+        write(recorded)
+        assert plain.tolist() == recorded.tolist() and np.inf in plain.tolist()
+    with np.errstate(all="raise"), wf.no_grad():
+        t = wf.tensor([1.0, 2.0])
+        t /= 0.0
+    assert t.tolist() == [np.inf, np.inf]
+
+
 def test_hooks_and_retain_grad_survive_later_writes():
     x = wf.ones(3, requires_grad=True)
     y = x * 2

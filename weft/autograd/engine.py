@@ -160,7 +160,7 @@ def _run(
     push, pop = heapq.heappush, heapq.heappop
     observers = [m for m in dispatch.current_modes() if hasattr(m, "around_backward")] if dispatch._special else None
 
-    bare = not create_graph and not observers  # whether gradients may travel as arrays, see Note [Bare gradients]
+    bare = not create_graph and not dispatch._special  # whether gradients may travel as arrays, see Note [Bare gradients]
     for node, g in zip(roots, seeds, strict=True):
         if needed is not None and id(node) not in needed:
             continue
