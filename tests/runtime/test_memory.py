@@ -444,3 +444,9 @@ def test_total_is_the_sum_of_what_was_asked() -> None:
     asked = sum(math.prod(shape) * 4 for shape in shapes)
     assert asked <= memory.stats().in_use <= asked * 1.13
     assert isinstance(kept[0].base, ctypes.Array)
+
+
+def test_dtypes_of_arrays_are_one_object_whoever_asked_first():
+    memory.empty((3, 17), np.dtype(np.longlong))
+    assert memory.empty((3, 17), np.dtype("int64")).dtype is np.dtype("int64")
+    assert memory.empty((3, 17), np.dtype(np.longlong)).dtype is np.dtype("int64")

@@ -367,6 +367,8 @@ def _plan(
     """Everything about such an array that is the same each time: dtype, strides, where its memory comes from."""
     sizes = _normal_shape("empty", shape)
     element = np.dtype(dtype)
+    if element.kind in "biufc":  # one object per dtype: C's `long long` and `long` are equal, and this is a cache
+        element = np.dtype(element.str)
     nbytes = prod(sizes, start=element.itemsize)
     # NumPy itself refuses sizes whose product, zeros left out, overflows.
     if prod((size for size in sizes if size), start=element.itemsize) > sys.maxsize // 2:
