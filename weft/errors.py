@@ -40,8 +40,7 @@ def user_location(depth: int = 1) -> Location | None:
     """The innermost frame outside this package: the line the user wrote."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and name != "<string>":  # "<string>": code this package made
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
             return Location(frame.f_code, frame.f_lineno or 0)
         frame = frame.f_back
     return None
