@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -558,7 +558,3 @@ def _plain(data: Any) -> Any:
         dtype = dtypes.result_type(*[d if type(d) in weak else a for d, a in zip(items, arrays, strict=True)])
         return np.stack([a.astype(dtype, copy=False) for a in arrays])
     return items
-
-
-def unsupported(what: str) -> NoReturn:
-    raise TypeError(what)

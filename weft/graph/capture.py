@@ -41,7 +41,7 @@ class TruthError(CaptureError):
 class Variable:
     """An outside tensor in a captured graph: its value on entry and, if it was written, its last value."""
 
-    __slots__ = ("tensor", "entry", "final", "is_constant")
+    __slots__ = ("tensor", "entry", "final")
 
     def __init__(self, tensor: Tensor, entry: Value) -> None:
         self.tensor, self.entry = tensor, entry

@@ -10,7 +10,7 @@ Two pseudo-ops have no record in the table because they compute nothing: `placeh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -281,7 +281,3 @@ def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:
     if outputs:
         lines.append("  return " + ", ".join(f"%{v.name}" for v in outputs))
     return "\n".join(lines)
-
-
-def map_values(fn: Callable[[Value], Any], inputs: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple([fn(v) if isinstance(v, Value) else v for v in inputs])
