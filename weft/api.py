@@ -21,6 +21,7 @@ from .ops import (
     cumulative,
     einsum,
     elementwise,
+    gathering,
     guard,
     indexing,
     linalg_structure,
@@ -42,7 +43,7 @@ from .ops import (
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [
-    creation, elementwise, shaping, indexing, reduction, products, linalg_structure, sorting, searching, sets,
+    creation, elementwise, shaping, indexing, gathering, reduction, products, linalg_structure, sorting, searching, sets,
     cumulative, statistics, comparison, einsum, casting, random,
 ]  # fmt: skip
 
@@ -63,6 +64,7 @@ LAZY: dict[str, str] = {
     "constant": ".graph.declare:constant",
     "Variable": ".graph.state:Variable",
     "gradients": ".graph.gradients:gradients",
+    "minimize": ".graph.declaring:minimize",
     "control_dependencies": ".graph.declare:control_dependencies",
     "name_scope": ".graph.declare:name_scope",
     "device": ".graph.declare:device",
@@ -71,7 +73,7 @@ LAZY: dict[str, str] = {
     "no_op": ".graph.declare:no_op",
     "get_default_graph": ".graph.declare:get_default_graph",
     "reset_default_graph": ".graph.declare:reset_default_graph",
-    "CancelledError": ".graph.executor:CancelledError",
+    "CancelledError": ".graph.run:CancelledError",
     "save_variables": ".graph.serialize:save_variables",
     "restore_variables": ".graph.serialize:restore_variables",
     "devices": ".graph.placement:devices",
@@ -111,9 +113,10 @@ LAZY: dict[str, str] = {
 }
 
 _PRIVATE_HELPERS = {
-    "check_device", "check_indices", "check_sequence", "primitive", "elementwise", "composite", "joint", "resolve_shape",
-    "as_tensor", "put_zeros", "freeze", "thaw", "tensor_getitem", "tensor_setitem", "sum_dtype", "spread", "count_of",
-    "ones_where", "zeros_of", "matrix_shape", "offset_of", "sum_to", "sum_to_like", "broadcast_to_like", "reshape_like",
+    "check_device", "check_room", "check_indices", "check_sequence", "primitive", "elementwise", "composite",
+    "joint", "resolve_shape", "as_tensor", "put_zeros", "freeze", "thaw", "index_error", "infer_put",
+    "infer_advanced_put", "sum_dtype", "spread", "count_of", "ones_where", "zeros_of", "matrix_shape", "offset_of",
+    "sum_to", "sum_to_like", "broadcast_to_like", "reshape_like",
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from .ops.fft_ops import fft_back_to_real as _back_to_real
 from .ops.fft_ops import fft_complex as _complex
 from .ops.fft_ops import fft_real as _real
 from .ops.fft_ops import resize as _resize
+from .ops.general import check_room as _check_room
 from .ops.guard import public as _public
 from .ops.shaping import roll as _roll
 from .ops.spec import check_size as _check_size
@@ -176,6 +177,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, function: A
     resolved = _dtypes.get_default_dtype() if dtype is None else _dtypes.as_dtype(dtype)
     if not _dtypes.is_floating(resolved):
         raise TypeError(f"{name}: dtype must be a real floating dtype. Got {resolved.name}.")
+    _check_room(name, (n,), resolved, 2 * 8 * n)
     return _constant(function(n, d).astype(resolved))
 
 

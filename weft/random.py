@@ -5,6 +5,9 @@ int64 tensor, `state`, and each draw advances the offset in place. So a captured
 variables, and eager and captured code draw the same numbers. A generator may be shared by threads: every draw
 gets an offset of its own, though which thread gets which is theirs to race for; give each thread its own generator
 where that matters.
+
+Numbers depend on seed and offset only, not on the number of threads. Normal numbers have one reservation: they come out of a
+logarithm and a cosine, and small draws (by NumPy) and large or captured ones (by native code) may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from __future__ import annotations
 import operator
 import os
 import threading
-import weakref
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from . import dtypes
 from .ops import dispatch, random_ops
 from .ops.guard import guarded
 from .ops.spec import check_shape, check_size, is_known
+from .runtime import forks
 from .tensor import Tensor, wrap
 
 ALGORITHM = "philox4x32-10"
@@ -64,15 +67,20 @@ class Generator:
         value = int.from_bytes(os.urandom(8), "little") if seed is None else seed
         self.state: Tensor = wrap(np.array([_seed_value(value), 0], np.int64))
         self._lock = threading.Lock()
-        _generators.add(self)
+        forks.renewed_in_child(self)
 
     def next_state(self) -> Tensor:
         """The state of the next draw, as a tensor of its own; the generator moves on by one."""
+        modes = dispatch.current_modes()
+        for mode in reversed(modes):
+            if hasattr(mode, "random_state"):
+                return mode.random_state(self)  # a declared graph draws when its steps run
         state = self.state
         with self._lock:
             data = state._data
-            if type(data) is np.ndarray and not dispatch.current_modes():
+            if type(data) is np.ndarray and not any(hasattr(m, "assign") for m in modes):
                 snapshot = wrap(data.copy())
+                snapshot._view = dispatch.Origin(None, (self,))
                 data[1] += 1
                 return snapshot
             from .ops.shaping import clone
@@ -162,18 +170,6 @@ def _restore(state: dict[str, Any]) -> Generator:
     generator.load_state_dict(state)
     return generator
 
-
-_generators: weakref.WeakSet[Generator] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    """In a forked child another thread's lock would stay locked for ever."""
-    for generator in list(_generators):
-        generator._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
 
 default_generator = Generator()
 

@@ -318,3 +318,79 @@ def test_operator_refuses_or_answers(name, seed):
             _attempt([], function, (x, y), {})
         except AssertionError as error:
             assert "unsupported operand" in str(error) or "not supported between" in str(error), str(error)
+
+
+# Found by hand ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wf.arange(2**34),
+        lambda: wf.arange(0.0, 2.0**34),
+        lambda: wf.linspace(0, 1, 2**34),
+        lambda: wf.eye(2**20),
+        lambda: wf.fft.fftfreq(2**34),
+        lambda: wf.fft.rfftfreq(2**36),
+    ],
+)
+def test_constructors_refuse_what_does_not_fit_before_they_ask_for_it(make):
+    with pytest.raises(MemoryError, match="does not fit into memory. Got a shape"):
+        make()
+
+
+def test_integers_to_negative_powers_are_refused_at_every_size():
+    for n in (3, 40000):
+        with pytest.raises(ValueError, match="pow: integers to negative powers"):
+            wf.full((n,), 2, dtype=wf.int64) ** wf.full((n,), -1, dtype=wf.int64)
+
+
+def test_einsum_of_many_operands_takes_them_in_order():
+    many = [wf.full((2, 2), 2.0)] + [wf.ones((2, 2))] * 200
+    assert wf.einsum(",".join(["ab"] * 201) + "->", *many).item() == 8.0
+
+
+def test_ragged_lists_of_indices_are_index_errors():
+    with pytest.raises(IndexError, match="index: a list of indices has no single shape"):
+        wf.ones((2, 3))[[[0, 1], [1]]]
+
+
+def test_true_is_no_axis():
+    with pytest.raises(TypeError, match="sum: axis must be an integer. Got True"):
+        wf.sum(wf.ones((2, 3)), axis=True)
+
+
+def test_a_sparse_tensor_with_too_many_places_says_so():
+    huge = wf.sparse.coo_tensor(wf.asarray([[0], [0]]), wf.ones(1), (HUGE, HUGE))
+    assert huge.size == HUGE**2
+    with pytest.raises((ValueError, MemoryError), match="more places than|does not fit"):
+        huge.to_dense()
+
+
+def test_long_chains_of_ops_and_views_run_backward_and_are_freed_without_recursion():
+    x = wf.ones((2,), requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1.0
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    y = x * 1
+    for _ in range(20_000):
+        y = y.reshape((2,))
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    y = x
+    for _ in range(100_000):
+        y = y * 1.0
+    del y
+
+
+def test_writing_through_a_long_chain_of_views():
+    x = wf.ones((2,), requires_grad=True)
+    base = x * 1
+    view = base
+    for _ in range(3000):
+        view = view.reshape((2,))
+    view *= 3
+    base.sum().backward()
+    assert base.tolist() == [3, 3] and x.grad.tolist() == [3, 3]

@@ -122,8 +122,11 @@ def test_captured_and_eager_code_draw_the_same_numbers():
     state = wf.get_rng_state().tolist()
     wf.manual_seed(1)
     for expected in eager:
-        for a, b in zip(captured(x), expected, strict=True):
-            np.testing.assert_array_equal(a.numpy(), b.numpy())
+        for i, (a, b) in enumerate(zip(captured(x), expected, strict=True)):
+            if i == 1:  # normal numbers: logarithm and cosine of NumPy and of native code differ in the last bits
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(a.numpy(), b.numpy())
     assert wf.get_rng_state().tolist() == state
 
 

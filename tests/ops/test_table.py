@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.registry import table
+from weft.ops.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
 from weft.ops.samples import Maker
-from weft.ops.spec import Spec
+from weft.ops.spec import Spec, spec_of
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
@@ -276,5 +276,14 @@ def test_record_is_complete(op):
     assert op.differentiable or op.declared_nondifferentiable, (
         f"{op.name} has neither a gradient nor its declared absence"
     )
+    assert op.version >= 1 and op.effects <= {"reads", "writes", "blocks", "random", "host", "check"}
+    assert op.jvp == (NOT_DIFFERENTIABLE if op.declared_nondifferentiable else FROM_DOUBLE_REVERSE) or callable(op.jvp)
+    assert op.batch in ("elementwise", "composite", "source", None) or callable(op.batch)
+    assert op.alias is None or op.alias in op.tensor_names
+    for sample in op.samples(Maker(len(op.name))) if op.cost is not None else ():
+        args, kwargs = _tensors(sample)
+        values = op.bind(tuple(args), kwargs)
+        specs = [spec_of(t._data) if isinstance(t, wf.Tensor) else t for t in op.tensors(values)]
+        assert op.run(op.cost, op.merge(specs, op.attrs(values))) >= 0
     if not op.composite:
         assert op.infer is not None, f"{op.name} has no shape rule"

@@ -278,3 +278,31 @@ def test_second_process_compiles_nothing_and_broken_entries_are_made_anew(tmp_pa
     again, same = compiled_in(tmp_path)
     assert again == len({cut, flipped}) and same == value
     assert cut.read_bytes() == sizes[cut] and flipped.read_bytes() == sizes[flipped]
+
+
+def test_an_interrupt_during_native_code_is_raised_by_the_host_call_that_follows():
+    """The first Python that runs after the interrupt is the host call; it must not be lost or become another error."""
+    import _thread
+    import threading
+    import time
+
+    @wf.function
+    def f(x, n):
+        def body(i, y):
+            return i + 1, y * 0.5 + 1.0
+
+        _, y = wf.while_loop(lambda i, y: i < n, body, (wf.tensor(0), x.sum()))
+        return wf.linalg.inv(x + y * 0.0)
+
+    x = wf.eye(3)
+    f(x, wf.tensor(1000))
+    assert any(step.kind == "host" for step in f.traces[0].compiled.program.steps)
+    start = time.perf_counter()
+    f(x, wf.tensor(500_000))
+    long = wf.tensor(int(500_000 * 1.5 / (time.perf_counter() - start)))
+    timer = threading.Timer(0.2, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        f(x, long)
+    timer.join(10)
+    np.testing.assert_array_equal(f(x, wf.tensor(5)).numpy(), np.eye(3))

@@ -158,9 +158,9 @@ def _run(
     leaves: list[Any] = []
     found: dict[Any, Any] = {}
     push, pop = heapq.heappush, heapq.heappop
-    observers = [m for m in dispatch.current_modes() if hasattr(m, "around_backward")] if dispatch._special else None
+    observers = [m for m in dispatch.current_modes() if hasattr(m, "around_backward")] if dispatch.modes.active else None
 
-    bare = not create_graph and not dispatch._special  # whether gradients may travel as arrays, see Note [Bare gradients]
+    bare = not create_graph and not dispatch.modes.active  # whether gradients may travel as arrays, see Note [Bare gradients]
     for node, g in zip(roots, seeds, strict=True):
         if needed is not None and id(node) not in needed:
             continue

@@ -165,7 +165,7 @@ def _record(cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...], ou
     node.saved = (ctx,)
     node.attrs = tuple([spec_of(a._data) if isinstance(a, Tensor) else None for a in args])
     node.specs = node.hooks = None
-    node.where = user_location(2) if dispatch._trace_lines else None
+    node.where = user_location(2) if dispatch.modes.lines else None
     node.outputs = tuple([spec_of(o._data) if isinstance(o, Tensor) else None for o in outputs])
     node.seq = tick()
     ctx._saved = [_saved_record(t, args, outputs) for t in ctx._to_save]

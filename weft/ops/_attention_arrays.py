@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import scalar as s
-from .dispatch import LARGE, compute
+from .dispatch import LARGE, compute, native_kernels
 from .products import matmul
 from .random_ops import keep_mask
 
@@ -29,11 +29,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _native(size: int) -> Any:
-    if size < LARGE:
-        return None
-    from ..backends import native_kernels
-
-    return native_kernels() or None
+    return native_kernels() or None if size >= LARGE else None
 
 
 def _apply(expression: Any, arrays: list[np.ndarray], out: np.ndarray) -> np.ndarray:

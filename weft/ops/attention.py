@@ -8,7 +8,6 @@ generator's state. Shapes: query (..., L, E), key (..., S, E), value (..., S, V)
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
 from ._attention_arrays import Problem, backward, forward
-from .composed import composed_vjp
+from .composed import composed
 from .creation import zeros_like
 from .dispatch import composite, primitive
 from .elementwise import exp, where
@@ -169,6 +168,15 @@ def _infer_backward(
     return (*[Spec(x.shape, x.dtype) for x in (query, key, value)], mask_spec)
 
 
+def _reference_scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    scores = query @ np.swapaxes(key, -1, -2) * scale
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+    return scores
+
+
 def _reference(
     query: Any,
     key: Any,
@@ -180,11 +188,7 @@ def _reference(
     scale: Any = None,
 ) -> Any:
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query @ np.swapaxes(key, -1, -2) * scale
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
-    if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+    scores = _reference_scores(query, key, mask, is_causal, scale)
     weights = np.exp(scores)
     lse = np.log(weights.sum(-1))
     weights = weights / np.where(weights.sum(-1, keepdims=True) == 0, 1, weights.sum(-1, keepdims=True))
@@ -210,11 +214,7 @@ def _reference_backward(
     scale: float,
     mask_grad: bool,
 ) -> Any:
-    scores = query @ np.swapaxes(key, -1, -2) * scale
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
-    if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+    scores = _reference_scores(query, key, mask, is_causal, scale)
     weights = np.exp(scores - lse[..., None])
     keep = np.ones_like(weights)
     if dropout_p:
@@ -286,17 +286,7 @@ _STATE = np.array([3, 1], np.int64)
     namespace="internal",
     outputs=4,
     infer=_infer_backward,
-    vjp=joint(
-        lambda h, grad, grad_lse, query, key, value, mask, state, result, lse, dropout_p, is_causal, scale, needs: (
-            composed_vjp(
-                partial(_backward_ops, dropout_p=dropout_p, is_causal=is_causal, scale=scale),
-                (grad, grad_lse, query, key, value, mask, state, result, lse),
-                needs,
-                h,
-            )
-        ),
-        fill=False,
-    ),
+    vjp=composed(_backward_ops, "dropout_p", "is_causal", "scale"),
     batch=_batch_backward,
     cost=lambda grad, grad_lse, query, key, value, *_: 5 * _cost(query, key, value) // 2,
     reference=_reference_backward,
@@ -544,6 +534,11 @@ def scaled_dot_product_attention(
         from ..random import _next
 
         state = _next(op, generator)
+    if scale is None and not isinstance(query.shape[-1], int):
+        raise ValueError(
+            f"{op}: the scale is 1 / sqrt of the size of the query's last axis, which is not known. Got shape "
+            f"{format_shape(query.shape)}. Pass `scale=`, or give the placeholder that size."
+        )
     factor = (
         1 / math.sqrt(query.shape[-1])
         if scale is None and query.shape[-1]

@@ -169,49 +169,49 @@ def advanced_put(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
 
 
 def take_axis(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import indexing
+    from . import gathering, indexing
     from .shaping import moveaxis
 
     x, indices = tensors
     axis = attrs[0] % (x.ndim - (axes[0] is not None))
     if axes[1] is None:
-        return indexing.take_axis(x, indices, axis + 1)
+        return gathering.take_axis(x, indices, axis + 1)
     if axes[0] is None:
-        return moveaxis(indexing.take_axis(x, indices, axis), axis, 0)
+        return moveaxis(gathering.take_axis(x, indices, axis), axis, 0)
     return advanced_index(axes, tensors, ((indexing.Slice(None, None, None),) * axis + (indexing.HERE,),))
 
 
 def take_along_axis(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import indexing
+    from . import gathering
     from .shaping import expand_dims
 
     x, indices = [t if a is not None else expand_dims(t, 0) for t, a in zip(tensors, axes, strict=True)]
-    return indexing.take_along_axis(x, indices, axis=attrs[0] % (x.ndim - 1) + 1)
+    return gathering.take_along_axis(x, indices, axis=attrs[0] % (x.ndim - 1) + 1)
 
 
 def scatter_add(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import indexing
+    from . import gathering
 
     x, index, src = all_with_axis(axes, tensors)
-    return indexing.scatter_add(x, index, src, attrs[0] % (x.ndim - 1) + 1)
+    return gathering.scatter_add(x, index, src, attrs[0] % (x.ndim - 1) + 1)
 
 
 def scatter(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import indexing
+    from . import gathering
 
     x, index, src = all_with_axis(axes, tensors)
-    return indexing.scatter(x, index, src, attrs[0] % (x.ndim - 1) + 1)
+    return gathering.scatter(x, index, src, attrs[0] % (x.ndim - 1) + 1)
 
 
 def index_add(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import indexing
+    from . import gathering, indexing
 
     size = size_of(axes, tensors)
     x, index, source = tensors
     x, source = with_axis(x, axes[0], size), with_axis(source, axes[2], size)
     axis = attrs[0] % (x.ndim - 1)
     if axes[1] is None:
-        return indexing.index_add(x, index, source, axis + 1)
+        return gathering.index_add(x, index, source, axis + 1)
     spec = (indexing.Slice(None, None, None),) * axis + (indexing.HERE,)
     return advanced_put((0, 0, 0), (x, source, index), (spec, True))
 

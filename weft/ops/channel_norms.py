@@ -6,7 +6,6 @@ of the backward pass is in `weft.ops.normalization`.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..autograd.tape import no_grad
 from ..errors import format_shape
 from ..tensor import Tensor
 from . import scalar as s
-from .composed import composed_vjp
+from .composed import composed
 from .creation import zeros_like
 from .dispatch import composite, elementwise, primitive
 from .elementwise import rsqrt
@@ -173,15 +172,7 @@ def _reference_batch_norm_backward(
     namespace="internal",
     outputs=3,
     infer=_infer_batch_norm_backward,
-    vjp=joint(
-        lambda h, grad, grad_mean, grad_var, x, weight, mean, var, eps, needs: composed_vjp(
-            partial(_batch_norm_backward_ops, eps=eps),
-            (grad, grad_mean, grad_var, x, weight, mean, var),
-            needs,
-            h,
-        ),
-        fill=False,
-    ),
+    vjp=composed(_batch_norm_backward_ops, "eps"),
     batch=_batch_batch_norm_backward,
     cost=cost_per_element(12),
     reference=_reference_batch_norm_backward,

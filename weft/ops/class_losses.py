@@ -6,7 +6,6 @@ one op each, which keep the log-sum-exp of every row and nothing of the input's 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
 from .batching import folded_rows
-from .composed import composed_vjp
+from .composed import composed
 from .creation import zeros_like, zeros_like_spec
 from .dispatch import composite, primitive
 from .elementwise import astype, exp, where
@@ -29,12 +28,16 @@ from .softmax import log_softmax
 from .spec import Spec, normalize_axis, num_elements, same_size
 
 
-def _check_classes(op: str, target: Any, classes: Any, ignore_index: int) -> None:
-    """Class numbers must be integers of 0 to classes - 1 (or `ignore_index`); values are checked where they are known."""
+def _check_class_dtype(op: str, target: Any) -> None:
     if not dtypes.is_integral(target.dtype):
         raise TypeError(
             f"{op}: class numbers must be integers. Got {target.dtype.name}; use `target.astype(wf.int64)`."
         )
+
+
+def _check_classes(op: str, target: Any, classes: Any, ignore_index: int) -> None:
+    """Class numbers must be integers of 0 to classes - 1 (or `ignore_index`); values are checked where they are known."""
+    _check_class_dtype(op, target)
     if type(target) is not np.ndarray or not isinstance(classes, int) or target.size == 0:
         return
     wrong = (target < 0) | (target >= classes)
@@ -78,7 +81,7 @@ def _safe(target: np.ndarray, ignore_index: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _pick_rule(g: Tensor, like_x: Any, target: Tensor, ignore_index: int) -> Tensor:
-    from .indexing import scatter_add
+    from .gathering import scatter_add
 
     counts = target != ignore_index
     axis = _class_axis(like_x)
@@ -94,6 +97,8 @@ def _pick_rule(g: Tensor, like_x: Any, target: Tensor, ignore_index: int) -> Ten
 def _np_pick(x: Any, target: Any, ignore_index: int) -> Any:
     axis = _class_axis(x)
     safe, counts = _safe(np.asarray(target), ignore_index)
+    if x.ndim == 2:
+        return np.where(counts, x[np.arange(len(x)), safe], 0)
     return np.where(counts, np.take_along_axis(x, np.expand_dims(safe, axis), axis).squeeze(axis), 0)
 
 
@@ -125,9 +130,7 @@ def pick_class(x: Tensor, target: Tensor, ignore_index: int) -> Any:
 
 def _infer_cross_entropy(x: Any, target: Any, ignore_index: int, label_smoothing: float) -> tuple[Spec, Spec]:
     _check_target_shape("cross_entropy", x, target)
-    _check_classes(
-        "cross_entropy", target, None if x.shape is None else x.shape[_class_axis(x)], ignore_index
-    )
+    _check_class_dtype("cross_entropy", target)
     return Spec(target.shape, x.dtype), Spec(target.shape, x.dtype)
 
 
@@ -135,7 +138,7 @@ def _cross_entropy_backward_ops(
     grad: Any, grad_lse: Any, x: Any, lse: Any, target: Any, ignore_index: int, label_smoothing: float
 ) -> Any:
     axis = _class_axis(x)
-    from .indexing import scatter_add
+    from .gathering import scatter_add
 
     counts = target != ignore_index
     live = expand_dims(where(counts, grad, 0.0), axis)
@@ -150,15 +153,9 @@ def _cross_entropy_backward_ops(
 
 @primitive(
     namespace="internal",
+    checks_once=True,
     infer=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: Spec(x.shape, x.dtype),
-    vjp=joint(
-        lambda h, grad, grad_lse, x, lse, target, ignore_index, label_smoothing, needs: composed_vjp(
-            partial(_cross_entropy_backward_ops, ignore_index=ignore_index, label_smoothing=label_smoothing),
-            (grad, grad_lse, x, lse, target),
-            needs,
-            (h,),
-        )
-    ),
+    vjp=composed(_cross_entropy_backward_ops, "ignore_index", "label_smoothing"),
     cost=lambda grad, grad_lse, x, *_: 12 * (num_elements(x.shape) or 0),
     batch=folded_rows(lambda: cross_entropy_backward, 2),
     reference=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: (
@@ -237,7 +234,11 @@ def _reference_cross_entropy_forward(x: Any, target: Any, ignore_index: int, lab
 @primitive(
     namespace="internal",
     outputs=2,
+    checks_once=True,
     infer=_infer_cross_entropy,
+    refuse=lambda x, target, ignore_index, label_smoothing: _check_classes(
+        "cross_entropy", target, x.shape[_class_axis(x)], ignore_index
+    ),
     promote=None,
     vjp=joint(_cross_entropy_rule, fill=False),
     cost=lambda x, *_: 10 * (num_elements(x.shape) or 0),
@@ -365,7 +366,7 @@ def _weighted_nll(
         if reduction == "mean":
             return reduce_sum(loss, None, False) / _counted(target, ignore_index, loss.dtype)
         return reduced(loss, reduction)
-    from .indexing import take_axis
+    from .gathering import take_axis
 
     counts = target != ignore_index
     weights = where(counts, take_axis(weight, where(counts, target, 0), 0), 0.0)
@@ -491,7 +492,7 @@ def cross_entropy(
     loss = hard * (1 - label_smoothing) + spread * (label_smoothing / input.shape[axis])
     if reduction != "mean":
         return reduced(loss, reduction)
-    from .indexing import take_axis
+    from .gathering import take_axis
 
     weights = where(counts, take_axis(weight, where(counts, target, 0), 0), 0.0)
     return reduce_sum(loss, None, False) / reduce_sum(weights, None, False)

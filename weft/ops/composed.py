@@ -8,11 +8,27 @@ rule runs this composition on the tape and differentiates it. Only higher deriva
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
 from ..autograd.tape import enable_grad, grad_mode
 from ..tensor import Tensor
+from .registry import Joint, joint
+
+
+def composed(fn: Callable[..., Any], *attributes: str) -> Joint:
+    """The gradient rule of an op that computes what `fn(*tensors, **attributes)` writes with public ops: the derivative of
+    that composition. `fn` takes all tensors of the op in order, and the attributes named here."""
+
+    def rule(gradients: Any, *values: Any) -> list[Any]:
+        split = len(values) - 1 - len(attributes)
+        composition = partial(fn, **dict(zip(attributes, values[split:-1], strict=True)))
+        if not isinstance(gradients, (tuple, list)):
+            gradients = (gradients,)
+        return composed_vjp(composition, values[:split], values[-1], gradients)
+
+    return joint(rule, fill=False, with_all=attributes)
 
 
 def composed_vjp(

@@ -14,6 +14,7 @@ from ..runtime import memory
 from ..tensor import Tensor, to_array, wrap
 from . import dispatch
 from .dispatch import constant, primitive
+from .general import check_room
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Sample
 from .spec import Spec, check_shape, check_size, is_known
@@ -230,6 +231,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     if count == math.inf or count > 2**48:
         raise MemoryError(f"arange: {count:g} values are too many.")
     n = max(0, math.ceil(count))
+    check_room("arange", (n,), resolved, 2 * 8 * n)
     steps = np.arange(n)
     return constant(np.asarray(steps * step + start).astype(resolved))
 
@@ -243,6 +245,7 @@ def linspace(
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
     default = dtypes.complex_dtype(dtypes.get_default_dtype()) if is_complex else dtypes.get_default_dtype()
     resolved = default if dtype is None else dtypes.as_dtype(dtype)
+    check_room("linspace", (num,), resolved, 2 * 16 * num)
     return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))
 
 
@@ -251,6 +254,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
     check_device("eye", device)
     rows = check_size("eye", n_rows, "n_rows")
     cols = rows if n_cols is None else check_size("eye", n_cols, "n_cols")
+    check_room("eye", (rows, cols), _float(dtype))
     return constant(np.eye(rows, cols, k=max(min(operator.index(k), cols), -rows), dtype=_float(dtype)))
 
 

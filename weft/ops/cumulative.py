@@ -18,7 +18,8 @@ from ..tensor import Tensor
 from .creation import filled, ones_like, zeros_like, zeros_like_spec
 from .dispatch import composite, primitive
 from .elementwise import astype, exp, not_equal, where
-from .indexing import scatter_add, slice_axis
+from .gathering import scatter_add
+from .indexing import slice_axis
 from .reduction import sum_dtype
 from .registry import joint
 from .samples import Bad, Sample

@@ -28,6 +28,7 @@ from .shaping import broadcast_to, expand_dims, permute_dims, reshape
 from .spec import is_known
 
 _EXHAUSTIVE = 6  # operands up to which all contraction orders are compared
+_GREEDY = 24  # terms up to which the pair that shrinks most is looked for, one after the other
 
 
 def _error(problem: str, equation: str) -> ValueError:
@@ -136,6 +137,9 @@ def _order(
             return best[now]
 
         return search(terms)[1]
+
+    if len(terms) > _GREEDY:  # looking at all pairs again and again would take longer than the products
+        return ((0, 1), *[(0, n - 1) for n in range(len(terms) - 1, 1, -1)])
 
     def gain(now: tuple[str, ...], i: int, j: int) -> tuple[int, int, tuple[int, int]]:
         result = contract(now, i, j)[-1]

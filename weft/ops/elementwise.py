@@ -138,13 +138,20 @@ def remainder(x1, x2):  # type: ignore[no-untyped-def]
     ),
     reference=np.power,
     samples=pairs(0.5, 3.0),
-    errors=lambda m: [Bad(ValueError, "pow: integers to negative", m.ints(3, low=1), -1)],
+    refuse=lambda x1, x2: _refuse_negative_powers(x1, x2),
+    errors=lambda m: [
+        Bad(ValueError, "pow: integers to negative", m.ints(3, low=1), -1),
+        Bad(ValueError, "pow: integers to negative", m.ints(200, 100, low=1), m.ints(100, low=-3, high=3)),
+    ],
 )
 def pow(x1, x2):  # type: ignore[no-untyped-def]
     """`x1 ** x2`, elementwise."""
-    if isinstance(x1, np.ndarray) and x1.dtype.kind in "iu" and np.any(np.asarray(x2) < 0):
-        raise ValueError("pow: integers to negative powers are not integers. Use `x.astype(wf.float32) ** y`.")
     return s.pow(x1, x2)
+
+
+def _refuse_negative_powers(x1: np.ndarray, x2: np.ndarray) -> None:
+    if x1.dtype.kind in "iu" and np.any(x2 < 0):
+        raise ValueError("pow: integers to negative powers are not integers. Use `x.astype(wf.float32) ** y`.")
 
 
 def _power_base(g: Any, x: Any, y: Any) -> Any:

@@ -17,10 +17,12 @@ from .creation import ones_like, zeros, zeros_like_spec
 from .dispatch import composite, primitive
 from .elementwise import astype, maximum, where
 from .formulas import length
-from .indexing import index_add, take_axis
+from .gathering import checked_indices, index_add, take_axis
+from .inplace import apply_inplace
 from .reduction import max_, reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .row_sparse import RowSparse
+from .rows import put_rows, row_places
 from .samples import Bad, Sample
 from .shaping import expand_dims, reshape
 from .spec import Spec, is_known, same_size
@@ -35,7 +37,11 @@ def _check_rows(op: str, indices: Any, weight: Any) -> None:
         return
     if len(weight.shape) != 2:
         raise ValueError(f"{op}: weight must have shape (rows, features). Got {format_shape(weight.shape)}.")
-    rows = weight.shape[0]
+    _refuse_rows(op, indices, weight.shape[0])
+
+
+def _refuse_rows(op: str, indices: Any, rows: Any) -> None:
+    """Indices must be rows; values are checked where they are known."""
     if type(indices) is np.ndarray and isinstance(rows, int) and indices.size:
         low, high = int(indices.min()), int(indices.max())
         if low < 0 or high >= rows:
@@ -117,13 +123,39 @@ def _padding(op: str, padding_idx: Any, weight: Any) -> int | None:
     return padding_idx + rows if padding_idx < 0 else padding_idx
 
 
-def _renormalize(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+def _renormalize(op: str, indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
     """Shrink the rows that are looked up to a norm of at most `max_norm`, in place and unrecorded."""
+    _check_rows(op, indices._data, weight)
     with no_grad():
-        flat = reshape(indices, (-1,))
+        flat = checked_indices(reshape(indices, (-1,)), 0, weight.shape[0], None, f"{op}: index")
         rows = take_axis(weight.detach(), flat, 0)
         norms = length(rows, norm_type, -1, True)
-        weight[flat] = where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
+        short = where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
+        if type(weight._data) is np.ndarray and type(flat._data) is np.ndarray:
+            weight[flat] = short
+        else:  # a program writes these rows and no others
+            apply_inplace(put_rows.op, weight, (weight, flat, short, row_places(flat, weight.shape[0])))  # type: ignore[attr-defined]
+
+
+@primitive(
+    namespace="internal",
+    infer=lambda x, scale: Spec(x.shape, x.dtype),
+    vjp=(lambda g, scale: g * scale, None),
+    reference=lambda x, scale: x,
+    samples=lambda m: [Sample(m.normal(2, 3), m.positive(2, 1))],
+    test={"no_gradient": True},  # the gradient is scaled on purpose
+)
+def scaled_gradient(x: Tensor, scale: Tensor) -> Any:
+    """`x`, whose gradient is multiplied by `scale` on its way back."""
+    return np.array(x)
+
+
+def _shared_among_uses(rows: Tensor, indices: Tensor, count: int) -> Tensor:
+    """`rows`, looked up at `indices`: the gradient of each is divided by how often its row was looked up."""
+    flat = reshape(indices, (-1,))
+    place = row_places(flat, count)
+    uses = index_add(zeros(flat.shape, dtype=rows.dtype), place, ones_like(flat, dtype=rows.dtype), 0)
+    return scaled_gradient(rows, reshape(1.0 / take_axis(uses, place, 0), (*indices.shape, 1)))
 
 
 @composite(
@@ -147,6 +179,7 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     sparse: bool = False,
+    scale_grad_by_freq: bool = False,
 ) -> Tensor:
     """The rows of `weight` (rows, features) at `indices` (any shape): shape (*indices.shape, features).
 
@@ -154,12 +187,13 @@ def embedding(
         padding_idx: a row that gets no gradient.
         max_norm: rows that are looked up are first shrunk, in place, to a norm of at most this.
         sparse: keep the gradient in `weight.grad` as a `RowSparse` of only the rows that were used.
+        scale_grad_by_freq: divide the gradient of a row by how often it was looked up.
     """
     place = _padding("embedding", padding_idx, weight) if weight.ndim == 2 else None
     if max_norm is not None:
-        _check_rows("embedding", indices._data, weight)
-        _renormalize(indices, weight, max_norm, norm_type)
-    return embedding_lookup(indices, weight, place, bool(sparse))
+        _renormalize("embedding", indices, weight, max_norm, norm_type)
+    rows = embedding_lookup(indices, weight, place, bool(sparse))
+    return _shared_among_uses(rows, indices, weight.shape[0]) if scale_grad_by_freq else rows
 
 
 # Bags -----------------------------------------------------------------------------------------------------------------
@@ -316,6 +350,9 @@ def embedding_bag(
     padding_idx: int | None = None,
     include_last_offset: bool = False,
     sparse: bool = False,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
 ) -> Tensor:
     """Sums, means or maxima of rows of `weight`, one per bag of indices.
 
@@ -325,7 +362,7 @@ def embedding_bag(
         per_sample_weights: a factor per index, for mode "sum".
         padding_idx: an index that does not count.
         include_last_offset: `offsets` has one more element, the end of the last bag.
-        sparse: as for `embedding`.
+        sparse, max_norm, norm_type, scale_grad_by_freq: as for `embedding`.
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag: mode must be 'sum', 'mean' or 'max'. Got {mode!r}.")
@@ -348,7 +385,11 @@ def embedding_bag(
             f"embedding_bag: indices must have 1 or 2 axes. Got shape {format_shape(indices.shape)}."
         )
     place = _padding("embedding_bag", padding_idx, weight)
+    if max_norm is not None:
+        _renormalize("embedding_bag", indices, weight, max_norm, norm_type)
     rows = embedding_lookup(indices, weight, place, bool(sparse))
+    if scale_grad_by_freq:
+        rows = _shared_among_uses(rows, indices, weight.shape[0])
     counts: Any = None if place is None else indices != place
     if per_sample_weights is not None:
         rows = rows * expand_dims(per_sample_weights, -1)

@@ -14,7 +14,8 @@ from ..tensor import Tensor
 from . import elementwise
 from .dispatch import composite, constant
 from .elementwise import astype, clip, floor, where
-from .indexing import slice_axis, take_along_axis
+from .gathering import take_along_axis
+from .indexing import slice_axis
 from .products import matmul
 from .samples import Bad, Sample
 from .shaping import broadcast_to, matrix_transpose, reshape, squeeze

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from .channel_norms import (
     _reference_batch_norm_eval,
     batch_norm,
 )
-from .composed import composed_vjp
+from .composed import composed
 from .creation import zeros_like
 from .dispatch import composite, primitive
 from .formulas import (
@@ -203,15 +202,7 @@ def _reference_group_norm_backward(
     namespace="internal",
     outputs=3,
     infer=_infer_group_norm_backward,
-    vjp=joint(
-        lambda h, grad, grad_mean, grad_rstd, x, weight, mean, rstd, num_groups, needs: composed_vjp(
-            partial(_group_norm_backward_ops, num_groups=num_groups),
-            (grad, grad_mean, grad_rstd, x, weight, mean, rstd),
-            needs,
-            h,
-        ),
-        fill=False,
-    ),
+    vjp=composed(_group_norm_backward_ops, "num_groups"),
     batch=_batch_group_norm_backward,
     cost=cost_per_element(12),
     reference=_reference_group_norm_backward,

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..errors import format_shape
 from ..tensor import Tensor
 from .registry import table
 
@@ -122,7 +123,22 @@ def explained(
         return TypeError(
             f"{name}: {text[len(function.__qualname__) + 2 :].strip()}. Signature: {name}{_signature(function)}."
         )
-    return renamed(name, error)
+    return unknown_sizes(name, args, error) or renamed(name, error)
+
+
+def unknown_sizes(name: str, operands: Any, error: Exception) -> Exception | None:
+    """What to raise if `error` is only about None in the place of a size that a graph does not know yet."""
+    if not isinstance(error, TypeError) or "NoneType" not in str(error):
+        return None
+    every = [t for x in operands for t in (x if isinstance(x, (list, tuple)) else (x,))]
+    open_ = [t for t in every if isinstance(t, Tensor) and (t.shape is None or None in t.shape)]
+    if not open_:
+        return None
+    shapes = ", ".join([format_shape(t.shape) for t in open_])
+    return ValueError(
+        f"{name}: works only on tensors whose sizes are known when the graph is declared. Got {shapes}. Give the placeholder "
+        "the sizes, for example `wf.placeholder(wf.float32, (32, 3))`."
+    )
 
 
 def tell(told: Exception, error: Exception) -> NoReturn:

@@ -36,7 +36,7 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     recorded = grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in op.tensors(values))
     if not recorded:
         write_through(op, x, values)
-        if dispatch._special:
+        if dispatch.modes.active:
             tell_modes(op.title, x, op.tensors(values))
         return x
     refuse_leaf(op.title, x)
@@ -84,7 +84,7 @@ def _keywords(op: Op, values: tuple[Any, ...]) -> dict[str, Any]:
 
 def writer_of(x: Tensor) -> Any:
     """What takes writes to `x` if they are not memory writes: a capture in progress, or its symbolic value."""
-    if dispatch._special:
+    if dispatch.modes.active:
         for mode in reversed(dispatch.current_modes()):
             if hasattr(mode, "assign"):
                 return mode
@@ -149,7 +149,7 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
     data = x._data
     datas = [
         v._data if isinstance(v, Tensor) else v
-        for v in (dispatch._operand(op, i, t) for i, t in enumerate(op.tensors(values)))
+        for v in (dispatch.operand(op, i, t) for i, t in enumerate(op.tensors(values)))
     ]
     if op.expression is not None:
         wanted = elementwise_dtypes(op, datas)
@@ -183,7 +183,7 @@ def write_small(name: str, ufunc: np.ufunc, x: Tensor, other: Any) -> bool:
     if type(data) is not ndarray or data.size >= dispatch.LARGE or not data.flags.writeable:
         return False
     dtype = data.dtype
-    if dtype is not dispatch.F32 and dtype is not dispatch.F64:
+    if dtype is not dtypes.float32 and dtype is not dtypes.float64:
         return False
     if isinstance(other, Tensor):
         other = other._data
@@ -252,25 +252,26 @@ def rebase(x: Tensor, result: Tensor) -> None:
     _refresh_views(base, None, x)
 
 
-def put_steps(base: Tensor, steps: tuple[Any, ...], value: Tensor) -> Tensor:
+def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
     """`base` with the view that `steps` make of it replaced by `value`, out of place."""
-    (op, attrs), rest = steps[0], steps[1:]
-    if rest:
-        inner = op.call(*op.merge([base], attrs)[: op.num_positional], **_keywords(op, tuple(op.merge([base], attrs))))
-        value = put_steps(inner, rest, value)
-    put = op.put
-    if put is None:
-        raise RuntimeError(
-            f"in-place: cannot write through the view made by {op.name}: several of its elements may share one place. "
-            "Use `.clone()` before writing."
-        )
-    return put(base, value, *attrs)
+    inner = [base]
+    for op, attrs in steps[:-1]:
+        values = tuple(op.merge([inner[-1]], attrs))
+        inner.append(op.call(*values[: op.num_positional], **_keywords(op, values)))
+    for (op, attrs), part in zip(reversed(steps), reversed(inner), strict=True):
+        if op.put is None:
+            raise RuntimeError(
+                f"in-place: cannot write through the view made by {op.name}: several of its elements may share one place. "
+                "Use `.clone()` before writing."
+            )
+        value = op.put(part, value, *attrs)
+    return value
 
 
 def _refresh_views(base: Tensor, capture: Any, written: Tensor | None) -> None:
     """Derive every live view of `base` anew, so that its tape link (and symbolic value) reflects the write."""
     found = getattr(base, "_view", None)
-    if found.__class__ is not Base:
+    if not isinstance(found, Base):
         return
     views, found.views = found.views, []
     for ref in views:

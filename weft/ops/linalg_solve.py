@@ -117,7 +117,7 @@ def _square_errors(name: str) -> Any:
     ]
 
 
-def _cube(x: Any, *_: Any) -> int:
+def _cube(x: Any, *_: Any, **__: Any) -> int:
     """FLOPs of a factorisation of a stack of square matrices, about."""
     n = 2
     for d in x.shape:

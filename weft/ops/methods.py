@@ -20,8 +20,8 @@ from . import (
     cumulative,
     dispatch,
     elementwise,
+    gathering,
     guard,
-    indexing,
     inplace,
     products,
     reduction,
@@ -30,6 +30,7 @@ from . import (
     shaping,
     sorting,
     statistics,
+    subscripts,
 )
 from .registry import Op, table
 
@@ -102,8 +103,9 @@ def _comparison(op: Op) -> Callable[..., Any]:
 def _in_place(op: Op) -> Callable[..., Any]:
     def operator(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
-            if ufunc is not None and len(args) == 1 and not kwargs and not dispatch._special:
-                if not grad_mode.enabled and inplace.write_small(op.title, ufunc, self, args[0]):
+            if ufunc is not None and len(args) == 1 and not kwargs and not dispatch.modes.active:
+                small = not grad_mode.enabled or not _is_recorded(self, args[0])
+                if small and inplace.write_small(op.title, ufunc, self, args[0]):
                     return self
             return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
         except Exception as error:
@@ -114,6 +116,14 @@ def _in_place(op: Op) -> Callable[..., Any]:
     operator.__name__ = operator.__qualname__ = op.name + "_"
     operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
     return operator
+
+
+def _is_recorded(x: Tensor, other: Any) -> bool:
+    """Whether writing to `x` in place concerns the tape: it, the value or what `x` is a view of may have a history."""
+    view = getattr(x, "_view", None)
+    if x._node is not None or view.__class__ is dispatch.View or view is dispatch.UNTRACKED:
+        return True
+    return getattr(other, "_node", None) is not None
 
 
 def attach() -> None:
@@ -127,8 +137,8 @@ def attach() -> None:
         setattr(Tensor, f"__{name}__", _comparison(table[op_name]))
     for name, op_name in _UNARY.items():
         setattr(Tensor, f"__{name}__", table[op_name].call)
-    Tensor.__getitem__ = indexing.tensor_getitem  # type: ignore[method-assign]
-    Tensor.__setitem__ = indexing.tensor_setitem  # type: ignore[method-assign]
+    Tensor.__getitem__ = subscripts.tensor_getitem  # type: ignore[method-assign]
+    Tensor.__setitem__ = subscripts.tensor_setitem  # type: ignore[method-assign]
     for op in list(table.values()):
         attach_method(op)
     for name, function in aliases().items():
@@ -248,7 +258,7 @@ def _flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 def _fill(x: Tensor, value: Any) -> Tensor:
     """Set every element to `value`, in place."""
-    indexing.tensor_setitem(x, Ellipsis, value)
+    subscripts.tensor_setitem(x, Ellipsis, value)
     return x
 
 
@@ -259,7 +269,7 @@ def _zero(x: Tensor) -> Tensor:
 
 def _copy(x: Tensor, source: Any) -> Tensor:
     """Copy the elements of `source` (broadcast) into this tensor, in place."""
-    indexing.tensor_setitem(x, Ellipsis, source)
+    subscripts.tensor_setitem(x, Ellipsis, source)
     return x
 
 
@@ -323,7 +333,7 @@ def aliases() -> dict[str, Callable[..., Any]]:
         "repeat_interleave": lambda x, n, axis=None: shaping.repeat(x, n, axis=axis),
         "repeat": lambda x, *n: shaping.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
         "tile": lambda x, *n: shaping.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
-        "unstack": shaping.unstack, "take": guard.public(indexing.take),
+        "unstack": shaping.unstack, "take": guard.public(gathering.take),
         "argmax": _reducer(searching.argmax), "argmin": _reducer(searching.argmin),
         "count_nonzero": _reducer(searching.count_nonzero), "logsumexp": _reducer(reduction.logsumexp),
         "var": _reducer(statistics.var), "std": _reducer(statistics.std), "median": _reducer(statistics.median),

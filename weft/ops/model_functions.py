@@ -11,6 +11,7 @@ from . import (
     class_losses,
     conv,
     conv_transpose,
+    ctc,
     dropout,
     embedding,
     grid_sample,
@@ -27,8 +28,9 @@ from . import (
     sparse_ops,
     unfold,
 )
+from . import fused as fused  # what the compiler makes of some of them
 
 MODULES: list[ModuleType] = [
-    activations, linear, softmax, normalization, channel_norms, group_norms, class_losses, losses, embedding, dropout, attention,
-    multi_head, conv, conv_transpose, pooling, recurrent, interpolate, grid_sample, padding, unfold, sparse_ops,
+    activations, linear, softmax, normalization, channel_norms, group_norms, class_losses, losses, ctc, embedding, dropout,
+    attention, multi_head, conv, conv_transpose, pooling, recurrent, interpolate, grid_sample, padding, unfold, sparse_ops,
 ]  # fmt: skip

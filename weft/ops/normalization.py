@@ -11,7 +11,6 @@ where g_μ and g_r are the gradients of the statistics themselves: None unless a
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
-from .composed import composed_vjp
+from .composed import composed
 from .creation import zeros_like
 from .dispatch import composite, primitive
 from .formulas import (
@@ -169,16 +168,9 @@ def _reference_backward(
 @primitive(
     namespace="internal",
     outputs=3,
+    checks_once=True,
     infer=_infer_layer_norm_backward,
-    vjp=joint(
-        lambda h, grad, grad_mean, grad_rstd, x, weight, mean, rstd, num_axes, needs: composed_vjp(
-            partial(_layer_norm_backward_ops, num_axes=num_axes),
-            (grad, grad_mean, grad_rstd, x, weight, mean, rstd),
-            needs,
-            h,
-        ),
-        fill=False,
-    ),
+    vjp=composed(_layer_norm_backward_ops, "num_axes"),
     batch=_batch_layer_norm_backward,
     cost=cost_per_element(12),
     reference=lambda grad, gm, gr, x, weight, mean, rstd, num_axes: _reference_backward(
@@ -222,6 +214,7 @@ def layer_norm_backward(
 @primitive(
     namespace="internal",
     outputs=3,
+    checks_once=True,
     infer=_infer_layer_norm,
     vjp=joint(_layer_norm_rule, fill=False),
     batch=_batch_layer_norm,
@@ -368,16 +361,9 @@ def _infer_rms_norm_backward(
 @primitive(
     namespace="internal",
     outputs=2,
+    checks_once=True,
     infer=_infer_rms_norm_backward,
-    vjp=joint(
-        lambda h, grad, grad_rstd, x, weight, rstd, num_axes, needs: composed_vjp(
-            partial(_rms_norm_backward_ops, num_axes=num_axes),
-            (grad, grad_rstd, x, weight, rstd),
-            needs,
-            h,
-        ),
-        fill=False,
-    ),
+    vjp=composed(_rms_norm_backward_ops, "num_axes"),
     batch=_batch_rms_norm_backward,
     cost=cost_per_element(10),
     reference=lambda grad, gr, x, weight, rstd, num_axes: _reference_backward(
@@ -405,6 +391,7 @@ def rms_norm_backward(
 @primitive(
     namespace="internal",
     outputs=2,
+    checks_once=True,
     infer=_infer_rms_norm,
     vjp=joint(_rms_norm_rule, fill=False),
     batch=_batch_rms_norm,

@@ -4,7 +4,8 @@ Note [Random numbers]. Element i of a draw is `philox(counter=(i, offset), key=s
 nothing else, so the numbers are the same for any number of threads, any order of computation and any way of running
 (NumPy, native code, a graph). `state` is the int64 tensor [seed, offset]; a draw uses the state as it is, the generator
 then adds one to the offset. The functions here take arrays or expressions alike: NumPy runs them and the compiler
-turns the same text into vector code, so that the bits agree by construction.
+turns the same text into vector code, so that the bits agree by construction (those of normal
+numbers but for the last ones of a logarithm and a cosine).
 
 The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """

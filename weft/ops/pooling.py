@@ -175,7 +175,7 @@ def max_pool3d(
 def _scatter_flat(values: Tensor, indices: Tensor, size: Any, add: bool) -> Tensor:
     """(N, C, *out) values put at flat `indices` of zeros (N, C, *size)."""
     from .creation import zeros
-    from .indexing import scatter, scatter_add
+    from .gathering import scatter, scatter_add
 
     lead = tuple(values.shape[:2])
     base = zeros(*lead, prod(size), dtype=values.dtype)

@@ -19,7 +19,7 @@ from ..runtime import memory
 from ..tensor import Tensor
 from . import philox
 from . import scalar as s
-from .dispatch import primitive
+from .dispatch import native_kernels, primitive
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
 from .spec import Spec, check_shape, num_elements, same_size
@@ -42,7 +42,9 @@ def _check_float(op: str, dtype: np.dtype, complex_too: bool = False) -> None:
         raise TypeError(f"{op}: dtype must be floating. Got {dtype.name}; use `wf.randint` for integers.")
 
 
-NATIVE = 4096  # elements from which native code draws; the same text runs there, so the bits are the same
+# Elements from which native code draws. The same text runs there: bits, integers and uniform numbers are the same to the
+# last bit; normal numbers go through logarithm and cosine, whose last bits may differ between NumPy and native code.
+NATIVE = 4096
 
 
 def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, start: int = 0) -> np.ndarray:
@@ -53,7 +55,7 @@ def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, 
     count = num_elements(shape)
     assert count is not None
     if count >= NATIVE:
-        native = _native()
+        native = native_kernels()
         out = native.draw(make, state, shape, dtype, start) if native else None
         if out is not None:
             return out
@@ -62,12 +64,6 @@ def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, 
     for first, last in philox.blocks(count):  # in pieces that fit the cache
         flat[first:last] = make(philox.words(state, start + first, last - first))
     return out
-
-
-def _native() -> Any:
-    from ..backends import native_kernels
-
-    return native_kernels()
 
 
 @functools.cache
@@ -487,7 +483,7 @@ def random_dropout(x: Tensor, state: Tensor, p: float) -> Any:
     bits = draw(state, x.shape, dtypes.uint32, _first_word)  # type: ignore[arg-type]
     limit, scale = np.asarray(threshold, np.uint32), np.asarray(1 / (1 - p), x.dtype)
     if x.size >= NATIVE and not dtypes.is_complex(x.dtype):
-        native = _native()
+        native = native_kernels()
         out = native.elementwise("dropout", _kept, [bits, x, limit, scale], x.shape) if native else None
         if out is not None:
             return out

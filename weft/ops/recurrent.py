@@ -18,9 +18,10 @@ from ..tensor import Tensor
 from ._recurrence import gru_step, lstm_step, rnn_step, split_gates
 from .creation import arange, zeros
 from .dispatch import composite
-from .elementwise import where
+from .elementwise import astype, where
 from .indexing import getitem
 from .products import matmul
+from .reduction import reduce_sum
 from .rnn import _gru_reference, _lstm_reference, _rnn_reference, gru_sequence, lstm_sequence, rnn_sequence
 from .samples import Bad, Sample
 from .shaping import concat, expand_dims, matrix_transpose, reshape, squeeze, stack
@@ -70,14 +71,15 @@ def _layers(
     num_layers: int,
     bias: bool,
     bidirectional: bool,
-) -> tuple[list[list[Any]], int, Sequence[Tensor] | None]:
-    """The checked weights, per layer and direction four of them, and the hidden size."""
+    projected: bool = False,
+) -> tuple[list[list[Any]], int]:
+    """The checked weights, per layer and direction five of them (the last is the projection), and the size of the cells."""
     if not isinstance(x, Tensor) or x.ndim != 3:
         raise ValueError(
             f"{op}: expected x of shape (time, batch, inputs) or (time, inputs). Got {format_shape(getattr(x, 'shape', ()))}."
         )
     weights = tuple(weights)
-    count, per = num_layers * (2 if bidirectional else 1), 4 if bias else 2
+    count, per = num_layers * (2 if bidirectional else 1), (4 if bias else 2) + projected
     if num_layers < 1:
         raise ValueError(f"{op}: num_layers must be at least 1. Got {num_layers}.")
     if len(weights) != count * per:
@@ -85,39 +87,48 @@ def _layers(
             f"{op}: expected {count * per} weights, {per} per layer and direction. Got {len(weights)}; is bias={bias}, "
             f"num_layers={num_layers}, bidirectional={bidirectional} right?"
         )
-    groups = [[*weights[i * per : (i + 1) * per], None, None][:4] for i in range(count)]
-    hidden = groups[0][1].shape[-1]
+    groups = []
+    for i in range(count):
+        w_ih, w_hh, *more = weights[i * per : (i + 1) * per]
+        w_hr = more.pop() if projected else None
+        groups.append([w_ih, w_hh, *(more or (None, None)), w_hr])
+    shown = groups[0][1].shape[-1]  # the features of the output; those of the cells, unless they are projected
+    hidden = groups[0][4].shape[-1] if projected else shown
     width = x.shape[2]
-    for i, (w_ih, w_hh, b_ih, b_hh) in enumerate(groups):
+    for i, (w_ih, w_hh, b_ih, b_hh, w_hr) in enumerate(groups):
         expected = GATES[op] * hidden
         if i >= (2 if bidirectional else 1):
-            width = hidden * (2 if bidirectional else 1)
+            width = shown * (2 if bidirectional else 1)
         if w_ih.ndim != 2 or w_ih.shape[0] != expected or not same_size(w_ih.shape[1], width):
             raise ValueError(
                 f"{op}: weight_ih {i} does not fit. Got {format_shape(w_ih.shape)}; expected ({expected}, {width})."
             )
-        if tuple(w_hh.shape) != (expected, hidden):
+        if tuple(w_hh.shape) != (expected, shown):
             raise ValueError(
-                f"{op}: weight_hh {i} does not fit. Got {format_shape(w_hh.shape)}; expected ({expected}, {hidden})."
+                f"{op}: weight_hh {i} does not fit. Got {format_shape(w_hh.shape)}; expected ({expected}, {shown})."
+            )
+        if w_hr is not None and tuple(w_hr.shape) != (shown, hidden):
+            raise ValueError(
+                f"{op}: weight_hr {i} does not fit. Got {format_shape(w_hr.shape)}; expected ({shown}, {hidden})."
             )
         for b in (b_ih, b_hh):
             if b is not None and tuple(b.shape) != (expected,):
                 raise ValueError(
                     f"{op}: bias {i} does not fit. Got {format_shape(b.shape)}; expected ({expected},)."
                 )
-    for state in states or ():
+    for state, size in zip(states or (), (shown, hidden), strict=False):
         fits = (
             state.ndim == 3
             and state.shape[0] == count
             and same_size(state.shape[1], x.shape[1])
-            and state.shape[2] == hidden
+            and state.shape[2] == size
         )
         if not fits:
             raise ValueError(
                 f"{op}: the initial state does not fit. Got {format_shape(state.shape)}; expected "
-                f"({count}, {x.shape[1]}, {hidden})."
+                f"({count}, {x.shape[1]}, {size})."
             )
-    return groups, hidden, states
+    return groups, hidden
 
 
 def _start(states: Any, which: int, layer: int, gates: Tensor, hidden: int) -> Tensor:
@@ -128,16 +139,44 @@ def _start(states: Any, which: int, layer: int, gates: Tensor, hidden: int) -> T
     return split_gates(getitem(gates, (0,)), gates.shape[2] // hidden)[0] * 0.0
 
 
+def _projected(
+    gates: Tensor, states: Any, i: int, w_hh: Tensor, w_hr: Tensor, mask: Tensor | None, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """An LSTM whose state is a projection, h = P u: outputs, last cells and last state.
+
+    The cells see U h = (U P) u, so u walks through time as in any LSTM, and all of it is projected in one product.
+    Only the state it starts from may be no projection of anything: what it adds to the first real step is added there.
+    """
+    start = zeros(gates.shape[1], w_hr.shape[1], dtype=gates.dtype)
+    c0 = start if states is None else getitem(states[1], (i,))
+    h0 = None if states is None else getitem(states[0], (i,))
+    if h0 is not None:
+        steps = gates.shape[0]
+        times = reshape(arange(steps, dtype=dtypes.int64), (steps, 1, 1))
+        first = times == 0
+        if reverse:
+            count = steps if mask is None else reduce_sum(astype(mask, dtypes.int64), 0, False)
+            first = times == count - 1
+        gates = gates + where(first, matmul(h0, matrix_transpose(w_hh)), 0.0)
+    u, c, _ = lstm_sequence(gates, start, c0, matmul(w_hh, w_hr), mask, reverse)
+    h = _project(u, w_hr, None)
+    place = (0 if reverse else -1,)
+    end = getitem(h, place)
+    if h0 is not None and mask is not None:  # a sequence of length 0 stays where it starts
+        end = where(getitem(mask, (0,)), end, h0)
+    return h, getitem(c, place), end
+
+
 def _network(
     op: str, x: Tensor, states: Sequence[Tensor] | None, weights: Any, num_layers: int, bias: bool, dropout: float,
-    training: bool, bidirectional: bool, lengths: Any, nonlinearity: str = "tanh",
+    training: bool, bidirectional: bool, lengths: Any, nonlinearity: str = "tanh", projected: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """All layers: the outputs of the last one, and the last states of all."""
     single = isinstance(x, Tensor) and x.ndim == 2
     if single:
         x = expand_dims(x, 1)
         states = None if states is None else tuple([expand_dims(s, 1) for s in states])
-    groups, hidden, states = _layers(op, x, states, weights, num_layers, bias, bidirectional)
+    groups, hidden = _layers(op, x, states, weights, num_layers, bias, bidirectional, projected)
     if x.shape[0] == 0:
         raise ValueError(f"{op}: expected at least one time step. Got x of shape {format_shape(x.shape)}.")
     mask = _length_mask(op, lengths, x)
@@ -147,11 +186,17 @@ def _network(
         found = []
         for direction in range(directions):
             i = layer * directions + direction
-            w_ih, w_hh, b_ih, b_hh = groups[i]
+            w_ih, w_hh, b_ih, b_hh, w_hr = groups[i]
             reverse = direction == 1
             if op != "gru" and b_ih is not None:  # one addition instead of one per step
                 b_ih, b_hh = b_ih + b_hh, None
             gates = _project(x, w_ih, b_ih)
+            if w_hr is not None:
+                h, c, end = _projected(gates, states, i, w_hh, w_hr, mask, reverse)
+                last[1].append(c)
+                last[0].append(end)
+                found.append(h if mask is None else where(mask, h, 0.0))
+                continue
             h0 = _start(states, 0, i, gates, hidden)
             if op == "lstm":
                 h, c, _ = lstm_sequence(gates, h0, _start(states, 1, i, gates, hidden), w_hh, mask, reverse)
@@ -282,7 +327,7 @@ def _bad(op: str) -> Any:
 @composite(namespace="nn", reference=_reference("lstm"), samples=_samples("lstm"), errors=_bad("lstm"))
 def lstm(
     x: Tensor, hx: Any, weights: Any, *, num_layers: int = 1, bias: bool = True, dropout: float = 0.0,
-    training: bool = False, bidirectional: bool = False, lengths: Any = None,
+    training: bool = False, bidirectional: bool = False, lengths: Any = None, proj_size: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """A long short-term memory network over whole sequences.
 
@@ -296,13 +341,17 @@ def lstm(
         bidirectional: whether each layer also reads backwards in time; outputs are joined.
         lengths: (N,) lengths of the sequences, or None if all are T; outputs beyond a length are zero, and the last
             state is that of the last real step.
+        proj_size: above 0, `weights` holds after the others of each layer and direction weight_hr (proj_size, H), which
+            projects outputs and h; h0 and h_n then have proj_size features.
 
     Returns:
         outputs (T, N, H·directions), h_n and c_n (layers·directions, N, H).
     """
     if hx is not None and len(hx) != 2:
         raise ValueError(f"lstm: hx must be (h0, c0). Got {len(hx)} states.")
-    return _network("lstm", x, hx, weights, num_layers, bias, dropout, training, bidirectional, lengths)  # type: ignore[return-value]
+    return _network(
+        "lstm", x, hx, weights, num_layers, bias, dropout, training, bidirectional, lengths, projected=proj_size > 0
+    )  # type: ignore[return-value]
 
 
 @composite(namespace="nn", reference=_reference("gru"), samples=_samples("gru"), errors=_bad("gru"))

@@ -272,9 +272,14 @@ def all_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 )
 def logsumexp(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over `axis`, stable for large values."""
-    from .shaping import squeeze, stop_gradient
+    from .shaping import reshape, squeeze, stop_gradient
 
     x = astype(x, dtypes.float_for(x.dtype))
+    rank: int | None = x.ndim
+    if rank is None and axis is None:  # how many axes there are is known when the graph runs: make them one
+        if keepdims:
+            raise ValueError("logsumexp: keepdims over all axes of a tensor of unknown rank. Name the axes.")
+        x = reshape(x, (-1,))
     axes = normalize_axes("logsumexp", axis, x.ndim)
     if num_elements(x.shape) == 0:
         return log(sum(exp(x), axis=axis, keepdims=keepdims))

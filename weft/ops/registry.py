@@ -31,21 +31,23 @@ from typing import Any
 from ..errors import format_shape as format_shape
 
 NOT_DIFFERENTIABLE = "not differentiable"
+FROM_DOUBLE_REVERSE = "from double reverse"
 
 
 class Joint:
     """Marks a gradient rule that returns the gradients of all tensor inputs together."""
 
-    __slots__ = ("rule", "fill")
+    __slots__ = ("rule", "fill", "with_all")
 
-    def __init__(self, rule: Callable[..., Any], fill: bool) -> None:
-        self.rule, self.fill = rule, fill
+    def __init__(self, rule: Callable[..., Any], fill: bool, with_all: tuple[str, ...] | None) -> None:
+        self.rule, self.fill, self.with_all = rule, fill, with_all
 
 
-def joint(rule: Callable[..., Any], *, fill: bool = True) -> Joint:
+def joint(rule: Callable[..., Any], *, fill: bool = True, with_all: tuple[str, ...] | None = None) -> Joint:
     """A rule for all tensor inputs at once. Of several outputs, those that nobody used have zeros as their gradient,
-    or None with `fill=False`."""
-    return Joint(rule, fill)
+    or None with `fill=False`. With `with_all` the rule's parameters are not looked at: it is called with all tensor
+    inputs, the attributes named there, and `needs`."""
+    return Joint(rule, fill, with_all)
 
 
 class Kernel:
@@ -98,13 +100,16 @@ def _is_arithmetic(rule: Callable[..., Any]) -> bool:
 class Op:
     """Everything that is true about one op. Immutable after definition, except for the list of kernels.
 
-    `effects` is a subset of {"reads", "writes", "blocks", "random", "host"}; an op without effects is pure and may be
-    merged, moved and dropped. `alias` names the input that the output may be a view of; `put(base, value, *attrs)` then
-    writes a new value of the view into its base, out of place. `batch` is the vmap rule ("elementwise", "composite", a
-    function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a forward-mode rule or None: forward mode is then
-    derived from double reverse. `cost(*specs, **attrs)` estimates FLOPs. `checks_once` says that `infer` looks at nothing
-    but shapes, dtypes and attributes: a signature that passed it is not checked again. `shape_only` lists the places of a
-    sequence of tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them.
+    `effects` is a subset of {"reads", "writes", "blocks", "random", "host"}; an op without effects is pure and may
+    be merged, moved and dropped. `alias` names the input that the output may be a view of; `put(base, value,
+    *attrs)` then writes a new value of the view into its base, out of place. `batch` is the vmap rule
+    ("elementwise", "composite", a function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a
+    forward-mode rule, or says that forward mode is derived from double reverse (so far it always is). `cost(*specs,
+    **attrs)` estimates FLOPs; without it an elementwise op costs one per element, and other ops move data.
+    `checks_once` says that `infer` looks at nothing but shapes, dtypes and attributes: a signature that passed it
+    is not checked again. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
+    index out of range); eager calls ask it before a kernel runs. `shape_only` lists the places of a sequence of
+    tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them.
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
@@ -129,7 +134,8 @@ class Op:
         self.shape_only: tuple[int, ...] = facts.pop("shape_only", ())
         self.checks_once: bool = facts.pop("checks_once", False)
         self.checked: set[tuple[Any, ...]] = set()
-        self.jvp: Any = facts.pop("jvp", None)
+        self.refuse: Callable[..., None] | None = facts.pop("refuse", None)
+        self.jvp: Any = facts.pop("jvp", None) or FROM_DOUBLE_REVERSE
         self.cost: Callable[..., int] | None = facts.pop("cost", None)
         self.composite: bool = facts.pop("composite", False)
         self.samples: Callable[..., Any] | None = facts.pop("samples", None)
@@ -144,6 +150,8 @@ class Op:
         if facts:
             raise TypeError(f"op {name}: unknown facts {sorted(facts)}.")
         self.declared_nondifferentiable = vjp is NOT_DIFFERENTIABLE
+        if self.declared_nondifferentiable:
+            self.jvp = NOT_DIFFERENTIABLE
         self.fills: bool = vjp.fill if isinstance(vjp, Joint) else True
         self._resolve_rules(vjp, small_vjp)
         # what the tape keeps is one array, scalar or Spec per item: backward need not look at it closely
@@ -258,7 +266,8 @@ class Op:
             return
         items: dict[tuple[str, int], int] = {}
         if isinstance(vjp, Joint):
-            self.joint_rule = self._resolve(vjp.rule, items, -1)
+            names = None if vjp.with_all is None else (*self.tensor_names, *vjp.with_all, "needs")
+            self.joint_rule = self._resolve(vjp.rule, items, -1, names)
         else:
             if callable(vjp):
                 vjp = (vjp,) + (None,) * (len(self.tensor_slots) - 1)
@@ -282,10 +291,12 @@ class Op:
             make = _puller(False, tuple([None if r is None else r.sources for r in rules]))
             self.pull_arrays = make(*[None if r is None else r.fn for r in rules])
 
-    def _resolve(self, fn: Callable[..., Any], items: dict[tuple[str, int], int], mask: int) -> Rule:
+    def _resolve(
+        self, fn: Callable[..., Any], items: dict[tuple[str, int], int], mask: int, names: tuple[str, ...] | None = None
+    ) -> Rule:
         code = fn.__code__
         sources = []
-        for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]:
+        for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if names is None else names:
             if name == "needs":
                 sources.append(("needs", 0))
                 continue

@@ -23,8 +23,6 @@ Contract
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -33,6 +31,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..runtime import forks
 from . import _numpy_special as _special
 
 Number = bool | int | float | np.generic
@@ -169,9 +168,7 @@ class Expr:
 
 # Uniqueness. The table holds its values weakly: an expression nobody uses disappears with its entry.
 _unique: WeakValueDictionary[Any, Expr] = WeakValueDictionary()
-_lock = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child must not inherit the lock in a state that nobody ends
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_lock = forks.held_over_fork()
 
 
 def _intern(fn: str, args: tuple[Expr, ...], dtype: np.dtype, payload: Any = None) -> Expr:

@@ -11,7 +11,8 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import composite, constant, primitive
 from .elementwise import astype, less, less_equal, not_equal
-from .indexing import advanced_index, check_indices, take_along_axis, take_axis
+from .gathering import check_indices, take_along_axis, take_axis
+from .indexing import advanced_index
 from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample

@@ -155,7 +155,7 @@ def _inverse(axes: Any) -> tuple[int, ...]:
 )
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Any:
     """`x` with its axes in another order; a view."""
-    return np.transpose(x, axes)  # type: ignore[arg-type]
+    return x.transpose(axes)
 
 
 @composite(
@@ -436,6 +436,7 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
     namespace="internal",
     title="concat",
     name="concat_axis",
+    checks_once=True,
     infer=_infer_concat,
     promote="numeric",
     vjp=joint(_concat_rule),
@@ -567,12 +568,17 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
         tensors[0], axis=tuple([a + 1 for a in normalize_axes("flip", attrs[0], tensors[0].ndim - 1)])
     ),
     reference=lambda x, axis=None: np.flip(x, axis),
-    samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(2, 3), axis=1), Sample(m.normal(2, 3, 2), axis=(0, -1))],
+    samples=lambda m: [
+        Sample(m.normal(2, 3)),
+        Sample(m.normal(2, 3), axis=1),
+        Sample(m.normal(2, 3, 2), axis=(0, -1)),
+        Sample(m.normal()),
+    ],
     errors=lambda m: [Bad(IndexError, "flip: axis 2", m.normal(2, 3), axis=2)],
 )
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     """`x` with the order of elements along `axis` (all axes by default) reversed; a copy."""
-    return np.ascontiguousarray(np.flip(x, axis))  # type: ignore[arg-type]
+    return np.flip(x, axis).copy()  # type: ignore[arg-type]
 
 
 def _roll_axes(shift: Any, axis: Any) -> tuple[tuple[int, ...], Any]:
@@ -582,6 +588,9 @@ def _roll_axes(shift: Any, axis: Any) -> tuple[tuple[int, ...], Any]:
 
 def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
     axes = normalize_axes("roll", axis, x.ndim) if axis is not None else ()
+    for n in shift if isinstance(shift, tuple) else (shift,):
+        if not isinstance(n, (int, np.integer)):
+            raise TypeError(f"roll: shift must be an integer or integers. Got {shift!r}.")
     if axis is not None and isinstance(shift, tuple) and len(shift) != len(axes):
         raise ValueError(f"roll: shift and axis must be equally many. Got {shift!r} and {axis!r}.")
     return Spec(x.shape, x.dtype)
@@ -600,6 +609,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
         Sample(m.normal(2, 3), -4, axis=1),
         Sample(m.normal(2, 3), (1, 2), axis=(0, 1)),
     ],
+    errors=lambda m: [Bad(TypeError, "roll: shift must be", m.normal(2, 3), 1.5)],
 )
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Any:
     """`x` with elements shifted along `axis` (the flattened tensor by default); what falls off comes back in front."""
@@ -661,7 +671,7 @@ def _infer_repeat(x: Any, repeats: Any, axis: Any) -> Spec:
 
 
 def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
-    from .indexing import index_add
+    from .gathering import index_add
 
     shape = tuple(like_x.shape)
     if axis is None:

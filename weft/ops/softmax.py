@@ -107,6 +107,7 @@ def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
 
 @primitive(
     namespace="internal",
+    checks_once=True,
     infer=_infer_backward("softmax_backward"),
     promote="real float",
     vjp=(
@@ -130,6 +131,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 @primitive(
     namespace="nn",
+    checks_once=True,
     infer=_infer("softmax"),
     promote="real float",
     vjp=lambda g, out, axis: softmax_backward(g, out, axis),
@@ -154,6 +156,7 @@ def softmax(x: Tensor, axis: int = -1) -> Any:
 
 @primitive(
     namespace="internal",
+    checks_once=True,
     infer=_infer_backward("log_softmax_backward"),
     promote="real float",
     vjp=(
@@ -174,6 +177,7 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 @primitive(
     namespace="nn",
+    checks_once=True,
     infer=_infer("log_softmax"),
     promote="real float",
     vjp=lambda g, out, axis: log_softmax_backward(g, out, axis),
@@ -209,7 +213,7 @@ def softmin(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def _infer_one_hot(x: Any, num_classes: int) -> Spec:
-    from .indexing import check_indices
+    from .gathering import check_indices
 
     if not dtypes.is_integral(x.dtype):
         raise TypeError(f"one_hot: expected integers. Got {x.dtype.name}.")

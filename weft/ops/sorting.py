@@ -15,7 +15,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .creation import zeros_like_spec
 from .dispatch import composite, primitive
-from .indexing import scatter, scatter_add, take_along_axis
+from .gathering import scatter, scatter_add, take_along_axis
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
 from .shaping import squeeze

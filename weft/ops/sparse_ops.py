@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .creation import arange
 from .dispatch import primitive
 from .formulas import batched
-from .indexing import check_indices
+from .gathering import check_indices
 from .samples import Bad, Sample
 from .shaping import reshape
 from .spec import Spec, check_size, same_size

@@ -98,6 +98,8 @@ def num_elements(shape: Any) -> int | None:
 def normalize_axis(op: str, axis: Any, ndim: int | None, name: str = "axis") -> int:
     """`axis` as a number in [0, ndim). Negative axes count from the end."""
     try:
+        if axis.__class__ is bool:
+            raise TypeError
         axis = operator.index(axis)
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer. Got {axis!r}.") from None

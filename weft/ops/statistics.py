@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .creation import asarray, linspace, ones_like, zeros
 from .dispatch import composite, constant
 from .elementwise import abs_, astype, floor, isnan, maximum, minimum, sqrt, square, where
-from .indexing import index_add, masked_fill, take_axis
+from .gathering import index_add, masked_fill, take_axis
 from .reduction import any_, count_of, max_, mean, min_, reduce_sum
 from .samples import Bad, Sample
 from .searching import searchsorted

@@ -26,9 +26,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import operator
-import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -40,7 +38,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from . import _host
+from . import _host, forks
 
 THRESHOLD = 32 * 1024
 _HUGE = 2 * 1024 * 1024
@@ -155,8 +153,9 @@ class _Pool:
     """Free and live blocks. One per process; every method is thread-safe and may be re-entered by `__del__`."""
 
     def __init__(self) -> None:
-        # Re-entrant because an owner's __del__ may run (through the garbage collector) while we hold it.
-        self.lock = threading.RLock()
+        # Re-entrant because an owner's __del__ may run (through the garbage collector) while we hold it. Nobody is in
+        # the middle of a change while the process is copied, so that a forked child's pool is whole.
+        self.lock = forks.held_over_fork()
         self.live: dict[int, _Mapping] = {}
         self.returned: deque[int] = deque()  # addresses whose owners died and that are not booked yet
         self.classes: dict[int, _SizeClass] = {}
@@ -319,12 +318,6 @@ class _Pool:
 
 
 _pool = _Pool()
-
-if hasattr(os, "register_at_fork"):
-    # Nobody is in the middle of a change while the process is copied, so that the child's pool is whole.
-    os.register_at_fork(
-        before=_pool.lock.acquire, after_in_parent=_pool.lock.release, after_in_child=_pool.lock.release
-    )
 
 
 # --------------------------------------------------------------------------------------------------- arrays

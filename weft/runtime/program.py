@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from ..compiler.layout import Layout, Storage
 from ..compiler.lower import Step
 from ..compiler.memory_plan import nested_flags
 from ..ops import dispatch
-from . import memory, threads
+from . import forks, memory, threads
+from .interrupts import Interrupted, watched
 
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
@@ -48,15 +49,17 @@ class Program:
         self.fresh = [(i, x) for i, x in enumerate(results) if x.storage.kind == "output"]
         every = list(all_steps(steps))
         kernels = [st.kernel for st in every if st.kernel is not None]
-        self.code = dict(zip(kernels, native.compile_kernels(kernels), strict=True))
+        self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))
         self.routines = {
             k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")
         }
         self.run_native = native.runner()
         self._lock = threading.Lock()
+        forks.renewed_in_child(self)
         self._free: list[Instance] = []
         self.instances = 0
         self.has_host = any(st.kind == "host" for st in every)
+        self.has_loops = any(st.kind == "while" for st in every)
 
     def instance(self) -> Instance:
         """A new instance; kept for later calls once its first run is over."""
@@ -92,6 +95,7 @@ class Instance:
         self.failed: Step | None = None  # the host call that raised it
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
+        self.stop = ctypes.c_int64(0)  # loops look at it in every iteration
         self._base = base
         self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots get an address once all are known
         self.table = self._table(program.steps)
@@ -143,7 +147,10 @@ class Instance:
     def _block(self, step: Step) -> tuple[int, list[Any]]:
         routines = self.program.routines
         if step.kernel is not None:
-            return self.program.code[step.kernel], [*[self._slot(st) for st in step.storages], *step.params]
+            return self.program.code[id(step.kernel)], [
+                *[self._slot(st) for st in step.storages],
+                *step.params,
+            ]
         if step.kind == "check":
             return routines["check"], [self._slot(step.storages[0])]
         if step.kind == "primitive":
@@ -153,7 +160,7 @@ class Instance:
             for part in step.parts:
                 parts += [ctypes.addressof(self._table(part)), len(part)]
             if step.kind != "scan":
-                return routines[step.kind], [self._slot(step.storages[0]), *parts]
+                return routines[step.kind], [self._slot(step.storages[0]), *parts, ctypes.addressof(self.stop)]
             words: list[Any] = [step.count, *parts, len(step.moves)]
             for cursor, whole, start, stride in step.moves:
                 words += [self._slot(cursor), self._slot(whole), start, stride]
@@ -186,23 +193,36 @@ class Instance:
         ]  # fmt: skip
 
     def _host(self, step: Step) -> Any:
+        """A callable that runs the step's NumPy kernel and returns a status.
+
+        It is the `send` of a generator that waits inside its `try`: an interrupt that came while native code ran is
+        raised the moment Python code runs again, and a plain function would not have entered its `try` by then.
+        """
         node = step.nodes[0]
 
-        def run(_: Any) -> int:
-            try:
-                inputs = [None if x is None else self.array(x) for x in step.inputs]
-                with dispatch.suspended():
-                    outs = dispatch.compute(node.op, inputs, node.attrs)
-                for layout, out in zip(
-                    step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True
-                ):
-                    np.copyto(self.array(layout), out)
-            except BaseException as error:  # carried across native code and raised again by `run`
-                self.error, self.failed = error, step
-                return 1
-            return 0
+        def serve() -> Generator[int, Any, None]:
+            status = 0
+            while True:
+                try:
+                    yield status
+                    status = 1
+                    inputs = [None if x is None else self.array(x) for x in step.inputs]
+                    with dispatch.suspended():
+                        outs = dispatch.compute(node.op, inputs, node.attrs)
+                    for layout, out in zip(
+                        step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True
+                    ):
+                        np.copyto(self.array(layout), out)
+                    status = 0
+                except GeneratorExit:
+                    return
+                except BaseException as error:  # carried across native code and raised again by `run`
+                    self.error, self.failed = error, step
+                    status = 1
 
-        return run
+        server = serve()
+        next(server)
+        return server.send
 
     def array(self, layout: Layout) -> ndarray:
         """A NumPy view of a layout in this instance's memory."""
@@ -250,8 +270,16 @@ class Instance:
         if program.has_host:
             self._bind_arrays(arguments, variables, outputs)
         threads.ensure_width()
+        watch = watched.by if program.has_loops else None
+        if watch is not None:
+            watch.begin(self.stop)
         failed = program.run_native(self.table_at, self.count) if not _profilers else self._profiled()
+        if watch is not None:
+            watch.end(self.stop)
         if failed:
+            if self.stop.value:
+                self.stop.value = 0
+                raise Interrupted(f"{program.name}: a loop was stopped.")
             self._fail(failed - 1)
         return outputs
 

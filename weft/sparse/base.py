@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Sparse:
     @property
     def size(self) -> int:
         """The number of elements, entries and zeros."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nnz(self) -> int:

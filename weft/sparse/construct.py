@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import describe
 from ..ops.creation import ones
-from ..ops.indexing import take_axis
+from ..ops.gathering import take_axis
 from ..ops.shaping import reshape
 from ..ops.sparse_ops import sampled_matmul as _sampled
 from ..ops.spec import check_size

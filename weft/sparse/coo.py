@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import format_shape
 from ..ops.creation import zeros
-from ..ops.indexing import index_add, take_axis
+from ..ops.gathering import index_add, take_axis
 from ..ops.shaping import reshape
 from ..ops.spec import check_shape
 from ..tensor import Tensor, wrap
@@ -57,6 +57,11 @@ class COO(Sparse):
         """The places as positions in the flattened tensor."""
         if not self.nnz:
             return np.zeros(0, np.int64)
+        if self.size > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"sparse: a tensor of shape {format_shape(self.shape)} has more places than 64 bits can count, so it cannot be "
+                "coalesced, reshaped or made dense."
+            )
         return (
             np.ravel_multi_index(tuple(self.indices._data), self.shape).astype(np.int64)
             if self.ndim

@@ -223,11 +223,11 @@ def test_local_tiles_of_odd_width():
 
 
 def test_a_tile_of_constant_shape_stays_in_registers():
-    from weft.compiler.kernels.matmul import small_matmul
+    from weft.compiler.kernels.small_matmul import small_matmul
+    from weft.compiler.layout import Layout, Storage
 
-    assert "alloca" not in str(
-        jit.optimise(jit.kernel_ir(small_matmul(8, 64, 16, F32)), target.host().machine())
-    )
+    a, b, c = (Layout(Storage("argument", 1), F32, (m, n), (n, 1)) for m, n in ((8, 16), (16, 64), (8, 64)))
+    assert "alloca" not in str(jit.optimise(jit.kernel_ir(small_matmul(a, b, c)), target.host().machine()))
 
 
 def test_vector_code_is_explicit_and_tails_are_masked():
@@ -268,3 +268,25 @@ def test_emission_is_reproducible():
 
     first = jit.kernel_ir(norms.layer_norm(F32, True, True, 1e-5, False))
     assert first == jit.kernel_ir(norms.layer_norm(F32, True, True, 1e-5, False))
+
+
+def test_local_integers_hold_every_lane_of_a_loop_over_smaller_elements():
+    """A loop over float32 has more lanes than a vector holds 64-bit integers; their rows are padded for it."""
+    c, t = s.index("c"), s.index("t")
+    x, y = Buffer.of("x", F32, (4, 2)), Buffer.of("y", I64, (2,))
+    best, place = Buffer.of("best", F32, (2,)), Buffer.of("place", I64, (2,))
+    start = [
+        loops.store(best[s.index("z")], s.const(0, F32)),
+        loops.store(place[s.index("z")], s.const(0, I64)),
+    ]
+    larger = s.gt(x[t, c], best[c])
+    where, value = Let("where", s.where(larger, t, place[c])), Let("value", s.maximum(best[c], x[t, c]))
+    step = [where, value, loops.store(best[c], value.var), loops.store(place[c], where.var)]
+    body = [
+        Local(best), Local(place), loops.loop("z", 2, start, "vector"),
+        loops.loop("t", 4, [loops.loop("c", N, step, "vector")]),
+        loops.loop("k", 2, [loops.store(y[s.index("k")], place[s.index("k")])]),
+    ]  # fmt: skip
+    out = np.zeros(2, np.int64)
+    run(one(body, x, y), np.array([[1, 3], [5, 1], [2, 2], [9, 0]], np.float32), out, 2)
+    assert out.tolist() == [3, 0]

@@ -315,6 +315,8 @@ class KernelEmitter:
         """Stack memory; each row is padded so that a vector may run past its end."""
         sizes = [loops.constant(dim) or 0 for dim in buffer.shape]
         lanes = max(1, self.target.vector_bytes // buffer.dtype.itemsize)
+        if s.kind(buffer.dtype) in "iu" and buffer.dtype.itemsize == 8:
+            lanes = self.target.vector_bytes  # 64-bit integers follow the lanes of what a loop computes with
         if sizes:
             sizes[-1] = -(-max(sizes[-1], 1) // lanes) * lanes
         self.locals[buffer] = Buffer.of(buffer.name, buffer.dtype, sizes)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +16,7 @@ import numpy as np
 
 from ...compiler.loops import Kernel
 from ...compiler.validate import validate
-from ...runtime import threads
+from ...runtime import forks, threads
 from . import cache, target
 from .emit import emit_kernel
 from .parallel import START, WIDTH
@@ -34,10 +32,8 @@ _LIBRARY = ("sin", "cos", "tan", "fmod", "lgamma")
 
 PASSES = ("sroa", "simplify_cfg", "instruction_combine", "new_gvn", "instruction_combine", "simplify_cfg")
 
-_lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    # A fork waits for a compilation under way: LLVM's own lock, copied while held, would never open in the child.
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+# A fork waits for a compilation under way: LLVM's own lock, copied while held, would never open in the child.
+_lock = forks.held_over_fork()
 
 
 @dataclass(slots=True)

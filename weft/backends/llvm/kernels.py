@@ -7,7 +7,6 @@ is loaded by the first kernel that runs.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from ... import dtypes
 from ...ops import registry
+from ...runtime import forks
 
 LARGE = 16384
 """Elements from which native code beats NumPy."""
@@ -25,7 +25,7 @@ _FLOATS = frozenset(dtypes.FLOATING)
 
 _enabled = True
 _registered = False
-_lock = threading.Lock()
+_lock = forks.held_over_fork()
 
 
 @contextmanager
@@ -46,10 +46,10 @@ def register() -> bool:
 
     with _lock:
         if not _registered and native_available():
-            from ...ops import class_losses, normalization, reduction, searching, softmax
+            from ...ops import attention, class_losses, normalization, reduction, searching, softmax
 
             assert (
-                class_losses and normalization and reduction and searching and softmax
+                attention and class_losses and normalization and reduction and searching and softmax
             )  # imported for their records
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
@@ -197,6 +197,42 @@ def _logits_third(grad: Any, grad_lse: Any, x: Any, *_: Any) -> bool:
     return x.size >= LARGE and _enabled and x.dtype in _FLOATS
 
 
+# Attention -----------------------------------------------------------------------------------------------------------
+
+
+def _attends(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, *_: Any) -> bool:
+    if not _enabled:
+        return False
+    from . import eager_attention
+
+    return eager_attention.serves(query, key, value, mask, dropout_p)
+
+
+def _attention_forward(
+    query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
+) -> Any:
+    from . import eager_attention
+
+    return eager_attention.forward(query, key, value, mask, is_causal, scale)
+
+
+def _attends_back(
+    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
+    dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
+) -> bool:  # fmt: skip
+    return not mask_grad and grad.dtype == query.dtype and _attends(query, key, value, mask, state, dropout_p)
+
+
+def _attention_backward(
+    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
+    dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
+) -> Any:  # fmt: skip
+    from . import eager_attention
+
+    gradients = eager_attention.backward(grad, grad_lse, query, key, value, mask, result, lse, is_causal, scale)
+    return (*gradients, np.zeros(0, query.dtype))
+
+
 def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
     found: list[tuple[str, Callable[..., bool], Callable[..., Any]]] = [
         ("reduce_sum", _reduces(_NUMBERS), _reduction("sum", True)),
@@ -217,5 +253,7 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("rms_norm_backward", _grad_first, _rms_norm_backward),
         ("cross_entropy_forward", _along_when, _cross_entropy_forward),
         ("cross_entropy_backward", _logits_third, _cross_entropy_backward),
+        ("attention_forward", _attends, _attention_forward),
+        ("attention_backward", _attends_back, _attention_backward),
     ]
     return found

@@ -21,189 +21,17 @@ from ...compiler.validate import validate
 from ...ops import scalar as s
 from . import cache, jit
 from .emit import emit_kernel
-
-# run(steps, n): steps are pairs (function, block). Returns 0, or 1 + the position of the step that failed.
-_RUN = """
-define i64 @weft_run(ptr %steps, i64 %n) {
-entry:
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %done = icmp eq i64 %i, %n
-  br i1 %done, label %end, label %body
-body:
-  %at = shl i64 %i, 1
-  %p = getelementptr ptr, ptr %steps, i64 %at
-  %fn = load ptr, ptr %p
-  %q = getelementptr ptr, ptr %p, i64 1
-  %block = load ptr, ptr %q
-  %status = call i32 %fn(ptr %block)
-  %next = add i64 %i, 1
-  %bad = icmp ne i32 %status, 0
-  br i1 %bad, label %stop, label %head
-stop:
-  ret i64 %next
-end:
-  ret i64 0
-}
-
-; block: execute, set_data_handle, primitive, stream, nargs, args, count, then (memory, slot address) pairs
-define i32 @weft_onednn(ptr %block) {
-entry:
-  %execute = load ptr, ptr %block
-  %p1 = getelementptr i64, ptr %block, i64 1
-  %set = load ptr, ptr %p1
-  %p2 = getelementptr i64, ptr %block, i64 2
-  %primitive = load ptr, ptr %p2
-  %p3 = getelementptr i64, ptr %block, i64 3
-  %stream = load ptr, ptr %p3
-  %p4 = getelementptr i64, ptr %block, i64 4
-  %nargs64 = load i64, ptr %p4
-  %nargs = trunc i64 %nargs64 to i32
-  %p5 = getelementptr i64, ptr %block, i64 5
-  %args = load ptr, ptr %p5
-  %p6 = getelementptr i64, ptr %block, i64 6
-  %count = load i64, ptr %p6
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %done = icmp eq i64 %i, %count
-  br i1 %done, label %go, label %body
-body:
-  %twice = shl i64 %i, 1
-  %at = add i64 %twice, 7
-  %pm = getelementptr i64, ptr %block, i64 %at
-  %memory = load ptr, ptr %pm
-  %ps = getelementptr i64, ptr %pm, i64 1
-  %slot = load ptr, ptr %ps
-  %data = load ptr, ptr %slot
-  %ignored = call i32 %set(ptr %memory, ptr %data)
-  %next = add i64 %i, 1
-  br label %head
-go:
-  %status = call i32 %execute(ptr %primitive, ptr %stream, i32 %nargs, ptr %args)
-  ret i32 %status
-}
-
-; block: slot address of a flag byte. Fails if the flag is set.
-define i32 @weft_check(ptr %block) {
-  %slot = load ptr, ptr %block
-  %flag = load ptr, ptr %slot
-  %byte = load i8, ptr %flag
-  %status = zext i8 %byte to i32
-  ret i32 %status
-}
-
-; block: slot of the condition byte, steps if true, their number, steps if false, their number
-define i32 @weft_branch(ptr %block) {
-  %slot = load ptr, ptr %block
-  %flag = load ptr, ptr %slot
-  %byte = load i8, ptr %flag
-  %yes = icmp ne i8 %byte, 0
-  %offset = select i1 %yes, i64 1, i64 3
-  %ps = getelementptr i64, ptr %block, i64 %offset
-  %steps = load ptr, ptr %ps
-  %pn = getelementptr i64, ptr %ps, i64 1
-  %n = load i64, ptr %pn
-  %failed = call i64 @weft_run(ptr %steps, i64 %n)
-  %bad = icmp ne i64 %failed, 0
-  %status = zext i1 %bad to i32
-  ret i32 %status
-}
-
-; block: slot of the condition byte, condition steps, their number, body steps, their number
-define i32 @weft_while(ptr %block) {
-entry:
-  %slot = load ptr, ptr %block
-  %p1 = getelementptr i64, ptr %block, i64 1
-  %cond = load ptr, ptr %p1
-  %p2 = getelementptr i64, ptr %block, i64 2
-  %ncond = load i64, ptr %p2
-  %p3 = getelementptr i64, ptr %block, i64 3
-  %body = load ptr, ptr %p3
-  %p4 = getelementptr i64, ptr %block, i64 4
-  %nbody = load i64, ptr %p4
-  br label %head
-head:
-  %f1 = call i64 @weft_run(ptr %cond, i64 %ncond)
-  %bad1 = icmp ne i64 %f1, 0
-  br i1 %bad1, label %fail, label %test
-test:
-  %flag = load ptr, ptr %slot
-  %byte = load i8, ptr %flag
-  %more = icmp ne i8 %byte, 0
-  br i1 %more, label %again, label %end
-again:
-  %f2 = call i64 @weft_run(ptr %body, i64 %nbody)
-  %bad2 = icmp ne i64 %f2, 0
-  br i1 %bad2, label %fail, label %head
-fail:
-  ret i32 1
-end:
-  ret i32 0
-}
-
-; block: iterations, steps, their number, cursors, then (cursor slot, slot of what it walks over, start, stride)
-define i32 @weft_scan(ptr %block) {
-entry:
-  %count = load i64, ptr %block
-  %p1 = getelementptr i64, ptr %block, i64 1
-  %steps = load ptr, ptr %p1
-  %p2 = getelementptr i64, ptr %block, i64 2
-  %n = load i64, ptr %p2
-  %p3 = getelementptr i64, ptr %block, i64 3
-  %cursors = load i64, ptr %p3
-  br label %head
-head:
-  %t = phi i64 [ 0, %entry ], [ %t.next, %ran ]
-  %done = icmp eq i64 %t, %count
-  br i1 %done, label %end, label %move
-move:
-  %i = phi i64 [ 0, %head ], [ %i.next, %one ]
-  %moved = icmp eq i64 %i, %cursors
-  br i1 %moved, label %run, label %one
-one:
-  %four = shl i64 %i, 2
-  %at = add i64 %four, 4
-  %pc = getelementptr i64, ptr %block, i64 %at
-  %slot = load ptr, ptr %pc
-  %pb = getelementptr i64, ptr %pc, i64 1
-  %base.slot = load ptr, ptr %pb
-  %ps = getelementptr i64, ptr %pc, i64 2
-  %start = load i64, ptr %ps
-  %pd = getelementptr i64, ptr %pc, i64 3
-  %stride = load i64, ptr %pd
-  %base = load i64, ptr %base.slot
-  %far = mul i64 %t, %stride
-  %near = add i64 %base, %start
-  %address = add i64 %near, %far
-  store i64 %address, ptr %slot
-  %i.next = add i64 %i, 1
-  br label %move
-run:
-  %failed = call i64 @weft_run(ptr %steps, i64 %n)
-  %bad = icmp ne i64 %failed, 0
-  br i1 %bad, label %fail, label %ran
-ran:
-  %t.next = add i64 %t, 1
-  br label %head
-fail:
-  ret i32 1
-end:
-  ret i32 0
-}
-"""
+from .routines import NAMES, TEXT, words
 
 _routines: dict[str, int] = {}
 _kernels: dict[Kernel, int] = {}
 
 
 def routine(name: str) -> int:
-    """The address of one of the routines above (`weft_run`, `weft_onednn` …)."""
+    """The address of one of the routines of `weft.backends.llvm.routines` (`weft_run`, `weft_onednn` …)."""
     if not _routines:
         with jit._lock:
-            names = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_while", "weft_scan"]
-            _routines.update(_object("program routines\n" + _RUN, lambda: _RUN, names))
+            _routines.update(_object("program routines\n" + TEXT, lambda: TEXT, NAMES))
     return _routines[name]
 
 
@@ -235,7 +63,10 @@ def _emitter() -> str:
 def fingerprint(kernel: Kernel) -> str:
     """A text that two kernels share only if they are the same: cheaper than their LLVM IR, which a cache hit never needs."""
     numbers: dict[Any, int] = {}
-    lines: list[str] = [repr([(b.name, b.dtype.str, b.dtype.name) for b in kernel.buffers]), repr(kernel.params)]
+    lines: list[str] = [
+        repr([(b.name, b.dtype.str, b.dtype.name) for b in kernel.buffers]),
+        repr(kernel.params),
+    ]
 
     def number(root: Any) -> int:
         found = numbers.get(root)
@@ -286,27 +117,23 @@ def runner() -> Callable[..., int]:
 
 def compile_kernels(kernels: Sequence[Kernel]) -> list[int]:
     """The addresses of the block form of each kernel; equal kernels are compiled once."""
-    fresh = []
-    for kernel in kernels:
-        if kernel not in _kernels and kernel not in fresh:
-            fresh.append(kernel)
+    distinct = {
+        id(kernel): kernel for kernel in kernels
+    }  # a program repeats its kernels, and hashing one takes time
+    fresh = dict.fromkeys([kernel for kernel in distinct.values() if kernel not in _kernels])
     with jit._lock:
         for kernel in fresh:
             _kernels[kernel] = _object(fingerprint(kernel), partial(_block_ir, kernel), ["boxed"])["boxed"]
-    return [_kernels[k] for k in kernels]
+    found = {number: _kernels[kernel] for number, kernel in distinct.items()}
+    return [found[id(kernel)] for kernel in kernels]
 
 
 def _boxed(kernel: Kernel) -> str:
+    """The block form of a kernel: read the pointers and numbers, call it."""
+    buffers = [f"%s{i}" for i in range(len(kernel.buffers))]
+    numbers = [f"%n{i}" for i in range(len(kernel.params))]
     lines = ['define i32 @"boxed"(ptr %block) {']
-    for i in range(len(kernel.buffers)):
-        lines += [
-            f"  %p{i} = getelementptr ptr, ptr %block, i64 {i}",
-            f"  %s{i} = load ptr, ptr %p{i}",
-            f"  %d{i} = load ptr, ptr %s{i}",
-        ]
-    count = len(kernel.buffers)
-    for i in range(count, count + len(kernel.params)):
-        lines += [f"  %p{i} = getelementptr i64, ptr %block, i64 {i}", f"  %d{i} = load i64, ptr %p{i}"]
-    types = ["ptr"] * count + ["i64"] * len(kernel.params)
-    arguments = ", ".join(f"{t} %d{i}" for i, t in enumerate(types))
-    return "\n".join(["", *lines, f'  call void @"kernel"({arguments})', "  ret i32 0", "}", ""])
+    lines += words("%block", *[f"{name}: ptr" for name in buffers], *[f"{name}: i64" for name in numbers])
+    lines += [f"  %d{i} = load ptr, ptr {slot}" for i, slot in enumerate(buffers)]
+    arguments = [f"ptr %d{i}" for i in range(len(buffers))] + [f"i64 {name}" for name in numbers]
+    return "\n".join(["", *lines, f'  call void @"kernel"({", ".join(arguments)})', "  ret i32 0", "}", ""])

@@ -287,13 +287,16 @@ class Library:
         text: bytes = self._dll.dnnl_cpu_isa2str(self._dll.dnnl_get_effective_cpu_isa())
         return text.decode().removeprefix("cpu_isa_")
 
-    def call(self, name: str, *arguments: Any, what: str = "") -> None:
-        """Calls `dnnl_<name>` and turns a bad status into `Unsupported`, `MemoryError` or `RuntimeError`."""
+    def call(self, name: str, *arguments: Any, what: object = "") -> None:
+        """Calls `dnnl_<name>` and turns a bad status into `Unsupported`, `MemoryError` or `RuntimeError`.
+
+        `what` is for the error's text; a function is called only then, because describing memory costs time.
+        """
         status = self._functions[name](*arguments)
         if status:
-            raise failure(f"dnnl_{name}", status, what)
+            raise failure(f"dnnl_{name}", status, what() if callable(what) else what)
 
-    def create(self, name: str, *arguments: Any, what: str = "") -> int:
+    def create(self, name: str, *arguments: Any, what: object = "") -> int:
         """Calls `dnnl_<name>(&handle, ...)` and returns the new handle."""
         handle = c_void_p()
         self.call(name, ctypes.byref(handle), *arguments, what=what)
@@ -311,9 +314,9 @@ class Library:
         return self._dll.dnnl_primitive_desc_query_md(primitive_desc, what, index) or 0
 
 
-def failure(call: str, status: int, what: str) -> Exception:
+def failure(call: str, status: int, what: object) -> Exception:
     """The exception for a call that returned a status other than success."""
-    text = f"{call}: {_status_text(status)}" + (f". Got {what}." if what else ".")
+    text = f"{call}: {_status_text(status)}" + (f". Got {what}." if what != "" else ".")
     if status == Status.UNIMPLEMENTED or status == Status.LAST_IMPL_REACHED:
         return Unsupported(text)
     if status == Status.OUT_OF_MEMORY:

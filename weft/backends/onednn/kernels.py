@@ -11,7 +11,6 @@ with products that it computes on one thread.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import lru_cache
@@ -21,6 +20,7 @@ import numpy as np
 
 from ... import dtypes
 from ...ops import registry
+from ...runtime import forks
 from . import library
 from .capi import Unsupported
 
@@ -31,7 +31,7 @@ _F32 = dtypes.float32
 _HALVES = (dtypes.bfloat16, dtypes.float16)
 _enabled = True
 _registered = False
-_lock = threading.Lock()
+_lock = forks.held_over_fork()
 
 
 @contextmanager

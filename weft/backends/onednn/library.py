@@ -16,12 +16,11 @@ import os
 import site
 import sys
 import sysconfig
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.runtime import threads
+from weft.runtime import forks, threads
 
 from . import capi
 
@@ -29,7 +28,7 @@ MINIMUM_VERSION = (3, 2)
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.so", "libdnnl.3.dylib", "libdnnl.dylib")
 _INSTALL_HINT = "Weft goes on without it, slower. To get it: `pip install onednn-cpu-gomp`"
 
-_lock = threading.Lock()
+_lock = forks.held_over_fork()
 _loaded: capi.Library | None = None
 _tried = False
 

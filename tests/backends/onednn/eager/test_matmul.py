@@ -179,3 +179,22 @@ def test_the_same_bits_each_time(rng: np.random.Generator) -> None:
     a, b = random(rng, 64, 2048).T, random(rng, 64, 96)
     first = eager.matmul(a, b)
     assert all(np.array_equal(eager.matmul(a, b), first) for _ in range(10))
+
+
+def test_small_products_run_on_one_thread_and_leave_the_width_alone() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((200, 64), np.float32), rng.standard_normal((64, 256), np.float32)
+    library = threads.openmp()
+    if library is None:
+        pytest.skip("needs OpenMP")
+    before = threads.get_num_threads()
+    try:
+        threads.set_num_threads(2)
+        two = eager.matmul(a, b)
+        assert library.omp_get_max_threads() == 2
+        threads.set_num_threads(1)
+        one = eager.matmul(a, b)
+    finally:
+        threads.set_num_threads(before)
+    assert np.array_equal(one, two)  # the same bits, because the same thread computed them
+    np.testing.assert_allclose(one, a @ b, rtol=1e-4, atol=1e-4)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.runtime import memory, threads
+from weft.runtime import forks, memory, threads
 
 from .. import capi, library
 from ..addresses import address
@@ -48,11 +48,13 @@ def _scratch_address(nbytes: int) -> int:
 class Kernel:
     """A primitive plus argument sets that wait to be used again. Any number of threads may call it at once.
 
+    `alone` says that the primitive was created inside `threads.alone` and runs so: on the calling thread only.
     Call it with the addresses of `primitive.arguments` in their order, without the scratchpad. The caller keeps the
     arrays alive and has checked that each holds at least as many bytes as the descriptor says.
     """
 
     __slots__ = (
+        "_alone",
         "_execute",
         "_handle",
         "_idle",
@@ -63,8 +65,9 @@ class Kernel:
         "primitive",
     )
 
-    def __init__(self, primitive: Primitive) -> None:
+    def __init__(self, primitive: Primitive, alone: bool = False) -> None:
         lib = library.require()
+        self._alone = alone
         self.primitive = primitive
         self._handle = primitive.handle
         self._nargs = len(primitive.arguments)
@@ -89,7 +92,7 @@ class Kernel:
         if threads.ensure_width() > 1:
             if not threads.openmp_usable():
                 raise capi.Unsupported("oneDNN: this forked process must not enter OpenMP.")
-            with threads.compute_token:
+            with threads.alone if self._alone else threads.compute_token:
                 status = self._execute(self._handle, self._stream, self._nargs, execution.address)
         else:
             status = self._execute(self._handle, self._stream, self._nargs, execution.address)
@@ -110,7 +113,7 @@ class Cache:
             raise ValueError(f"Cache: capacity must be positive. Got {capacity}.")
         self.capacity = capacity
         self._entries: dict[Hashable, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.held_over_fork()
         self.lookup = self._entries.get
 
     def make(self, key: Hashable, prepare: Callable[[], _Prepared]) -> _Prepared:

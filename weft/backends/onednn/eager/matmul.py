@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from math import prod
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from ..primitives.matmul import matmul as matmul_primitive
 from .kernel import Kernel, cache, is_reference
 
 _Shape = tuple[int, ...]
+
+# Multiplications up to which one thread computes a product: between eager ops the others are asleep, and waking them takes
+# as long as half of such a product.
+ALONE = 1 << 22
 
 
 def matmul(
@@ -261,11 +267,13 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
             continue  # fmt: skip
         if not _spans_batch(matrices):
             continue
-        primitive = _create(matrices, a.dtype, bias is not None)
+        alone = prod(shape) * a.shape[-1] <= ALONE
+        with threads.alone if alone else nullcontext():
+            primitive = _create(matrices, a.dtype, bias is not None)
         if is_reference(primitive):
             refused = primitive
             continue
-        return _Call(Kernel(primitive), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
+        return _Call(Kernel(primitive, alone), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
     raise capi.Unsupported(
         f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused})."
     )

@@ -69,7 +69,7 @@ class PrimitiveDesc:
 
     handle: int
 
-    def __init__(self, create: str, *arguments: object, what: str, post_ops: Sequence[PostOp] = ()) -> None:
+    def __init__(self, create: str, *arguments: object, what: object, post_ops: Sequence[PostOp] = ()) -> None:
         """Calls `dnnl_<create>(&pd, *arguments, attributes)`, with descriptors replaced by their handles."""
         lib = library.require()
         threads.ensure_width(force=True)
@@ -112,11 +112,11 @@ def _attributes(lib: capi.Library, post_ops: Sequence[PostOp]) -> int:
             try:
                 for op in post_ops:
                     if isinstance(op, Eltwise):
-                        lib.call("post_ops_append_eltwise", chain, op.alg, op.alpha, op.beta, what=repr(op))
+                        lib.call("post_ops_append_eltwise", chain, op.alg, op.alpha, op.beta, what=op)
                     elif isinstance(op, Sum):
-                        lib.call("post_ops_append_sum", chain, op.scale, 0, 0, what=repr(op))
+                        lib.call("post_ops_append_sum", chain, op.scale, 0, 0, what=op)
                     else:
-                        lib.call("post_ops_append_binary", chain, op.alg, op.operand.handle, what=repr(op))
+                        lib.call("post_ops_append_binary", chain, op.alg, op.operand.handle, what=op)
                 lib.call("primitive_attr_set_post_ops", attributes, chain)
             finally:
                 lib.call("post_ops_destroy", chain)
@@ -208,7 +208,7 @@ class Execution:
         weakref.finalize(self, _destroy_memories, lib, memories).atexit = False
         for i, argument in enumerate(primitive.arguments):
             memory = lib.create(
-                "memory_create", argument.desc.handle, lib.engine, None, what=repr(argument.desc)
+                "memory_create", argument.desc.handle, lib.engine, None, what=argument.desc
             )
             memories.append(memory)
             self._array[i].arg, self._array[i].memory = argument.index, memory

@@ -48,7 +48,7 @@ def _forward_desc(
 ) -> PrimitiveDesc:  # fmt: skip
     name, alg = _names(transposed)
     return PrimitiveDesc(f"{name}_forward_primitive_desc_create", library.require().engine, prop, alg, x, w, bias, y,
-                         *window.native(), what=_what(x, w, y, window), post_ops=post_ops)  # fmt: skip
+                         *window.native(), what=lambda: _what(x, w, y, window), post_ops=post_ops)  # fmt: skip
 
 
 def convolution_forward(
@@ -76,7 +76,7 @@ def convolution_backward_data(
     name, alg = _names(transposed)
     hint = _forward_desc(x, w, None, y, window, transposed)
     desc = PrimitiveDesc(f"{name}_backward_data_primitive_desc_create", library.require().engine, alg, x, w, y,
-                         *window.native(), hint, what=_what(x, w, y, window))  # fmt: skip
+                         *window.native(), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
     return Primitive(f"{name}_backward_data", desc, (Arg.DIFF_DST, Arg.WEIGHTS), (Arg.DIFF_SRC,))
 
 
@@ -92,7 +92,7 @@ def convolution_backward_weights(
     name, alg = _names(transposed)
     hint = _forward_desc(x, w, bias, y, window, transposed)
     desc = PrimitiveDesc(f"{name}_backward_weights_primitive_desc_create", library.require().engine, alg, x, w, bias, y,
-                         *window.native(), hint, what=_what(x, w, y, window))  # fmt: skip
+                         *window.native(), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
     while (
         len(window.stride) == 3
         and max(window.pad_before) > _SAFE_PADDING_3D

@@ -50,7 +50,7 @@ _OUTPUTS = (Arg.DST, Arg.DST_1, Arg.DST_2)
 def _forward_desc(descs: RecurrentDescs, direction: Direction, prop: Prop) -> PrimitiveDesc:
     kind = "lstm" if descs.is_lstm else "lbr_gru"
     return PrimitiveDesc(f"{kind}_forward_primitive_desc_create", library.require().engine, prop, direction,
-                         *descs.native(), 0, what=repr(descs))  # fmt: skip
+                         *descs.native(), 0, what=descs)  # fmt: skip
 
 
 def recurrent_forward(descs: RecurrentDescs, direction: Direction, training: bool = True) -> Primitive:
@@ -72,7 +72,7 @@ def recurrent_backward(descs: RecurrentDescs, diffs: RecurrentDescs, direction: 
     hint = _forward_desc(descs, direction, Prop.FORWARD_TRAINING)
     kind = "lstm" if descs.is_lstm else "lbr_gru"
     desc = PrimitiveDesc(f"{kind}_backward_primitive_desc_create", library.require().engine, Prop.BACKWARD, direction,
-                         *descs.native(), *diffs.native(), 0, hint, what=repr(descs))  # fmt: skip
+                         *descs.native(), *diffs.native(), 0, hint, what=descs)  # fmt: skip
     inputs = (*_INPUTS, *_OUTPUTS, Arg.DIFF_DST, Arg.DIFF_DST_1, Arg.DIFF_DST_2, Arg.WORKSPACE)
     outputs = (
         Arg.DIFF_SRC,

@@ -11,8 +11,8 @@ from .base import Primitive, PrimitiveDesc
 def reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
     """A primitive that copies `source` (SRC) into `target` (DST). Padding inside a blocked target becomes zero."""
     engine = library.require().engine
-    what = f"{source} to {target}"
-    desc = PrimitiveDesc("reorder_primitive_desc_create", source, engine, target, engine, what=what)
+    desc = PrimitiveDesc("reorder_primitive_desc_create", source, engine, target, engine,
+                         what=lambda: f"{source} to {target}")  # fmt: skip
     return Primitive("reorder", desc, (Arg.SRC,), (Arg.DST,))
 
 
