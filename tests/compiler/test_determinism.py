@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import weft as wf
+from weft.runtime import threads
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,3 +69,18 @@ def test_a_training_step_has_the_same_bits_from_run_to_run_and_on_one_core():
     if shutil.which("taskset"):
         core = str(min(os.sched_getaffinity(0)))
         assert run("taskset", "-c", core) == first
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_numbers_below_the_normal_range_are_kept(width: int) -> None:
+    before = threads.get_num_threads()
+    wf.set_num_threads(width)
+    try:
+        x = wf.full((300_000,), 2.0**-126)
+        a = wf.full((256, 256), 2.0**-70)
+        for fn in (lambda x, a: (x * 0.5, a @ a), wf.function(lambda x, a: (x * 0.5, a @ a))):
+            halves, product = fn(x, a)
+            np.testing.assert_array_equal(halves.numpy(), np.float32(2.0**-127))
+            np.testing.assert_array_equal(product.numpy(), np.float32(2.0**-132))
+    finally:
+        wf.set_num_threads(before)

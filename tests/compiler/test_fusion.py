@@ -106,6 +106,52 @@ def test_cross_entropy_backward():
     np.testing.assert_allclose(wf.function(fn)(X, Y).numpy(), fn(X, Y).numpy(), rtol=1e-5, atol=1e-7)
 
 
+LOGITS = wf.tensor(np.random.default_rng(3).standard_normal((300, 500)).astype("f"))
+LABELS = wf.tensor(np.random.default_rng(4).integers(0, 500, 300))
+
+
+def walks(fn, *args, shape=(300, 500)):
+    """The kernels that walk over arrays of `shape`."""
+    return [k for k in kernels(fn, *args) if any(tuple(n.outputs[0].shape) == shape for n in k.nodes)]
+
+
+def test_losses_over_many_classes_and_their_gradients_are_one_nest():
+    """How many labels count is known before the logits are, so nothing stands between the loss and its gradient."""
+
+    def log_probability(x, y):
+        return -wf.take_along_axis(F.log_softmax(x, axis=-1), y[:, None], axis=-1).mean()
+
+    for loss in (
+        F.cross_entropy,
+        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+        lambda x, y: F.cross_entropy(x, y, ignore_index=3),
+        log_probability,
+    ):
+
+        def both(x, y, loss=loss):
+            value = loss(x, y)
+            return value, wf.grad(value, [x])[0]
+
+        x = LOGITS.detach().clone().requires_grad_(True)
+        assert len(walks(both, x, LABELS)) == 1
+        for got, expected in zip(wf.function(both)(x, LABELS), both(x, LABELS), strict=True):
+            np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=2e-4, atol=1e-7)
+
+
+def test_gradients_of_weight_and_bias_walk_over_the_rows_together():
+    w, b = wf.ones(500, requires_grad=True), wf.zeros(500, requires_grad=True)
+
+    def gradients(x, g):
+        return wf.grad(F.layer_norm(x, (500,), w, b), [x, w, b], g)
+
+    x = LOGITS.detach().clone().requires_grad_(True)
+    assert len(kernels(gradients, x, LOGITS * 0.5)) == 2
+    for got, expected in zip(
+        wf.function(gradients)(x, LOGITS * 0.5), gradients(x, LOGITS * 0.5), strict=True
+    ):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-4, atol=1e-3)
+
+
 def test_elementwise_chain_is_one_nest():
     def fn(x, c):
         return wf.tanh(wf.exp(x) * 2.0 + c) - x

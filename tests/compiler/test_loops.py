@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from weft.compiler import loops
-from weft.compiler.kernels import matmul, rows
+from weft.compiler.kernels import rows
+from weft.compiler.kernels.small_matmul import small_matmul
+from weft.compiler.layout import Layout, Storage
 from weft.compiler.loops import Accumulator, Buffer, Kernel, Let, Local
 from weft.compiler.validate import validate
 from weft.ops import scalar as s
@@ -35,10 +37,16 @@ def test_softmax_prints_as_documented():
 
 
 def test_matmul_tile_prints_as_loops():
-    text = str(matmul.small_matmul(8, 64, 32, F32))
-    assert "    local tile0: float32[4, 64]" in text.replace("      ", "    ")
-    assert "tile0[i0y, j0y] = fma(a[ib0 * 4 + i0y, k0], b[k0, jb0 * 64 + j0y], tile0[i0y, j0y])" in text
-    assert "unroll for i0y < 4:" in text
+    def layout(*shape):
+        return Layout(Storage("argument", 1), F32, shape, (shape[1], 1))
+
+    text = str(small_matmul(layout(8, 32), layout(32, 64), layout(8, 64)))
+    assert "local p0_tile: float32[4, 64]" in text
+    assert (
+        "p0_tile[p0_mr, p0_mv] = fma(b0[(p0_i * 4 + p0_mr) * 32 + p0_k], b1[p0_k * 64 + (p0_j * 64 + p0_mv)]"
+        in text
+    )
+    assert "unroll for p0_mr < 4:" in text
 
 
 def test_printing_streaming_stores_and_positions():

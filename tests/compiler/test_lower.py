@@ -173,6 +173,34 @@ def test_a_chain_of_two_thousand_ops():
     assert len(labels(f)) <= 20
 
 
+def test_a_chain_that_cannot_be_one_nest_shares_its_kernels():
+    """Products and sums alternate: thousands of steps, of a handful of kernels that are each made once."""
+
+    def fn(x):
+        for _ in range(600):
+            x = wf.tanh(x @ x)
+        return x
+
+    x = wf.tensor(np.random.default_rng(0).normal(0, 0.5, (4, 4)).astype("f"))
+    f = wf.function(fn)
+    np.testing.assert_allclose(f(x).numpy(), fn(x).numpy(), rtol=1e-3, atol=1e-4)
+    steps = f.traces[0].compiled.program.steps
+    assert len(steps) >= 1200
+    assert len({id(s.kernel) for s in steps if s.label in ("matmul", "copy")}) <= 4
+
+
+def test_a_chain_of_small_reductions():
+    def fn(x):
+        for i in range(700):
+            x = x - x.sum() * 0.01 if i % 2 else x * 1.001
+        return x
+
+    x = wf.tensor(np.linspace(-1, 2, 16, dtype="f"))
+    f = wf.function(fn)
+    np.testing.assert_allclose(f(x).numpy(), fn(x).numpy(), rtol=1e-4, atol=1e-5)
+    assert len(labels(f)) <= 60
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((1 << 19, 3), 0), ((2_000_000,), 0), ((3, 400_000), 1)])
 def test_long_sums_keep_their_digits(shape, axis):
     """Half a million equal numbers added one after another in float32 would be off in the third digit."""

@@ -79,6 +79,12 @@ def test_softmax_becomes_its_parts():
     ]
 
 
+def test_an_outer_product_is_a_multiplication():
+    flow = captured(lambda x, y: x @ y, wf.ones(2, 4, 1), wf.ones(1, 3))
+    assert text(decompose(flow)) == ["multiply(x0, x1) -> (2, 4, 3)"]
+    assert ops(decompose(captured(lambda x, y: x @ y, wf.ones(4, 2), wf.ones(2, 3)))) == ["matmul"]
+
+
 def test_decomposition_keeps_the_users_line():
     after = decompose(captured(lambda x: F.softmax(x), X))
     wheres = {n.where for n in after.nodes if n.op not in (PLACEHOLDER, CONSTANT)}
@@ -101,11 +107,11 @@ def test_empty_tensors_are_not_decomposed():
     assert ops(decompose(flow)) == ["softmax"]
 
 
-def test_norms_of_halves_stay_whole():
-    """Sums of half-precision numbers need the wide accumulators of the op's own kernel."""
-    half = captured(lambda x: F.layer_norm(x, (3,)), X.astype(wf.bfloat16))
-    assert "layer_norm_forward" in ops(decompose(half))
-    assert "layer_norm_forward" not in ops(decompose(captured(lambda x: F.layer_norm(x, (3,)), X)))
+def test_norms_of_halves_are_computed_in_float32():
+    half = decompose(captured(lambda x: F.layer_norm(x, (3,)), X.astype(wf.bfloat16)))
+    assert "layer_norm_forward" not in ops(half)
+    sums = [n.outputs[0].dtype for n in half.nodes if n.op.name == "reduce_sum"]
+    assert sums == [F32, F32] and half.outputs[0].dtype == wf.bfloat16
 
 
 # merge ----------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from weft.compiler import loops
-from weft.compiler.kernels import elementwise, matmul, norms, reduce, rows
+from weft.compiler.kernels import elementwise, norms, reduce, rows
+from weft.compiler.kernels.small_matmul import small_matmul
+from weft.compiler.layout import Layout, Storage
 from weft.compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Store, Update
 from weft.compiler.validate import validate
 from weft.ops import scalar as s
@@ -72,6 +74,10 @@ def test_a_value_ends_with_its_body():
         validate(kernel(vector(inner), vector(loops.store(X[J], inner.var), var="j")))
 
 
+def matrix(*shape):
+    return Layout(Storage("argument", 1), F32, shape, (shape[1], 1))
+
+
 def test_built_kernels_are_valid():
     exp = s.exp(s.arg(0, F32))
     for k in (
@@ -82,7 +88,7 @@ def test_built_kernels_are_valid():
         norms.layer_norm(F32, True, True, 1e-5, True),
         norms.norm_backward(F32, True, True, True, False),
         norms.batch_statistics(F32),
-        matmul.small_matmul(5, 70, 3, F32, transpose_b=True, bias=True),
+        small_matmul(matrix(5, 3), matrix(3, 70), matrix(5, 70)),
     ):
         assert validate(k) is k
     for scheme, labels in (("rows", "krkr"), ("columns", "krk"), ("strips", "kkr")):

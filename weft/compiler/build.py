@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..runtime.memory import format_bytes
 from ..runtime.program import Program
+from . import trials, tuning
+from .budget import within_budget
 from .flow import Flow
 from .layout import Layout, Storage, row_major
 from .lower import Lowering
@@ -23,8 +25,15 @@ class CompiledFlow:
     """A program with the layouts its inputs must have."""
 
     def __init__(
-        self, program: Program, flow: Flow, lowering: Lowering, seen: list[ndarray], seconds: dict[str, float]
+        self,
+        program: Program,
+        flow: Flow,
+        lowering: Lowering,
+        seen: list[ndarray],
+        seconds: dict[str, float],
+        choices: list[tuning.Choice],
     ) -> None:
+        self.choices = choices
         self.program, self.flow, self.lowering, self.seen, self.seconds = (
             program,
             flow,
@@ -83,34 +92,42 @@ def compile_flow(
     variables: list[ndarray],
     targets: Sequence[int | None],
     memory_budget: int | None = None,
+    tune: bool = True,
 ) -> CompiledFlow:
     """Compile `flow`, whose inputs are `num_arguments` arguments followed by the variables.
 
     `targets[i]` is the number of the variable whose memory output i is stored into, or None for a fresh output.
+    `tune` allows short trials where a node can be computed in several ways.
     """
-    seconds = {}
-    clock = time.perf_counter
-    start = clock()
-    flow = optimise(flow)
-    seconds["passes"] = clock() - start
-    start = clock()
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "passes"):
+        flow = optimise(flow)
     arguments = [_layout("argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])]
     states = [_layout("variable", i, a) for i, a in enumerate(variables)]
-    lowering = Lowering(flow)
-    lowering.storages += [x.storage for x in (*arguments, *states)]
-    lowering.run([*arguments, *states], [None if t is None else states[t] for t in targets])
-    seconds["lowering"] = clock() - start
-    start = clock()
-    arena = plan(lowering.steps, lowering.storages)
-    seconds["memory plan"] = clock() - start
-    if memory_budget is not None and arena > memory_budget:
-        raise MemoryError(
-            f"function {flow.name}: needs {format_bytes(arena)} for temporaries, more than the memory_budget of "
-            f"{format_bytes(memory_budget)}. Use a smaller batch, or wf.checkpoint around parts of the model."
+
+    def lowered(flow: Flow) -> Lowering:
+        lowering = Lowering(flow)
+        lowering.storages += [x.storage for x in (*arguments, *states)]
+        lowering.run([*arguments, *states], [None if t is None else states[t] for t in targets])
+        return lowering
+
+    with tuning.session(trials.measure if tune else None) as session:
+        with _timed(seconds, "lowering"):
+            lowering = lowered(flow)
+        with _timed(seconds, "memory plan"):
+            arena = plan(lowering.steps, lowering.storages)
+        if memory_budget is not None and arena > memory_budget:
+            with _timed(seconds, "recomputation"):
+                lowering, arena = within_budget(flow, lowered, arena, memory_budget)
+    with _timed(seconds, "code"):
+        program = Program(
+            flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results
         )
-    start = clock()
-    program = Program(
-        flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results
-    )
-    seconds["code"] = clock() - start
-    return CompiledFlow(program, flow, lowering, list(variables), seconds)
+    return CompiledFlow(program, lowering.flow, lowering, list(variables), seconds, list(session.choices.values()))
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[what] = time.perf_counter() - start

@@ -81,8 +81,10 @@ def explain(trace: Any) -> str:
         "  layouts of values with three axes and more: "
         + (", ".join(f"{n} {k}" for k, n in sorted(layouts.items())) or "none"),
         "  compile time: " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in seconds.items()),
-        "  steps in order:",
     ]
+    if compiled.choices:
+        lines += ["  choices among several kernels:", *[f"    {choice}" for choice in compiled.choices]]
+    lines.append("  steps in order:")
     for i, step in enumerate(program.steps):
         made = [f"{v.dtype.name}{list(v.shape)}" for v in step.nodes[-1].outputs[:1]]
         where = ", ".join(lines_of(step.nodes)[:4])

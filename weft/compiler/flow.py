@@ -10,7 +10,6 @@ from typing import Any
 
 from ..errors import Location
 from ..graph.graph import CONSTANT, PLACEHOLDER, Graph, Node, Value, format_graph
-from ..ops.spec import Spec
 
 
 class Flow(Graph):
@@ -20,7 +19,9 @@ class Flow(Graph):
         super().__init__(name)
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
+        self.late: set[Node] = set()  # second computations, not to be done together with the first
         self.current: Location | None = None  # given to nodes that a rule adds
+        self._taken: frozenset[str] = frozenset()  # names of inputs: those of a pull-back are called like its nodes
 
     def add(
         self,
@@ -35,6 +36,48 @@ class Flow(Graph):
             op, inputs, attrs, specs, self.current if self.current is not None else where, name
         )
 
+    def again(self, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...]:
+        """Append a copy of a node of another flow, on other inputs; returns its outputs."""
+        name = node.name if node.name not in self._taken else self.unique_name(node.name)
+        made = Node(self, node.op, inputs, node.attrs, name)
+        made.outputs = outputs = tuple([Value(made, v.index, v.shape, v.dtype) for v in node.outputs])
+        made.where = node.where
+        made.order = len(self.nodes)
+        self.nodes.append(made)
+        if isinstance(node.graph, Flow) and node in node.graph.late:
+            self.late.add(made)
+        return outputs
+
+    def second(
+        self, value: Value, again: Callable[[Value], bool], place: dict[Value, Value], made: dict[Any, Value]
+    ) -> Value:
+        """Append a second computation of `value`, and of what it is made from as far as `again(operand)` holds.
+
+        Other operands are read where they lie: `place` maps values of the old flow to values of this one. `made` holds the
+        second computations there are already, and gets the new ones.
+        """
+        if value not in made:
+            node = value.node
+            inputs = [
+                v if not isinstance(v, Value) else self.second(v, again, place, made) if again(v) else place[v]
+                for v in node.inputs
+            ]
+            copy = Graph.add(self, node.op, inputs, node.attrs, [value], node.where)
+            self.late.add(copy)
+            made[value] = copy.outputs[0]
+        return made[value]
+
+    def uses(self) -> dict[Value, int]:
+        """How often every value is read, by nodes and as an output."""
+        found: dict[Value, int] = {}
+        for node in self.nodes:
+            for v in node.inputs:
+                if isinstance(v, Value):
+                    found[v] = found.get(v, 0) + 1
+        for v in self.outputs:
+            found[v] = found.get(v, 0) + 1
+        return found
+
     def __str__(self) -> str:
         return format_graph(self, self.outputs)
 
@@ -47,20 +90,21 @@ Rule = Callable[[Flow, Node, tuple[Any, ...]], Sequence[Value] | None]
 def from_graph(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Flow:
     """A Flow with the nodes that `outputs` need."""
     flow = Flow(graph.name)
-    _copy(flow, graph.nodes, inputs, outputs, None)
+    _copy(flow, graph, inputs, outputs, None)
     return flow
 
 
 def rebuild(flow: Flow, rule: Rule | None = None) -> Flow:
     """A copy of the nodes that the outputs need; `rule(new_flow, node, new_inputs)` may return replacement values."""
     new = Flow(flow.name)
-    _copy(new, flow.nodes, flow.inputs, flow.outputs, rule)
+    _copy(new, flow, flow.inputs, flow.outputs, rule)
     return new
 
 
 def _copy(
-    new: Flow, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None
+    new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None
 ) -> None:
+    nodes = old.nodes
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
     stack += [
@@ -73,9 +117,10 @@ def _copy(
             stack.extend(v.node for v in node.inputs if isinstance(v, Value))
     mapped: dict[Value, Value] = {}
     for v in inputs:
-        made = new.add(PLACEHOLDER, (), (), (Spec(v.shape, v.dtype),), v.node.where, v.node.name).outputs[0]
-        mapped[v] = made
+        mapped[v] = made = new.add(PLACEHOLDER, (), (), (v,), v.node.where, v.node.name).outputs[0]
         new.inputs.append(made)
+    new._taken = frozenset([v.node.name for v in new.inputs])
+    new._names.update(old._names)  # copies keep their names, so new nodes must avoid all that were ever given
     for node in nodes:
         if node not in needed or node.op is PLACEHOLDER:
             continue
@@ -89,9 +134,7 @@ def _copy(
             replaced = rule(new, node, args)
             new.current = None
         if replaced is None:
-            replaced = new.add(
-                node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where
-            ).outputs
-        for old, value in zip(node.outputs, replaced, strict=True):
-            mapped[old] = value
+            replaced = new.again(node, args)
+        for before, value in zip(node.outputs, replaced, strict=True):
+            mapped[before] = value
     new.outputs = [mapped[v] for v in outputs]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
@@ -30,6 +31,9 @@ REDUCTIONS = {
 GATHERS = ("take_axis", "take_along_axis")
 LIMIT = 120  # members of a cluster: LLVM's time grows faster than the kernel
 LIMIT_BUFFERS = 28
+SIBLINGS = 1 << 12  # elements that reductions walk over together rather than one after the other
+SMALL = 1 << 16  # elements of a cluster that costs next to nothing beside a large one
+LARGE = 1 << 17  # elements of a cluster from which another walk over memory is dear
 _DTYPES = set(s.DTYPES)
 
 
@@ -56,6 +60,13 @@ def is_view(node: Node) -> bool:
     return node.op.name in VIEW_OPS
 
 
+def base_of(value: Value) -> Value:
+    """The value that a chain of views shows, or the value itself."""
+    while is_view(value.node):
+        value = value.node.inputs[0]
+    return value
+
+
 Axes = tuple[int | None, ...]
 
 
@@ -79,6 +90,14 @@ class Cluster:
         return self.axes[node] == tuple(range(len(self.space))) and tuple(node.outputs[0].shape) == self.space
 
 
+Unit = Cluster | Node
+
+
+def members(unit: Unit) -> list[Node]:
+    """The nodes that a unit computes."""
+    return unit.members if isinstance(unit, Cluster) else [unit]
+
+
 class Fuser:
     """Assigns every node that computes something to a unit: a cluster, or a single node of its own."""
 
@@ -89,6 +108,7 @@ class Fuser:
         self.deps: dict[int, int] = {}
         self.outputs = set(flow.outputs)
         self.numbers = itertools.count()
+        self.large: list[int] = []  # numbers of the clusters over many elements
 
     def run(self) -> list[Cluster | Node]:
         """The units in an order in which they can run."""
@@ -99,7 +119,31 @@ class Fuser:
                 self._place(node)
             else:
                 self._single(node)
+        self._join_siblings()
         return self._ordered()
+
+    def _join_siblings(self) -> None:
+        """Reductions of one large operand over the same axes walk over it together: the gradients of weight and bias."""
+        walks: dict[Any, list[int]] = {}
+        for number, unit in self.units.items():
+            if isinstance(unit, Cluster) and unit.reduced and prod(unit.space) >= SIBLINGS:
+                for v in dict.fromkeys(v for n in unit.members for v in n.inputs if isinstance(v, Value)):
+                    if v.node not in unit.axes and tuple(v.shape) == unit.space and v.node.op is not CONSTANT:
+                        walks.setdefault((v, unit.reduced), []).append(number)
+        for numbers in walks.values():
+            first: Cluster | None = None
+            for number in numbers:
+                other = self.units.get(number)
+                if not isinstance(other, Cluster) or other is first:
+                    continue  # joined already
+                if (
+                    first is not None
+                    and self._can_join(first, other)
+                    and self._buffers(first, other) <= LIMIT_BUFFERS
+                ):
+                    self._join(first, other)
+                else:
+                    first = other
 
     # Dependencies -----------------------------------------------------------------------------------------------------
 
@@ -108,9 +152,7 @@ class Fuser:
         found = []
         for v in node.inputs:
             if isinstance(v, Value):
-                base = v.node
-                while is_view(base):
-                    base = base.inputs[0].node
+                base = base_of(v).node
                 if base.op is not PLACEHOLDER and base.op is not CONSTANT:
                     found.append(base)
         return found
@@ -131,10 +173,10 @@ class Fuser:
     def _place(self, node: Node) -> None:
         """Put a loop node into the clusters of its producers, joined into one, or into a new cluster."""
         chosen: Cluster | None = None
-        for p in self.producers(node):
-            unit = self.units[self.unit_of[p]]
-            if not isinstance(unit, Cluster) or unit is chosen:
-                continue
+        units = dict.fromkeys([self.unit_of[p] for p in self.producers(node)])
+        clusters = [u for u in (self.units[number] for number in units) if isinstance(u, Cluster)]
+        # the largest first: a value per row is better read by the nest over rows than the other way round
+        for unit in sorted(clusters, key=lambda u: -prod(u.space)):
             if chosen is None:
                 if self._fits(node, unit):
                     chosen = unit
@@ -147,6 +189,8 @@ class Fuser:
             chosen = Cluster(number, self._space(node), self._reduced(node))
             self.units[number] = chosen
             self.deps[number] = 0
+            if prod(chosen.space) >= LARGE:
+                self.large.append(number)
         self._add(node, chosen)
 
     @staticmethod
@@ -226,6 +270,8 @@ class Fuser:
     def _fits(self, node: Node, cluster: Cluster) -> bool:
         if len(cluster.members) >= LIMIT:
             return False
+        if node in self.flow.late and not self.flow.late.issuperset(cluster.members):
+            return False
         if self._axes_in(node, cluster) is None:
             return False
         # every producer in the cluster must be read through aligned views, or be stored first (then it is a cycle)
@@ -239,10 +285,7 @@ class Fuser:
 
     def _reads_inside(self, value: Value, cluster: Cluster, node: Node) -> bool:
         """False if the value comes from the cluster in a way that needs it stored before the loops end."""
-        base = value.node
-        while is_view(base):
-            base = base.inputs[0].node
-        if base not in cluster.axes:
+        if base_of(value).node not in cluster.axes:
             return True
         return value in self._aligned_inputs(node) and self.aligned(value, cluster) is not None
 
@@ -254,9 +297,11 @@ class Fuser:
                 bits |= self.deps[unit] | 1 << unit
         return bits
 
-    def _buffers(self, cluster: Cluster, extra: Node) -> int:
+    def _buffers(self, cluster: Cluster, extra: Node | Cluster) -> int:
+        """How many arrays the cluster would read and write together with another node or cluster."""
+        others = members(extra)
         outside: set[int] = set()
-        for n in (*cluster.members, extra):
+        for n in (*cluster.members, *others):
             outside.update(
                 id(v)
                 for v in n.inputs
@@ -273,18 +318,29 @@ class Fuser:
         if len(a.members) + len(b.members) >= LIMIT:  # the node that wants both comes on top
             return False
         # a path a -> other -> b (or back) would become a cycle
-        for number in self.units:
-            if number in (a.number, b.number):
-                continue
-            deps = self.deps[number]
-            if (
-                deps & a.bit
-                and self.deps[b.number] >> number & 1
-                or deps & b.bit
-                and self.deps[a.number] >> number & 1
-            ):
-                return False
-        return True
+        a_bit, b_bit = a.bit, b.bit
+        a_deps, b_deps = self.deps[a.number], self.deps[b.number]
+        for number, deps in self.deps.items():
+            if deps & a_bit and b_deps >> number & 1 or deps & b_bit and a_deps >> number & 1:
+                return False  # neither a nor b: no unit depends on itself
+        return not self._waits(a, b)
+
+    def _waits(self, a: Cluster, b: Cluster) -> bool:
+        """Whether readers of one small sum would have to wait for a large nest that only the other one needs.
+
+        The number of labels that count needs no logits: joined with the sum of the losses it would keep the gradient,
+        which is divided by it, out of the nest that computes the losses.
+        """
+        size = prod(a.space)
+        only_one = self.deps[a.number] ^ self.deps[b.number]
+        if size > SMALL or not only_one or not (a.reduced and b.reduced):
+            return False
+        for number in self.large:
+            if only_one >> number & 1:
+                unit = self.units.get(number)
+                if isinstance(unit, Cluster) and prod(unit.space) >= 16 * size:
+                    return True
+        return False
 
     def _join(self, a: Cluster, b: Cluster) -> Cluster:
         a.members += b.members
@@ -311,6 +367,7 @@ class Fuser:
         if node.op.name in REDUCTIONS:
             cluster.reduced = cluster.reduced or self._reduced(node)
         new = self._deps_outside(node, cluster)
+        first = not cluster.members  # then nobody depends on it yet
         cluster.members.append(node)
         cluster.axes[node] = axes
         self.unit_of[node] = cluster.number
@@ -318,8 +375,10 @@ class Fuser:
         after = before | new
         if after != before:
             self.deps[cluster.number] = after
+        if after != before and not first:
+            bit = cluster.bit
             for number, deps in self.deps.items():
-                if deps & cluster.bit:
+                if deps & bit:
                     self.deps[number] = deps | after
 
     def _ordered(self) -> list[Cluster | Node]:
@@ -329,7 +388,7 @@ class Fuser:
         waiting: dict[int, int] = {}
         users: dict[int, list[int]] = {}
         for number, unit in self.units.items():
-            nodes = unit.members if isinstance(unit, Cluster) else [unit]
+            nodes = members(unit)
             needs = {self.unit_of[p] for n in nodes for p in self.producers(n)} - {number}
             waiting[number] = len(needs)
             for other in needs:

@@ -17,10 +17,12 @@ from ..graph.graph import CONSTANT, Node, Value
 from ..ops import scalar as s
 from . import loops
 from .flow import Flow
-from .fusion import Cluster, Fuser, is_view
+from .fusion import Cluster, Fuser, base_of, is_view, members
+from .kernels.copy import copy_kernel
 from .layout import Layout, Storage, row_major, same_strides, view_layout
 from .loops import Accumulator, Buffer, Kernel
-from .nests import Nest, grain
+from .nests import Memo, Nest, grain, within_range
+from .order import updates_early
 
 
 @dataclass(eq=False)
@@ -65,7 +67,7 @@ def native_layout(layout: Layout) -> Layout:
 class Lowering:
     """The state of lowering one flow. After `run`, `steps`, `storages` and `results` describe the program."""
 
-    def __init__(self, flow: Flow, variable_of: dict[int, Any] | None = None) -> None:
+    def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.steps: list[Step] = []
         self.storages: list[Storage] = []
@@ -73,7 +75,8 @@ class Lowering:
         self.fuser = Fuser(flow)
         self.readers: dict[Value, set[int]] = {}  # value from outside -> units that read it
         self.done: set[int] = set()
-        self.workspaces: dict[Value, Any] = {}  # values that only exist as a primitive's private data
+        self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
+        self.memo: Memo = {}
 
     # Memory -----------------------------------------------------------------------------------------------------------
 
@@ -138,38 +141,12 @@ class Lowering:
             return target
         result = target
         source, target = native_layout(source), native_layout(target)
-        space = source.shape
-        axes = [a for a in range(len(space)) if space[a] != 1]
-        axes.sort(key=lambda a: (-abs(target.strides[a]), a))
-        a_buffer = Buffer.of("b0", source.dtype, (1 << 40,))
-        b_buffer = Buffer.of("b1", target.dtype, (1 << 40,))
-        groups: list[list[int]] = []
-        for a in axes:
-            if groups and all(
-                st[groups[-1][-1]] == st[a] * space[a] for st in (source.strides, target.strides)
-            ):
-                groups[-1].append(a)
-            else:
-                groups.append([a])
-        sizes = []
-        read, write = loops.as_index(source.offset), loops.as_index(target.offset)
-        for k, g in enumerate(groups):
-            size = 1
-            for a in g:
-                size *= space[a]
-            sizes.append(size)
-            read = read + s.index(f"i{k}") * source.strides[g[-1]]
-            write = write + s.index(f"i{k}") * target.strides[g[-1]]
-        body: list[Any] = [loops.store(b_buffer[write], a_buffer[read])]
-        for k in range(len(groups) - 1, -1, -1):
-            below = 1
-            for d in sizes[k + 1 :]:
-                below *= d
-            body = [
-                loops.loop(f"i{k}", sizes[k], body, "vector" if k == len(groups) - 1 else "serial", parallel=k == 0,
-                           grain=grain(below) if k == 0 else 1)
-            ]  # fmt: skip
-        kernel = Kernel("copy", (a_buffer, b_buffer), (), tuple(body))
+        kernel = copy_kernel(
+            source.shape,
+            (source.dtype, target.dtype),
+            (source.strides, source.offset),
+            (target.strides, target.offset),
+        )
         self.steps.append(
             Step(
                 "kernel",
@@ -191,6 +168,13 @@ class Lowering:
         for value, layout in zip(self.flow.inputs, inputs, strict=True):
             self.layouts[value] = layout
         units = self.fuser.run()
+        variable_in = {id(layout.storage): value for value, layout in zip(self.flow.inputs, inputs, strict=True)}
+        overwritten = {
+            value: variable_in[id(target.storage)]
+            for value, target in zip(self.flow.outputs, targets, strict=True)
+            if target is not None and id(target.storage) in variable_in
+        }
+        units = updates_early(units, overwritten, self._last_check(units))
         self._find_readers(units)
         self.wanted: dict[Value, list[int]] = {}
         for i, value in enumerate(self.flow.outputs):
@@ -209,7 +193,7 @@ class Lowering:
     def _find_readers(self, units: list[Any]) -> None:
         inputs = set(self.flow.inputs)
         for number, unit in enumerate(units):
-            for n in unit.members if isinstance(unit, Cluster) else [unit]:
+            for n in members(unit):
                 for v in n.inputs:
                     while isinstance(v, Value):
                         if v in inputs:
@@ -227,14 +211,22 @@ class Lowering:
         from .primitives import has_rule
 
         last = -1
+        checked: set[tuple[Value, int]] = set()
         for number, unit in enumerate(units):
-            for n in unit.members if isinstance(unit, Cluster) else [unit]:
-                if (
-                    n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter")
-                    or n.op.effects
-                    or not (isinstance(unit, Cluster) or has_rule(n))
-                ):
-                    last = number
+            for n in members(unit):
+                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter"):
+                    axis = n.attrs[0] % max(len(n.inputs[0].shape), 1)
+                    use = (n.inputs[1], n.inputs[0].shape[axis] if n.inputs[0].shape else 0)
+                    if within_range(*use) or use in checked:
+                        continue  # what an earlier unit has looked up does not fail now
+                    checked.add(use)
+                elif n.op.name == "checked_indices":
+                    low, high, ignored, _ = n.attrs
+                    if ignored is None and low >= -high:
+                        checked.add((n.inputs[0], high))
+                elif not (n.op.effects or not (isinstance(unit, Cluster) or has_rule(n))):
+                    continue
+                last = number
         return last
 
     def place(
@@ -289,19 +281,21 @@ class Lowering:
         )
 
     def _reads_of(self, unit: Any) -> set[Storage]:
-        nodes = unit.members if isinstance(unit, Cluster) else [unit]
         found = set()
-        for n in nodes:
+        for n in members(unit):
             for v in n.inputs:
                 if isinstance(v, Value):
-                    base = v
-                    while is_view(base.node):
-                        base = base.node.inputs[0]
+                    base = base_of(v)
                     if base in self.layouts:
                         found.add(self.layouts[base].storage)
         return found
 
     def _cluster(self, cluster: Cluster) -> None:
+        if self.put_off:
+            from .rules.update import lower_update
+
+            if lower_update(self, cluster):
+                return
         stored = [n for n in sorted(cluster.members, key=lambda n: n.order) if self._used_outside(n, cluster)]
         if all(n.op.name == "filled" and n.outputs[0] not in self.wanted for n in cluster.members):
             return
@@ -319,14 +313,9 @@ class Lowering:
             return self.place(n, 0, strides, cluster, reads)
 
         nest = Nest(cluster, self.layout_of, stored, place)
-        kernel, storages, _ = nest.build("k")
+        kernel, storages = nest.build("k", self.memo)
         self._emit_checks(nest)
-        written = {id(layout.storage) for layout, _ in nest.outputs.values()}
-        reads = [
-            st
-            for st in storages
-            if id(st) not in written or any(id(ld.storage) == id(st) for ld in nest.loads.values())
-        ]
+        reads = nest.read_storages
         writes = [layout.storage for layout, _ in nest.outputs.values()]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
         self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params))

@@ -37,7 +37,8 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
             for s, e in zip(start[order].tolist(), ends[order].tolist(), strict=True):
                 if s - offset >= size:
                     break
-                offset = max(offset, e)
+                if e > offset:
+                    offset = e
         storage.offset = offset
         first[k], last[k], start[k], ends[k] = storage.first, storage.last, offset, offset + size
         total = max(total, offset + size)

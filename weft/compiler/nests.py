@@ -8,6 +8,10 @@ it if it was stored, or finds it in a row of scratch memory if recomputing is de
 Note [Two schedules]. Where the reduced axes lie next to each other in memory the inner loop is the vector loop. Where
 an outer axis does (a column sum), rows are walked one after another and a row of accumulators in scratch memory is
 updated by a vector loop across the columns: memory is read in order either way.
+
+Note [Equal clusters]. A deep network repeats its layers, so most clusters of a program equal another one up to the memory
+they work on. A kernel depends on the members and on how values lie, not on which storages they lie in: `Memo` keeps, by
+that signature, what was found and made for a cluster, with storages as numbers.
 """
 
 from __future__ import annotations
@@ -21,18 +25,23 @@ from ..graph.graph import CONSTANT, Node, Value
 from ..ops import scalar as s
 from ..ops.scalar import Expr
 from . import loops
-from .fusion import REDUCTIONS, Cluster, is_view
+from .fusion import GATHERS, REDUCTIONS, Cluster, base_of, is_view
 from .layout import Layout, Storage, like_order, row_major
 from .loops import Accumulator, Buffer, Kernel, Let, Local, Statement
 
-_DEAR = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc", "pow", "sigmoid",
+DEAR = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc", "pow", "sigmoid",
          "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp", "hypot", "lgamma"}  # fmt: skip
 _IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
 _COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
 SCRATCH = 4096  # elements of a row kept in scratch memory between phases
 TILE = 1024  # columns whose accumulators are kept together
 DEEP = 4096  # additions in a row from which float32 sums are accumulated in float64
+LITERALS = 60  # members of a cluster up to which constants are part of its code
 LANES = 32  # partial sums that the vector loop of a reduction keeps, at least
+
+
+# signature -> (strides of results, loads with the numbers of their storages, places of results -> the finished kernel)
+Memo = dict[Any, tuple[tuple[int, ...] | None, list[tuple[int, "Load"]], dict[Any, Any]]]
 
 
 class Load:
@@ -79,6 +88,7 @@ class Nest:
         self.place = place
         self.members = sorted(cluster.members, key=lambda n: n.order)
         self.memo: dict[Any, Expr] = {}
+        self.params: list[int] = []
         self.checks: list[tuple[Layout, int, Node]] = []
         self._levels()
 
@@ -144,11 +154,17 @@ class Nest:
         if member is not None:
             return self.member(member, phase)
         node = value.node
-        if node.op is CONSTANT and node.attrs[0].size == 1:
+        if self._literal(value):
             return s.const(node.attrs[0].item(), value.dtype)
         axes = self._consumer_axes(consumer)
         layout = self.layout_of(value)
         return self.read(layout, axes[len(axes) - len(layout.shape) :])
+
+    def _literal(self, value: Value) -> bool:
+        """Whether a constant is written into the code. Not in long kernels: they would differ by nothing but a number,
+        and take long to compile."""
+        node = value.node
+        return node.op is CONSTANT and node.attrs[0].size == 1 and len(self.members) <= LITERALS
 
     def _consumer_axes(self, n: Node) -> tuple[int | None, ...]:
         return tuple(range(self.rank)) if self._is_reduction(n) else self.cluster.axes[n]
@@ -188,7 +204,6 @@ class Nest:
         i = s.cast(self.read(layout, axes), np.int64)
         if s.kind(indices.dtype) == "i":
             i = s.where(s.lt(i, 0), i + size, i)
-        self.checks.append((layout, size, n))
         return s.minimum(s.maximum(i, 0), max(size - 1, 0))
 
     def _take(self, n: Node, phase: int) -> Expr:
@@ -246,15 +261,78 @@ class Nest:
 
     # Building ---------------------------------------------------------------------------------------------------------------
 
-    def build(self, name: str) -> tuple[Kernel, list[Storage], list[int]]:
-        """The kernel, the storages its buffers lie in, and their element offsets."""
-        self.params: list[int] = []
+    def build(self, name: str, memo: Memo) -> tuple[Kernel, list[Storage]]:
+        """The kernel and the storages its buffers lie in, in order. See Note [Equal clusters]."""
+        key, numbers = self._signature()
+        found = memo.get(key)
+        if found is None:
+            primary = self._find_loads()
+            loads = [(numbers[load.storage], load) for load in self.loads.values()]
+            found = memo[key] = (primary, loads, {})
+        primary, loads, kernels = found
+        fresh = not self.loads and loads
+        storages = list(numbers)
+        if fresh:
+            self.loads = {
+                i: Load(storages[k], ld.dtype, ld.offset, ld.strides, ld.extra, ld.leaf) for i, (k, ld) in enumerate(loads)
+            }
+        self._place_outputs(primary)
+        places = tuple(
+            [
+                (numbers.setdefault(layout.storage, len(numbers)), layout.dtype, layout.offset, strides)
+                for layout, strides in self.outputs.values()
+            ]
+        )
+        made = kernels.get(places)
+        if made is None:
+            if fresh:
+                self.loads = {}
+                self._find_loads()
+            kernel, used = self._build(name)
+            read = {numbers[load.storage] for load in self.loads.values()}
+            made = kernels[places] = (kernel, [numbers[st] for st in used], self.params, read)
+        kernel, used_numbers, self.params, read = made
+        storages = list(numbers)
+        self.read_storages = [storages[k] for k in used_numbers if k in read]
+        return kernel, [storages[k] for k in used_numbers]
+
+    def _signature(self) -> tuple[Any, dict[Storage, int]]:
+        """What the kernel depends on, with storages as numbers; and the storages from outside with their numbers."""
+        numbers: dict[Storage, int] = {}
+        position = {n: i for i, n in enumerate(self.members)}
+        parts: list[Any] = [self.space, self.cluster.reduced, tuple([position[n] for n in self.stored_nodes])]
+        for n in self.members:
+            out = n.outputs[0]
+            references: list[Any] = []
+            for v in n.inputs:
+                if not isinstance(v, Value):
+                    references.append(v)
+                    continue
+                member = self._inside(v)
+                if member is not None:
+                    references.append(position[member])
+                elif self._literal(v):
+                    references.append((v.dtype, v.node.attrs[0].tobytes()))
+                else:
+                    layout = self.layout_of(v)
+                    number = numbers.setdefault(layout.storage, len(numbers))
+                    references.append((number, layout.dtype, layout.shape, layout.strides, layout.offset))
+            attrs = repr(n.attrs) if n.attrs else ""
+            parts.append((n.op, attrs, out.dtype, out.shape, self.cluster.axes[n], tuple(references)))
+            if n.op.name in GATHERS:
+                size = n.inputs[0].shape[n.attrs[0] % len(n.inputs[0].shape)]
+                if not within_range(n.inputs[1], size):
+                    self.checks.append((self.layout_of(n.inputs[1]), size, n))
+        return tuple(parts), numbers
+
+    def _find_loads(self) -> tuple[int, ...] | None:
+        """Write all members as expressions once: this finds the loads, from which the layouts of results follow."""
+        self.params = []
         self.scalars: dict[Node, Expr] = {}
         self.kept: dict[Node, Expr] = {}
         for n in self.members:
             if self._is_reduction(n) or not self._full(n):
                 self.scalars[n] = s.var(f"r{len(self.scalars)}", n.outputs[0].dtype)
-        # a first round finds the loads, from which the layouts of results follow
         for n in self.members:
             if self._full(n):
                 self.member(n, self.level[n])
@@ -262,17 +340,22 @@ class Nest:
                 self.operand(n.inputs[0], n, self.level[n] - 1)
             else:
                 self.compute(n, self.level[n])
-        primary = self.primary()
+        return self.primary()
+
+    def _place_outputs(self, primary: tuple[int, ...] | None) -> None:
         self.outputs: dict[Node, tuple[Layout, tuple[int, ...]]] = {}
         for n in self.stored_nodes:
             shape = tuple(n.outputs[0].shape)
             full = self._full(n)
-            layout = self.place(n, like_order(shape, primary) if full else row_major(shape))
+            aligned = full or len(shape) == self.rank
+            layout = self.place(n, like_order(shape, primary) if aligned else row_major(shape))
             strides = [0] * self.rank
             for d, st, a in zip(shape, layout.strides, self.cluster.axes[n], strict=True):
                 if a is not None and d != 1:
                     strides[a] = st
             self.outputs[n] = (layout, tuple(strides))
+
+    def _build(self, name: str) -> tuple[Kernel, list[Storage]]:
         self._keep()
         self.memo.clear()
         self.access_strides = [ld.strides for ld in self.loads.values()] + [
@@ -310,18 +393,20 @@ class Nest:
         )  # fmt: skip
 
     def _dear(self, n: Node) -> bool:
-        return any(e.fn in _DEAR for e in s.topological([self.member(n, self.level[n])]))
+        return any(e.fn in DEAR for e in s.topological([self.member(n, self.level[n])]))
 
     def _vector_axis(self) -> int:
-        """The axis along which most accesses move to the next element."""
+        """The axis along which most accesses move to the next element, counted in elements touched."""
         votes = [0] * self.rank
         for st in [ld.strides for ld in self.loads.values()] + [
             x for _, x in getattr(self, "outputs", {}).values()
         ]:
-            covered = sum(1 for q, d in zip(st, self.space, strict=True) if q or d == 1)
+            touched = 1
+            for q, d in zip(st, self.space, strict=True):
+                touched *= d if q else 1
             for a in range(self.rank):
                 if abs(st[a]) == 1 and self.space[a] > 1:
-                    votes[a] += 1 + 4 * covered
+                    votes[a] += touched
         if not any(votes):
             return max(range(self.rank), key=lambda a: (self.space[a] > 1, a), default=0)
         return max(range(self.rank), key=lambda a: (votes[a], a))
@@ -556,7 +641,7 @@ class Nest:
 
     # From abstract statements to the loop IR ----------------------------------------------------------------------------------
 
-    def _finish(self, name: str, body: list[Any]) -> tuple[Kernel, list[Storage], list[int]]:
+    def _finish(self, name: str, body: list[Any]) -> tuple[Kernel, list[Storage]]:
         buffers: dict[Any, tuple[Buffer, Storage]] = {}
 
         def buffer_for(storage: Storage, dtype: np.dtype) -> Buffer:
@@ -644,7 +729,7 @@ class Nest:
         statements = convert(body)
         names = ("n",) if self.params else ()
         kernel = Kernel(name, tuple([b for b, _ in buffers.values()]), names, tuple(statements))
-        return kernel, [st for _, st in buffers.values()], [0] * len(buffers)
+        return kernel, [st for _, st in buffers.values()]
 
     def _loop_index(self, var: str) -> Expr:
         if var == self._column and self._tiled[1] != self._tiled[2]:
@@ -654,6 +739,17 @@ class Nest:
     _column = ""
 
     _tiled: tuple[Any, int, int] = (None, 0, 0)
+
+
+def within_range(indices: Value, size: int) -> bool:
+    """Whether indices are known to lie in [0, size) by how they were made: using them cannot fail."""
+    node = base_of(indices).node
+    if node.op.name == "row_numbers":
+        return node.attrs[0] <= size
+    if node.op.name == "checked_indices":
+        low, high, ignored, _ = node.attrs
+        return 0 <= low and high <= size and ignored is None
+    return node.op.name == "row_places" and node.inputs[0].shape[0] <= size
 
 
 def grain(work: int, least: int = 32768) -> int:

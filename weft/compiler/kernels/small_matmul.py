@@ -1,10 +1,13 @@
 """A matrix product for matrices so small that calling a library would cost more than multiplying.
 
-The result is computed in register tiles of a few rows by a few vectors; shapes and strides are constants.
+A oneDNN call costs microseconds. Here the result is computed in register tiles of a few rows by a few vectors: local
+buffers of constant shape, over which unrolled and vector loops become registers, so that the loop over the inner
+dimension holds nothing but multiply-adds. Shapes and strides are constants; half precision is computed in float32.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,10 +22,22 @@ COLUMNS = 64  # columns of a tile
 LARGEST = 96 * 96 * 96  # multiplications up to which this beats a library call
 
 
+Place = tuple[tuple[int, ...], int]
+"""Strides and offset, in elements."""
+
+
 def small_matmul(a: Layout, b: Layout, c: Layout) -> Kernel:
     """`c = a @ b` for float matrices; `b` and `c` have unit stride along their last axis."""
     (m, k), n = a.shape, b.shape[1]
-    buffers = [Buffer.of(f"b{i}", x.dtype, (1 << 40,)) for i, x in enumerate((a, b, c))]
+    if min(m, k, n) < 1 or s.kind(c.dtype) != "f":
+        raise ValueError(f"small_matmul: expected float matrices with elements. Got {c.dtype} {(m, k, n)}.")
+    return _kernel((m, k, n), c.dtype, *[(x.strides, x.offset) for x in (a, b, c)])
+
+
+@functools.lru_cache(maxsize=1024)
+def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c: Place) -> Kernel:
+    m, k, n = sizes
+    buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i in range(3)]
     body: list[Statement] = []
     for row, rows, row_tile in _parts(m, ROWS):
         for column, columns, column_tile in _parts(n, COLUMNS):
@@ -39,16 +54,16 @@ def _parts(size: int, tile: int) -> list[tuple[int, int, int]]:
 
 
 def _tiles(
-    number: int, buffers: list[Buffer], layouts: Any, k: int, rows: Any, columns: Any
+    number: int, buffers: list[Buffer], places: tuple[Place, Place, Place], k: int, rows: Any, columns: Any
 ) -> list[Statement]:
     """Loops over equal tiles."""
-    a, b, c = layouts
+    (a, a_offset), (b, b_offset), (c, c_offset) = places
     row0, row_tiles, mr = rows
     column0, column_tiles, nr = columns
     tag = f"p{number}_"
     i = s.index(tag + "i") * mr + row0
     j = s.index(tag + "j") * nr + column0
-    dtype = c.dtype
+    dtype = s.FLOAT32 if buffers[2].dtype.itemsize == 2 else buffers[2].dtype
     tile = Buffer.of(tag + "tile", dtype, (mr, nr))
 
     def lanes(name: str, body: Any) -> Statement:
@@ -61,17 +76,15 @@ def _tiles(
     depth = s.index(tag + "k")
 
     def multiply(r: Any, v: Any) -> Statement:
-        left = buffers[0][(i + r) * a.strides[0] + depth * a.strides[1] + a.offset]
-        right = buffers[1][depth * b.strides[0] + (j + v) + b.offset]
+        left = s.cast(buffers[0][(i + r) * a[0] + depth * a[1] + a_offset], dtype)
+        right = s.cast(buffers[1][depth * b[0] + (j + v) + b_offset], dtype)
         return loops.store(tile[r, v], s.fma(left, right, tile[r, v]))
 
     inner: list[Statement] = [
         Local(tile),
         lanes("z", lambda r, v: loops.store(tile[r, v], s.const(0, dtype))),
         loops.loop(tag + "k", k, [lanes("m", multiply)]),
-        lanes(
-            "s", lambda r, v: loops.store(buffers[2][(i + r) * c.strides[0] + (j + v) + c.offset], tile[r, v])
-        ),
+        lanes("s", lambda r, v: loops.store(buffers[2][(i + r) * c[0] + (j + v) + c_offset], tile[r, v])),
     ]
     return [loops.loop(tag + "i", row_tiles, [loops.loop(tag + "j", column_tiles, inner)])]
 
@@ -80,6 +93,6 @@ def suits(a: Layout, b: Layout, c: Layout) -> bool:
     """Whether the product is small enough."""
     return (
         len(a.shape) == len(b.shape) == len(c.shape) == 2
-        and a.dtype in (np.float32, np.float64)
+        and s.kind(a.dtype) == "f"
         and a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST
     )

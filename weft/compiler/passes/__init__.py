@@ -6,12 +6,16 @@ import os
 
 from ..check_flow import check_flow
 from ..flow import Flow
+from .assemble import assemble
 from .decompose import decompose
+from .duplicate import duplicate
+from .empty import drop_empty
+from .epilogues import epilogues
 from .merge import merge
 from .simplify import simplify
 from .split_reductions import split_reductions
 
-PASSES = (decompose, simplify, merge, simplify, split_reductions)
+PASSES = (drop_empty, decompose, simplify, merge, simplify, assemble, epilogues, split_reductions, duplicate)
 
 
 def optimise(flow: Flow) -> Flow:

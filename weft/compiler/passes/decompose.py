@@ -12,20 +12,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ... import dtypes
 from ...autograd.tape import no_grad
 from ...graph.capture import Capture
 from ...graph.graph import Node
+from ...ops.elementwise import astype
 from ...tensor import wrap
 from ..flow import Flow, rebuild
 
 _table: dict[str, Callable[..., Any]] = {}
+_wide: set[Callable[..., Any]] = set()  # decompositions that compute half precision in float32
+_HALF = (dtypes.float16, dtypes.bfloat16)
 
 
-def decomposition(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register how the op `name` is written with other ops for the compiler."""
+def decomposition(name: str, wide: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register how the op `name` is written with other ops for the compiler.
+
+    With `wide`, operands of half precision come as float32 and results are rounded at the end.
+    """
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
         _table[name] = fn
+        if wide:
+            _wide.add(fn)
         return fn
 
     return add
@@ -42,6 +51,10 @@ class FlowCapture(Capture):
 def decompose(flow: Flow) -> Flow:
     """Replace every op that has a decomposition, until nothing changes."""
     from . import decompositions as decompositions
+    from . import decompositions_moving as decompositions_moving
+    from . import decompositions_norms as decompositions_norms
+    from . import decompositions_pooling as decompositions_pooling
+    from . import decompositions_recurrent as decompositions_recurrent
 
     for _ in range(8):
         before = [n.op.name for n in flow.nodes]
@@ -53,16 +66,23 @@ def decompose(flow: Flow) -> Flow:
 
 def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     fn = _table.get(node.op.name)
-    if fn is None or any(
-        0 in v.shape for v in (*args, *node.outputs) if v is not None
-    ):  # empty: the host op is as fast
-        return None
+    if fn is None or any(0 in v.shape for v in (*args, node.outputs[0]) if v is not None):
+        return None  # nothing to compute
     tensors = [None if a is None else wrap(a) for a in args]
     with no_grad(), FlowCapture(new):
+        if fn in _wide:
+            tensors = [t if t is None or t.dtype not in _HALF else astype(t, dtypes.float32) for t in tensors]
         result = node.op.run(fn, node.op.merge(tensors, node.attrs))
-    if result is NotImplemented:
-        return None
-    outs = result if isinstance(result, tuple) else (result,)
+        if result is NotImplemented:
+            return None
+        outs = result if isinstance(result, tuple) else (result,)
+        if fn in _wide:
+            outs = tuple(
+                [
+                    o if o.dtype == v.dtype else astype(o, v.dtype)
+                    for o, v in zip(outs, node.outputs, strict=True)
+                ]
+            )
     values = [new.operand(t) for t in outs]
     for value, old in zip(values, node.outputs, strict=True):
         assert tuple(value.shape) == tuple(old.shape) and value.dtype == old.dtype, (node.op.name, value, old)

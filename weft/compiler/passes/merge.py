@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.graph import Node, Value
-from ...ops.spec import Spec
 from ..flow import Flow, rebuild
 
 
@@ -27,9 +26,7 @@ def merge(flow: Flow) -> Flow:
             return None
         if found is not None:
             return found
-        made = new.add(
-            node.op, args, node.attrs, [Spec(v.shape, v.dtype) for v in node.outputs], node.where
-        ).outputs
+        made = new.again(node, args)
         seen[key] = made
         return made
 

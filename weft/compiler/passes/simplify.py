@@ -34,13 +34,7 @@ _IDENTITY = ("stop_gradient", "clone", "positive", "clone_contiguous")
 
 def simplify(flow: Flow) -> Flow:
     """Remove work that does nothing and compute what is known already."""
-    uses: dict[Value, int] = {}
-    for node in flow.nodes:
-        for v in node.inputs:
-            if isinstance(v, Value):
-                uses[v] = uses.get(v, 0) + 1
-    for v in flow.outputs:
-        uses[v] = uses.get(v, 0) + 1
+    uses = flow.uses()
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         return _transposed_product(new, node, args, uses) or _rule(new, node, args)
@@ -86,7 +80,11 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     for position, neutral in _NEUTRAL.get(name, ()):
         other = args[1 - position]
         if _scalar(args[position]) == neutral and _matches(other, out):
-            if name == "add" and dtypes.is_inexact(out.dtype) and math.copysign(1.0, _scalar(args[position]).real) > 0:
+            if (
+                name == "add"
+                and dtypes.is_inexact(out.dtype)
+                and math.copysign(1.0, _scalar(args[position]).real) > 0
+            ):
                 continue  # -0.0 + 0.0 is 0.0
             return (other,)
     if name == "index_add":  # the native loop counts negative indices from the end itself

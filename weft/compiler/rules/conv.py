@@ -1,18 +1,22 @@
-"""Convolution and its gradients: oneDNN on channels-last activations.
+"""Convolution and its gradients on channels-last activations: oneDNN, or Winograd's products where they are faster.
 
 Weights stay plain arrays outside; oneDNN is fastest with a layout of its own, so they are reordered on the way in and
-their gradient on the way out (a few per cent of the convolution's time).
+their gradient on the way out (a few per cent of the convolution's time). Which way a convolution is computed is for
+`weft.compiler.tuning` to say.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...graph.graph import Node, Value
 from ..layout import Layout, channels_last, row_major, same_strides
 from ..primitives import add_primitive, available, desc, lowers
+from ..tuning import Sample, lower_tuned
+from . import winograd
 
 
 def channels_last_layout(lowering: Any, layout: Layout, node: Node) -> Layout:
@@ -76,6 +80,14 @@ def _reorder_in(lowering: Any, node: Node, w: Layout, wanted: Any) -> Layout:
     return room
 
 
+def _bias(lowering: Any, node: Node, value: Value | None) -> Layout | None:
+    """The bias as a dense vector."""
+    if value is None:
+        return None
+    layout: Layout = lowering.layout_of(value)
+    return layout if layout.contiguous else lowering.copy(layout, node)
+
+
 def _make(build: Any) -> Any:
     """A primitive, or None where oneDNN has none or only its reference loops."""
     from ...backends.onednn.capi import Unsupported
@@ -88,50 +100,51 @@ def _make(build: Any) -> Any:
     return None if is_reference(primitive) else primitive
 
 
-@lowers("convolution")
-def lower_convolution(lowering: Any, node: Node) -> bool:
-    x_value, w_value, b_value = node.inputs
-    if not applies(x_value, w_value, b_value):
-        return False
+def _direct(lowering: Any, node: Node) -> bool:
+    """`convolution` by oneDNN."""
+    return convolve(lowering, node, node.attrs, _bias(lowering, node, node.inputs[2]))
+
+
+def convolve(
+    lowering: Any, node: Node, attrs: Any, bias: Layout | None = None, post: Any = (),
+    operands: dict[int, Layout] | None = None, label: str = "convolution",
+) -> bool:  # fmt: skip
+    """The convolution of a node's first two inputs by oneDNN, with post-ops and their operands by argument number."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
     from ...backends.onednn.primitives.convolution import convolution_forward
 
-    stride, padding, dilation, groups = node.attrs
+    x_value, w_value = node.inputs[:2]
+    stride, padding, dilation, groups = attrs
     window = _window(stride, padding, dilation)
     x_shape, y_shape = tuple(x_value.shape), tuple(node.outputs[0].shape)
     w = _grouped_layout(lowering.layout_of(w_value), groups)
     dtype = x_value.dtype
-    bias = None if b_value is None else lowering.layout_of(b_value)
-    if bias is not None and not bias.contiguous:
-        bias = lowering.copy(bias, node)
     primitive = _make(lambda: convolution_forward(
         MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(w.shape, dtype),
-        None if bias is None else desc(bias), MemoryDesc.strided(y_shape, dtype, channels_last(y_shape)), window,
+        None if bias is None else desc(bias), MemoryDesc.strided(y_shape, dtype, channels_last(y_shape)), window, post,
     ))  # fmt: skip
     if primitive is None:
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     w = _reorder_in(lowering, node, w, primitive.desc(Arg.WEIGHTS))
     y, target = place_channels_last(lowering, node, 0)
-    arguments = {int(Arg.SRC): x, int(Arg.WEIGHTS): w, int(Arg.DST): y}
+    arguments = {**(operands or {}), int(Arg.SRC): x, int(Arg.WEIGHTS): w, int(Arg.DST): y}
     if bias is not None:
         arguments[int(Arg.BIAS)] = bias
-    add_primitive(lowering, node, primitive, arguments, "convolution")
-    if y is not target and y.storage is not target.storage:
+    add_primitive(lowering, node, primitive, arguments, label)
+    if y.storage is not target.storage:
         lowering.copy(y, node, target)
     return True
 
 
-@lowers("convolution_backward_input")
-def lower_backward_input(lowering: Any, node: Node) -> bool:
-    g_value, w_value = node.inputs[:2]
-    if not applies(g_value, w_value):
-        return False
+def _direct_input(lowering: Any, node: Node) -> bool:
+    """`convolution_backward_input` by oneDNN."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
     from ...backends.onednn.primitives.convolution import convolution_backward_data
 
+    g_value, w_value = node.inputs[:2]
     _, stride, padding, dilation, groups = node.attrs
     x_shape, g_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
     dtype = g_value.dtype
@@ -157,16 +170,14 @@ def lower_backward_input(lowering: Any, node: Node) -> bool:
     return True
 
 
-@lowers("convolution_backward_weight")
-def lower_backward_weight(lowering: Any, node: Node) -> bool:
-    x_value, g_value = node.inputs
-    if not applies(x_value, g_value):
-        return False
+def _direct_weight(lowering: Any, node: Node) -> bool:
+    """`convolution_backward_weight` by oneDNN."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
     from ...backends.onednn.primitives.convolution import convolution_backward_weights
     from ...backends.onednn.primitives.reorder import reorder
 
+    x_value, g_value = node.inputs
     _, stride, padding, dilation, groups = node.attrs
     x_shape, g_shape, w_shape = tuple(x_value.shape), tuple(g_value.shape), tuple(node.outputs[0].shape)
     dtype = g_value.dtype
@@ -189,3 +200,180 @@ def lower_backward_weight(lowering: Any, node: Node) -> bool:
         step = {int(Arg.SRC): w, int(Arg.DST): plain}
         add_primitive(lowering, node, reorder(wanted, desc(plain)), step, "reorder grad weight")
     return True
+
+
+# Winograd ------------------------------------------------------------------------------------------------------------
+
+TILES = {"winograd_f2": 2, "winograd_f4": 4}
+"""Rows and columns of a tile, by the name of the way."""
+
+
+def _before(padding: Any) -> tuple[int, int]:
+    return padding[0][0], padding[1][0]
+
+
+def _winograd(m: int, lowering: Any, node: Node) -> bool:
+    x_value, w_value, b_value = node.inputs
+    x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
+    bias = _bias(lowering, node, b_value)
+    y, target = place_channels_last(lowering, node, 0)
+    winograd.convolve(lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), bias)
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    return True
+
+
+def _winograd_input(m: int, lowering: Any, node: Node) -> bool:
+    g_value, w_value = node.inputs[:2]
+    top, left = _before(node.attrs[2])
+    g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
+    x, target = place_channels_last(lowering, node, 0)
+    w = lowering.layout_of(w_value)
+    winograd.convolve(lowering, node, m, g, w, x, (2 - top, 2 - left), backward=True)
+    if x.storage is not target.storage:
+        lowering.copy(x, node, target)
+    return True
+
+
+def _winograd_weight(m: int, lowering: Any, node: Node) -> bool:
+    x_value, g_value = node.inputs
+    x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
+    g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
+    target = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    winograd.weight_gradient(lowering, node, m, x, g, target, _before(node.attrs[2]))
+    return True
+
+
+# 1 x 1 ---------------------------------------------------------------------------------------------------------------
+
+
+def _matmul_weight(lowering: Any, node: Node) -> bool:
+    """The gradient of a 1 x 1 weight as the product of two matrices whose rows are pixels."""
+    from ...backends.onednn.capi import Arg
+    from ...backends.onednn.descriptors import MemoryDesc
+    from ...backends.onednn.primitives.matmul import matmul
+
+    x_value, g_value = node.inputs
+    x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
+    g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
+    target = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    c, k = x.shape[1], g.shape[1]
+    pixels = x.shape[0] * x.shape[2] * x.shape[3]
+    # The longer rows are better columns of a product: compute its transpose if those are the result's.
+    turned = k > c
+    left, right, rows, columns = (x, g, c, k) if turned else (g, x, k, c)
+    straight = not turned and target.strides[:2] == (c, 1)
+    made = target if straight else lowering.temporary((rows, columns), x.dtype)
+    primitive = matmul(
+        MemoryDesc.strided((rows, pixels), x.dtype, (1, rows)),
+        MemoryDesc.strided((pixels, columns), x.dtype, (columns, 1)),
+        MemoryDesc.strided((rows, columns), x.dtype, (columns, 1)),
+    )
+    arguments = {int(Arg.SRC): left, int(Arg.WEIGHTS): right, int(Arg.DST): made}
+    add_primitive(lowering, node, primitive, arguments, "convolution grad weight")
+    if not straight:
+        strides = (1, k, 1, 1) if turned else (c, 1, 1, 1)
+        lowering.copy(Layout(made.storage, made.dtype, (k, c, 1, 1), strides, made.offset), node, target)
+    return True
+
+
+# The choice ----------------------------------------------------------------------------------------------------------
+
+WORTH_TRYING = 20e6
+"""Multiply-adds from which it is worth a measurement which way is faster."""
+SAMPLE = 0.3e9
+"""Multiply-adds of a sample: some milliseconds."""
+
+
+def _lower(
+    lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any
+) -> bool:
+    ways = {"direct": direct}
+    stride, padding, dilation, groups = node.attrs[-4:]
+    (_, c, _, _), (n, k, height, width) = (
+        (images.x.shape, images.y.shape) if len(kernel) == 2 else ((0,) * 4,) * 2
+    )
+    if winograd.suits(stride, dilation, groups, kernel):
+        ways |= {name: partial(tiled, m) for name, m in TILES.items()}
+        preferred = winograd.preferred(c, k, n, height, width)
+        tried = ["direct", "winograd_f4"]  # the smaller tile is more exact, but never the fastest
+    elif (
+        node.op.name == "convolution_backward_weight"
+        and (kernel, tuple(stride), groups) == ((1, 1), (1, 1), 1)
+        and not any(before or after for before, after in padding)
+    ):
+        ways["matmul"] = _matmul_weight
+        preferred = "matmul" if min(c, k) >= 128 else "direct"
+        tried = ["direct", "matmul"]
+    else:
+        return direct(lowering, node)
+    title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
+    sample = partial(_sample, node, images, kernel)
+    return lower_tuned(lowering, node, ways, preferred, title, sample, tried)
+
+
+class Images(NamedTuple):
+    """The images on the two sides of a convolution, whichever of them the node reads or makes."""
+
+    title: str
+    x: Any
+    y: Any
+    inputs: tuple[int, ...]  # which inputs of the node are images
+
+
+def _sample(node: Node, images: Images, kernel: tuple[int, ...]) -> Sample | None:
+    """The convolution on fewer images, and lower ones if one is still a lot."""
+    (n, c, _, _), (_, k, height, width) = images.x.shape, images.y.shape
+    work = kernel[0] * kernel[1] * c * k * n * height * width
+    if work < WORTH_TRYING or min(c, k) < 16:
+        return None
+    count, cut = min(n, max(1, round(n * SAMPLE / work))), 0
+    if count == 1 and height > 32:
+        cut = max(0, height - max(16, 4 * round(height * SAMPLE * n / work / 4)))
+
+    def smaller(shape: Any) -> tuple[int, ...]:
+        return count, shape[1], shape[2] - cut, shape[3]
+
+    inputs = [
+        (smaller(v.shape) if i in images.inputs else tuple(v.shape)) if isinstance(v, Value) else None
+        for i, v in enumerate(node.inputs)
+    ]
+    shape = tuple(node.outputs[0].shape)
+    attrs = node.attrs
+    if node.op.name != "convolution_backward_weight":
+        shape = smaller(shape)
+    if node.op.name == "convolution_backward_input" and attrs[0] is not None:
+        attrs = (shape[2:], *attrs[1:])
+    scale = n * height / (count * (height - cut))
+    return Sample(tuple(inputs), (shape,), attrs, scale, FIXED.__contains__)
+
+
+FIXED = frozenset(
+    ["reorder weights", "reorder grad weight"]
+    + [f"winograd {m}x{m} weight{g}" for m in (2, 4) for g in ("", " gradient")]
+)
+"""Steps whose time does not depend on the number of images."""
+
+
+@lowers("convolution")
+def lower_convolution(lowering: Any, node: Node) -> bool:
+    if not applies(*node.inputs):
+        return False
+    images = Images("conv", node.inputs[0], node.outputs[0], (0,))
+    return _lower(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct, _winograd)
+
+
+@lowers("convolution_backward_input")
+def lower_backward_input(lowering: Any, node: Node) -> bool:
+    if not applies(*node.inputs[:2]):
+        return False
+    images = Images("conv grad input", node.outputs[0], node.inputs[0], (0, 2))
+    return _lower(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct_input, _winograd_input)
+
+
+@lowers("convolution_backward_weight")
+def lower_backward_weight(lowering: Any, node: Node) -> bool:
+    if not applies(*node.inputs):
+        return False
+    images = Images("conv grad weight", node.inputs[0], node.inputs[1], (0, 1))
+    return _lower(lowering, node, images, tuple(node.outputs[0].shape[2:]), _direct_weight, _winograd_weight)

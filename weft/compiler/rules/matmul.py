@@ -11,6 +11,7 @@ from ..kernels.small_matmul import small_matmul, suits
 from ..layout import Layout, row_major
 from ..lower import Step
 from ..primitives import add_primitive, available, dense, desc, lowers, usable
+from .update import put_off
 
 
 @lowers("matmul")
@@ -20,7 +21,7 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     out = node.outputs[0]
     if 0 in a.shape or 0 in b.shape or 0 in out.shape:
         return False
-    if _small(lowering, node, a, b):
+    if _small(lowering, node, a, b) or put_off(lowering, node, a, b):
         return True
     if a.dtype != np.float32 or not available():
         return False
@@ -43,6 +44,8 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     return True
 
 
+CALL = 32768  # the price of a library call
+PACKING = 4  # multiplications that cost as much as packing an element
 LANES = 16  # columns of a register tile come in multiples of this many
 
 
@@ -62,7 +65,12 @@ def _small(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
         return False
     fixed = out in lowering.wanted  # the layout of a result that leaves the program is not ours to choose
     straight = _price(a, b)
-    if not fixed and _price(_flipped(b), _flipped(a)) + 3 * shape[0] * shape[1] < straight:
+    flipped = _price(_flipped(b), _flipped(a)) + 3 * shape[0] * shape[1]
+    work = shape[0] * shape[1] * a.shape[1]
+    price = straight if fixed else min(straight, flipped)
+    if price >= CALL and PACKING * price > work and a.dtype == np.float32 and available():
+        return False  # few rows times a matrix the wrong way round: packing it would be most of the work
+    if not fixed and flipped < straight:
         result = _multiply(lowering, node, _flipped(b), _flipped(a))
         lowering.layouts[out] = _flipped(result)
         return True

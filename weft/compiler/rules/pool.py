@@ -1,7 +1,7 @@
 """Pooling: oneDNN on channels-last activations.
 
-Max pooling remembers where its maxima were. Eagerly that is an array of places; between a forward and a backward
-primitive it is oneDNN's own workspace, which takes the place of that array as long as nobody else reads it.
+Max pooling remembers where its maxima were. oneDNN's workspace holds the place in the window of every maximum, laid out
+like the result: what the op returns. Where it is of another kind, it serves as long as only the gradient reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node
-from ..layout import Layout, channels_last
+from ..layout import channels_last
 from ..primitives import add_primitive, lowers
 from .conv import _make, _window, applies, channels_last_layout, place_channels_last
 
@@ -38,10 +38,11 @@ def _descs(x: tuple[int, ...], y: tuple[int, ...], dtype: np.dtype) -> tuple[Any
 def lower_max_pool(lowering: Any, node: Node) -> bool:
     (x_value,) = node.inputs
     y_value, places = node.outputs
-    if not applies(x_value) or places in lowering.wanted:
+    if not applies(x_value):
         return False
-    if any(u.op.name != "max_pool_backward" for u in lowering._users(node) if places in u.inputs):
-        return False
+    private = places not in lowering.wanted and all(
+        u.op.name == "max_pool_backward" for u in lowering._users(node) if places in u.inputs
+    )
     from ...backends.onednn.capi import Alg, Arg
     from ...backends.onednn.primitives.pooling import pooling_forward
 
@@ -56,39 +57,55 @@ def lower_max_pool(lowering: Any, node: Node) -> bool:
     )
     if primitive is None:
         return False
+    plain = primitive.workspace_nbytes == places.nbytes
+    if not private and not plain:
+        return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     y, target = place_channels_last(lowering, node, 0)
-    workspace = lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8))
+    if plain:
+        workspace, wanted = place_channels_last(lowering, node, 1)
+    else:
+        workspace = wanted = lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8))
     arguments = {int(Arg.SRC): x, int(Arg.DST): y}
     if primitive.takes(Arg.WORKSPACE):
         arguments[int(Arg.WORKSPACE)] = workspace
     add_primitive(lowering, node, primitive, arguments, "max pool")
     if y.storage is not target.storage:
         lowering.copy(y, node, target)
-    lowering.layouts[places] = Layout(workspace.storage, workspace.dtype, workspace.shape, workspace.strides)
-    lowering.workspaces[places] = (full, x_shape, y_shape)
+    if workspace.storage is not wanted.storage:
+        lowering.copy(workspace, node, wanted)
+    lowering.layouts[places] = workspace
     return True
 
 
 @lowers("max_pool_backward")
 def lower_max_pool_backward(lowering: Any, node: Node) -> bool:
-    g_value, places = node.inputs[:2]
-    if places not in lowering.workspaces:
+    g_value, places_value = node.inputs[:2]
+    if not applies(g_value):
         return False
     from ...backends.onednn.capi import Alg, Arg
     from ...backends.onednn.primitives.pooling import pooling_backward
 
-    _, kernel, stride, _, dilation, _ = node.attrs
-    full, x_shape, y_shape = lowering.workspaces[places]
-    window = _window(stride, full, dilation)
-    primitive = pooling_backward(
-        Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window
+    _, kernel, stride, padding, dilation, _ = node.attrs
+    x_shape, y_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
+    window = _window(stride, _padding(x_shape, y_shape, kernel, stride, padding, dilation), dilation)
+    primitive = _make(
+        lambda: pooling_backward(
+            Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window
+        )
     )
+    places = lowering.layout_of(places_value)
+    if primitive is None:
+        return False
+    if len(places.shape) > 1:
+        if primitive.workspace_nbytes != places_value.nbytes:
+            return False
+        places = channels_last_layout(lowering, places, node)
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
     gx, target = place_channels_last(lowering, node, 0)
     arguments = {int(Arg.DIFF_DST): g, int(Arg.DIFF_SRC): gx}
     if primitive.takes(Arg.WORKSPACE):
-        arguments[int(Arg.WORKSPACE)] = lowering.layouts[places]
+        arguments[int(Arg.WORKSPACE)] = places
     add_primitive(lowering, node, primitive, arguments, "max pool grad")
     if gx.storage is not target.storage:
         lowering.copy(gx, node, target)

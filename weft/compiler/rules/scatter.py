@@ -1,63 +1,157 @@
-"""Rows added to rows: the gradient of an embedding, as native loops.
+"""Elements and rows written to computed places: scatter, scatter_add, index_add (the gradient of an embedding), segment_max.
 
-Columns are shared out among threads, so that several additions to one row never meet and their order is always the same.
+Along the indexed axis elements are written one after another, so that of repeated places the last wins and sums add up in
+order; the other axes are shared out among vectors and threads, which never meet in one place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ...graph.graph import Node
 from ...ops import scalar as s
+from ...ops.scalar import Expr
 from .. import loops
-from ..layout import row_major
-from ..loops import Buffer, Kernel
-from ..lower import Step
-from ..nests import grain
+from ..layout import Layout, row_major
+from ..loops import Let
 from ..primitives import lowers
+from ..routines import Routine, native, over_rows, wrapped
+
+Combine = Callable[[Expr, Expr], Expr]
+
+
+def _new(old: Expr, new: Expr) -> Expr:
+    return new
+
+
+def _sum(old: Expr, new: Expr) -> Expr:
+    return s.bitwise_or(old, new) if s.kind(old.dtype) == "b" else old + new
+
+
+def write_along(
+    lowering: Any,
+    node: Node,
+    target: Layout,
+    index: Layout,
+    source: Layout,
+    axis: int,
+    combine: Combine,
+    label: str,
+) -> None:
+    """A step that does `target[.., index[.., t, ..], ..] = combine(old, source[.., t, ..])` for every t along `axis`.
+
+    `index` and `source` have one shape (an index that is the same along an axis has stride 0 there); the indices have
+    been checked.
+    """
+    r = Routine(lowering, node, label)
+    places, new, old = r.reads(index), r.reads(source), r.writes(target)
+    shape = source.shape
+    others = [a for a in range(len(shape)) if a != axis and shape[a] > 1]
+    lane = max(others, key=lambda a: (abs(target.strides[a]) == 1, a), default=None)
+    if lane is not None:
+        others.remove(lane)
+    same = lane is None or index.strides[lane] == 0
+    width = 1 if lane is None else shape[lane]
+    tile = next((t for t in (512, 256, 128, 64, 32, 16) if width % t == 0 and width // t >= 2), width)
+
+    def column(at: list[Any]) -> list[Any]:
+        where: list[Any] = [loops.as_index(0)] * len(shape)
+        for a, i in zip(others, at[:-1], strict=True):
+            where[a] = i
+        where[axis] = s.index("t")
+        if lane is not None:
+            where[lane] = at[-1] * tile + s.index("c")
+        place = Let("place", wrapped(places.at(*where), target.shape[axis]))
+        element = old.at(*where[:axis], place.var, *where[axis + 1 :])
+        change = loops.store(element, combine(element, s.cast(new.at(*where), target.dtype)))
+        if lane is None:
+            body: list[Any] = [place, change]
+        elif same:
+            body = [place, loops.loop("c", tile, [change], "vector")]
+        else:
+            body = [loops.loop("c", tile, [place, change], "vector")]
+        return [loops.loop("t", shape[axis], body)]
+
+    sizes = (*[shape[a] for a in others], width // tile)
+    r.add(over_rows(sizes, column, work=shape[axis] * tile))
+
+
+def _copy_of(lowering: Any, node: Node, value: Any) -> tuple[Layout, Layout]:
+    """(row-major memory that holds a copy of `value`, where the node's result must finally lie)."""
+    out = lowering.place(node, 0, row_major(tuple(value.shape)), node, None)
+    target = out if out.contiguous else lowering.temporary(tuple(value.shape), out.dtype)
+    if value.node.op.name == "filled":
+        lowering.fill(target, value.node.attrs[1], node)
+    else:
+        lowering.copy(lowering.layout_of(value), node, target)
+    return target, out
+
+
+def _finish(lowering: Any, node: Node, target: Layout, out: Layout) -> bool:
+    if target is not out:
+        lowering.copy(target, node, out)
+    return True
+
+
+def _along(index: Layout, shape: tuple[int, ...], axis: int) -> Layout:
+    """A vector of indices as an array of `shape` that is constant along every axis but one."""
+    strides = tuple([index.strides[0] if a == axis else 0 for a in range(len(shape))])
+    return Layout(index.storage, index.dtype, shape, strides, index.offset)
 
 
 @lowers("index_add")
 def lower_index_add(lowering: Any, node: Node) -> bool:
     x_value, index_value, source_value = node.inputs
-    axis = node.attrs[0] % max(len(x_value.shape), 1)
-    if axis != 0 or x_value.dtype not in s.DTYPES or 0 in source_value.shape or 0 in x_value.shape:
+    if not native(x_value, index_value, source_value) or source_value.dtype != x_value.dtype:
         return False
-    rows = x_value.shape[0]
-    count = index_value.shape[0]
-    width = 1
-    for d in x_value.shape[1:]:
-        width *= d
+    axis = node.attrs[0] % len(x_value.shape)
+    size = x_value.shape[axis]
     index = lowering.layout_of(index_value)
-    lowering.check_indices(index, -rows, rows, node)
+    lowering.check_indices(index, -size, size, node)
     source = lowering.layout_of(source_value)
-    if not source.contiguous:
-        source = lowering.copy(source, node)
-    out = lowering.place(node, 0, row_major(tuple(x_value.shape)), node, None)
-    target = out if out.contiguous else lowering.temporary(tuple(x_value.shape), out.dtype)
-    if x_value.node.op.name == "filled":
-        lowering.fill(target, x_value.node.attrs[1], node)
-    else:
-        lowering.copy(lowering.layout_of(x_value), node, target)
-    buffers = tuple([Buffer.of(f"b{i}", x.dtype, (1 << 40,)) for i, x in enumerate((index, source, target))])
-    k, j = s.index("k"), s.index("j")
-    i = s.cast(buffers[0][k * index.strides[0] + index.offset], np.int64)
-    if s.kind(index.dtype) == "i":
-        i = s.where(s.lt(i, 0), i + rows, i)
-    i = s.minimum(s.maximum(i, 0), rows - 1)
-    tile = next((t for t in (512, 256, 128, 64, 32, 16) if width % t == 0 and width // t >= 2), width)
-    column = s.index("t") * tile + j if tile != width else j
-    row = loops.Let("row", i * width)
-    place = buffers[2][row.var + column + target.offset]
-    add = loops.store(place, place + buffers[1][k * width + column + source.offset])
-    body: list[Any] = [loops.loop("k", count, [row, loops.loop("j", tile, [add], "vector")])]
-    if tile != width:
-        body = [loops.loop("t", width // tile, body, parallel=True, grain=grain(count * tile))]
-    kernel = Kernel("index_add", buffers, (), tuple(body))
-    storages = [index.storage, source.storage, target.storage]
-    lowering.steps.append(Step("kernel", "index add", [node], storages, [target.storage], kernel, storages))
-    if target is not out:
-        lowering.copy(target, node, out)
+    target, out = _copy_of(lowering, node, x_value)
+    write_along(lowering, node, target, _along(index, source.shape, axis), source, axis, _sum, "index add")
+    return _finish(lowering, node, target, out)
+
+
+@lowers("scatter", "scatter_add")
+def lower_scatter(lowering: Any, node: Node) -> bool:
+    x_value, index_value, source_value = node.inputs
+    if not native(x_value, index_value, source_value) or not len(x_value.shape):
+        return False
+    axis = node.attrs[0] % len(x_value.shape)
+    size = x_value.shape[axis]
+    index, source = lowering.layout_of(index_value), lowering.layout_of(source_value)
+    lowering.check_indices(index, -size, size, node)
+    target, out = _copy_of(lowering, node, x_value)
+    combine, label = (_sum, "scatter add") if node.op.name == "scatter_add" else (_new, "scatter")
+    write_along(lowering, node, target, index, source, axis, combine, label)
+    return _finish(lowering, node, target, out)
+
+
+@lowers("segment_max")
+def lower_segment_max(lowering: Any, node: Node) -> bool:
+    """-inf everywhere, the rows over it, and 0 where no row came."""
+    x_value, index_value = node.inputs
+    (count,) = node.attrs
+    if not native(x_value, index_value, *node.outputs) or s.kind(x_value.dtype) != "f":
+        return False
+    x, index = lowering.layout_of(x_value), lowering.layout_of(index_value)
+    lowering.check_indices(index, -count, count, node)
+    out = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    best = lowering.temporary(out.shape, out.dtype)
+    met = lowering.temporary((count,), index.dtype)
+    lowering.fill(best, float("-inf"), node)
+    lowering.fill(met, 0, node)
+    write_along(lowering, node, best, _along(index, x.shape, 0), x, 0, s.maximum, "segment max")
+    write_along(lowering, node, met, index, index, 0, lambda old, new: s.const(1, old.dtype), "segment max")
+    r = Routine(lowering, node, "segment max")
+    found, seen, target = r.reads(best), r.reads(met), r.writes(out)
+
+    def point(at: list[Any]) -> list[Any]:
+        value = s.where(s.eq(seen.at(at[0]), 0), s.const(0, out.dtype), found.at(*at))
+        return [loops.store(target.at(*at), value)]
+
+    r.add(over_rows(out.shape, point, vector=True))
     return True

@@ -1,0 +1,67 @@
+"""Writing to computed places inside a program, and failing before the first write."""
+
+import numpy as np
+import pytest
+
+import weft as wf
+
+
+def host_calls(f):
+    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+
+
+@pytest.mark.parametrize("op", [wf.scatter, wf.scatter_add])
+@pytest.mark.parametrize(
+    ("shape", "axis", "count"), [((7,), 0, 20), ((3, 4, 5), 1, 9), ((4, 40), 1, 30), ((30, 64), 0, 50)]
+)
+def test_scatter_writes_in_order(op, shape, axis, count):
+    rng = np.random.default_rng(0)
+    x = wf.tensor(rng.normal(size=shape).astype("float32"))
+    places = list(shape)
+    places[axis] = count
+    index = wf.tensor(rng.integers(-shape[axis], shape[axis], places))
+    source = wf.tensor(rng.normal(size=places).astype("float32"))
+    f = wf.function(lambda x, i, s: op(x, i, s, axis))
+    np.testing.assert_allclose(f(x, index, source).numpy(), op(x, index, source, axis).numpy(), rtol=1e-6)
+    assert host_calls(f) == []
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_index_add_along_any_axis(axis):
+    rng = np.random.default_rng(1)
+    x = wf.tensor(rng.normal(size=(6, 5, 8)).astype("float32"))
+    shape = list(x.shape)
+    shape[axis] = 11
+    index = wf.tensor(rng.integers(-5, 5, 11))
+    source = wf.tensor(rng.normal(size=shape).astype("float32"))
+    f = wf.function(lambda x, i, s: wf.index_add(x, i, s, axis))
+    np.testing.assert_allclose(
+        f(x, index, source).numpy(), wf.index_add(x, index, source, axis).numpy(), rtol=1e-5
+    )
+    assert host_calls(f) == []
+
+
+def test_an_index_out_of_range_is_found_before_anything_is_written():
+    state = wf.zeros(4)
+
+    @wf.function
+    def step(index):
+        state.add_(1.0)
+        state.copy_(wf.scatter_add(state, index, wf.ones(3), 0))
+        return state.sum()
+
+    step(wf.tensor([0, 1, -4]))
+    before = state.numpy().copy()
+    for bad in ([0, 4, 1], [0, -5, 1], [2**40, 0, 0]):
+        with pytest.raises(IndexError, match=r"scatter_add: .*size 4.*test_scatter.py"):
+            step(wf.tensor(bad))
+        np.testing.assert_array_equal(state.numpy(), before)
+
+
+def test_advanced_indices_are_checked_one_by_one():
+    x = wf.tensor(np.arange(12.0).reshape(3, 4))
+    f = wf.function(lambda x, i, j: x[i, j])
+    np.testing.assert_array_equal(f(x, wf.tensor([0, -1]), wf.tensor([3, 0])).numpy(), [3, 8])
+    with pytest.raises(IndexError, match=r"index out of range: expected -4 to 3.*test_scatter.py"):
+        f(x, wf.tensor([0, 0]), wf.tensor([0, 4]))  # 4 would be a place in the next row
+    assert host_calls(f) == []

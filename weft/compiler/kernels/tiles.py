@@ -1,0 +1,100 @@
+"""Matrix products as register tiles: the part that other kernels (attention, products of our own) are built around.
+
+A tile is a few rows by a few vectors of the result, kept in registers while the depth is walked through. The left operand
+is read one number at a time and may lie anyhow; the right operand and the result are read and written in vectors along
+their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...ops import scalar as s
+from ...ops.scalar import Expr
+from .. import loops
+from ..loops import Buffer, Local, Statement
+
+ROWS, COLUMNS = 6, 64
+"""Of a tile: 24 of the 32 vector registers of AVX-512 hold sums, the rest is for a row of the right operand."""
+
+Place = Callable[[Expr, Expr], Expr]
+
+
+def parts(size: int, tile: int) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, tile size): whole tiles, then what is left."""
+    whole, rest = divmod(size, tile)
+    return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
+
+
+def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
+    """Like `parts`, with the largest tile of at most `most` rows that leaves no rest, unless that would be much smaller."""
+    for tile in range(most, most * 2 // 3 - 1, -1):
+        if size % tile == 0:
+            return [(0, size // tile, tile)]
+    return parts(size, most)
+
+
+def product(
+    tag: str,
+    size: tuple[int, int, int | Expr],
+    left: Place,
+    right: Place,
+    finish: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]],
+    start: Place | None = None,
+    tile: tuple[int, int] = (ROWS, COLUMNS),
+    dtype: np.dtype = s.FLOAT32,
+    split: Callable[[int, int], list[tuple[int, int, int]]] = row_parts,
+) -> list[Statement]:
+    """Statements that compute `start + left @ right`, tile by tile.
+
+    Args:
+        tag: makes the names of loops and tiles unique within the kernel.
+        size: (rows, columns, depth).
+        left, right: the elements (row, k) and (k, column).
+        finish: what to do with the result (row, column, value): usually a store.
+        start: what the sum (row, column) starts from; zero unless given.
+        split: how rows are cut into tiles.
+    """
+    rows, columns, depth = size
+    body: list[Statement] = []
+    for row0, row_tiles, mr in split(rows, tile[0]):
+        for column0, column_tiles, nr in parts(columns, tile[1]):
+            name = f"{tag}_{len(body)}"
+            sums = Buffer.of(f"{name}t", dtype, (mr, nr))
+            i = s.index(f"{name}i") * mr + row0
+            j = s.index(f"{name}j") * nr + column0
+            k = s.index(f"{name}k")
+
+            def lanes(part: str, make: Callable[[Expr, Expr], Statement | Sequence[Statement]],
+                      mr: int = mr, nr: int = nr, name: str = name) -> Statement:  # fmt: skip
+                """Over the elements of the tile: rows written out, columns in vectors."""
+                r, v = s.index(f"{name}{part}r"), s.index(f"{name}{part}v")
+                made = make(r, v)
+                inner = list(made) if isinstance(made, Sequence) else [made]
+                return loops.loop(
+                    f"{name}{part}r", mr, [loops.loop(f"{name}{part}v", nr, inner, "vector")], "unroll"
+                )
+
+            def first(r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j) -> Statement:
+                return loops.store(sums[r, v], s.const(0, dtype) if start is None else start(i + r, j + v))
+
+            def multiply(
+                r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j, k: Expr = k
+            ) -> Statement:
+                return loops.store(sums[r, v], s.fma(left(i + r, k), right(k, j + v), sums[r, v]))
+
+            def last(
+                r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j
+            ) -> Statement | Sequence[Statement]:
+                return finish(i + r, j + v, sums[r, v])
+
+            inside = [
+                Local(sums),
+                lanes("z", first),
+                loops.loop(f"{name}k", depth, [lanes("m", multiply)]),
+                lanes("s", last),
+            ]
+            body.append(loops.loop(f"{name}i", row_tiles, [loops.loop(f"{name}j", column_tiles, inside)]))
+    return body

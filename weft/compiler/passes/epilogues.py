@@ -1,0 +1,147 @@
+"""What follows a matrix product or a convolution element by element is done before the result is written.
+
+%y = matmul(%x, %w); %z = add(%y, %b); %r = relu(%z)                              before
+%r = matmul_then(%x, %w, %b, steps=("add", "relu"))                               after
+
+%y = convolution(%x, %w); %z = scale_shift(%y, %a, %b); %s = add(%z, %old); %r = relu(%s)
+%r = convolution_then(%x, %w, %a, %b, %old, steps=("multiply", "add", "add", "relu"))
+
+The second is a convolution with the batch normalisation of inference, a residual connection and an activation: one
+primitive. Only results that nobody else reads are taken in, and only where oneDNN computes the product: small products
+and those that Winograd serves better keep their own kernels, and elementwise nests follow them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node, Value
+from ...ops import fused
+from ...ops.registry import table
+from ...ops.spec import Spec
+from ..flow import Flow, rebuild
+from ..fusion import is_loop, is_view
+from ..kernels.small_matmul import LARGEST
+from ..primitives import available
+
+ACTIVATIONS = ("relu", "relu6", "gelu_exact", "gelu_tanh", "silu", "hardswish", "sigmoid", "tanh")
+MOST = 6  # steps after one product
+_THEN = {"matmul_then", "convolution_then"}
+
+
+def epilogues(flow: Flow) -> Flow:
+    """Take elementwise ops into the product or convolution whose result they read."""
+    if not available() or not any(n.op.name in ("matmul", "convolution") for n in flow.nodes):
+        return flow
+    uses = flow.uses()
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        out = node.outputs[0]
+        if len(node.outputs) != 1 or out.dtype != np.float32 or node.op.effects:
+            return None
+        for position, steps, operands in _ways(node, args):
+            old, product = node.inputs[position], args[position]
+            if uses.get(old) == 1 and tuple(product.shape) == tuple(out.shape) and _takes(product, operands):
+                return _extended(new, product, steps, operands, out)
+        return None
+
+    return _without_idle(rebuild(flow, rule))
+
+
+def _without_idle(flow: Flow) -> Flow:
+    """Matrix products keep their steps only if the result goes on as it is.
+
+    A loop nest that reads the product next adds a bias for nothing, while the library may walk over the result again.
+    """
+    flow = rebuild(flow)  # without the products that nobody reads any more
+    readers: dict[Value, list[Node]] = {}
+    for node in flow.nodes:
+        for v in node.inputs:
+            if isinstance(v, Value):
+                readers.setdefault(v, []).append(node)
+    outputs = set(flow.outputs)
+
+    def in_nests(value: Value) -> bool:
+        """Whether nothing but loop nests reads the value, directly or through views."""
+        if value in outputs:
+            return False
+        return all(in_nests(r.outputs[0]) if is_view(r) else is_loop(r) for r in readers.get(value, ()))
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.name != "matmul_then" or not in_nests(node.outputs[0]):
+            return None
+        spec = (Spec(node.outputs[0].shape, node.outputs[0].dtype),)
+        value = new.add(table["matmul"], args[:2], (), spec).outputs[0]
+        rest = iter(args[2:])
+        for step in node.attrs[0]:
+            operands = (value, next(rest)) if step in ("add", "multiply") else (value,)
+            value = new.add(table[step], operands, (), spec).outputs[0]
+        return (value,)
+
+    return rebuild(flow, rule)
+
+
+def _ways(node: Node, args: tuple[Any, ...]) -> list[tuple[int, tuple[str, ...], list[Value]]]:
+    """How a node can be steps after one of its operands: (which operand, the steps, their operands)."""
+    name = node.op.name
+    if name in ACTIVATIONS:
+        return [(0, (name,), [])]
+    if name in ("add", "multiply"):
+        return [(i, (name,), [args[1 - i]]) for i in (0, 1) if isinstance(args[1 - i], Value)]
+    if name == "scale_shift":
+        return [(0, ("multiply", "add"), list(args[1:]))]
+    return []
+
+
+def _takes(product: Value, operands: list[Value]) -> bool:
+    """Whether the steps can follow this value."""
+    node = product.node
+    shape = tuple(product.shape)
+    if node.op.name in _THEN:
+        matrix = node.op.name == "matmul_then"
+        if len(node.attrs[0]) + len(operands) > MOST:
+            return False
+    elif node.op.name == "matmul":
+        matrix = True
+        a, b = node.inputs
+        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST:
+            return False
+    elif node.op.name == "convolution":
+        from ..rules.winograd import suits
+
+        matrix = False
+        stride, _, dilation, groups = node.attrs
+        kernel = tuple(node.inputs[1].shape[2:])
+        if node.inputs[2] is not None or len(shape) != 4 or suits(stride, dilation, groups, kernel):
+            return False
+    else:
+        return False
+    if any(v.dtype != np.float32 for v in (*[v for v in node.inputs if v is not None], *operands)):
+        return False
+    return all(_per_column(v, shape) if matrix else _fits(v, shape) for v in operands)
+
+
+def _per_column(value: Value, shape: tuple[int, ...]) -> bool:
+    """One number per column. A whole matrix is better added by the nest that reads the product next."""
+    return tuple(value.shape) in ((shape[1],), (1, shape[1]))
+
+
+def _fits(value: Value, shape: tuple[int, ...]) -> bool:
+    """One number per channel, or an image like the result."""
+    channels = shape[1]
+    return tuple(value.shape) in ((1, channels, 1, 1), (channels, 1, 1), shape)
+
+
+def _extended(
+    new: Flow, product: Value, steps: tuple[str, ...], operands: list[Value], out: Value
+) -> tuple[Value, ...]:
+    node = product.node
+    if node.op.name in _THEN:
+        inputs, attrs = (*node.inputs, *operands), ((*node.attrs[0], *steps), *node.attrs[1:])
+        op = node.op
+    else:
+        inputs, attrs = (*node.inputs[:2], *operands), (steps, *node.attrs)
+        op = (fused.matmul_then if node.op.name == "matmul" else fused.convolution_then).op  # type: ignore[attr-defined]
+    return new.add(op, inputs, attrs, (Spec(out.shape, out.dtype),)).outputs

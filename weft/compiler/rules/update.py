@@ -1,0 +1,153 @@
+"""Weight gradients that an optimiser's step uses up at once: the product and the step become one kernel.
+
+    %g = matmul(%grad.T, %x); %m' = gather_speed(%m, %g); %w' = descend(%w, %m')          two steps, %g in memory
+    %w', %m' = (one kernel, see `kernels/update.py`)                                         one step, %g nowhere
+
+A product is put off (`put_off`) when its one reader is an elementwise cluster of the same shape, and computed inside that
+cluster's loops (`lower_update`). Deep products stay with the library: they are limited by arithmetic, not by memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import CONSTANT, Node, Value
+from ...ops import scalar as s
+from ...ops.scalar import Expr
+from .. import loops
+from ..fusion import Cluster, is_view
+from ..kernels.recurrent import pack_columns
+from ..kernels.update import DEEPEST, product_and_update
+from ..layout import Layout, Storage, row_major
+from ..loops import Buffer, Kernel, Let, Statement
+from ..lower import Step
+
+LEAST = 1 << 17  # elements of a gradient that are worth a kernel of its own
+
+
+def put_off(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
+    """Whether the product `a @ b` waits for the cluster that reads it."""
+    out = node.outputs[0]
+    shape = tuple(out.shape)
+    if (
+        len(shape) != 2
+        or len(a.shape) != 2
+        or len(b.shape) != 2
+        or out.dtype != np.float32
+        or shape[0] * shape[1] < LEAST
+        or a.shape[1] > DEEPEST
+        or b.strides[1] != 1
+        or out in lowering.wanted
+        or any(x.storage.kind in ("variable", "cursor") for x in (a, b))  # might be written before it is read
+    ):
+        return False
+    unit = _reader(lowering, node)
+    if unit is None or not _simple(unit, shape):
+        return False
+    if any(_reader(lowering, v.node) is unit for v in lowering.put_off):
+        return False  # one product per sweep
+    lowering.put_off[out] = (a, b)
+    return True
+
+
+def _reader(lowering: Any, node: Node) -> Cluster | None:
+    """The one cluster that reads the node's result, directly."""
+    users = lowering._users(node)
+    numbers = {lowering.fuser.unit_of.get(u) for u in users if node.outputs[0] in u.inputs}
+    if len(numbers) != 1 or not all(node.outputs[0] in u.inputs for u in users):
+        return None
+    unit = lowering.fuser.units.get(numbers.pop())
+    return unit if isinstance(unit, Cluster) else None
+
+
+def _simple(cluster: Cluster, shape: tuple[int, ...]) -> bool:
+    """Every member computes one float32 per element of the shape, from elements at the same place."""
+    if cluster.reduced or cluster.space != shape:
+        return False
+    for n in cluster.members:
+        if n.op.expression is None or not cluster.full(n) or n.outputs[0].dtype != np.float32:
+            return False
+        for v in n.inputs:
+            base = v.node
+            while is_view(base) and base not in cluster.axes:
+                base = base.inputs[0].node
+            if v.dtype != np.float32 or (base in cluster.axes and base is not v.node):
+                return False
+    return True
+
+
+def _panels(lowering: Any, right: Layout, node: Node) -> Layout:
+    """The right operand as panels of columns: rows that lie a power of two apart would share few cache sets."""
+    packed = lowering.temporary(right.shape, right.dtype)
+    kernel = pack_columns(right, packed)
+    storages = [right.storage, packed.storage]
+    lowering.steps.append(Step("kernel", "pack", [node], storages[:1], storages[1:], kernel, storages))
+    return packed
+
+
+def lower_update(lowering: Any, cluster: Cluster) -> bool:
+    """Lower a cluster together with the product it was waiting for, if there is one."""
+    grad = next((v for n in cluster.members for v in n.inputs if v in lowering.put_off), None)
+    if grad is None:
+        return False
+    left, right = lowering.put_off.pop(grad)
+    right = _panels(lowering, right, grad.node)
+    members = sorted(cluster.members, key=lambda n: n.order)
+    buffers: dict[int, tuple[Buffer, Storage]] = {}
+
+    def buffer(layout: Layout) -> Buffer:
+        key = id(layout.storage)
+        if key not in buffers:
+            buffers[key] = (Buffer.of(f"b{len(buffers)}", layout.dtype, (1 << 40,)), layout.storage)
+        return buffers[key][0]
+
+    read: dict[Value, tuple[Layout, tuple[int, int]]] = {}
+    for n in members:
+        for v in n.inputs:
+            outside = v is not grad and v.node not in cluster.axes
+            if outside and not (v.node.op is CONSTANT and v.node.attrs[0].size == 1):
+                layout = lowering.layout_of(v)
+                rows, columns = (
+                    [0, 0] + [0 if d == 1 else st for d, st in zip(layout.shape, layout.strides, strict=True)]
+                )[-2:]
+                read[v] = (layout, (rows, columns))
+    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right)}
+    for layout, strides in read.values():
+        ways.setdefault(id(layout.storage), []).append((layout.offset, strides, cluster.space))
+    stored = [n for n in members if lowering._used_outside(n, cluster)]
+    places = {n: lowering.place(n, 0, row_major(cluster.space), cluster, ways) for n in stored}
+
+    def at(layout: Layout, strides: Any, i: Expr, j: Expr) -> Expr:
+        return buffer(layout)[i * strides[0] + j * strides[1] + layout.offset]
+
+    def update(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
+        known: dict[Value, Expr] = {grad: value}
+        statements: list[Statement] = []
+
+        def operand(v: Value) -> Expr:
+            if v not in known:
+                if v in read:
+                    known[v] = at(*read[v], i, j)
+                else:
+                    known[v] = s.const(v.node.attrs[0].item(), v.dtype)
+            return known[v]
+
+        for number, n in enumerate(members):
+            made = Let(f"{tag}v{number}", s.cast(n.op.expression(*[operand(v) for v in n.inputs]), s.FLOAT32))
+            statements.append(made)
+            known[n.outputs[0]] = made.var
+        for n in stored:
+            target = places[n]
+            statements.append(loops.store(at(target, target.strides, i, j), known[n.outputs[0]]))
+        return statements
+
+    body = product_and_update((buffer(left), left), (buffer(right), right), update)
+    kernel = Kernel("update", tuple([b for b, _ in buffers.values()]), (), tuple(body))
+    storages = [st for _, st in buffers.values()]
+    writes = [x.storage for x in places.values()]
+    reads = [left.storage, right.storage, *[layout.storage for layout, _ in read.values()]]
+    label = "matmul+" + "+".join(dict.fromkeys(n.op.name for n in members))
+    lowering.steps.append(Step("kernel", label, [grad.node, *members], reads, writes, kernel, storages))
+    return True

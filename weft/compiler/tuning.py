@@ -1,0 +1,347 @@
+"""Which of several lowerings a node gets: by a quick measurement, remembered; or by a rule of thumb.
+
+A rule that knows several *ways* to compute a node calls `lower_tuned`. The way is, in this order: the one a test forces;
+the one a checkpoint brought (`adopt`); the one chosen before, in this process or on disk; the fastest in a trial, if the
+program being compiled may still spend time on trials; else the rule's own preference. What is remembered on disk lies
+beside the object code, under the same rules for files (`weft.backends.llvm.cache`), and belongs to one machine, logical
+width and version.
+
+`WEFT_TUNE=0` switches trials off and looks at nothing remembered, so that every process chooses alike. The choice decides
+about rounding: programs look at it when they are compiled, `export` says what was chosen, and a run that continues from a
+checkpoint adopts it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..graph.graph import Node, Value
+from ..runtime import epoch, forks, info
+
+Way = Callable[[Any, Node], bool]
+"""`way(lowering, node)` adds the steps for a node, or returns False where it cannot."""
+
+PROGRAM_SECONDS = 2.0
+"""What the trials of one program may take together."""
+NODE_SECONDS = 0.04
+"""What the trials of one node should take."""
+CLEARLY, BUSY_CLEARLY = 0.97, 0.8
+"""Another way than the preferred one must be this much faster, on a calm and on a busy machine: noise should not decide."""
+BUSY_TRIES = 3
+"""How often a node is measured anew, by later processes, because the machine was busy; the least times count."""
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A node with the same work in small: what trials run instead of the node itself.
+
+    `shapes` are those of the inputs (None where there is no input) and of the outputs; `scale` is how many times the
+    sample's work the node does. Steps for which `fixed(label)` holds cost the same in both.
+    """
+
+    inputs: tuple[tuple[int, ...] | None, ...]
+    outputs: tuple[tuple[int, ...], ...]
+    attrs: tuple[Any, ...]
+    scale: float
+    fixed: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`way` was chosen for the node that `key` describes. `seconds` holds what trials took, by way."""
+
+    key: str
+    title: str
+    way: str
+    source: str  # "measured", "remembered", "adopted", "forced" or "rule"
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if len(self.seconds) < 2:
+            return f"{self.title}: {self.way} ({self.source})"
+        others = ", ".join(f"{1e3 * t:.2f} ms {w}" for w, t in self.seconds.items() if w != self.way)
+        return f"{self.title}: {self.way}, {1e3 * self.seconds[self.way]:.2f} ms vs {others} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Seconds by way; how long it took to find out; and whether the machine was calm meanwhile."""
+
+    seconds: dict[str, float]
+    spent: float
+    calm: bool
+
+
+Measure = Callable[[Node, Mapping[str, Way], Sample, float], Measurement]
+"""`measure(node, ways, sample, limit)`."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The choices of one program while it is compiled. Without `measure` nothing is tried."""
+
+    measure: Measure | None = None
+    seconds: float = PROGRAM_SECONDS
+    choices: dict[str, Choice] = field(default_factory=dict)
+
+
+_session: ContextVar[Session | None] = ContextVar("weft_tuning", default=None)
+_lock = forks.held_over_fork()
+_known: dict[str, Choice] = {}  # of this process
+_used: dict[str, str] = {}  # ways by key, of every program compiled in this process
+_adopted: dict[str, str] = {}
+_forced: str | None = None
+_owner = object()  # stands for this module's state in `weft.runtime.epoch`
+
+
+@contextmanager
+def session(measure: Measure | None) -> Iterator[Session]:
+    """Choices made inside belong to one program, and may be measured with `measure` (`weft.compiler.trials.measure`)."""
+    own = Session(measure if enabled() else None)
+    token = _session.set(own)
+    try:
+        yield own
+    finally:
+        _session.reset(token)
+
+
+@contextmanager
+def forced(way: str) -> Iterator[None]:
+    """Every node that can be computed this way is, in programs captured meanwhile: for tests and comparisons."""
+    global _forced
+    before = _forced
+    epoch.change(_owner, "forced", before, way)
+    _forced = way
+    try:
+        yield
+    finally:
+        _forced = before
+        epoch.change(_owner, "forced", way, before)
+
+
+def enabled() -> bool:
+    """Whether trials may run and remembered ones count."""
+    return os.environ.get("WEFT_TUNE", "").strip().lower() not in ("0", "off", "no", "false")
+
+
+# Choosing ------------------------------------------------------------------------------------------------------------
+
+
+def lower_tuned(
+    lowering: Any,
+    node: Node,
+    ways: Mapping[str, Way],
+    preferred: str,
+    title: str = "",
+    sample: Callable[[], Sample | None] | None = None,
+    tried: Iterable[str] | None = None,
+) -> bool:
+    """Lower `node` in one of `ways`, all of which give the same result up to rounding.
+
+    Args:
+        preferred: the way to take where nothing was measured.
+        title: the node in a few words, for `explain()`.
+        sample: makes what trials run; None (or a `sample` that returns None): the preferred way is good enough.
+        tried: the ways worth a trial (default: all).
+    """
+    if len(ways) == 1:
+        return ways[preferred](lowering, node)
+    return ways[choose(node, ways, preferred, title, sample, tried).way](lowering, node)
+
+
+def choose(
+    node: Node,
+    ways: Mapping[str, Way],
+    preferred: str,
+    title: str,
+    sample: Callable[[], Sample | None] | None = None,
+    tried: Iterable[str] | None = None,
+) -> Choice:
+    """The way for a node, noted in the session."""
+    key = describe(node)
+    current = _session.get()
+    choice = current.choices.get(key) if current is not None else None
+    if choice is None or choice.way not in ways:
+        candidates = ways if tried is None else {w: ways[w] for w in tried}
+        choice = _choose(key, node, ways, candidates, preferred, title or node.op.name, sample, current)
+        if current is not None:
+            current.choices[key] = choice
+            if choice.source != "forced":
+                _used[key] = choice.way
+    return choice
+
+
+def _choose(
+    key: str,
+    node: Node,
+    ways: Mapping[str, Way],
+    candidates: Mapping[str, Way],
+    preferred: str,
+    title: str,
+    sample: Any,
+    current: Session | None,
+) -> Choice:
+    if _forced is not None and _forced in ways:
+        return Choice(key, title, _forced, "forced")
+    with _lock:
+        if _adopted.get(key) in ways:
+            return Choice(key, title, _adopted[key], "adopted")
+        if current is not None and current.measure is not None:
+            known = _known.get(key) or _remembered(key, title, ways)
+            if known is None or known.way not in ways:
+                known = _measured(key, node, candidates, preferred, title, sample, current)
+            if known is not None:
+                _known[key] = known
+                return known
+    return Choice(key, title, preferred, "rule")
+
+
+def _measured(
+    key: str, node: Node, ways: Mapping[str, Way], preferred: str, title: str, sample: Any, current: Session
+) -> Choice | None:
+    if current.measure is None or current.seconds <= 0 or sample is None:
+        return None
+    small = sample()
+    if small is None:
+        return None
+    with _without_session():
+        found = current.measure(node, ways, small, min(NODE_SECONDS, current.seconds))
+    current.seconds -= found.spent
+    seconds, tries = found.seconds, 1
+    if not found.calm:
+        earlier = _entry(key)
+        if earlier is not None and earlier.seconds.keys() == seconds.keys():
+            seconds = {w: min(t, earlier.seconds[w]) for w, t in seconds.items()}
+            tries = earlier.tries + 1
+    if len(seconds) < 2 or preferred not in seconds:
+        return None
+    handicap = CLEARLY if found.calm else BUSY_CLEARLY
+    way = min(seconds, key=lambda w: seconds[w] * (handicap if w == preferred else 1.0))
+    _remember(key, _Entry(way, seconds, found.calm, tries))
+    return Choice(key, title, way, "measured", seconds)
+
+
+@contextmanager
+def _without_session() -> Iterator[None]:
+    token = _session.set(None)
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+def describe(node: Node) -> str:
+    """A node by what its speed depends on: the op, shapes, dtypes and attributes. The same text in every process."""
+    inputs = [[v.dtype.name, *v.shape] if isinstance(v, Value) else None for v in node.inputs]
+    outputs = [list(v.shape) for v in node.outputs]
+    return json.dumps([node.op.name, inputs, outputs, repr(node.attrs)])
+
+
+# On disk -------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(8)
+def machine(width: int) -> str:
+    """What a measurement is true for, as text."""
+    from ..backends.llvm import native, target
+
+    host = target.host()
+    code = hashlib.sha256(f"{host.key}\0{native._emitter()}".encode()).hexdigest()
+    return f"{host.cpu}, {width} threads, weft {info._weft_version()}, code {code}"
+
+
+def _file_key(key: str) -> str:
+    from ..runtime import threads
+
+    text = f"tuning {FORMAT}\0{machine(threads.get_num_threads())}\0{key}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is on disk for one node."""
+
+    way: str
+    seconds: Mapping[str, float]
+    calm: bool
+    tries: int
+
+
+def _entry(key: str) -> _Entry | None:
+    from ..backends.llvm import cache
+
+    content = cache.read(_file_key(key))
+    if content is None:
+        return None
+    try:
+        found = json.loads(content)
+        seconds = {str(w): float(t) for w, t in found["seconds"].items()}
+        entry = _Entry(str(found["way"]), seconds, bool(found["calm"]), int(found["tries"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return entry if entry.way in seconds else None
+
+
+def _remembered(key: str, title: str, ways: Iterable[str]) -> Choice | None:
+    entry = _entry(key)
+    if entry is None or entry.way not in ways or not (entry.calm or entry.tries >= BUSY_TRIES):
+        return None
+    return Choice(key, title, entry.way, "remembered", entry.seconds)
+
+
+def _remember(key: str, entry: _Entry) -> None:
+    from ..backends.llvm import cache
+
+    content = {"way": entry.way, "seconds": dict(entry.seconds), "calm": entry.calm, "tries": entry.tries}
+    cache.write(_file_key(key), json.dumps(content).encode())
+
+
+# In checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def export(choices: Iterable[Choice] | None = None) -> dict[str, Any]:
+    """Choices as JSON-able values: the given ones, or those of all programs compiled in this process.
+
+    A run that `adopt`s them computes with the same kernels, hence the same bits.
+    """
+    with _lock:
+        ways = dict(_used) if choices is None else {c.key: c.way for c in choices}
+    return {"format": 1, "ways": ways}
+
+
+def adopt(exported: Mapping[str, Any]) -> None:
+    """Take over the choices of `export`, for programs captured from now on; what they do not name is chosen as ever.
+
+    Raises:
+        ValueError: if `exported` does not come from `export`.
+    """
+    ways = exported.get("ways") if isinstance(exported, Mapping) else None
+    if not isinstance(ways, Mapping) or not all(isinstance(x, str) for pair in ways.items() for x in pair):
+        raise ValueError(
+            "tuning.adopt: expected what tuning.export returned. "
+            f"Got {type(exported).__name__}{'' if ways is None else ' with ways of another form'}."
+        )
+    with _lock:
+        _adopted.update(ways)
+        for key, way in ways.items():
+            if key in _known and _known[key].way != way:
+                del _known[key]
+        if any(_used.get(key, way) != way for key, way in ways.items()):
+            epoch.bump()  # programs that chose otherwise are captured anew
+
+
+def forget() -> None:
+    """Forget what this process has chosen or adopted; what is on disk stays."""
+    with _lock:
+        for table in (_known, _used, _adopted):
+            table.clear()
+        epoch.bump()
