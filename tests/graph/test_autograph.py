@@ -111,3 +111,133 @@ def test_error_inside_a_branch_names_the_users_line():
     with pytest.raises(ValueError, match="inner dimensions differ") as info:
         wf.function(fn)(wf.ones(2))
     assert any("test_autograph.py" in str(entry.path) for entry in info.traceback)
+
+
+# Functions that are called ------------------------------------------------------------------------------------------------
+
+
+def host_free(f):
+    return all(step.kind != "host" for step in f.traces[-1].compiled.program.steps)
+
+
+SCALE = 10.0
+
+
+def clipped(x, limit=2.0):
+    if x.max() > limit:
+        x = x * (limit / x.max())
+    return x
+
+
+def helper_of_helper(x):
+    return clipped(x, limit=1.0) * SCALE
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.25], [4.0, 1.0]])
+def test_if_in_functions_that_are_called(values):
+    f = wf.function(lambda x: helper_of_helper(x) + 1.0)
+    x = wf.tensor(values)
+    code = clipped.__code__
+    np.testing.assert_allclose(f(x).numpy(), (helper_of_helper(x) + 1.0).numpy())
+    assert clipped.__code__ is code, "the user's function is as it was"
+    assert "cond" in f.explain() and host_free(f)
+
+
+def test_rewritten_functions_see_their_globals_and_closures_as_they_are(monkeypatch):
+    offset = 1.0
+
+    def inner(x):
+        if x.sum() > 0:
+            return x + offset
+        return x - offset
+
+    f = wf.function(lambda x: inner(helper_of_helper(x)))
+    x = wf.tensor([0.5])
+    np.testing.assert_allclose(f(x).numpy(), [6.0])
+    monkeypatch.setitem(globals(), "SCALE", 20.0)
+    offset = 3.0
+    f.clear()
+    np.testing.assert_allclose(f(x).numpy(), [13.0])
+
+
+class Gate(wf.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = wf.nn.Linear(3, 3)
+        self.__secret = 2.0
+
+    def forward(self, x):
+        y = self.linear(x)
+        if y.mean() > 0:
+            y = y * self.__secret
+        elif self.training:
+            y = -y
+        return super().__getattribute__("finish")(y)
+
+    def finish(self, y):
+        return y + 1.0
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_if_in_the_forward_of_a_module_inside_another(sign):
+    wf.manual_seed(0)
+    model = wf.nn.Sequential(Gate(), wf.nn.ReLU(), Gate())
+    x = wf.ones(2, 3) * sign
+    f = wf.function(lambda x: model(x))
+    np.testing.assert_allclose(f(x).detach().numpy(), model(x).detach().numpy(), rtol=1e-5)
+    (g,) = wf.grad(f(x.requires_grad_(True)).sum(), [x])
+    (expected,) = wf.grad(model(x).sum(), [x])
+    np.testing.assert_allclose(g.numpy(), expected.numpy(), rtol=1e-5)
+
+
+def test_a_function_made_inside_is_rewritten_with_the_one_that_makes_it():
+    def make(k):
+        def inner(x):
+            if x.sum() > k:
+                return x * 2.0
+            return x
+
+        return inner
+
+    f = wf.function(lambda x: make(1.0)(x) + make(5.0)(x))
+    assert f(wf.tensor([2.0])).tolist() == [6.0]
+
+
+def test_while_in_a_called_function():
+    f = wf.function(lambda n: steps_to_one(n) * 1)
+    assert [f(wf.tensor(n)).item() for n in (1, 6, 27)] == [0, 8, 111]
+
+
+def test_what_cannot_be_rewritten_in_a_called_function_says_what_to_write():
+    def first_positive(x):
+        for i in range(3):
+            if x[i] > 0:
+                return x[i]
+        return x[0]
+
+    with pytest.raises(wf.CaptureError if hasattr(wf, "CaptureError") else RuntimeError, match=r"wf\.cond"):
+        wf.function(lambda x: first_positive(x))(wf.ones(3))
+
+
+def test_recursion_that_a_tensor_would_end_is_explained():
+    def halve(x):
+        if x > 1:
+            return halve(x / 2)
+        return x
+
+    with pytest.raises(RecursionError) as error:
+        wf.function(lambda x: halve(x))(wf.tensor(8.0))
+    assert any("while_loop" in note for note in error.value.__notes__)
+
+
+def test_importing_inside_a_branch():
+    def rooted(x):
+        if x.sum() > 0:
+            import math
+
+            y = x * math.sqrt(4.0)
+        else:
+            y = x
+        return y
+
+    assert wf.function(lambda x: rooted(x))(wf.ones(2)).tolist() == [2.0, 2.0]

@@ -257,3 +257,28 @@ def test_lists_and_dicts_and_nested_modules():
     assert set(got) == {"a", "b"}
     for k in got:
         close(got[k], expected[k])
+
+
+@pytest.mark.parametrize("write", ["copy_", "setitem", "iadd"])
+def test_a_tensor_and_what_was_detached_from_it_are_one_variable(write: str) -> None:
+    def step(p: wf.Tensor, x: wf.Tensor) -> tuple[wf.Tensor, ...]:
+        before = p.detach().sum()
+        with wf.no_grad():
+            if write == "copy_":
+                p.copy_(x)
+            elif write == "setitem":
+                p[wf.tensor([0, 2])] = x[:2]
+            else:
+                p += x
+        return before, p.detach() * 2, p.detach().sum()
+
+    results = []
+    for captured in (False, True):
+        p = wf.zeros(3).requires_grad_()
+
+        def run(x: wf.Tensor, p: wf.Tensor = p) -> tuple[wf.Tensor, ...]:
+            return step(p, x)
+
+        call = wf.function(run) if captured else run
+        results.append([t.tolist() for _ in range(2) for t in call(wf.ones(3))])
+    assert results[0] == results[1]

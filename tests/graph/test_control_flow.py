@@ -121,3 +121,15 @@ def test_recurrent_network_by_scan():
 def test_scan_lengths_must_agree():
     with pytest.raises(ValueError, match="equally long"):
         wf.scan(lambda c, x: (c, c), wf.zeros(()), (wf.zeros(3), wf.zeros(4)))
+
+
+def test_second_derivatives_of_captured_control_flow():
+    def f(x):
+        carry, ys = wf.scan(lambda c, k: (c * x + k, c * c), x * 1.0, wf.tensor([1.0, 2.0]))
+        return wf.cond(wf.sum(x) > 0, lambda: x * x * x, lambda: -x) + carry + wf.sum(ys)
+
+    def second(x):
+        return wf.grad_fn(lambda y: wf.grad_fn(f)(y))(x)
+
+    _same(second, wf.tensor(2.0))
+    _same(second, wf.tensor(-2.0))

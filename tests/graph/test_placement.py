@@ -6,23 +6,15 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.partition import Key, LocalTransport
+from weft.graph import costs
 from weft.graph.placement import as_devices
+from weft.graph.transport import Key, LocalTransport
 
 WAIT = 20
 DEVICES = ["cpu:0", "cpu:1", "ref:0"]
 
 
-@pytest.fixture(params=["dataflow", "naive"])
-def executor(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def fresh_graph():
-    graph = wf.Graph("test")
-    with graph.as_default():
-        yield graph
+pytestmark = pytest.mark.usefixtures("fresh_graph")
 
 
 def place_of(sess, fetch, feeds):
@@ -161,6 +153,41 @@ def test_the_cost_model_spreads_heavy_work_and_keeps_light_work_together():
         small = wf.placeholder(wf.float32, (2,))
         y = wf.tanh(small * 2.0) + 1.0
         assert set(place_of(sess, y, {small: [1.0, 2.0]}).values()) == {"cpu:0"}
+
+
+def test_measured_costs_replace_estimates_and_the_report_says_so(fresh_graph):
+    costs.forget()
+    x = wf.placeholder(wf.float32, (100, 100))
+    slow = wf.sort(x, axis=1)
+    y = wf.sum(slow) + 1.0
+    v = wf.Variable(np.float32(0.0))
+    count = v.assign_add(1.0)
+    a = np.zeros((100, 100), np.float32)
+    try:
+        assert "0 of 4 nodes measured" in fresh_graph.placement_report(DEVICES)
+        with wf.Session(devices=DEVICES) as sess:
+            table = sess.measure([y, count], {x: a})
+            assert "sort" in table and "ref" in table
+            assert v.numpy() == 1.0  # a real step, once
+            node = slow._data.node
+            seconds, measured = costs.node_seconds(node, "cpu")
+            assert measured and 0 < seconds < 1
+            report = fresh_graph.placement_report(DEVICES)
+            assert "cheapest (measured)" in report and "4 of 4 nodes measured" in report
+            # another node with the same op on about as many elements is known too, one of another size is not
+            assert costs.node_seconds(wf.sort(x + 1.0, axis=0)._data.node, "cpu") == (seconds, True)
+            small = wf.placeholder(wf.float32, (3,))
+            assert not costs.node_seconds(wf.sort(small)._data.node, "cpu")[1]
+            np.testing.assert_allclose(sess.run(y, {x: a}, timeout=WAIT), 1.0)
+        # what was measured as slow goes where the load is low: told that sorting takes a second, the placer spreads it
+        for kind in ("cpu", "ref"):
+            costs.record(node, [a], [a], kind, 1.0)
+        second = wf.sort(x * 2.0, axis=1)
+        with wf.Session(devices=DEVICES[:2]) as sess:
+            where = place_of(sess, [slow, second], {x: a})
+            assert where["sort"] != where[second._data.node.name]
+    finally:
+        costs.forget()
 
 
 def test_configured_devices():

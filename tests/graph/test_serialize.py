@@ -13,16 +13,7 @@ import weft as wf
 WAIT = 20
 
 
-@pytest.fixture(params=["dataflow", "naive"])
-def executor(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def fresh_graph():
-    graph = wf.Graph("test")
-    with graph.as_default():
-        yield graph
+pytestmark = pytest.mark.usefixtures("fresh_graph")
 
 
 def test_a_graph_with_state_comes_back_and_can_be_differentiated(executor, fresh_graph, tmp_path):
@@ -107,7 +98,7 @@ def test_bad_files(fresh_graph, tmp_path):
         wf.Graph.load(tmp_path / "bad")
 
 
-def test_checkpoints_beside_training(executor, tmp_path):
+def test_checkpoints_beside_training(session, tmp_path):
     """Two variables are always written together: every checkpoint has them equal."""
     a, b = wf.Variable(np.zeros(500, np.float32), name="a"), wf.Variable(np.zeros(500, np.float32), name="b")
     train = a.assign_add(1.0)
@@ -115,7 +106,7 @@ def test_checkpoints_beside_training(executor, tmp_path):
         step = b.assign_add(1.0)
     path = tmp_path / "state.safetensors"
     save, restore = wf.save_variables([a, b], path), wf.restore_variables([a, b], path)
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         sess.run(step)
         stop = threading.Event()
         errors = []
@@ -138,8 +129,45 @@ def test_checkpoints_beside_training(executor, tmp_path):
         sess.run(restore, timeout=WAIT)
         assert 1 <= a.numpy()[0] <= after
         assert a.numpy().min() == a.numpy().max()
-        if executor == "dataflow":  # both assigns are one program, under both locks
+        if session.kind == "dataflow":  # both assigns are one program, under both locks
             np.testing.assert_array_equal(a.numpy(), b.numpy())
     other = wf.Variable(np.zeros(3, np.float32), name="a")
     with wf.Session() as sess, pytest.raises(ValueError, match=r"variable 'a' is float32 \(3,\)"):
         sess.run(wf.restore_variables({"a": other}, path))
+
+
+def test_a_model_with_its_optimiser_loops_and_effects_comes_back(session, tmp_path):
+    from weft import nn, optim
+
+    graph = wf.Graph("model")
+    with graph.as_default():
+        x, y = wf.placeholder(wf.float32, (None, 4), name="x"), wf.placeholder(wf.float32, (None, 2), name="y")
+        n = wf.placeholder(wf.int64, (), name="n")
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 2))
+        loss = wf.mean((model(x) - y) ** 2)
+        train = wf.minimize(optim.Adam(model.parameters(), lr=0.01), loss)
+        w = wf.Variable(np.float32(0.9), name="w")
+        _, s = wf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s * w), (wf.constant(0), wf.sum(x)))
+        gradient = wf.gradients(s, w)
+
+        def body(i):
+            w.assign_add(0.5)
+            return i + 1
+
+        counted = wf.while_loop(lambda i: i < n, body, wf.constant(0))
+    graph.save(tmp_path / "model")
+    loaded = wf.Graph.load(tmp_path / "model")
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.random((6, 4), np.float32), "y": rng.random((6, 2), np.float32)}
+    results = []
+    for g in (graph, loaded):
+        wf.manual_seed(0)  # both draw from the generator of the process
+        with session(g) as sess:
+            got = [sess.run([loss._data.name, train.name], feeds, timeout=WAIT)[0].item() for _ in range(3)]
+            got.append(sess.run(gradient._data.name, {"x": feeds["x"], "n": 3}, timeout=WAIT).item())
+            got.append(sess.run(counted._data.name, {"n": 3}, timeout=WAIT).item())
+        results.append([*got, g.variables()["w"].item()])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+    assert len(loaded.variables()) == len(graph.variables())
+    with pytest.raises(RuntimeError, match=r"read from a file.*Declare the gradients before you save"), loaded.as_default():
+        wf.gradients(loaded.tensor(s._data.name), loaded.tensor("x"))

@@ -9,17 +9,7 @@ import pytest
 
 import weft as wf
 
-
-@pytest.fixture(params=["dataflow", "naive"])
-def executor(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def fresh_graph():
-    graph = wf.Graph("test")
-    with graph.as_default():
-        yield graph
+pytestmark = pytest.mark.usefixtures("fresh_graph")
 
 
 def in_threads(*functions, seconds=30):
@@ -41,7 +31,7 @@ def in_threads(*functions, seconds=30):
 
 
 @pytest.mark.parametrize("size", [3, 5000])
-def test_each_way_to_write(executor, size):
+def test_each_way_to_write(session, size):
     v = wf.Variable(np.zeros((size, 2), np.float32), name="v")
     x = wf.placeholder(wf.float32)
     scale = wf.placeholder(wf.float32, ())
@@ -49,7 +39,7 @@ def test_each_way_to_write(executor, size):
     rows = v.scatter_add(wf.constant([1, 1, 2]), wf.constant(np.ones((3, 2), np.float32)))
     scaled = v.assign_fn(lambda old: old * scale + 1.0)
     expected = np.zeros((size, 2), np.float32)
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         np.testing.assert_allclose(sess.run(add, {x: 2.0}), expected + 2)
         np.testing.assert_allclose(sess.run(sub, {x: 0.5}), expected + 1.5)
         sess.run(put, {x: 3.0})
@@ -59,25 +49,25 @@ def test_each_way_to_write(executor, size):
         expected[2] += 1
         np.testing.assert_allclose(v.numpy(), expected)
         np.testing.assert_allclose(sess.run(scaled, {scale: 2.0}), expected * 2 + 1)
-    with wf.Session(executor=executor) as later:  # state is not the session's
+    with session() as later:  # state is not the session's
         np.testing.assert_allclose(later.run(v), expected * 2 + 1)
 
 
-def test_concurrent_assign_add_loses_nothing(executor):
+def test_concurrent_assign_add_loses_nothing(session):
     v = wf.Variable(np.zeros(1000, np.float32))
     one, ten = v.assign_add(1.0), v.assign_add(10.0)
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         in_threads(*[lambda op=op: [sess.run(op) for _ in range(50)] for op in (one, ten, one, ten)])
         np.testing.assert_array_equal(sess.run(v), np.full(1000, 50 * 22.0))
 
 
-def test_separate_read_and_write_may_lose_an_update(executor):
+def test_separate_read_and_write_may_lose_an_update(session):
     """Read, wait for the other step, write: both saw the same value, so one addition is lost."""
     v = wf.Variable(np.float32(1.0))
     new = wf.placeholder(wf.float32, ())
     read, write = v.read(), v.assign(new)
     barrier = threading.Barrier(2)
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
 
         def step(amount):
             seen = sess.run(read).item()
@@ -88,11 +78,11 @@ def test_separate_read_and_write_may_lose_an_update(executor):
         assert sess.run(v).item() in (11.0, 101.0)
 
 
-def test_readers_see_whole_values(executor):
+def test_readers_see_whole_values(session):
     v = wf.Variable(np.zeros(20000, np.float32))
     bump = v.assign_add(1.0)
     torn = []
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         sess.run([bump, v])
 
         def read():
@@ -104,14 +94,14 @@ def test_readers_see_whole_values(executor):
     assert not any(torn)
 
 
-def test_control_edges_order_reads_and_writes(executor):
+def test_control_edges_order_reads_and_writes(session):
     v = wf.Variable(np.float32(1.0))
     before = v.read()
     with wf.control_dependencies([before]):
         bump = v.assign_add(10.0)
     with wf.control_dependencies([bump]):
         after = v.read()
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         a, b = sess.run([before, after])
         assert (a.item(), b.item()) == (1.0, 11.0)
         a, b = sess.run([before, after])
@@ -119,12 +109,12 @@ def test_control_edges_order_reads_and_writes(executor):
         assert sess.run(before).item() == 21.0  # pruned: nothing was added
 
 
-def test_eager_tensor_and_variable_are_the_same_object(executor):
+def test_eager_tensor_and_variable_are_the_same_object(session):
     t = wf.tensor([1.0, 2.0])
     v = wf.Variable(t)
     x = wf.placeholder(wf.float32, (2,))
     direct, through = x * t, x * v
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         sess.run(v.assign_add(1.0))
         np.testing.assert_allclose(t.numpy(), [2.0, 3.0])
         t += 1.0
@@ -134,7 +124,7 @@ def test_eager_tensor_and_variable_are_the_same_object(executor):
     assert v.tensor is t
 
 
-def test_training_by_gradients_and_assigns(executor):
+def test_training_by_gradients_and_assigns(session):
     rng = np.random.default_rng(0)
     truth = np.array([[2.0], [-3.0]], np.float32)
     w, b = wf.Variable(np.zeros((2, 1), np.float32)), wf.Variable(np.zeros(1, np.float32))
@@ -142,7 +132,7 @@ def test_training_by_gradients_and_assigns(executor):
     loss = wf.mean((x @ w + b - y) ** 2)
     gw, gb = wf.gradients(loss, [w, b])
     train = wf.group(w.assign_sub(0.1 * gw), b.assign_sub(0.1 * gb))
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         for i in range(60):
             a = rng.standard_normal((8 if i % 2 else 16, 2)).astype(np.float32)
             _, last = sess.run([train, loss], {x: a, y: a @ truth + 1})
@@ -150,13 +140,13 @@ def test_training_by_gradients_and_assigns(executor):
     np.testing.assert_allclose(w.numpy(), truth, atol=0.3)
 
 
-def test_a_failing_step_changes_nothing(executor):
+def test_a_failing_step_changes_nothing(session):
     v = wf.Variable(np.zeros(3, np.float32))
     x = wf.placeholder(wf.float32)
     add = v.assign_add(x)  # does not fit the feed below
     with wf.control_dependencies([add]):
         second = v.assign_add(1.0)
-    with wf.Session(executor=executor) as sess:
+    with session() as sess:
         with pytest.raises(ValueError, match=r"variable 'variable'.*test_state.py|do not broadcast.*test_state.py"):
             sess.run([add, second], {x: np.ones(4, np.float32)})
     np.testing.assert_array_equal(v.numpy(), 0)

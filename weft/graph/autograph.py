@@ -1,23 +1,35 @@
 """Python's `if`, `while`, `and`, `or`, `not` and `assert` on tensors, rewritten for capture.
 
-When a captured function asks for the truth of a symbolic tensor, its source is rewritten once: an `if` becomes a call of
-`wf.cond` on two local functions, a `while` one of `wf.while_loop`, and the function is traced again. Conditions that are
-not symbolic tensors keep their ordinary meaning. Line numbers stay those of the user's file. What cannot be rewritten
-(`break`, `continue` or `return` inside a loop, a `return` in only one branch that is not followed by another, code
-without source) keeps raising the error that says what to write.
+When a captured function asks for the truth of a symbolic tensor, the source of the function that asked is rewritten once:
+an `if` becomes a call of `wf.cond` on two local functions, a `while` one of `wf.while_loop`, and the captured function is
+traced again. Conditions that are not symbolic tensors keep their ordinary meaning. Line numbers stay those of the user's
+file. What cannot be rewritten (`break`, `continue` or `return` inside a loop, a `return` in only one branch that is not
+followed by another, generators, lambdas, code without source) keeps raising the error that says what to write.
+
+Note [Functions that are called]. The captured function is traced in its rewritten form. Functions and methods that it
+calls, wherever they are called from (a user's `forward` inside `nn.Sequential`), get their rewritten code for as long as
+the trace lasts: the function object, its globals and its closure stay the same. Code of this package is never touched.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import gc
 import inspect
 import textwrap
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 from ..tensor import Tensor
 from .control_flow import cond, while_loop
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_SELF = "weft.graph.autograph"  # stands for this module in rewritten code, until its constants are replaced
 
 
 class Undefined:
@@ -138,6 +150,11 @@ def _assigned(nodes: list[ast.stmt]) -> list[str]:
         def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
             found[node.name] = None
 
+        visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]
+
+        def visit_alias(self, node: ast.alias) -> None:
+            found[(node.asname or node.name).split(".")[0]] = None
+
         def visit_Lambda(self, node: ast.Lambda) -> None:
             pass
 
@@ -184,7 +201,7 @@ def _name(text: str, store: bool = False) -> ast.Name:
 
 
 def _helper(name: str, *args: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(_name("__weft"), name, ast.Load()), list(args), [])
+    return ast.Call(ast.Attribute(ast.Constant(_SELF), name, ast.Load()), list(args), [])
 
 
 def _lambda(body: ast.expr) -> ast.Lambda:
@@ -290,7 +307,7 @@ class _Rewriter(ast.NodeTransformer):
         made: list[ast.stmt] = []
         for n in names:
             handler = ast.ExceptHandler(ast.Tuple([_name("NameError"), _name("UnboundLocalError")], ast.Load()), None, [
-                ast.Assign([_name(n, True)], ast.Attribute(_name("__weft"), "UNDEFINED", ast.Load()))
+                ast.Assign([_name(n, True)], ast.Attribute(ast.Constant(_SELF), "UNDEFINED", ast.Load()))
             ])  # fmt: skip
             made.append(ast.Try([ast.Expr(_name(n))], [handler], [], []))
         return made
@@ -323,39 +340,148 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
 
-@functools.lru_cache(maxsize=256)
-def convert(fn: Callable[..., Any]) -> Callable[..., Any] | None:
-    """`fn` with its control flow rewritten, or None if its source cannot be had or rewritten."""
-    import sys
-
-    target = inspect.unwrap(fn)
-    bound = getattr(target, "__self__", None)
-    target = getattr(target, "__func__", target)
+def _definition(target: FunctionType) -> tuple[ast.FunctionDef, int] | None:
+    """The syntax tree of a function and the line it starts at, or None if its source cannot be had or rewritten."""
     try:
         lines, first = inspect.getsourcelines(target)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError, IndentationError):
+    except (OSError, TypeError, SyntaxError):
         return None
     if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
         return None  # a lambda, or something defined in a way we cannot cut out
     definition = tree.body[0]
+    suspends = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    if definition.name != target.__name__ or any(isinstance(n, suspends) for n in ast.walk(definition)):
+        return None
     definition.decorator_list = []
-    rewritten = _Rewriter().visit(definition)
-    free = target.__code__.co_freevars
-    outer = ast.FunctionDef(
-        name="__weft_outer", args=_arguments(list(free)), body=[rewritten, ast.Return(_name(definition.name))],
-        decorator_list=[], returns=None,
-    )  # fmt: skip
-    module = ast.Module([outer], [])
+    return definition, first
+
+
+@functools.lru_cache(maxsize=256)
+def rewritten_code(target: FunctionType) -> CodeType | None:
+    """The code of `target` with its control flow rewritten, for the same closure; None if that cannot be had."""
+    found = _definition(target)
+    if found is None:
+        return None
+    definition, first = found
+    body: list[ast.stmt] = [_Rewriter().visit(definition)]
+    scopes = target.__qualname__.split(".")
+    # In the body of a class the function's own name stays what it is elsewhere, and names like `__x` belong to the class
+    # of a method; to a class called `_` they never do.
+    within = scopes[-2] if len(scopes) > 1 and scopes[-2] != "<locals>" else "_"
+    body = [ast.ClassDef(name=within, bases=[], keywords=[], body=body, decorator_list=[])]
+    free = list(target.__code__.co_freevars)
+    module = ast.Module([_Rewriter.function("__weft_outer", free, body)], [])
     ast.fix_missing_locations(module)
     ast.increment_lineno(module, first - 1)
-    space = dict(target.__globals__)
-    space["__weft"] = sys.modules[__name__]
     try:
-        exec(compile(module, target.__code__.co_filename, "exec"), space)
-        cells = [cell.cell_contents for cell in (target.__closure__ or ())]
+        code = _find(compile(module, target.__code__.co_filename, "exec"), definition.name)
     except (SyntaxError, ValueError):
         return None
-    made = space["__weft_outer"](*cells)
-    made.__defaults__, made.__kwdefaults__ = target.__defaults__, target.__kwdefaults__
+    if code is None or code.co_freevars != target.__code__.co_freevars:
+        return None
+    return _bound_to_helpers(code)
+
+
+def _find(code: CodeType, name: str) -> CodeType | None:
+    """The code of the function `name` inside a module, whatever scopes it stands in."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found = constant if constant.co_name == name else _find(constant, name)
+            if found is not None:
+                return found
+    return None
+
+
+def _bound_to_helpers(code: CodeType) -> CodeType:
+    """The code with this module itself where `_SELF` stands for it, so that no name is needed in the user's globals."""
+    import sys
+
+    def put(constant: Any) -> Any:
+        if isinstance(constant, CodeType):
+            return _bound_to_helpers(constant)
+        return sys.modules[__name__] if constant is not None and constant == _SELF else constant
+
+    return code.replace(co_consts=tuple([put(c) for c in code.co_consts]))
+
+
+@functools.lru_cache(maxsize=256)
+def convert(fn: Callable[..., Any]) -> Callable[..., Any] | None:
+    """`fn` with its control flow rewritten, or None if its source cannot be had or rewritten."""
+    target = inspect.unwrap(fn)
+    bound = getattr(target, "__self__", None)
+    target = getattr(target, "__func__", target)
+    code = rewritten_code(target) if isinstance(target, FunctionType) else None
+    if code is None:
+        return None
+    made = FunctionType(code, target.__globals__, target.__name__, target.__defaults__, target.__closure__)
+    made.__kwdefaults__, made.__qualname__ = target.__kwdefaults__, target.__qualname__
     return made.__get__(bound) if bound is not None else made
+
+
+# Functions that are called ------------------------------------------------------------------------------------------------
+
+_swapping = threading.RLock()
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_filename, code.co_firstlineno
+
+
+def _owners(code: CodeType) -> Iterator[FunctionType]:
+    return (f for f in gc.get_referrers(code) if type(f) is FunctionType and f.__code__ is code)
+
+
+def _makers(code: CodeType) -> Iterator[FunctionType]:
+    """The functions in whose body the function with this code is defined."""
+    if "<locals>" not in code.co_qualname:
+        return iter(())
+    return (
+        f
+        for f in gc.get_objects()
+        if type(f) is FunctionType and any(c is code for c in f.__code__.co_consts)
+    )
+
+
+class Rewriting:
+    """The functions that traces of one captured function run in their rewritten form."""
+
+    def __init__(self) -> None:
+        self.codes: dict[FunctionType, CodeType] = {}
+        self._asked: set[tuple[str, int]] = set()
+
+    def extend(self, traceback: TracebackType | None) -> bool:
+        """Add the innermost user's function of a traceback that can be rewritten and was not; False if there is none."""
+        frames = []
+        while traceback is not None:
+            frames.append(traceback.tb_frame.f_code)
+            traceback = traceback.tb_next
+        for code in reversed([c for c in frames if not c.co_filename.startswith(_PACKAGE)]):
+            # a function that every trace makes anew is asked once; then the function that makes it
+            if self._add(_owners(code)) or self._add(_makers(code)):
+                return True
+        return False
+
+    def _add(self, functions: Iterator[FunctionType]) -> bool:
+        found = list(functions)
+        fresh = [f for f in found if _place(f.__code__) not in self._asked]
+        self._asked |= {_place(f.__code__) for f in fresh}
+        made = {f: code for f in fresh if (code := rewritten_code(f)) is not None}
+        self.codes |= made
+        return bool(made)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The functions have their rewritten code inside this block."""
+        if not self.codes:
+            yield
+            return
+        with _swapping:
+            before = {f: f.__code__ for f in self.codes}
+            try:
+                for f, code in self.codes.items():
+                    f.__code__ = code
+                yield
+            finally:
+                for f, code in before.items():
+                    f.__code__ = code

@@ -3,6 +3,13 @@
 While the function's graph is still open, the gradients of its results are captured too, from placeholders for the
 outer gradients. What the pull-back needs from the forward pass becomes further outputs of the forward program; the
 pull-back itself is a second program, compiled when it is first needed.
+
+What the pull-back reads of arguments and outside tensors is read again when it runs: if one was overwritten in between,
+that is an error, as eagerly. Outside tensors that the function itself writes (the state of a random generator) are kept
+as they were.
+
+Gradients that will be differentiated again (`create_graph=True`) come from a captured function of their own: the nodes of
+the forward pass are run again and differentiated, and that function has a pull-back in turn.
 """
 
 from __future__ import annotations
@@ -10,10 +17,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import run_backward
-from ..autograd.tape import FREED, Leaf, Node, Output, tick
+from ..autograd.tape import FREED, Leaf, Node, Output, check_overwritten, tick
 from ..ops.spec import spec_of
 from ..tensor import Tensor, wrap
-from .graph import CONSTANT, PLACEHOLDER, Value
+from .graph import CONSTANT, PLACEHOLDER, Value, replay
 
 if TYPE_CHECKING:
     from .function import Trace
@@ -65,26 +72,53 @@ class Backward:
         self, trace: Trace, roots: list[Value], cotangents: list[Value], reached: list[Any], boundary: int
     ) -> None:
         graph = trace.capture.graph
-        self.trace, self.cotangents, self.reached = trace, cotangents, reached
+        self.trace, self.roots, self.cotangents, self.reached = trace, roots, cotangents, reached
         self.positions = [trace.values.index(r) for r in roots]
-        outside = set(graph.inputs) | {v.entry for v in graph.variables}
+        written = {v.entry for v in trace.written}
+        outside = (set(graph.inputs) | {v.entry for v in graph.variables}) - written
         needed: dict[Value, None] = {}
+        read: set[Value] = set()
         seen: set[Any] = set()
         stack = [g for _, g in reached]
         while stack:
             v = stack.pop()
             node = v.node
             if node.order < boundary:
-                if v not in outside and node.op is not CONSTANT:
+                if v in outside:
+                    read.add(v)
+                elif node.op is not CONSTANT:
                     needed[v] = None
                 continue
             if node in seen or node.op is PLACEHOLDER:
                 continue
             seen.add(node)
             stack.extend(x for x in node.inputs if isinstance(x, Value))
+        # the state that the forward pass started from, for running it again
+        for v in self._forward_inputs(written):
+            needed[v] = None
         self.saved = list(needed)
+        self.variables = [v for v in graph.variables if v.entry not in needed]  # read when the pull-back runs
+        self.read_arguments = [i for i, v in enumerate(graph.inputs) if v in read]
+        self.read_variables = [v.tensor for v in graph.variables if v.entry in read]
         self.compiled: Any = None
+        self._again: Any = None
         self.op = _PullbackOp(self)
+
+    def _forward_nodes(self) -> list[Any]:
+        """The nodes of the forward pass that the results need, in order."""
+        needed: set[Any] = set()
+        stack = [r.node for r in self.roots]
+        while stack:
+            node = stack.pop()
+            if node not in needed:
+                needed.add(node)
+                stack.extend(v.node for v in node.inputs if isinstance(v, Value))
+        return sorted(needed, key=lambda n: n.order)
+
+    def _forward_inputs(self, written: set[Value]) -> list[Value]:
+        return [
+            n.outputs[0] for n in self._forward_nodes() if n.op is PLACEHOLDER and n.outputs[0] in written
+        ]
 
     def compile(self) -> Any:
         if self.compiled is None:
@@ -92,9 +126,9 @@ class Backward:
             from ..compiler.flow import from_graph
 
             graph = self.trace.capture.graph
-            inputs = [*self.saved, *self.cotangents, *graph.inputs, *[v.entry for v in graph.variables]]
+            inputs = [*self.saved, *self.cotangents, *graph.inputs, *[v.entry for v in self.variables]]
             flow = from_graph(graph, inputs, [g for _, g in self.reached])
-            arrays = [v.tensor._data for v in graph.variables]
+            arrays = [v.tensor._data for v in self.variables]
             count = len(inputs) - len(arrays)
             self.compiled = compile_flow(flow, count, arrays, [None] * len(self.reached))
         return self.compiled
@@ -116,18 +150,91 @@ class Backward:
     def run(self, node: Node, gradients: list[Tensor]) -> list[Tensor]:
         compiled = self.compile()
         saved, arguments = node.saved
-        variables = [v.tensor._data for v in self.trace.capture.graph.variables]
+        self._check(node)
+        variables = [v.tensor._data for v in self.variables]
         if variables != compiled.seen:
             compiled.check_variables(variables)
         inputs = [*saved, *[g._data for g in gradients], *arguments]
         outputs = compiled.program([compiled.fit(i, a) for i, a in enumerate(inputs)], variables)
         return [wrap(a) for a in outputs]
 
+    def _check(self, node: Node) -> None:
+        """Raise if something that is read again was overwritten since the forward pass."""
+        _, arguments = node.saved
+        op = f"backward of {self.op.name}"
+        for i in self.read_arguments:
+            check_overwritten(op, f"argument {i}", arguments[i], node.seq)
+        for tensor in self.read_variables:
+            check_overwritten(op, "an outside tensor", tensor._data, node.seq)
+
+    def run_again(self, node: Node, gradients: list[Tensor]) -> list[Tensor]:
+        """The gradients as results of a captured function that can be differentiated in turn."""
+        self._check(node)
+        graph = self.trace.capture.graph
+        saved, arguments = node.saved
+        kept = dict(zip(self.saved, saved, strict=True))
+        edges = {
+            id(t) if not isinstance(t, int) else t: e
+            for (t, _), e in zip(self.reached, node.edges, strict=True)
+        }
+        tensors = [wrap(a, edges.get(i)) for i, a in enumerate(arguments)]
+        states = [
+            wrap(kept[v.entry], edges.get(id(v.tensor))) if v.entry in kept else v.tensor
+            for v in graph.variables
+        ]
+        if self._again is None:
+            self._again = self._capture_again()
+        return list(
+            self._again(
+                tensors,
+                [s for s, v in zip(states, graph.variables, strict=True) if v.entry in kept],
+                gradients,
+            )
+        )
+
+    def _capture_again(self) -> Any:
+        from .function import Function
+
+        graph = self.trace.capture.graph
+        nodes = self._forward_nodes()
+        for n in nodes:
+            if hasattr(n.op, "subs") or hasattr(n.op, "backward"):
+                raise RuntimeError(
+                    f"backward of {self.op.name}: a captured function with control flow or a Function of the user's "
+                    f"cannot be differentiated twice from outside ({n.op.name}, made at {n.where}). Take the second "
+                    "derivative inside the captured function, or run with WEFT_EAGER=1."
+                )
+        kept = [v for v in graph.variables if v.entry in set(self.saved)]
+
+        def gradients(arguments: Any, states: Any, cotangents: Any) -> Any:
+            from .capture import capturing
+
+            capture = capturing()
+            assert capture is not None
+            values: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
+            values |= {v.entry: v.tensor for v in graph.variables}
+            values |= {v.entry: s for v, s in zip(kept, states, strict=True)}
+            replay(nodes, values, capture.constant, lambda n, operands: capture.graph.call(n.op, operands, n.attrs))
+            entry = {id(v.tensor): v.entry for v in graph.variables}
+            wanted = [
+                values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t, _ in self.reached
+            ]
+            return tuple(
+                run_backward(
+                    [values[r] for r in self.roots], list(cotangents), create_graph=True, inputs=wanted
+                )
+                or ()
+            )
+
+        gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
+        return Function(gradients)
+
 
 class _PullbackOp:
     """What the backward engine sees in place of an op record."""
 
     rules = joint_rule = pull_arrays = None
+    title = "captured function"
     keeps_arrays = True  # a second backward needs retain_graph
     saved_items: tuple[Any, ...] = ()
     variadic = False
@@ -138,13 +245,7 @@ class _PullbackOp:
         self._backward = backward
 
     def pullback(self, node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> list[Any]:
-        if create_graph:
-            raise RuntimeError(
-                f"backward of {self.name}: a captured function cannot be differentiated twice from outside. "
-                "Take the second derivative inside the captured function, or run with WEFT_EAGER=1."
-            )
         from ..ops.creation import zeros_like_spec
 
-        return self._backward.run(
-            node, [zeros_like_spec(spec) if g.get(i) is None else g[i] for i, spec in enumerate(node.outputs)]
-        )
+        given = [zeros_like_spec(spec) if g.get(i) is None else g[i] for i, spec in enumerate(node.outputs)]
+        return self._backward.run_again(node, given) if create_graph else self._backward.run(node, given)

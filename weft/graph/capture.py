@@ -22,7 +22,8 @@ import numpy as np
 
 from ..autograd.tape import Leaf
 from ..errors import format_shape
-from ..ops.dispatch import Mode, _operand, suspended
+from ..ops import deferred
+from ..ops.dispatch import Mode, operand, suspended
 from ..ops.registry import Op
 from ..tensor import Tensor, set_grad_hook, wrap
 from .graph import Graph, Node, Value
@@ -67,13 +68,14 @@ class CapturedGraph(Graph):
             tensor = getattr(getattr(tensor, "_view", None), "base", None)
 
     def outside(self, tensor: Tensor) -> Value:
-        variable = self._by_id.get(id(tensor))
+        # by the array, not the tensor: a tensor and what it was detached from are one variable
+        data = tensor._data
+        variable = self._by_id.get(id(data))
         if variable is None:
-            data = tensor._data
             entry = self.placeholder(data.shape, data.dtype, "variable")
-            variable = Variable(tensor, entry)
+            variable = Variable(wrap(data) if id(data) in deferred.tables else tensor, entry)
             self._check_overlap(variable)
-            self._by_id[id(tensor)] = variable
+            self._by_id[id(data)] = variable
             self.variables.append(variable)
         return variable.final if variable.final is not None else variable.entry
 
@@ -102,8 +104,11 @@ class CapturedGraph(Graph):
         """An in-place op gave the outside tensor `x` a new value."""
         if not x._data.flags.writeable:
             raise ValueError("in-place: the tensor is read-only (it shares memory with a read-only array).")
+        table = None if deferred.direct.on else deferred.table_of(x)
+        if table is not None:  # written as a whole, by somebody who has caught up with it
+            table.settle(memory=False)
         self.outside(x)
-        self._by_id[id(x)].final = value._data
+        self._by_id[id(x._data)].final = value._data
 
     def made(self, result: Any) -> None:
         for t in result if isinstance(result, tuple) else (result,):
@@ -174,7 +179,7 @@ class Capture(Mode):
         self.gradients = Gradients(threading.get_ident())
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
-        tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
+        tensors = [operand(op, i, v) for i, v in enumerate(op.tensors(values))]
         foreign = None
         for t in tensors:
             data = getattr(t, "_data", None)
@@ -186,6 +191,11 @@ class Capture(Mode):
         ):  # a batched value: vmap unpacks it and calls the op again, inside this capture
             with self.again():
                 return foreign.apply(op, tensors, op.attrs(values))
+        if deferred.tables and not deferred.direct.on:
+            with self.again():
+                tensors, result = deferred.catch_up(op, tensors, op.attrs(values))
+            if result is not None:
+                return result
         return self.graph.call(op, tensors, op.attrs(values))
 
     def again(self) -> Any:
@@ -251,13 +261,13 @@ class _Again:
     def __enter__(self) -> None:
         from ..ops import dispatch
 
-        self._saved = dispatch._modes.stack
-        dispatch._modes.stack = (*self._saved, self._mode)
+        self._saved = dispatch.modes.of_thread.stack
+        dispatch.modes.of_thread.stack = (*self._saved, self._mode)
 
     def __exit__(self, *_: Any) -> None:
         from ..ops import dispatch
 
-        dispatch._modes.stack = self._saved
+        dispatch.modes.of_thread.stack = self._saved
 
 
 def outside() -> Any:

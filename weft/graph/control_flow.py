@@ -21,7 +21,7 @@ from ..ops.spec import Spec, spec_of
 from ..tensor import Tensor, wrap
 from .capture import CaptureError, capturing
 from .graph import Value
-from .subgraph import Sub, cut, in_function, sizes
+from .subgraph import Sub, after, cut, in_function, sizes
 from .tree import flatten, unflatten
 
 
@@ -45,13 +45,30 @@ class ControlOp:
         self.subs = tuple(subs)
         self.facts = facts
         self.backward: Callable[..., Any] | None = None
+        self.entry: Node | None = None  # the tape entry whose gradient is being taken
 
     def __repr__(self) -> str:
         return f"<{self.kind}>"
 
     def pullback(self, node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Any:
         assert self.backward is not None
-        return self.backward([g.get(i) for i in range(len(node.outputs))], edges)
+        for sub in self.subs:
+            _refuse_effects(self.kind, sub)
+        self.entry = node
+        try:
+            return self.backward([g.get(i) for i in range(len(node.outputs))], edges)
+        finally:
+            self.entry = None
+
+
+def _refuse_effects(kind: str, sub: Sub) -> None:
+    """The gradient runs a body again (Note [Recomputation]): what it does to queues and variables would happen twice."""
+    for node in sub.graph.nodes:
+        if node.op.effects & {"writes", "blocks"}:
+            raise RuntimeError(
+                f"gradients: `{node.op.name}` inside a {kind} has no gradient, because the gradient runs the body again. "
+                f"Dequeue or assign outside of it. Made at {node.where}."
+            )
 
 
 def _symbolic(*tensors: Any) -> bool:
@@ -76,7 +93,15 @@ def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], different
     for t in tensors:
         graph.hold(t)
     results = [wrap(v) for v in node.outputs]
-    if differentiable and grad_mode.enabled and any(t._node is not None for t in tensors):
+    if differentiable and grad_mode.enabled:
+        results = record(node, op, tensors, results)
+    graph.made(tuple(results))
+    return results
+
+
+def record(node: Any, op: ControlOp, tensors: list[Tensor], results: list[Tensor]) -> list[Tensor]:
+    """Link the results of a control-flow node to the tape, if an input is on it."""
+    if any(t._node is not None for t in tensors):
         entry = Node()
         entry.op = op
         entry.edges = tuple([t._node for t in tensors])
@@ -89,7 +114,6 @@ def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], different
         for i, r in enumerate(results):
             if dtypes.is_inexact(r.dtype):
                 r._node = Output(entry, i)
-    graph.made(tuple(results))
     return results
 
 
@@ -112,7 +136,7 @@ def _partial_gradients(
     """Gradients of `fn(*inputs)` with respect to its inputs and to the surrounding tensors `outer`, for `seeds`."""
     from ..ops.creation import zeros_like
 
-    watched = [t.detach().requires_grad_() if dtypes.is_inexact(t.dtype) else t for t in inputs]
+    watched = [wrap(t._data, after(t)) if dtypes.is_inexact(t.dtype) else t for t in inputs]
     live = [t for t in outer if dtypes.is_inexact(t.dtype)]
     with enable_grad(), cut(live):
         outs, _ = flatten(fn(*watched))
@@ -124,7 +148,8 @@ def _partial_gradients(
         targets = [t for t in (*watched, *live) if t._node is not None]
         grads: list[Any] = []
         if pairs and targets:
-            found = run_backward([o for o, _ in pairs], [s for _, s in pairs], inputs=targets)
+            # recorded, because the gradient of this gradient is traced from it
+            found = run_backward([o for o, _ in pairs], [s for _, s in pairs], create_graph=True, inputs=targets)
             assert found is not None
             grads = found
     table = {id(t): g for t, g in zip(targets, grads, strict=False)}
@@ -208,8 +233,8 @@ def while_loop(
 
     `init` is a tuple (or list) of tensors, passed to both functions as separate arguments, or one tensor. In a graph or a
     captured function the state keeps its shapes and dtypes. With `max_iterations` the loop runs as a scan of that length,
-    in which finished iterations change nothing; the gradient of a captured loop needs it. In a declared graph the gradient
-    of a loop without it computes states again: n²/2 runs of the body for n iterations.
+    in which finished iterations change nothing; the gradient of a captured loop needs it. In a declared graph every loop
+    has a gradient, which runs the body a few more times per iteration and stores the states.
     """
     many = isinstance(init, (tuple, list))
     state = tuple(init) if many else (init,)
@@ -262,35 +287,40 @@ def while_loop(
 def _while_backward(
     test: Callable[..., Any], flat: Callable[..., Any], leaves: list[Tensor], outer: list[Tensor], g: list[Any]
 ) -> list[Any]:
-    """The gradient of a loop whose number of iterations nobody knows beforehand: a loop over them backwards.
+    """The gradient of a loop whose number of iterations nobody knows beforehand.
 
-    Nothing was stored, because nobody knew how much: the state before iteration i is computed again from the start, so n
-    iterations cost n²/2 runs of the body. `max_iterations` stores the states instead.
+    The loop is run again, twice: to count its n iterations, and then as a scan over as many numbers, which stores the
+    states and has a gradient. The length of the scan is n rounded up, so that few lengths are compiled; the iterations
+    too many do nothing. So the gradient costs a fixed number of runs of the body per iteration.
     """
-    from ..ops.creation import zeros_like
-
-    count = len(leaves)
+    zero = _as_tensor(0)
     start = [t.detach() for t in leaves]
+    total = while_loop(lambda k, *s: test(*s), lambda k, *s: (k + 1, *flat(*s)), (zero, *start))[0]
+    numbers = _iteration_numbers(total)
 
-    def again(going: Callable[..., Any]) -> Any:
-        """The number of iterations done while `going(number, *state)`, and the state then."""
-        zero = _as_tensor(0)
-        return while_loop(going, lambda k, *s: (k + 1, *flat(*s)), (zero, *start))
+    def step(carry: Any, i: Any) -> Any:
+        new = cond(i < total, lambda *c: tuple(flat(*c)), lambda *c: tuple(c), *carry)
+        return tuple(new), None
 
-    total = again(lambda k, *s: test(*s))[0]
-    seeds = [zeros_like(t) if gi is None else gi for t, gi in zip(leaves, g, strict=True)]
+    with enable_grad():
+        final = scan(step, tuple(leaves), numbers)[0]
+    entry = next((t._node.parent for t in final if t._node is not None), None)
+    if entry is None:
+        return [None] * (len(leaves) + len(outer))
+    given = {i: gi for i, gi in enumerate(g) if gi is not None and dtypes.is_inexact(gi.dtype)}
+    grads = entry.op.pullback(entry, given, entry.edges, grad_mode.enabled)
+    at = len(leaves) + 1  # after the state and the numbers come the surrounding tensors
+    found = {id(t): gi for t, gi in zip(entry.op.facts["outer"], grads[at:], strict=True)}
+    return [*grads[: len(leaves)], *[found.get(id(t)) for t in outer]]
 
-    def step(i: Any, *grads: Any) -> Any:
-        state = again(lambda k, *s: k < i)[1:]
-        seed = [s if dtypes.is_inexact(s.dtype) else None for s in grads[:count]]
-        found = _partial_gradients(flat, list(state), outer, seed)
-        summed = [
-            a + b if dtypes.is_inexact(a.dtype) else a for a, b in zip(grads[count:], found[count:], strict=True)
-        ]
-        return (i - 1, *found[:count], *summed)
 
-    final = while_loop(lambda i, *_: i >= 0, step, (total - 1, *seeds, *[zeros_like(t) for t in outer]))
-    return list(final[1:])
+def _iteration_numbers(total: Tensor) -> Tensor:
+    """0, 1, … to at least `total`, as a tensor whose length is known when it runs."""
+    from .declare import IterationNumbers
+
+    graph = _recording(total)
+    spec = Spec((None,), dtypes.int64)
+    return wrap(graph.add(IterationNumbers(), [graph.operand(total)], (), (spec,), user_location(2), "iterations").outputs[0])
 
 
 def _needs_capture(cond_fn: Callable[..., Any], state: tuple[Any, ...]) -> bool:
@@ -329,21 +359,24 @@ def scan(
     """`carry, y = fn(carry, x)` over the slices of `xs` along axis 0; returns (last carry, stacked ys).
 
     `init` and `xs` may be nested; `xs` may be None with a `length`. With `reverse` the slices are taken from the end, and
-    the ys still lie in the order of the xs.
+    the ys still lie in the order of the xs. In a declared graph the length may be known only when a step runs.
     """
     from ..ops.shaping import stack
 
     x_leaves, x_structure = flatten(xs)
     x_leaves = [] if xs is None else [_as_tensor(v) for v in x_leaves]
-    sizes = {t.shape[0] for t in x_leaves if t.ndim} | ({length} if length is not None else set())
-    if len(sizes) != 1 or any(t.ndim == 0 for t in x_leaves):
+    lengths = {None if t.ndim is None else t.shape[0] for t in x_leaves if t.ndim != 0}
+    lengths |= {length} if length is not None else set()
+    known = {d for d in lengths if isinstance(d, int)}
+    if not lengths or len(known) > 1 or any(t.ndim == 0 for t in x_leaves):
         raise ValueError(
-            f"scan: all xs must be equally long along axis 0, or `length` given. Got lengths {sorted([str(d) for d in sizes])}."
+            "scan: all xs must be equally long along axis 0, or `length` given. "
+            f"Got lengths {sorted([str(d) for d in lengths])}."
         )
-    n = next(iter(sizes))
-    if not isinstance(n, int):
+    n: Any = next(iter(known)) if known else None
+    if n is None and in_function():
         raise ValueError("scan: the length of xs along axis 0 must be known. Pass `length=`, or use `wf.while_loop`.")
-    if _recording(*flatten(init)[0], *x_leaves) is not None and n > 0:
+    if _recording(*flatten(init)[0], *x_leaves) is not None and n != 0:
         return _captured_scan(fn, init, x_leaves, x_structure if xs is not None else _NOTHING, n, reverse)
     carry = init
     ys: list[Any] = [None] * n
@@ -369,7 +402,7 @@ def _has_leaves(y: Any) -> bool:
 
 
 def _captured_scan(
-    fn: Any, init: Any, xs: list[Tensor], x_structure: Any, n: int, reverse: bool
+    fn: Any, init: Any, xs: list[Tensor], x_structure: Any, n: int | None, reverse: bool
 ) -> tuple[Any, Any]:
     carry, carry_structure = flatten(init)
     carry = [_as_tensor(v) for v in carry]
@@ -396,8 +429,8 @@ def _captured_scan(
         )
     outer = body.captured
     differentiable = differentiable or grad_mode.enabled and any(t._node is not None for t in outer)
-    ys = [Spec((n, *v.shape), v.dtype) for v in body.outputs[len(carry) :]]
-    kept = [Spec((n, *t.shape), t.dtype) for t in carry] if differentiable else []
+    ys = [_stacked(n, v) for v in body.outputs[len(carry) :]]
+    kept = [_stacked(n, t) for t in carry] if differentiable else []
     op = ControlOp(
         "scan",
         (body,),
@@ -412,21 +445,28 @@ def _captured_scan(
     results: list[Tensor] = []
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
-        return _scan_backward(flat, carry, xs, outer, [r.detach() for r in stored], g, n, reverse)
+        assert op.entry is not None
+        first = len(specs) + len(ys)
+        kept_now = [wrap(v, Output(op.entry, first + i) if dtypes.is_inexact(v.dtype) else None) for i, v in enumerate(stored)]
+        return _scan_backward(flat, carry, xs, outer, kept_now, g, n, reverse)
 
     op.backward = backward
     results = _add_node(op, [*carry, *xs, *outer], [*specs, *ys, *kept], differentiable)
-    stored = [wrap(r._data) for r in results[len(specs) + len(ys) :]]
+    stored = [r._data for r in results[len(specs) + len(ys) :]]
     final = unflatten(carry_structure, results[: len(specs)])
     y_values = results[len(specs) : len(specs) + len(ys)]
     return final, (unflatten(y_structure[0], y_values) if y_values else None)
+
+
+def _stacked(n: int | None, row: Any) -> Spec:
+    return Spec(None if row.shape is None else (n, *row.shape), row.dtype)
 
 
 class _Slice:
     """The shape and dtype of one slice of xs."""
 
     def __init__(self, t: Tensor) -> None:
-        self.shape, self.dtype = tuple(t.shape[1:]), t.dtype
+        self.shape, self.dtype = None if t.shape is None else tuple(t.shape[1:]), t.dtype
 
 
 def _scan_backward(
@@ -436,7 +476,7 @@ def _scan_backward(
     outer: list[Tensor],
     stored: list[Tensor],
     g: list[Any],
-    n: int,
+    n: int | None,
     reverse: bool,
 ) -> list[Any]:
     """The gradient of a scan: a scan in the opposite direction over the stored carries."""
@@ -445,12 +485,14 @@ def _scan_backward(
     count = len(carry)
     g_final = [zeros_like(c) if gi is None else gi for c, gi in zip(carry, g[:count], strict=True)]
     g_ys = list(g[count : len(g) - len(stored)])
+    g_stored = list(g[len(g) - len(stored) :])  # the stored carries are used by gradients, which may have gradients
     present = [i for i, gi in enumerate(g_ys) if gi is not None]
+    used = [i for i, gi in enumerate(g_stored) if gi is not None]
     start = (g_final, [zeros_like(t) for t in outer])
 
     def step(state: Any, x: Any) -> Any:
         g_carry, g_outer = state
-        c, x_t, gy_t = x
+        c, x_t, gy_t, gs_t = x
         seeds: list[Any] = [*g_carry, *[None] * len(g_ys)]
         for i, gy in zip(present, gy_t, strict=True):
             seeds[count + i] = gy
@@ -460,12 +502,15 @@ def _scan_backward(
             a + b if dtypes.is_inexact(a.dtype) else a
             for a, b in zip(g_outer, grads[count + len(xs) :], strict=True)
         ]
-        return (grads[:count], new_outer), grads[count : count + len(xs)]
+        new_carry = list(grads[:count])
+        for i, gs in zip(used, gs_t, strict=True):
+            new_carry[i] = new_carry[i] + gs
+        return (new_carry, new_outer), grads[count : count + len(xs)]
 
     (g_init, g_outer), g_xs = scan(
         step,
         start,
-        (stored, [t.detach() for t in xs], [g_ys[i] for i in present]),
+        (stored, xs, [g_ys[i] for i in present], [g_stored[i] for i in used]),
         length=n,
         reverse=not reverse,
     )

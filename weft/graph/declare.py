@@ -21,11 +21,13 @@ import numpy as np
 from .. import dtypes
 from ..autograd.tape import Leaf
 from ..errors import Location, user_location
-from ..ops.dispatch import Mode, _operand
+from ..ops.dispatch import Mode, operand
+from ..ops.guard import unknown_sizes
 from ..ops.registry import Op
 from ..ops.spec import Size, Spec
 from ..tensor import Tensor, to_array, wrap
 from .graph import CONSTANT, Graph, Node, Value
+from .origins import Remembering
 
 ndarray = np.ndarray
 
@@ -66,6 +68,20 @@ class _NoOp(GraphOp):
 NO_OP = _NoOp("no_op")
 
 
+class IterationNumbers(GraphOp):
+    """0, 1, … for at least as many iterations as the input says, rounded up so that few lengths occur."""
+
+    pure = True
+
+    def __init__(self) -> None:
+        super().__init__("iteration_numbers")
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        n = int(arrays[0])
+        grain = 1 << max(0, n.bit_length() - 3)
+        return (np.arange(max(1, -(-n // grain) * grain)),)
+
+
 class _Scopes(threading.local):
     graphs: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
@@ -89,15 +105,21 @@ class DeclaredGraph(Graph):
         self.colocated: dict[Node, Node] = {}
         self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
         self.lasting: list[Node] = []  # prints and checks: they run whenever what they look at is computed
+        self.updates: dict[Node, tuple[Node, ...]] = {}  # assigns that run whenever one of these nodes does
         self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
 
     @contextmanager
     def as_default(self) -> Iterator[DeclaredGraph]:
-        """While entered, this thread declares into this graph."""
+        """While entered, this thread declares into this graph.
+
+        Ops on eager tensors alone still run at once, but what they make from parameters (tensors that require gradients)
+        or from random draws is, when the graph uses it, computed in every step: see Note [Origins].
+        """
         saved = _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate
         _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = (*_scopes.graphs, self), (), (), ()
         try:
-            yield self
+            with Remembering():
+                yield self
         finally:
             _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = saved
 
@@ -107,10 +129,9 @@ class DeclaredGraph(Graph):
     ) -> Node:  # fmt: skip
         scope = "".join([f"{n}/" for n in _scopes.names])
         with self._lock:
-            frame = self._frame(op, inputs, where) if self.frames else ()
+            frame = self._frame(op, inputs, where) if self.frames and op is not CONSTANT else ()
             node = super().add(op, inputs, attrs, specs, where or user_location(2), scope + (name or op.name))
-            node.control = tuple([n for n in _scopes.control if n.graph is self])
-            node.device = _scopes.devices or None
+            stamp(node)
             if _scopes.colocate:
                 self.colocated[node] = _scopes.colocate[-1]
             if frame:
@@ -122,10 +143,13 @@ class DeclaredGraph(Graph):
 
     def _frame(self, op: Any, inputs: Sequence[Any], where: Any) -> tuple[str, ...]:
         """The loop that a new node is in: that of its inputs, which must agree (constants are everywhere)."""
-        found: dict[tuple[str, ...], Value] = {}
+        found: dict[tuple[str, ...], Any] = {}
         for v in inputs:
             if isinstance(v, Value) and v.node.op is not CONSTANT:
                 found.setdefault(self.frames.get(v.node, ()), v)
+        for n in _scopes.control:
+            if n.graph is self:
+                found.setdefault(self.frames.get(n, ()), n)
         if len(found) > 1:
             text = ", ".join([f"{v.name!r} in {'/'.join(f) or 'no frame'}" for f, v in found.items()])
             raise ValueError(
@@ -140,18 +164,39 @@ class DeclaredGraph(Graph):
 
     def call(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         # the tape must see the read of an eager tensor, not the tensor: its history is not part of the program
-        from .state import implicit_read
-
-        tensors = [
-            implicit_read(self, t) if isinstance(t, Tensor) and type(t._data) is ndarray else t for t in tensors
-        ]
-        return super().call(op, tensors, attrs)
+        operands = [self.symbolic(t) for t in tensors]
+        try:
+            return super().call(op, operands, attrs)
+        except TypeError as error:
+            told = unknown_sizes(op.title, operands, error)
+            if told is None:
+                raise
+            raise told from error
 
     def outside(self, tensor: Tensor) -> Value:
         """An eager tensor: state of the program, read when the step runs."""
+        return self.symbolic(tensor)._data
+
+    def symbolic(self, tensor: Any) -> Any:
+        """A tensor of this graph for `tensor`; numbers and None pass."""
+        if not isinstance(tensor, Tensor) or type(tensor._data) is not ndarray:
+            return tensor
         from .state import implicit_read
 
-        return implicit_read(self, tensor)._data
+        return implicit_read(self, tensor)
+
+    def now(self, tensor: Tensor, value: Tensor | None) -> None:
+        """From here on uses of the eager `tensor` mean `value`; None: they read the tensor again."""
+        if value is not None:
+            self._reads[id(tensor)] = (tensor, value)
+        else:
+            self._reads.pop(id(tensor), None)
+
+    def random_state(self, generator: Any) -> Tensor:
+        """The state of a draw from `generator`, made anew in every step."""
+        from .state import random_state
+
+        return random_state(self, generator)
 
     def assign(self, x: Tensor, value: Tensor) -> None:
         if type(x._data) is not ndarray:  # a symbolic tensor: its name now stands for the new value
@@ -160,6 +205,14 @@ class DeclaredGraph(Graph):
             "in-place: an eager tensor cannot be written by declaring a graph. Make it a variable, "
             "`v = wf.Variable(tensor)`, and run `v.assign(value)` in a session."
         )
+
+    def truth(self, value: Value, tensor: Tensor) -> bool:
+        from .capture import TruthError
+
+        try:
+            self.refuse(value, "bool")
+        except RuntimeError as error:
+            raise TruthError(f"{error} Or write `wf.cond(condition, on_true, on_false)` or `wf.while_loop(...)`.") from None
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
@@ -176,6 +229,8 @@ class DeclaredGraph(Graph):
         """The output of the node called `name`; `name:1` is its second output."""
         base, _, index = name.partition(":")
         outputs = self.node(base).outputs
+        if index and not index.isdigit():
+            raise ValueError(f"graph {self.name}: expected a name such as 'add' or 'topk:1'. Got {name!r}.")
         position = int(index or 0)
         if position >= len(outputs):
             raise IndexError(
@@ -194,8 +249,15 @@ class DeclaredGraph(Graph):
 
     def variables(self) -> dict[str, Tensor]:
         """The memory of every variable that the graph reads or writes, by name."""
-        states = {n.op.state for n in self.nodes if hasattr(n.op, "state")}
-        return {s.name: s.tensor for s in sorted(states, key=lambda s: s.number)}
+        states = set(_states_in(self))
+        found: dict[str, Tensor] = {}
+        for s in sorted(states, key=lambda s: s.number):
+            name, n = s.name, 0
+            while name in found:  # eager tensors that a graph reads have no names of their own
+                n += 1
+                name = f"{s.name}_{n}"
+            found[name] = s.tensor
+        return found
 
     def save(self, path: Any) -> Any:
         """Write the graph and its variables to `path`.json and `path`.safetensors; see `weft.graph.serialize`."""
@@ -223,6 +285,36 @@ class DeclaredGraph(Graph):
         return placement_report(self, devices)
 
 
+def _states_in(graph: Graph) -> Iterator[Any]:
+    """The state that nodes of a graph, and of the branches and bodies in it, read or write."""
+    for node in graph.nodes:
+        if hasattr(node.op, "state"):
+            yield node.op.state
+        for sub in getattr(node.op, "subs", ()):
+            yield from _states_in(sub.graph)
+
+
+def stamp(node: Node) -> None:
+    """Give a new node the control edges and the device of the scopes that its thread is in."""
+    node.control = tuple([n for n in _scopes.control if n.graph is node.graph])
+    node.device = _scopes.devices or None
+
+
+def effects_graph(what: str) -> Any:
+    """Where a node with effects (state, queues) is added: the branch or body that is being traced, else the default graph."""
+    from .capture import CaptureError, capturing
+
+    mode = capturing()
+    if mode is None:
+        return get_default_graph()
+    if type(mode).__name__ == "Capture":
+        raise CaptureError(
+            f"{what}: queues and variables of declared graphs cannot be used inside a captured function. Use them in a "
+            "declared graph, or `q.get()` and `q.put(...)` outside of the function."
+        )
+    return mode.graph
+
+
 class building(Mode):
     """While entered, tensors made from nothing (zeros, ones …) are constants of `graph` instead of eager tensors."""
 
@@ -230,7 +322,7 @@ class building(Mode):
         self.graph = graph
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
-        tensors = [_operand(op, i, v) for i, v in enumerate(op.tensors(values))]
+        tensors = [operand(op, i, v) for i, v in enumerate(op.tensors(values))]
         foreign: Any = None
         for t in tensors:
             data: Any = getattr(t, "_data", None)

@@ -1,9 +1,8 @@
-"""Executors: what fires the nodes of a step.
+"""The dataflow executor: fires the units of a step.
 
-Two kinds, the same results. The *naive* executor runs single nodes, uncompiled, one at a time, and is the reference. The
-*dataflow* executor runs units (Note [Regions]) as soon as everything they wait for has happened: on the calling thread,
-and on a small pool of threads when several are ready. A blocking node (a queue op) is started and occupies no thread: its
-queue calls back. So any number of them may wait, and the pool cannot deadlock.
+It runs units (Note [Regions]) as soon as everything they wait for has happened: on the calling thread, and on a small pool
+of threads when several are ready. A blocking node (a queue op) is started and occupies no thread: its queue calls back. So
+any number of them may wait, and the pool cannot deadlock. `weft.graph.naive` is the reference that gives the same results.
 
 Contract: several threads may run one step at once. When a node fails, when the step is cancelled or its deadline passes,
 no further unit starts, waiting queue ops are withdrawn, units that run are completed, and then the error is raised: an
@@ -12,32 +11,28 @@ assign happens wholly or not at all.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from ..runtime.interrupts import watched
 from .declare import NO_OP, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_node
 from .regions import Region
+from .run import Run
 from .state import ReadOp, WriteOp
+from .threads import pool
 
 ndarray = np.ndarray
-
-
-class CancelledError(RuntimeError):
-    """The step was cancelled: by `Session.cancel`, by closing the session, or by closing a queue with its waiting calls."""
 
 
 class Unit:
     """What an executor fires: a region, or one node by itself."""
 
-    __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start")
+    __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start", "size")
 
     def __init__(self, nodes: Sequence[Node], device: Any = None) -> None:
         self.nodes = list(nodes)
@@ -49,6 +44,7 @@ class Unit:
         self.consumers: list[int] = []
         self.index = 0
         self.start: Callable[..., Any] | None = None  # for blocking nodes
+        self.size = len(nodes)  # how many nodes of the graph it stands for
 
     @property
     def node(self) -> Node:
@@ -69,17 +65,28 @@ def is_single(node: Node) -> bool:
 def needed_nodes(targets: Sequence[Node], fed: frozenset[Value] | set[Value]) -> list[Node]:
     """What `targets` need if the values in `fed` are given, in the order of declaration."""
     seen: set[Node] = set()
-    stack = list(targets)
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        for v in node.inputs:
-            if v.__class__ is Value and v not in fed:
-                stack.append(v.node)
-        stack.extend(node.control)
-    for node in getattr(targets[0].graph, "lasting", ()) if targets else ():
+
+    def need(nodes: Sequence[Node]) -> None:
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            for v in node.inputs:
+                if v.__class__ is Value and v not in fed:
+                    stack.append(v.node)
+            stack.extend(node.control)
+
+    need(targets)
+    graph = targets[0].graph if targets else None
+    updates = getattr(graph, "updates", None)
+    while updates:  # what a module writes in place happens in every step that computes its result
+        more = [n for n, causes in updates.items() if n not in seen and any(c in seen for c in causes)]
+        if not more:
+            break
+        need(more)
+    for node in getattr(graph, "lasting", ()):
         if node not in seen and all(v.__class__ is not Value or v in fed or v.node in seen for v in node.inputs):
             seen.add(node)
     return sorted(seen, key=lambda n: n.order)
@@ -88,27 +95,25 @@ def needed_nodes(targets: Sequence[Node], fed: frozenset[Value] | set[Value]) ->
 class Plan:
     """The units of a step and how they depend on each other."""
 
-    def __init__(self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], *, single: bool = False,
-                 devices: dict[Node, Any] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any] | None = None
+    ) -> None:
         self.nodes = list(nodes)
         self.fed, self.fetched = fed, list(fetched)
         self.constants = {n.outputs[0]: n.attrs[0] for n in nodes if n.op is CONSTANT}
         self.devices = devices or {}
         self.unit_of: dict[Node, Unit] = {}
-        self.units = self._nodes_alone() if single else self._regions()
+        self.units = self._regions()
         for i, unit in enumerate(self.units):
             unit.index = i
             for n in unit.nodes:
                 self.unit_of[n] = unit
-        self._connect(single)
+        self._connect()
         self.counts = [len(u.after) for u in self.units]
         self.initial = [u for u in self.units if not u.after]
 
     def _work(self) -> list[Node]:
         return [n for n in self.nodes if n.op is not CONSTANT and not (n.op is PLACEHOLDER and n.outputs[0] in self.fed)]
-
-    def _nodes_alone(self) -> list[Unit]:
-        return [Unit([n], self.devices.get(n)) for n in self._work()]
 
     def _regions(self) -> list[Unit]:
         nodes = self._work()
@@ -158,7 +163,7 @@ class Plan:
     def _before(self, node: Node) -> list[Node]:
         return [v.node for v in node.inputs if v.__class__ is Value and v not in self.fed] + list(node.control)
 
-    def _connect(self, plain: bool) -> None:
+    def _connect(self) -> None:
         wanted = set(self.fetched)
         for unit in self.units:
             for node in unit.nodes:
@@ -191,49 +196,11 @@ class Plan:
                 )
                 unit.inputs = list(inputs)
                 unit.outputs = [v for v in made if v in wanted]
-                unit.region = Region(
-                    [*constants, *unit.nodes], unit.inputs, unit.outputs, plain, getattr(unit.device, "kind", "cpu") == "ref"
-                )
+                unit.size = len(unit.nodes)
+                reference = getattr(unit.device, "kind", "cpu") == "ref"
+                unit.region = Region([*constants, *unit.nodes], unit.inputs, unit.outputs, reference)
             for i in unit.after:
                 self.units[i].consumers.append(unit.index)
-
-
-class Run:
-    """One run of a step: its deadline, whether it was cancelled, and how many nodes it has executed."""
-
-    __slots__ = ("deadline", "cancelled", "reason", "changed", "executed", "step_id")
-
-    def __init__(self, timeout: float | None, step_id: int = 0) -> None:
-        self.deadline = None if timeout is None else time.monotonic() + timeout
-        self.cancelled = False
-        self.reason = ""
-        self.changed = threading.Condition()
-        self.executed = 0
-        self.step_id = step_id
-
-    def cancel(self, reason: str) -> None:
-        with self.changed:
-            self.cancelled, self.reason = True, reason
-            self.changed.notify_all()
-
-    def check(self) -> None:
-        if self.cancelled:
-            raise CancelledError(f"session: the step was cancelled. {self.reason}")
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise TimeoutError("session: the step did not finish before its deadline.")
-
-
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
-
-
-def pool() -> ThreadPoolExecutor:
-    """The threads on which units run beside the calling thread. They never wait for other units."""
-    global _pool
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(4, "weft-executor")
-        return _pool
 
 
 class Engine:
@@ -245,14 +212,20 @@ class Engine:
         self.pending: dict[Unit, Any] = {}  # started and not finished: how to withdraw them, or None
         self.counts = list(plan.counts)
         self.ready = deque(plan.initial)
+        self.executed = 0
 
     def execute(self) -> None:
         """Run all units; on an error leave nothing running and raise it."""
+        watched.by = self.run_state
         try:
             self._loop()
         except BaseException:
             self._stop()
             raise
+        finally:
+            watched.by = None
+        with self.run_state.changed:  # other devices count too
+            self.run_state.executed += self.executed
 
     def _loop(self) -> None:
         run, ready = self.run_state, self.ready
@@ -296,12 +269,15 @@ class Engine:
         self.pending[unit] = withdraw
 
     def _run_elsewhere(self, unit: Unit, arrays: Sequence[Any]) -> None:
+        watched.by = self.run_state
         try:
             outputs = unit.run(arrays)
         except BaseException as error:  # carried to the calling thread and raised there
             self._report(unit, error, ())
         else:
             self._report(unit, None, outputs)
+        finally:
+            watched.by = None
 
     def _report(self, unit: Unit, error: BaseException | None, outputs: Sequence[Any]) -> None:
         changed = self.run_state.changed
@@ -312,13 +288,10 @@ class Engine:
     def _wait(self) -> None:
         run = self.run_state
         with run.changed:
-            while not self.finished and not run.cancelled:
-                left = None if run.deadline is None else run.deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                run.changed.wait(left)
+            while not self.finished and run.wait():
+                pass
         if not self.finished:
-            run.check()
+            run.check([u.node for u in self.pending if u.start is not None and u.size])
 
     def _collect(self) -> None:
         while self.finished:
@@ -329,7 +302,7 @@ class Engine:
             self._complete(unit, outputs)
 
     def _complete(self, unit: Unit, outputs: Sequence[Any]) -> None:
-        self.run_state.executed += len(unit.nodes)
+        self.executed += unit.size
         env = self.env
         for v, a in zip(unit.outputs, outputs, strict=True):
             if v not in self.plan.fed:
@@ -353,11 +326,3 @@ class Engine:
                 if not any(w is None and u.start is None for u, w in self.pending.items()):
                     return
                 changed.wait(1.0)
-
-
-def run_naively(plan: Plan, run: Run, env: dict[Value, Any]) -> None:
-    """The reference: single uncompiled nodes on this thread, each when what it needs is there.
-
-    A blocking node that has to wait is set aside while other nodes can run.
-    """
-    Engine(plan, run, env, False).execute()

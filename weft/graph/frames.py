@@ -1,4 +1,4 @@
-"""Control-flow primitives: `switch`, `merge`, `enter`, `exit`, `next_iteration`, and the engine that runs them.
+"""Control-flow primitives: `switch`, `merge`, `enter`, `exit`, `next_iteration`.
 
 Note [Dead tokens]. A value travels along an edge as a token. `switch(data, pred)` sends a live token to the port of the
 branch taken and a *dead* one to the other. A node with a dead input does not run and sends dead tokens on. `merge` is not
@@ -13,12 +13,8 @@ prefer them: they compile. These primitives are run node by node.
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import dtypes
 from ..autograd.tape import Node as TapeNode
@@ -27,18 +23,13 @@ from ..errors import describe, format_shape, user_location
 from ..ops.spec import Spec, is_known, spec_of
 from ..tensor import Tensor, wrap
 from .declare import DeclaredGraph, GraphOp, get_default_graph
-from .executor import Plan, Run, Unit
 from .graph import Node, Value
-from .interpret import located
-from .partition import Key
-
-ndarray = np.ndarray
-Tag = tuple[tuple[str, int], ...]
 
 
 class PrimitiveOp(GraphOp):
     """One of the primitives. It is run by the frame engine, which routes its tokens."""
 
+    routes = True
     rules = joint_rule = pull_arrays = None
     keeps_arrays = False
     saved_items: tuple[Any, ...] = ()
@@ -190,228 +181,3 @@ def next_iteration(data: Any, into: Tensor) -> Tensor:
 
 def has_primitives(nodes: Sequence[Node]) -> bool:
     return any(isinstance(n.op, PrimitiveOp) for n in nodes)
-
-
-# The engine ---------------------------------------------------------------------------------------------------------------
-
-
-class _Slot:
-    """A unit waiting for its tokens in one frame and iteration."""
-
-    __slots__ = ("left", "dead", "arrays", "fired", "dead_count")
-
-    def __init__(self, left: int, count: int) -> None:
-        self.left, self.dead, self.fired, self.dead_count = left, False, False, 0
-        self.arrays: list[Any] = [None] * count
-
-
-class FrameEngine:
-    """Runs a plan of single nodes with tokens. See Note [Dead tokens]; errors and cancellation as in `Engine`."""
-
-    def __init__(self, plan: Plan, run: Run, env: dict[Value, Any], transport: Any) -> None:
-        self.plan, self.run_state, self.env, self.transport = plan, run, env, transport
-        self.wanted = set(plan.fetched)
-        self.slots: dict[tuple[int, Tag], _Slot] = {}
-        self.ready: deque[tuple[Unit, Tag, Any]] = deque()  # (unit, tag, its inputs, or None if dead)
-        self.finished: deque[Any] = deque()
-        self.pending: dict[Any, Any] = {}
-        self.loop_constants: dict[Tag, list[tuple[Unit, Any]]] = {}  # by the frame's tag in iteration 0
-        self.iterations: set[Tag] = set()
-        self.users: dict[Value, list[tuple[Unit, int]]] = {}
-        self.after: dict[Node, list[Unit]] = {}
-        self._wire()
-
-    def _wire(self) -> None:
-        self.tokens: dict[int, int] = {}
-        for unit in self.plan.units:
-            count = 0
-            for position, v in enumerate(unit.inputs):
-                if v.__class__ is Value and v not in self.env and v not in self.plan.constants:
-                    self.users.setdefault(v, []).append((unit, position))
-                    count += 1
-            for node in unit.node.control:
-                self.after.setdefault(node, []).append(unit)
-                count += 1
-            self.tokens[unit.index] = count
-
-    def execute(self) -> None:
-        try:
-            for unit in self.plan.units:
-                if not self.tokens[unit.index]:
-                    self.ready.append((unit, (), self._slot(unit, ()).arrays))
-            while self.ready or self.pending:
-                while self.ready:
-                    self.run_state.check()
-                    self._fire(*self.ready.popleft())
-                if self.pending:
-                    self._wait()
-        except BaseException:
-            for withdraw in self.pending.values():
-                if withdraw is not None:
-                    withdraw()
-            raise
-        for v in self.plan.fetched:
-            if v not in self.env and v not in self.plan.constants:
-                raise RuntimeError(
-                    f"run: {v.name!r} has no value: it is in a branch that was not taken. Fetch the result of a `merge`. "
-                    f"Made at {v.node.where}."
-                )
-
-    def _slot(self, unit: Unit, tag: Tag) -> _Slot:
-        found = self.slots.get((unit.index, tag))
-        if found is None:
-            found = self.slots[(unit.index, tag)] = _Slot(self.tokens[unit.index], len(unit.inputs))
-            for i, v in enumerate(unit.inputs):
-                if v.__class__ is Value:
-                    found.arrays[i] = self.env.get(v) if v in self.env else self.plan.constants.get(v)
-                else:
-                    found.arrays[i] = v
-        return found
-
-    def _wait(self) -> None:
-        run = self.run_state
-        with run.changed:
-            while not self.finished and not run.cancelled:
-                left = None if run.deadline is None else run.deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                run.changed.wait(left)
-        if not self.finished:
-            run.check()
-        while self.finished:
-            key, unit, tag, error, outputs = self.finished.popleft()
-            self.pending.pop(key, None)
-            if error is not None:
-                raise located(error, unit.node)
-            self._send(unit, tag, outputs)
-
-    def _fire(self, unit: Unit, tag: Tag, arrays: Any) -> None:
-        self.slots.pop((unit.index, tag), None)
-        op = unit.node.op
-        if isinstance(op, PrimitiveOp):
-            self.run_state.executed += arrays is not None
-            self._route(op, unit, tag, arrays)
-        elif arrays is None:
-            self._send(unit, tag, None)
-        elif unit.start is not None:
-            key = object()
-            self.pending[key] = None
-
-            def done(error: BaseException | None, outputs: Sequence[Any]) -> None:
-                with self.run_state.changed:
-                    self.finished.append((key, unit, tag, error, outputs))
-                    self.run_state.changed.notify_all()
-
-            withdraw = unit.start(arrays, done, self.run_state)
-            if key in self.pending:
-                self.pending[key] = withdraw
-        else:
-            self.run_state.executed += 1
-            self._send(unit, tag, unit.run(arrays))
-
-    def _route(self, op: PrimitiveOp, unit: Unit, tag: Tag, arrays: Any) -> None:
-        outputs = unit.node.outputs
-        dead = arrays is None
-        if op.name == "switch":
-            if dead:
-                return self._send(unit, tag, None)
-            taken = bool(np.all(arrays[1]))
-            self._token(outputs[0], tag, arrays[0], taken)
-            self._token(outputs[1], tag, arrays[0], not taken)
-            self._go(unit.node, tag, False)
-        elif op.name == "enter":
-            inner = (*tag, (op.frame, 0))
-            self._begin(inner)
-            if op.is_constant and not dead:
-                self.loop_constants.setdefault(inner, []).append((unit, arrays[0]))
-                for other in [t for t in self.iterations if len(t) == len(inner) and t[:-1] == tag and t[-1][0] == op.frame]:
-                    self._token(outputs[0], other, arrays[0], False)
-            else:
-                self._token(outputs[0], inner, None if dead else arrays[0], dead)
-        elif op.name == "exit":
-            if not dead:
-                self._token(outputs[0], tag[:-1], arrays[0], False)
-                self._go(unit.node, tag[:-1], False)
-            elif tag[-1][1] == 0 and self._entered_dead(unit, tag):
-                self._token(outputs[0], tag[:-1], None, True)
-                self._go(unit.node, tag[:-1], True)
-        elif op.name == "next_iteration":
-            if not dead:
-                frame, k = tag[-1]
-                later = (*tag[:-1], (frame, k + 1))
-                self._begin(later)
-                self._token(outputs[0], later, arrays[0], False)
-        else:
-            raise AssertionError(op.name)  # merge is routed when its tokens come
-
-    def _entered_dead(self, unit: Unit, tag: Tag) -> bool:
-        """Whether nothing live ever entered this frame: then the loop does not run, and what leaves it is dead."""
-        return (*tag[:-1], (tag[-1][0], -1)) not in self.iterations
-
-    def _begin(self, tag: Tag) -> None:
-        """The first token of an iteration: loop constants come with it."""
-        if tag in self.iterations:
-            return
-        self.iterations.add(tag)
-        first = (*tag[:-1], (tag[-1][0], 0))
-        for unit, array in self.loop_constants.get(first, []):
-            self._token(unit.node.outputs[0], tag, array, False)
-
-    def _send(self, unit: Unit, tag: Tag, outputs: Sequence[Any] | None) -> None:
-        """Tokens of all outputs, dead ones if `outputs` is None."""
-        for i, v in enumerate(unit.outputs):
-            self._token(v, tag, None if outputs is None else outputs[i], outputs is None)
-        self._go(unit.node, tag, outputs is None)
-
-    def _go(self, node: Node, tag: Tag, dead: bool) -> None:
-        for unit in self.after.get(node, ()):
-            self._arrive(unit, tag, None, None, dead)
-
-    def _token(self, value: Value, tag: Tag, array: Any, dead: bool) -> None:
-        if not dead and tag and value.node.op.name == "enter":
-            self.iterations.add((*tag[:-1], (tag[-1][0], -1)))  # something live entered
-        if value in self.wanted and not tag and not dead:
-            self.env[value] = array
-        source = self.plan.devices.get(value.node)
-        crossed: dict[Any, Any] = {}  # each value is sent once per destination
-        for unit, position in self.users.get(value, ()):
-            arrived = array
-            if unit.device != source and not dead:
-                if unit.device not in crossed:
-                    crossed[unit.device] = self._cross(value, source, unit.device, tag, array)
-                arrived = crossed[unit.device]
-            self._arrive(unit, tag, position, arrived, dead)
-
-    def _cross(self, value: Value, source: Any, destination: Any, tag: Tag, array: Any) -> Any:
-        """A value of one iteration on its way to another device. In this process it is there at once."""
-        key = Key(source, destination, value.name, self.run_state.step_id, tag)
-        self.transport.send(key, array)
-        got: list[Any] = []
-        self.transport.receive(key, lambda error, arrays: got.extend(arrays))
-        return got[0]
-
-    def _arrive(self, unit: Unit, tag: Tag, position: int | None, array: Any, dead: bool) -> None:
-        slot = self._slot(unit, tag)
-        if unit.node.op.name == "merge" and position is not None:
-            self._merge(unit, tag, slot, position, array, dead)
-            return
-        slot.left -= 1
-        slot.dead = slot.dead or dead
-        if position is not None:
-            slot.arrays[position] = array
-        if slot.left == 0:
-            self.ready.append((unit, tag, None if slot.dead else slot.arrays))
-
-    def _merge(self, unit: Unit, tag: Tag, slot: _Slot, position: int, array: Any, dead: bool) -> None:
-        if slot.fired:
-            return
-        slot.dead_count += dead
-        forward = sum(1 for v in unit.inputs if v.node.op.name != "next_iteration")
-        if dead and slot.dead_count < forward:
-            return
-        slot.fired = True
-        self.run_state.executed += not dead
-        value, index = unit.node.outputs
-        self._token(value, tag, array, dead)
-        self._token(index, tag, np.asarray(position, np.int32), dead)
-        self._go(unit.node, tag, dead)

@@ -19,8 +19,9 @@ from ..compiler.flow import from_graph
 from ..errors import describe
 from ..ops import dispatch
 from ..ops.row_sparse import RowSparse
-from ..runtime import epoch
+from ..runtime import epoch, forks, garbage
 from ..tensor import Tensor, wrap
+from .autograph import Rewriting, convert
 from .capture import Capture, CaptureError, TruthError
 from .graph import Value
 from .tree import flatten, unflatten
@@ -33,16 +34,23 @@ class Function:
     """A captured function. Call it like the original; see `signatures`, `explain()` and `graph`."""
 
     def __init__(
-        self, fn: Callable[..., Any], keep_grads: bool = False, memory_budget: int | None = None
+        self,
+        fn: Callable[..., Any],
+        keep_grads: bool = False,
+        memory_budget: int | None = None,
+        tune: bool = True,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.__name__: str = getattr(fn, "__name__", "function")
         self.fn = fn
-        self._python = fn  # what is traced: `fn`, or `fn` with its control flow rewritten
+        self._python = fn  # what a declared graph calls: `fn`, or `fn` with its control flow rewritten
+        self._rewriting = Rewriting()
         self.keep_grads = keep_grads
         self.memory_budget = memory_budget
+        self.tune = tune
         self._traces: dict[Any, Trace] = {}
         self._lock = threading.RLock()
+        forks.renewed_in_child(self)
         self._warned = False
         self._last: Any = (None, None)
 
@@ -53,26 +61,40 @@ class Function:
         name = f"_captured_{self.fn.__name__}"
         found = instance.__dict__.get(name)
         if found is None:
-            found = Function(self.fn.__get__(instance, owner), self.keep_grads, self.memory_budget)
+            found = Function(self.fn.__get__(instance, owner), self.keep_grads, self.memory_budget, self.tune)
             instance.__dict__[name] = found
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _EAGER or dispatch._special and _inlined():
+        if _EAGER or dispatch.modes.active and _inlined():
             return self.fn(*args, **kwargs)
         leaves, structure = (list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs))
         key, tensors = _signature(leaves, structure)
         if key is None:  # tensors of a declared graph: the function becomes part of it
-            return self.fn(*args, **kwargs)
+            return self._declare(args, kwargs)
         trace = self._traces.get(key)
         if trace is None:
             with self._lock:
                 trace = self._traces.get(key)
                 if trace is None:
-                    trace = self._trace(key, leaves, structure, args, kwargs)
+                    with garbage.paused():
+                        trace = self._trace(key, leaves, structure)
         return trace.run(tensors)
 
-    def _trace(self, key: Any, leaves: list[Any], structure: Any, args: Any, kwargs: Any) -> Trace:
+    def _declare(self, args: Any, kwargs: Any) -> Any:
+        from .declaring import declared_call
+
+        try:
+            return declared_call(self._python, args, kwargs)
+        except TruthError:
+            rewritten = convert(self.fn) if self._python is self.fn else None
+            if rewritten is None:
+                raise
+            result = declared_call(rewritten, args, kwargs)
+            self._python = rewritten
+            return result
+
+    def _trace(self, key: Any, leaves: list[Any], structure: Any) -> Trace:
         if len(self._traces) >= WARN_AFTER and not self._warned:
             self._warned = True
             last = next(reversed(self._traces.values()))
@@ -81,16 +103,21 @@ class Function:
                 f"{last.signature} and {_describe(leaves)}. Pad batches to one size, or pass changing numbers as tensors.",
                 stacklevel=4,
             )
-        try:
-            trace = Trace(self, leaves, structure, self._python)
-        except TruthError:
-            from .autograph import convert
-
-            rewritten = convert(self.fn) if self._python is self.fn else None
-            if rewritten is None:
+        while True:
+            try:
+                with self._rewriting.active():
+                    trace = Trace(self, leaves, structure, self.fn)
+                break
+            except TruthError as error:
+                if not self._rewriting.extend(error.__traceback__):
+                    raise
+            except RecursionError as error:
+                if self._rewriting.codes:
+                    error.add_note(
+                        f"While {self.__name__} was captured. Both branches of an `if` on a tensor are traced, so a "
+                        "recursion that ends when a tensor says so never ends; write `wf.while_loop` instead."
+                    )
                 raise
-            trace = Trace(self, leaves, structure, rewritten)
-            self._python = rewritten
         self._traces[key] = trace
         return trace
 
@@ -126,7 +153,11 @@ class Function:
 
 
 def function(
-    fn: Callable[..., Any] | None = None, *, keep_grads: bool = False, memory_budget: int | None = None
+    fn: Callable[..., Any] | None = None,
+    *,
+    keep_grads: bool = False,
+    memory_budget: int | None = None,
+    tune: bool = True,
 ) -> Any:
     """Capture `fn` and run it as one native program: `@wf.function`, or `step = wf.function(step)`.
 
@@ -137,21 +168,26 @@ def function(
     Args:
         keep_grads: store gradients that the function leaves in `.grad` (by default gradients that it started from None
             stay inside the program).
-        memory_budget: bytes the program may use for temporaries; more is refused before anything runs.
+        memory_budget: bytes the program may use for temporaries. Activations are recomputed to keep it; if that is
+            not enough, a MemoryError says what would be needed, before anything runs.
+        tune: where a convolution can be computed in several ways, find the fastest by a short trial that is remembered on
+            disk; False: take the one that is usually fastest. `explain()` lists the choices.
     """
     if fn is None:
-        return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget)
+        return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune)
     if not callable(fn):
         raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
-    return Function(fn, keep_grads, memory_budget)
+    return Function(fn, keep_grads, memory_budget, tune)
 
 
 _EAGER = os.environ.get("WEFT_EAGER", "0") not in ("", "0")
 
 
 def _inlined() -> bool:
-    """Whether a mode other than the profiler is active: inside another capture the function is simply part of it."""
-    return any(not hasattr(mode, "spans") for mode in dispatch.current_modes())
+    """Whether a mode that does more than watch is active: inside another capture the function is simply part of it."""
+    return any(
+        not (hasattr(mode, "spans") or hasattr(mode, "remembers")) for mode in dispatch.current_modes()
+    )
 
 
 def _flat(args: tuple[Any, ...]) -> bool:
@@ -254,7 +290,9 @@ class Trace:
             if target is tensor and type(tensor._data) is Value:
                 continue  # a leaf made inside the function: it ends with the call, and its gradient with it
             visible = self.owner.keep_grads or key in capture.gradients.existed or isinstance(target, int)
-            self.gradients.append((target, self._returned(g, returned) if g is not None and visible else None))
+            self.gradients.append(
+                (target, self._returned(g, returned) if g is not None and visible else None)
+            )
 
     def _returned(self, leaf: Any, returned: set[int]) -> Any:
         if isinstance(leaf, RowSparse):
@@ -291,7 +329,12 @@ class Trace:
             index[id(v)] for v in self.written
         ]
         self.compiled: CompiledFlow = compile_flow(
-            self.flow, len(graph.inputs), [t._data for t in self.variables], targets, self.owner.memory_budget
+            self.flow,
+            len(graph.inputs),
+            [t._data for t in self.variables],
+            targets,
+            self.owner.memory_budget,
+            self.owner.tune,
         )
         self.mutated = [v.tensor for v in self.written]
         self._writes: list[Any] = [None] * len(self.mutated)

@@ -72,13 +72,18 @@ def _tensors_of(graph: Any, x: Any, position: int) -> list[Tensor]:
     """The tensors whose gradients add up to that of `x`: itself, or every read of a variable."""
     reads = getattr(x, "reads", None)
     if reads is not None and isinstance(graph, DeclaredGraph):
-        return [t for t in reads(graph) if t._node is not None]
+        return _distinct(reads(graph))
     if not isinstance(x, Tensor):
         raise TypeError(f"gradients: x {position} must be a tensor or a Variable. Got {type(x).__name__}.")
     if not x.is_symbolic and isinstance(graph, DeclaredGraph):
-        return [t for t in graph.reads_of.get(id(x), []) if t._node is not None]
+        return _distinct(graph.reads_of.get(id(x), []))
     if x.is_symbolic and x._data.node.graph is not graph:
         raise ValueError(
             f"gradients: x {position} belongs to graph {x._data.node.graph.name!r}, the ys to {graph.name!r}."
         )
     return [x] if x._node is not None else []
+
+
+def _distinct(reads: Sequence[Tensor]) -> list[Tensor]:
+    """Reads with places of their own on the tape; reads of a parameter share one."""
+    return list({id(t._node): t for t in reads if t._node is not None}.values())

@@ -10,7 +10,7 @@ Two pseudo-ops have no record in the table because they compute nothing: `placeh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -101,7 +101,7 @@ class Value:
 class Node:
     """An op in a graph. `attrs` follow the op's attribute names; `control` are nodes that must run before this one."""
 
-    __slots__ = ("graph", "op", "inputs", "attrs", "outputs", "name", "where", "control", "device", "order")
+    __slots__ = ("graph", "op", "inputs", "attrs", "outputs", "name", "where", "control", "device", "order", "__weakref__")
 
     def __init__(
         self, graph: Graph, op: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], name: str
@@ -115,6 +115,23 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<node {self.name}>"
+
+
+def replay(
+    nodes: Iterable[Node], values: dict[Value, Any], constant: Callable[[ndarray], Any], call: Callable[[Node, list[Any]], Any]
+) -> None:
+    """Do what the nodes say with something else: `values` maps what they read from outside, and gets what they make.
+
+    `constant(array)` stands for a constant; `call(node, operands)` returns the node's result or a sequence of results.
+    """
+    for node in nodes:
+        if node.op is PLACEHOLDER:
+            continue
+        if node.op is CONSTANT:
+            values[node.outputs[0]] = constant(node.attrs[0])
+            continue
+        made = call(node, [values[v] if isinstance(v, Value) else v for v in node.inputs])
+        values.update(zip(node.outputs, made if isinstance(made, (tuple, list)) else (made,), strict=True))
 
 
 class Graph:
@@ -238,7 +255,8 @@ class Graph:
 
     def foreign(self, value: Any) -> NoReturn:
         raise RuntimeError(
-            f"graph {self.name}: the tensor {value!r} belongs to another graph. "
+            f"graph {self.name}: the tensor {value!r} belongs to another graph. It was made at "
+            f"{getattr(getattr(value, 'node', None), 'where', None)}. "
             "Build the op in the graph of its inputs, or fetch the value and feed it."
         )
 

@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..ops import dispatch
+from ..runtime.interrupts import watched
+from ..tensor import wrap
 from .control_flow import ControlOp
-from .graph import CONSTANT, PLACEHOLDER, Node, Value
+from .declare import NO_OP
+from .graph import Node, Value, replay
+from .state import ReadOp, WriteOp, locked
 from .subgraph import Sub
 
 ndarray = np.ndarray
@@ -50,6 +54,25 @@ def run_node(node: Node, inputs: Sequence[Any], reference: bool = False) -> Arra
     return out if isinstance(out, tuple) else (out,)
 
 
+def run_alone(node: Node, inputs: Sequence[Any], reference: bool = False) -> Sequence[Any]:
+    """The outputs of one node that is a unit by itself; reads and writes take the locks of their state."""
+    op = node.op
+    if op is NO_OP:
+        return ()
+    if op.__class__ is ReadOp:
+        with locked([op.state], []):
+            return [np.array(op.state.tensor._data)]
+    if op.__class__ is WriteOp:
+        with locked([op.state], [op.state]), dispatch.suspended():
+            try:
+                new = op.apply(wrap(np.array(op.state.tensor._data)), [wrap(a) for a in inputs])._data
+            except Exception as error:
+                raise located(error, node) from error.__cause__
+            op.state.store(new)  # everything that can fail has been computed
+            return [np.array(new)]
+    return run_node(node, inputs, reference)
+
+
 def _reference(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     if op.expression is not None:
         wanted = dispatch.elementwise_dtypes(op, inputs)
@@ -64,14 +87,7 @@ def _reference(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
 def run_sub(sub: Sub, formals: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
     """The results of a subgraph on arrays."""
     env: dict[Value, Any] = dict(zip([*sub.formals, *sub.graph.entries], [*formals, *captured], strict=True))
-    for node in sub.graph.nodes:
-        if node.op is PLACEHOLDER:
-            continue
-        if node.op is CONSTANT:
-            env[node.outputs[0]] = node.attrs[0]
-            continue
-        outs = run_node(node, [env[v] if isinstance(v, Value) else v for v in node.inputs])
-        env.update(zip(node.outputs, outs, strict=True))
+    replay(sub.graph.nodes, env, lambda array: array, run_node)
     return [env[v] for v in sub.outputs]
 
 
@@ -91,7 +107,10 @@ def _control(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
         test, body = op.subs
         outer_test, outer_body = _captured(op, test, inputs[count:]), _captured(op, body, inputs[count:])
         state = list(inputs[:count])
+        run = watched.by
         while bool(np.all(run_sub(test, state, outer_test)[0])):
+            if run is not None:
+                run.check()
             state = run_sub(body, state, outer_body)
         return tuple(state)
     return _scan(op, inputs)
@@ -100,8 +119,9 @@ def _control(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
 def _scan(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
     (body,) = op.subs
     facts = op.facts
-    carries, n = facts["carry"], facts["n"]
+    carries = facts["carry"]
     carry, xs = list(inputs[:carries]), inputs[carries : carries + facts["xs"]]
+    n = scan_length(facts["n"], [len(x) for x in xs])
     outer = _captured(op, body, inputs[carries + facts["xs"] :])
     ys: list[list[Any]] = [[None] * n for _ in range(facts["ys"])]
     kept: list[list[Any]] = [[None] * n for _ in range(carries)]
@@ -112,4 +132,18 @@ def _scan(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
         carry = results[:carries]
         for row, y in zip(ys, results[carries:], strict=True):
             row[t] = y
-    return (*carry, *[np.stack(r) for r in ys], *([np.stack(r) for r in kept] if facts["keep"] else []))
+    rows = [*body.outputs[carries:], *(body.formals[:carries] if facts["keep"] else [])]
+    stacked = [np.stack(r) if n else _no_rows(v) for r, v in zip([*ys, *kept], rows, strict=False)]
+    return (*carry, *stacked)
+
+
+def scan_length(n: int | None, lengths: Sequence[int]) -> int:
+    """The number of iterations of a scan, which may be known only now."""
+    found = {*lengths, *([n] if n is not None else [])}
+    if len(found) != 1:
+        raise ValueError(f"scan: all xs must be equally long along axis 0. Got lengths {sorted(found)}.")
+    return found.pop()
+
+
+def _no_rows(row: Value) -> ndarray:
+    return np.empty((0, *[d if isinstance(d, int) else 0 for d in row.shape or ()]), row.dtype)

@@ -7,77 +7,15 @@ nodes use it; a control edge across devices is a send of nothing. The two halves
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from ..runtime.device import Device
-from .executor import CancelledError, Engine, Plan, Run, Unit
+from .executor import Engine, Plan, Unit
 from .graph import Value
-
-Done = Callable[[BaseException | None, Sequence[Any]], None]
-
-
-class Key(NamedTuple):
-    """What names one value on its way: from where, to where, on which edge, in which step and loop iteration."""
-
-    source: Device
-    destination: Device
-    edge: str
-    step: int
-    iteration: tuple[tuple[str, int], ...] = ()
-
-
-class Transport(Protocol):
-    """How values cross. `send` never waits for the receiver; `receive` calls `done` once the value is there, perhaps at
-    once, and returns how to withdraw; `forget(step)` drops what a step left behind."""
-
-    def send(self, key: Key, array: Any) -> None: ...
-
-    def receive(self, key: Key, done: Done) -> Callable[[], None]: ...
-
-    def forget(self, step: int) -> None: ...
-
-
-class LocalTransport:
-    """A transport inside this process: a table of values that wait for their receiver, and of receivers that wait."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._values: dict[Key, Any] = {}
-        self._waiting: dict[Key, Done] = {}
-        self.sent = 0  # how many values have crossed
-
-    def send(self, key: Key, array: Any) -> None:
-        with self._lock:
-            self.sent += 1
-            done = self._waiting.pop(key, None)
-            if done is None:
-                if key in self._values:
-                    raise RuntimeError(f"transport: {key} was sent twice.")
-                self._values[key] = array
-                return
-        done(None, [array])
-
-    def receive(self, key: Key, done: Done) -> Callable[[], None]:
-        with self._lock:
-            if key in self._values:
-                array = self._values.pop(key)
-            else:
-                self._waiting[key] = done
-                return lambda: self._withdraw(key)
-        done(None, [array])
-        return lambda: None
-
-    def _withdraw(self, key: Key) -> None:
-        with self._lock:
-            self._waiting.pop(key, None)
-
-    def forget(self, step: int) -> None:
-        with self._lock:
-            for table in (self._values, self._waiting):
-                for key in [k for k in table if k.step == step]:
-                    del table[key]  # type: ignore[attr-defined]
+from .run import Run
+from .threads import run_together
+from .transport import Done, Key, Transport
 
 
 class Part:
@@ -110,6 +48,7 @@ def _transfer(
 ) -> Unit:
     """One half of a crossing; `value` is None for a control edge."""
     unit = Unit([node], device)
+    unit.size = 0
     if sends:
         unit.inputs = [] if value is None else [value]
 
@@ -171,27 +110,12 @@ def _key(source: Device, destination: Device, edge: str) -> Callable[[int], Key]
 def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport: Transport) -> dict[Value, Any]:
     """Run every part on a thread of its own (the first on this one); returns all values that were made."""
     environments = [dict(env) for _ in parts]
-    errors: list[BaseException] = []
-
-    def work(part: Part, values: dict[Value, Any]) -> None:
-        try:
-            Engine(part, run, values, False).execute()  # type: ignore[arg-type]
-        except BaseException as error:
-            errors.append(error)
-            run.cancel(f"Another device failed: {error}")
-
-    threads = [
-        threading.Thread(target=work, args=(p, e), name=f"weft-{p.device}", daemon=True)
-        for p, e in zip(parts[1:], environments[1:], strict=True)
-    ]
-    for t in threads:
-        t.start()
-    work(parts[0], environments[0])
-    for t in threads:
-        t.join()
-    if errors:
+    engines = [Engine(p, run, e, False) for p, e in zip(parts, environments, strict=True)]  # type: ignore[arg-type]
+    try:
+        run_together([e.execute for e in engines], run)
+    except BaseException:
         transport.forget(run.step_id)
-        raise next((e for e in errors if not isinstance(e, CancelledError)), errors[0])
+        raise
     merged: dict[Value, Any] = {}
     for values in environments:
         merged.update(values)

@@ -2,7 +2,8 @@
 
 In order: the devices that have a kernel for the op (feasible) → groups that must be together (`colocate_with`, a variable
 with its reads and writes) → what the user asked for (`wf.device`, hard or soft, whole or partial names) → the cheapest of
-what is left, by the time the node takes there, the work the device already has, and the bytes that would have to move.
+what is left, by the time the node takes there (`weft.graph.costs`: measured or estimated), the work the device already has,
+and the bytes that would have to move.
 `graph.placement_report()` prints the outcome with its reasons.
 
 Devices are those of the process, `configure_devices(cpu=2, ref=1)` (or WEFT_CPU_DEVICES=2), or of a session. `cpu:N` are
@@ -16,16 +17,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..ops.registry import Op
-from ..ops.spec import num_elements
 from ..runtime.device import KINDS, Device, as_device
 from .control_flow import ControlOp
+from .costs import node_seconds
 from .declare import NO_OP, DeclaredGraph, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .state import ReadOp, WriteOp
 
-# Seconds: rough estimates, not measurements; only their ratios matter.
-START, PER_ELEMENT, PER_FLOP = 1e-6, 4e-10, 5e-11
-REFERENCE_FACTOR = 8.0  # NumPy kernels beside native ones
+# Seconds of a crossing: rough estimates, only their ratio to the costs of nodes matters.
 TRANSFER, PER_BYTE = 2e-5, 1e-10
 
 
@@ -95,7 +94,11 @@ def configure_devices(cpu: int = 1, ref: int = 0) -> list[Device]:
 
 
 def as_devices(given: Any) -> list[Device]:
-    return devices() if given is None else [as_device(d) for d in given]
+    if given is None:
+        return devices()
+    if isinstance(given, (str, Device)) or not given:
+        raise ValueError(f"devices: expected a list such as ['cpu:0', 'cpu:1']. Got {given!r}.")
+    return [as_device(d) for d in given]
 
 
 def has_kernel(op: Any, kind: str) -> bool:
@@ -119,6 +122,7 @@ class Placement:
         self.available = list(available)
         self.of: dict[Node, Device] = {}
         self.why: dict[Node, str] = {}
+        self.measured: dict[Node, bool] = {}  # whether its cost was measured
         self.load: dict[Device, float] = dict.fromkeys(self.available, 0.0)
         self._parents: dict[Any, Any] = {}
         self._group()
@@ -134,12 +138,22 @@ class Placement:
         for node in self.nodes:
             if isinstance(node.op, (ReadOp, WriteOp)):
                 self._join(node, node.op.state)
+            if getattr(node.op, "routes", False):
+                self._join(node, self._frame_key(node))
             other = getattr(node.graph, "colocated", {}).get(node)
             if other is not None:
                 self._join(node, other if other in here or not isinstance(other.op, (ReadOp, WriteOp)) else other.op.state)
         self.groups: dict[Any, list[Node]] = {}
         for node in self.nodes:
             self.groups.setdefault(self._root(node), []).append(node)
+
+    def _frame_key(self, node: Node) -> Any:
+        """What the primitives of one loop have in common: tokens of a loop are counted in one place."""
+        frame = getattr(node.graph, "frames", {}).get(node, ())
+        if node.op.name == "exit":
+            inside: Any = node.inputs[0]
+            frame = node.graph.frames.get(inside.node, ())  # type: ignore[attr-defined]
+        return ("frame", *frame) if frame else node
 
     def _join(self, a: Any, b: Any) -> None:
         a, b = self._root(a), self._root(b)
@@ -161,8 +175,8 @@ class Placement:
         for soft in (False, True):
             for node in group:
                 for wish in node.device or ():
-                    if wish.soft is not soft:
-                        continue
+                    if (wish.soft or getattr(node.op, "routes", False)) is not soft:
+                        continue  # what routes the tokens of one loop must be together: its wishes are soft
                     narrowed = [d for d in allowed if wish.allows(d)]
                     if narrowed:
                         allowed, reason = narrowed, f"device({wish})" + ("" if len(group) == 1 else f" of {node.name}")
@@ -187,10 +201,12 @@ class Placement:
             best = min(allowed, key=lambda d: (costs[d], self.available.index(d)))
             for node in group:
                 self.of[node] = best
-                self.load[best] += node_seconds(node, best)
+                seconds, self.measured[node] = node_seconds(node, best.kind)
+                self.load[best] += seconds
                 if len(allowed) > 1:
                     text = ", ".join(f"{d} {costs[d] * 1e6:.1f} µs" for d in allowed)
-                    self.why[node] = f"{reason + '; ' if reason else ''}cheapest: {text}"
+                    how = "measured" if all(node_seconds(n, d.kind)[1] for n in group for d in allowed) else "estimated"
+                    self.why[node] = f"{reason + '; ' if reason else ''}cheapest ({how}): {text}"
                 else:
                     self.why[node] = reason or "the only device"
                 if len(group) > 1:
@@ -199,7 +215,7 @@ class Placement:
     def _cost(self, group: Iterable[Node], device: Device) -> float:
         total = self.load[device]
         for node in group:
-            total += node_seconds(node, device)
+            total += node_seconds(node, device.kind)[0]
             for v in node.inputs:
                 if isinstance(v, Value) and self.of.get(v.node, device) != device:
                     total += TRANSFER + v.nbytes * PER_BYTE
@@ -210,21 +226,12 @@ class Placement:
         lines = [f"placement on {', '.join(str(d) for d in self.available)}:"]
         lines += [f"  {n.name:{width}}  {self.of[n]!s:8}  {self.why[n]}" for n in self.nodes]
         lines += [f"  load of {d}: {s * 1e6:.1f} µs" for d, s in self.load.items()]
+        count = sum(self.measured.values())
+        lines.append(
+            f"  costs: {count} of {len(self.nodes)} nodes measured, the others estimated from sizes"
+            + ("" if count else "; `sess.measure(fetches, feeds)` measures them")
+        )
         return "\n".join(lines)
-
-
-def node_seconds(node: Node, device: Device) -> float:
-    """An estimate of how long a node takes on a device."""
-    cost = getattr(node.op, "cost", None)
-    flops = 0.0
-    if cost is not None:
-        try:
-            flops = float(node.op.run(cost, node.op.merge(node.inputs, node.attrs)))
-        except (TypeError, ValueError, IndexError):
-            flops = 0.0  # a size is not known yet
-    elements = sum(num_elements(v.shape) or 1 for v in node.outputs)
-    seconds = START + elements * PER_ELEMENT + flops * PER_FLOP
-    return seconds * (REFERENCE_FACTOR if device.kind == "ref" else 1.0)
 
 
 def placement_report(graph: DeclaredGraph, available: Any = None) -> str:

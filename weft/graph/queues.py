@@ -36,7 +36,7 @@ from .. import dtypes
 from ..errors import format_shape, user_location
 from ..ops.spec import Spec
 from ..tensor import Tensor, to_array, wrap
-from .declare import DeclaredGraph, GraphOp, get_default_graph
+from .declare import DeclaredGraph, GraphOp, effects_graph
 from .graph import Node, Value
 
 ndarray = np.ndarray
@@ -317,11 +317,10 @@ class Queue:
     # Nodes ----------------------------------------------------------------------------------------------------------------
 
     def _add(self, method: str, inputs: Sequence[Any], specs: Sequence[Spec], count: int | None = None) -> Node:
-        graph = next(
-            (t._data.node.graph for t in inputs if isinstance(t, Tensor) and isinstance(t._data, Value)), None
-        )
-        graph = graph or get_default_graph()
-        assert isinstance(graph, DeclaredGraph)
+        graph = effects_graph(self.name)
+        if isinstance(graph, DeclaredGraph):
+            own = (t._data.node.graph for t in inputs if isinstance(t, Tensor) and isinstance(t._data, Value))
+            graph = next(own, graph)
         values = []
         for i, t in enumerate(inputs):
             if hasattr(t, "__weft_tensor__"):
@@ -535,7 +534,7 @@ class Barrier:
 
     def wait(self) -> Node:
         """A node that is done once all parties have arrived."""
-        return get_default_graph().add(_BarrierOp(self), (), (), (), user_location(1), f"{self.name}/wait")
+        return effects_graph(self.name).add(_BarrierOp(self), (), (), (), user_location(1), f"{self.name}/wait")
 
 
 class _BarrierOp(GraphOp):

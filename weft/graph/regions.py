@@ -24,9 +24,9 @@ from ..compiler.flow import Flow
 from ..ops.spec import Spec, is_known
 from ..tensor import wrap
 from .control_flow import ControlOp
-from .declare import NO_OP
+from .declare import NO_OP, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
-from .interpret import located, run_node
+from .interpret import located, run_node, scan_length
 from .state import ReadOp, State, WriteOp, locked
 from .subgraph import Sub, SubGraph
 
@@ -41,20 +41,18 @@ class DynamicSize(Exception):
 class Region:
     """Nodes in order, with the values that come in and go out. Several threads may run one region at once."""
 
-    __slots__ = (
-        "nodes", "inputs", "outputs", "writes", "states", "locks", "plain", "reference", "_made", "_lock", "_last",
-    )  # fmt: skip
+    __slots__ = ("nodes", "inputs", "outputs", "writes", "states", "locks", "reference", "_made", "_lock", "_last")
 
-    def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], plain: bool = False,
-                 reference: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], reference: bool = False
+    ) -> None:
         self.nodes = list(nodes)
         self.inputs, self.outputs = list(inputs), list(dict.fromkeys(outputs))
         self.writes: list[State] = list(dict.fromkeys(n.op.state for n in nodes if isinstance(n.op, WriteOp)))
         used = [n.op.state for n in nodes if isinstance(n.op, (ReadOp, WriteOp))]
         self.states: list[State] = sorted(set(used), key=lambda s: s.number)
         self.locks = locked(self.states, self.writes) if self.states else None
-        self.plain = plain or reference  # never compile
-        self.reference = reference  # NumPy kernels only
+        self.reference = reference  # NumPy kernels only, never compiled
         self._made: dict[Any, _Compiled | None] = {}
         self._lock = threading.Lock()
         self._last: tuple[Any, Any] = (None, None)
@@ -79,7 +77,7 @@ class Region:
             return self._made[name]
 
     def _compile(self, key: tuple[Any, ...]) -> _Compiled | None:
-        if self.plain:
+        if self.reference:
             return None
         try:
             flow, finals = functional(self, [Spec(shape, dtype) for shape, dtype in key])
@@ -214,6 +212,8 @@ def _emit(flow: Flow, node: Node, args: Sequence[Any], current: dict[State, Valu
         flow.current = None
         current[op.state] = new
         return (new,)
+    if isinstance(op, GraphOp):
+        raise DynamicSize(node.name)
     if isinstance(op, ControlOp):
         op, specs = specialised(op, [Spec(v.shape, v.dtype) for v in args])
         return flow.add(op, args, (), specs, node.where, node.name).outputs
@@ -226,14 +226,18 @@ def specialised(op: ControlOp, specs: Sequence[Spec]) -> tuple[ControlOp, list[S
     inner, captured = specs[: len(specs) - len(outer)], specs[len(specs) - len(outer) :]
     at = {id(t): s for t, s in zip(outer, captured, strict=True)}
     formals = list(inner[1:]) if op.kind == "cond" else list(inner)
+    facts = op.facts
     if op.kind == "scan":
         carry = op.facts["carry"]
+        n = scan_length(facts["n"], [s.shape[0] for s in inner[carry:]])
+        if not n:
+            raise DynamicSize("a scan of nothing")
+        facts = {**facts, "n": n}
         formals = [*inner[:carry], *[Spec(s.shape[1:], s.dtype) for s in inner[carry:]]]
     subs = [_specialised_sub(sub, formals, [at[id(t)] for t in sub.captured]) for sub in op.subs]
-    made = ControlOp(op.kind, subs, **op.facts)
+    made = ControlOp(op.kind, subs, **facts)
     outs = [Spec(v.shape, v.dtype) for v in subs[-1].outputs]
     if op.kind == "scan":
-        n, carry = op.facts["n"], op.facts["carry"]
         kept = [Spec((n, *s.shape), s.dtype) for s in formals[:carry]] if op.facts["keep"] else []
         outs = [*outs[:carry], *[Spec((n, *s.shape), s.dtype) for s in outs[carry:]], *kept]
     if op.kind == "while" and outs != formals:
@@ -260,6 +264,8 @@ def _specialised_sub(sub: Sub, formals: Sequence[Spec], captured: Sequence[Spec]
             continue
         args = [mapped[v] if isinstance(v, Value) else v for v in node.inputs]
         try:
+            if isinstance(node.op, GraphOp):
+                raise DynamicSize(node.name)
             if isinstance(node.op, ControlOp):
                 op, specs = specialised(node.op, [Spec(v.shape, v.dtype) for v in args])
                 outs: Sequence[Value] = graph.add(op, args, (), specs, node.where, node.name).outputs

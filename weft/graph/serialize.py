@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, random
 from ..errors import Location, user_location
 from ..ops import dispatch, registry
 from ..ops.indexing import Slice
 from ..ops.registry import Op
 from ..ops.spec import Spec, Symbol
 from ..tensor import Tensor, wrap
-from .control_flow import ControlOp
-from .declare import NO_OP, DeclaredGraph, GraphOp, get_default_graph, leaf
+from .control_flow import ControlOp, record
+from .declare import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph, leaf
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from .placement import Constraint
@@ -176,7 +176,7 @@ class _Writer:
         op = node.op
         if isinstance(op, Op):
             return {"name": op.name, "version": op.version}
-        if op is PLACEHOLDER or op is CONSTANT or op is NO_OP:
+        if op is PLACEHOLDER or op is CONSTANT or op is NO_OP or isinstance(op, IterationNumbers):
             return {"kind": op.name}
         if isinstance(op, ReadOp):
             return {"kind": "read", "state": self.state(op.state)}
@@ -213,7 +213,9 @@ class _Writer:
         if id(state) not in self.states:
             with locked([state], []):
                 weight = self.weights.put(state.tensor._data, "variable")
-            self.states[id(state)] = {"index": len(self.states), "name": state.name, "value": weight}
+            found = self.states[id(state)] = {"index": len(self.states), "name": state.name, "value": weight}
+            if state.tensor is random.default_generator.state:
+                found["generator"] = "default"  # the loaded graph draws from the generator of its process
         return self.states[id(state)]["index"]
 
     def queue(self, queue: Queue) -> int:
@@ -238,6 +240,7 @@ def save_graph(graph: DeclaredGraph, path: Any) -> Path:
     text = json.dumps(
         {
             "format": FORMAT, "version": VERSION, "graph": program, "colocated": colocated,
+            "updates": [[n.order, [c.order for c in causes]] for n, causes in graph.updates.items()],
             "states": list(writer.states.values()), "queues": list(writer.queues.values()),
         },
         indent=1,
@@ -255,7 +258,10 @@ class _Reader:
     def __init__(self, data: Mapping[str, Any], weights: _Weights) -> None:
         self.weights = weights
         self.variables = [
-            state_of(Tensor(weights.get(s["value"])), s["name"]) for s in data["states"]
+            state_of(random.default_generator.state, s["name"])
+            if s.get("generator") == "default"
+            else state_of(Tensor(weights.get(s["value"])), s["name"])
+            for s in data["states"]
         ]
         self.queues = [self.queue(q) for q in data["queues"]]
         self.barriers: dict[str, Barrier] = {}
@@ -302,6 +308,10 @@ class _Reader:
                 outs: Any = node.outputs if node.op.num_outputs != 1 else node.outputs[0]
                 made = dispatch.finish(node.op, args, node.inputs, node.attrs, outs)
                 made = list(made) if isinstance(made, tuple) else [made]
+            elif isinstance(node.op, ControlOp):
+                args = [tensors.get(v, wrap(v)) for v in node.inputs]
+                node.op.backward = _no_gradient(node)
+                made = record(node, node.op, args, made)
             elif node.op is PLACEHOLDER or node.op is CONSTANT or isinstance(node.op, ReadOp):
                 made = [leaf(t) for t in made]
             if isinstance(node.op, ReadOp):
@@ -326,6 +336,8 @@ class _Reader:
             return op
         if kind in ("placeholder", "constant", "no_op"):
             return {"placeholder": PLACEHOLDER, "constant": CONSTANT, "no_op": NO_OP}[kind]
+        if kind == "iteration_numbers":
+            return IterationNumbers()
         if kind == "read":
             return ReadOp(self.variables[entry["state"]])
         if kind == "write":
@@ -358,6 +370,16 @@ class _Reader:
         made.structure, made.static = None, []
         graph.finished = True
         return made
+
+
+def _no_gradient(node: Node) -> Any:
+    def backward(g: Any, edges: Any) -> Any:
+        raise RuntimeError(
+            f"gradients: {node.name!r} was read from a file, where control flow is kept without the functions that made it. "
+            "Declare the gradients before you save the graph; they are saved with it."
+        )
+
+    return backward
 
 
 def _place(text: str | None) -> Location | None:
@@ -399,6 +421,8 @@ def load_graph(path: Any) -> DeclaredGraph:
     reader.fill(graph, data["graph"]["nodes"])
     for a, b in data["colocated"]:
         graph.colocated[graph.nodes[a]] = graph.nodes[b]
+    for node, causes in data.get("updates", ()):
+        graph.updates[graph.nodes[node]] = tuple([graph.nodes[c] for c in causes])
     return graph
 
 

@@ -19,13 +19,21 @@ import numpy as np
 from .. import dtypes
 from ..errors import describe, format_shape
 from ..ops.spec import Symbol
+from ..runtime.interrupts import Interrupted, watched
 from ..tensor import Tensor, to_array, wrap
+from .control_flow import ControlOp
+from .costs import Measuring, report
 from .declare import DeclaredGraph, get_default_graph, refuse_foreign
-from .executor import Engine, Plan, Run, Unit, needed_nodes, run_naively
-from .frames import FrameEngine, frame_of, has_primitives
+from .executor import Engine, Plan, Unit, needed_nodes
+from .frames import frame_of, has_primitives
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
-from .partition import LocalTransport, Part, partition, run_parts
+from .lowering import Lowered, must_lower
+from .naive import Interpreter, Script
+from .partition import Part, partition, run_parts
 from .placement import Placement, as_devices
+from .run import Run
+from .tokens import TokenPlan
+from .transport import LocalTransport
 from .tree import flatten, unflatten
 
 ndarray = np.ndarray
@@ -39,22 +47,28 @@ class Session:
         graph: the graph to run; by default the one that is the default now.
         executor: "dataflow", or "naive" for the reference that runs nodes one at a time.
         devices: the devices to place nodes on, by default those of `wf.devices()`.
+        lower: run all structured control flow as primitives, also what could be compiled; see `weft.graph.lowering`.
     """
 
-    def __init__(self, graph: DeclaredGraph | None = None, executor: str = "dataflow", devices: Any = None) -> None:
+    def __init__(
+        self, graph: DeclaredGraph | None = None, executor: str = "dataflow", devices: Any = None, lower: bool = False
+    ) -> None:
         if executor not in ("dataflow", "naive"):
             raise ValueError(f"Session: executor must be 'dataflow' or 'naive'. Got {executor!r}.")
         if graph is not None and not isinstance(graph, DeclaredGraph):
             raise TypeError(f"Session: expected a wf.Graph. Got {type(graph).__name__}.")
         self.graph = graph if graph is not None else get_default_graph()
         self.executor = executor
+        self.lower = lower
         self.devices = devices
+        if devices is not None:
+            as_devices(devices)  # refuse names that do not exist now, not in the first step
         self.transport: Any = LocalTransport()  # how values cross between devices, see `weft.graph.partition`
         self._steps: dict[Any, Step] = {}
         self._lock = threading.Lock()
         self._runs: set[Run] = set()
         self._closed = False
-        self._pool: ThreadPoolExecutor | None = None
+        self._queues: dict[str, ThreadPoolExecutor] = {}  # one thread each: steps of a queue run in order
         self.last_run: Run | None = None  # of the latest finished step; `last_run.executed` counts its nodes
 
     # Running ------------------------------------------------------------------------------------------------------------
@@ -70,14 +84,42 @@ class Session:
         step, arrays = self._step(fetches, feeds)
         return self._run_step(step, arrays, timeout)
 
-    def run_async(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Future[Any]:
-        """Start a step and return a future of its result. Feeds are taken now: later changes to them are not seen."""
+    def run_async(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None, queue: str = "main"
+    ) -> Future[Any]:
+        """Submit a step and return a future of its result, while Python goes on.
+
+        Steps of one `queue` run one after the other, in the order in which they were submitted; steps of different queues,
+        and those of `run`, run at the same time. So a step that waits for another (through a `FIFOQueue`, say) belongs into
+        a queue of its own. Feeds are taken now: later changes to them are not seen. `timeout` counts from the step's start.
+        """
         step, arrays = self._step(fetches, feeds)
         arrays = [np.array(a) for a in arrays]
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(16, "weft-session")
-        return self._pool.submit(self._run_step, step, arrays, timeout)
+            self._check_open()
+            worker = self._queues.get(queue)
+            if worker is None:
+                worker = self._queues[queue] = ThreadPoolExecutor(1, f"weft-session-{queue}")
+            return worker.submit(self._run_step, step, arrays, timeout)
+
+    def measure(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> str:
+        """Run one step node by node, note what each node costs, and return a table of it. From then on new steps of this
+        session are placed by these costs. The step is a real one: its assigns and queue ops happen."""
+        self._check_open()
+        leaves, structure = flatten(fetches)
+        targets = [self._fetch_target(x) for x in leaves]
+        given = {self._feed_target(t): a for t, a in (feeds or {}).items()}
+        arrays = {v: _feed(v, a) for v, a in given.items()}
+        nodes = needed_nodes([t.node if isinstance(t, Value) else t for t in targets if t not in given], set(given))
+        _check_fed(nodes, set(given))
+        kinds = tuple(dict.fromkeys([d.kind for d in as_devices(self.devices)]))
+        script = Script(nodes, set(given), [t for t in targets if isinstance(t, Value) and t not in given], {}, frame_of)
+        run = Measuring(script, Run(None, next(_step_ids)), arrays, self.transport)
+        run.kinds = kinds
+        run.execute()
+        with self._lock:
+            self._steps.clear()
+        return report(nodes, kinds)
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] = ()) -> Callable[..., Any]:
         """A function of the values of `feed_list` that runs one step: `run` without its preparations."""
@@ -101,13 +143,13 @@ class Session:
 
     def close(self) -> None:
         """Cancel what is running and refuse further use. Variables keep their values."""
-        self._closed = True
         with self._lock:
+            self._closed = True
             runs, self._runs = list(self._runs), set()
         for run in runs:
             run.cancel("The session was closed.")
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
+        for worker in list(self._queues.values()):
+            worker.shutdown(wait=True)  # what was submitted and has not begun fails: the session is closed
         self._steps.clear()
 
     def __enter__(self) -> Session:
@@ -159,12 +201,23 @@ class Session:
     def _feed_target(self, what: Any) -> Value:
         if isinstance(what, str):
             what = self.graph.tensor(what)
+        if hasattr(what, "reads") or isinstance(what, Tensor) and type(what._data) is ndarray:
+            what = self._read_of(what)
         value = getattr(what, "_data", None)
         if not isinstance(value, Value):
             raise TypeError(f"run: only symbolic tensors can be fed. Got {describe(what)}.")
         if value.node.graph is not self.graph:
             refuse_foreign(self.graph, value)
         return value
+
+    def _read_of(self, what: Any) -> Tensor:
+        """The read that plain use of a Variable or an eager tensor in this graph stands for: feeding it replaces the value."""
+        found = self.graph._reads.get(id(getattr(what, "tensor", what)))
+        if found is None:
+            raise TypeError(
+                f"run: only tensors of graph {self.graph.name!r} can be fed. Got {describe(what)}, which the graph does not use."
+            )
+        return found[1]
 
     def _fetch_target(self, what: Any) -> Value | Node:
         if isinstance(what, str):
@@ -194,13 +247,16 @@ class Session:
     def _run_step(self, step: Step, arrays: list[ndarray], timeout: float | None) -> Any:
         if self._closed:
             self._check_open()
-        if timeout is not None and not timeout >= 0:
-            raise ValueError(f"run: timeout must be at least 0 seconds. Got {timeout!r}.")
+        if timeout is not None and (not isinstance(timeout, (int, float)) or not timeout >= 0):
+            raise ValueError(f"run: timeout must be a number of at least 0 seconds. Got {timeout!r}.")
         run = Run(timeout, next(_step_ids))
         with self._lock:
             self._runs.add(run)
         try:
             return step.run(run, arrays)
+        except Interrupted:
+            run.check()  # says why
+            raise
         finally:
             self._runs.discard(run)
             self.last_run = run
@@ -237,6 +293,15 @@ def _feed(value: Value, given: Any) -> ndarray:
     return array
 
 
+def _check_fed(nodes: Sequence[Node], given: set[Value]) -> None:
+    for node in nodes:
+        if node.op is PLACEHOLDER and node.outputs[0] not in given:
+            raise ValueError(
+                f"run: placeholder {node.name!r} must be fed. Made at {node.where}. "
+                f"Pass it in the feeds: `sess.run(fetches, {{tensor: value}})`, or by name, `{{{node.name!r}: value}}`."
+            )
+
+
 def _fits(shape: Sequence[Any], given: Sequence[int]) -> bool:
     if len(shape) != len(given):
         return False
@@ -260,27 +325,30 @@ class Step:
         values = [t for t in targets if isinstance(t, Value) and t not in given]
         wanted = [v.node for v in values] + [t for t in targets if isinstance(t, Node)]
         nodes = needed_nodes(wanted, given)
-        for node in nodes:
-            if node.op is PLACEHOLDER and node.outputs[0] not in given:
-                raise ValueError(
-                    f"run: placeholder {node.name!r} must be fed. Made at {node.where}. "
-                    f"Pass `feeds={{{node.name}: value}}`."
-                )
+        _check_fed(nodes, given)
+        if any(isinstance(n.op, ControlOp) and (session.lower or must_lower(n)) for n in nodes):
+            new = Lowered(nodes, session.lower)
+            nodes = new.graph.nodes
+            self.fed = fed = [new.values.get(v, v) for v in fed]
+            given = set(fed)
+            values = [new.values[v] for v in values]
+            targets = [new.values.get(t, t) if isinstance(t, Value) else new.nodes[t] for t in targets]
+            self.targets = targets
         naive = session.executor == "naive"
-        self.plan = self._plan(nodes, given, list(dict.fromkeys(values)), naive)
-        self.naive = naive
+        self.parts: list[Part] = []
+        self.plan: Any = self._plan(nodes, given, list(dict.fromkeys(values)), naive)
         self.only: Unit | None = None
-        units = self.plan.units
-        if len(units) == 1 and units[0].region is not None and not naive and not self.framed and self._direct(units[0]):
+        units = self.plan.units if isinstance(self.plan, Plan) else []
+        if len(units) == 1 and units[0].region is not None and self._direct(units[0]):
             self.only = units[0]
             self.order = [fed.index(v) for v in units[0].inputs]
             at = {v: i for i, v in enumerate(units[0].outputs)}
             self.pick = [at[t] if isinstance(t, Value) else None for t in targets]
             self.executed = len(units[0].nodes)
 
-    def _plan(self, nodes: list[Node], given: set[Value], values: list[Value], naive: bool) -> Plan:
-        self.framed = has_primitives(nodes)
-        if self.framed:
+    def _plan(self, nodes: list[Node], given: set[Value], values: list[Value], naive: bool) -> Any:
+        framed = has_primitives(nodes)
+        if framed:
             for v in values:
                 if frame_of(v.node):
                     raise ValueError(
@@ -292,9 +360,12 @@ class Step:
         if len(available) > 1 or available[0].kind != "cpu" or any(n.device for n in nodes):
             self.placement = Placement(nodes, available)
             placed = self.placement.of
-        plan = Plan(nodes, given, values, single=naive or self.framed, devices=placed)
-        self.parts: list[Part] = []
-        if len(set(placed.values())) > 1 and not self.framed:
+        if naive:
+            return Script(nodes, given, values, placed, frame_of)
+        if framed:
+            return TokenPlan(nodes, given, values, placed)
+        plan = Plan(nodes, given, values, placed)
+        if len(set(placed.values())) > 1:
             self.parts = partition(plan, self.session.transport)
         return plan
 
@@ -308,19 +379,22 @@ class Step:
                 run.check()
             region = self.only.region
             assert region is not None
+            watched.by = run
             outputs = region.run([arrays[i] for i in self.order])
+            watched.by = None
             run.executed = self.executed
             made = [None if i is None else wrap(outputs[i]) for i in self.pick]
             return made[0] if self.structure is None else unflatten(self.structure, made)
         env: dict[Value, Any] = dict(zip(self.fed, arrays, strict=True))
-        if self.framed:
-            FrameEngine(self.plan, run, env, self.session.transport).execute()
+        plan, transport = self.plan, self.session.transport
+        if isinstance(plan, Script):
+            env = Interpreter(plan, run, env, transport).execute()
+        elif isinstance(plan, TokenPlan):
+            env = plan.run(run, env, transport)
         elif self.parts:
-            env = run_parts(self.parts, run, env, self.session.transport)
-        elif self.naive:
-            run_naively(self.plan, run, env)
+            env = run_parts(self.parts, run, env, transport)
         else:
-            Engine(self.plan, run, env, True).execute()
+            Engine(plan, run, env, True).execute()
         return self._results(env)
 
     def _results(self, env: dict[Value, Any]) -> Any:
@@ -330,6 +404,6 @@ class Step:
                 made.append(None)
                 continue
             array = env[t] if t in env else self.plan.constants[t]
-            own = t not in self.plan.fed and t.node.op is not CONSTANT
+            own = isinstance(self.plan, Plan) and t not in self.plan.fed and t.node.op is not CONSTANT
             made.append(wrap(array if own else np.array(array)))
         return made[0] if self.structure is None else unflatten(self.structure, made)

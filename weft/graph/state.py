@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import no_grad, note_mutation
+from ..autograd.tape import Leaf, no_grad, note_mutation
 from ..errors import describe, format_shape, user_location
 from ..ops.spec import Spec, same_size
 from ..tensor import Tensor, to_array, wrap
-from .declare import DeclaredGraph, GraphOp, explicit_graph, get_default_graph, leaf
-from .graph import Node, Value
-from .subgraph import Sub
+from .declare import DeclaredGraph, GraphOp, effects_graph, explicit_graph, get_default_graph, leaf
+from .graph import Node, Value, replay
+from .origins import derived
+from .subgraph import Sub, in_function
 
 ndarray = np.ndarray
 _numbers = itertools.count()
@@ -129,7 +130,7 @@ class ReadOp(GraphOp):
 
 
 def _scatter_add(old: Any, indices: Any, updates: Any) -> Any:
-    from ..ops.indexing import index_add
+    from ..ops.gathering import index_add
 
     return index_add(old, indices, updates, 0)
 
@@ -174,45 +175,70 @@ class WriteOp(GraphOp):
 
 def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> list[Tensor]:
     """The nodes of a subgraph applied again, on other tensors."""
-    from .graph import CONSTANT, PLACEHOLDER
-
-    mapped: dict[Value, Tensor] = dict(zip([*sub.formals, *sub.graph.entries], [*formals, *captured], strict=True))
-    for node in sub.graph.nodes:
-        if node.op is PLACEHOLDER:
-            continue
-        if node.op is CONSTANT:
-            mapped[node.outputs[0]] = wrap(node.attrs[0])
-            continue
+    def call(node: Node, operands: list[Any]) -> Any:
         if not hasattr(node.op, "merge"):
             raise NotImplementedError(
                 f"{sub.graph.name}: `{node.op.name}` inside a function given to a variable is not supported. "
                 f"Made at {node.where}."
             )
-        args = node.op.merge([mapped[v] if isinstance(v, Value) else v for v in node.inputs], node.attrs)
+        args = node.op.merge(operands, node.attrs)
         split = node.op.num_positional
-        results = node.op.call(*args[:split], **dict(zip(node.op.parameters[split:], args[split:], strict=True)))
-        for value, t in zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True):
-            mapped[value] = t
+        return node.op.call(*args[:split], **dict(zip(node.op.parameters[split:], args[split:], strict=True)))
+
+    mapped: dict[Value, Tensor] = dict(zip([*sub.formals, *sub.graph.entries], [*formals, *captured], strict=True))
+    replay(sub.graph.nodes, mapped, wrap, call)
     return [mapped[v] for v in sub.outputs]
 
 
 def implicit_read(graph: DeclaredGraph, tensor: Tensor) -> Tensor:
-    """The read that stands for every use of an eager tensor in `graph` (one per tensor, without control edges)."""
+    """What stands for every use of an eager tensor in `graph`: one read without control edges, or, if the tensor was
+    computed from parameters or draws, that computation declared (Note [Origins])."""
     found = graph._reads.get(id(tensor))
     if found is None:
         from .declare import control_dependencies
 
         with control_dependencies(None):
-            found = graph._reads[id(tensor)] = (tensor, _read(graph, state_of(tensor), "read"))
+            made = derived(graph, tensor)
+            if made is None:
+                made = _read(graph, state_of(tensor), "read")
+            else:
+                graph.reads_of.setdefault(id(tensor), []).append(made)
+            found = graph._reads[id(tensor)] = (tensor, made)
     return found[1]
 
 
 def _read(graph: DeclaredGraph, state: State, name: str) -> Tensor:
     tensor = state.tensor
     node = graph.add(ReadOp(state), (), (), (Spec(tensor.shape, tensor.dtype),), user_location(2), name)
-    made = leaf(wrap(node.outputs[0]))
-    graph.reads_of.setdefault(id(tensor), []).append(made)
+    made = wrap(node.outputs[0])
+    if tensor._node.__class__ is Leaf:
+        made._node = tensor._node  # the same leaf: `backward()` of a declared module finds the parameter
+    else:
+        leaf(made)
+    if isinstance(graph, DeclaredGraph):
+        graph.reads_of.setdefault(id(tensor), []).append(made)
     return made
+
+
+def assign_node(graph: DeclaredGraph, tensor: Tensor, value: Tensor) -> Node:
+    """A node that stores `value` in the memory of an eager tensor."""
+    state = state_of(tensor)
+    op = WriteOp("assign", state)
+    spec = Spec(tensor.shape, tensor.dtype)
+    return graph.add(op, [graph.operand(value)], (), (spec,), user_location(2), f"{state.name}/assign")
+
+
+_ADVANCE = np.array([0, 1], np.int64)
+_ADVANCE.flags.writeable = False
+
+
+def random_state(graph: DeclaredGraph, generator: Any) -> Tensor:
+    """The state of a draw that every step makes anew: the generator moves on by one, atomically."""
+    state = state_of(generator.state, "generator")
+    one = graph.constant(_ADVANCE)
+    op = WriteOp("assign_add", state)
+    moved = graph.add(op, [one], (), (Spec((2,), one.dtype),), user_location(2), "draw")
+    return wrap(moved.outputs[0]) - wrap(one)
 
 
 class Variable:
@@ -284,11 +310,12 @@ class Variable:
     # Nodes ----------------------------------------------------------------------------------------------------------------
 
     def _graph(self) -> DeclaredGraph:
-        return explicit_graph() or self.graph
+        found = effects_graph(f"variable {self.name!r}")
+        return found if found is not get_default_graph() else explicit_graph() or self.graph
 
     def value(self) -> Tensor:
         """The read that plain use of the variable stands for: one per graph, without control edges."""
-        return implicit_read(self._graph(), self.tensor)
+        return implicit_read(explicit_graph() or self.graph, self.tensor)
 
     def read(self) -> Tensor:
         """A new read, which happens after the control edges around it."""
@@ -343,9 +370,7 @@ class Variable:
     # Use as a tensor ------------------------------------------------------------------------------------------------------
 
     def __weft_tensor__(self) -> Tensor:
-        from .capture import capturing
-
-        return self.tensor if capturing() is not None else self.value()
+        return self.tensor if in_function() else self.value()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..autograd.tape import Leaf
+from ..autograd.tape import Leaf, tick
+from ..autograd.tape import Node as TapeNode
 from ..ops.dispatch import current_modes
 from ..tensor import Tensor, wrap
 from .capture import Capture, CapturedGraph, CaptureError, Gradients
@@ -46,6 +47,13 @@ class SubGraph(CapturedGraph):
             self.captured.append(tensor)
             self.entries.append(found)
         return found
+
+    def add(self, *args: Any, **kwargs: Any) -> Node:
+        from .declare import stamp
+
+        node = super().add(*args, **kwargs)
+        stamp(node)
+        return node
 
     def unknown_size(self, node: Node) -> None:
         if in_function():
@@ -112,8 +120,22 @@ class Sub:
         return self.graph.captured
 
 
+def after(tensor: Tensor) -> Any:
+    """A place on the tape just after `tensor`: gradients with respect to it are partial ones, and being linked to the
+    tensor's own place they can be differentiated again."""
+    if tensor._node is None:
+        return Leaf(tensor)
+    from ..ops.shaping import clone
+
+    node = TapeNode()
+    node.op, node.edges, node.seq = clone.op, (tensor._node,), tick()  # type: ignore[attr-defined]
+    node.saved = node.attrs = ()
+    node.specs = node.hooks = node.where = node.outputs = None
+    return node
+
+
 class cut:
-    """While entered, `tensors` are leaves of the tape, so that gradients with respect to them are partial ones."""
+    """While entered, `tensors` have places of their own on the tape, so that gradients with respect to them are partial."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = list(tensors)
@@ -121,7 +143,7 @@ class cut:
     def __enter__(self) -> None:
         self._nodes = [t._node for t in self._tensors]
         for t in self._tensors:
-            t._node = Leaf(t)
+            t._node = after(t)
 
     def __exit__(self, *_: Any) -> None:
         for t, node in zip(self._tensors, self._nodes, strict=True):

@@ -1,0 +1,78 @@
+"""One run of a step: its deadline, whether it was cancelled, and how many nodes it has executed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+
+class CancelledError(RuntimeError):
+    """The step was cancelled: by `Session.cancel`, by closing the session, or by closing a queue with its waiting calls."""
+
+
+class Run:
+    """What the executors of one run share. `changed` is notified whenever something happened that somebody may wait for."""
+
+    __slots__ = ("deadline", "cancelled", "reason", "changed", "executed", "step_id", "_loops")
+
+    def __init__(self, timeout: float | None, step_id: int = 0) -> None:
+        self.deadline = None if timeout is None else time.monotonic() + timeout
+        self.cancelled = False
+        self.reason = ""
+        self.changed = threading.Condition()
+        self.executed = 0
+        self.step_id = step_id
+        self._loops: dict[int, tuple[Any, threading.Timer | None]] = {}  # flags that stop native loops, and their timers
+
+    def cancel(self, reason: str) -> None:
+        with self.changed:
+            self.cancelled, self.reason = True, reason
+            for flag, _ in self._loops.values():
+                flag.value = 1
+            self.changed.notify_all()
+
+    def check(self, waiting: Sequence[Any] = ()) -> None:
+        """Raise if the step was cancelled or its time is over, naming the nodes that it was `waiting` for."""
+        if self.cancelled:
+            raise CancelledError(f"session: the step was cancelled. {self.reason}")
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            text = "".join([f" It was waiting for node {n.name!r}, made at {n.where}." for n in waiting[:3]])
+            raise TimeoutError(f"session: the step did not finish before its deadline.{text}")
+
+    # A native loop runs without Python, perhaps for ever: it looks at a flag in every iteration.
+
+    def begin(self, flag: Any) -> None:
+        """A native loop starts, which stops when `flag` is set."""
+        timer = None
+        if self.deadline is not None:
+            timer = threading.Timer(max(0.0, self.deadline - time.monotonic()), self._expire, (flag,))
+            timer.daemon = True
+        with self.changed:
+            self._loops[id(flag)] = (flag, timer)
+            flag.value = int(self.cancelled)
+        if timer is not None:
+            timer.start()
+
+    def _expire(self, flag: Any) -> None:
+        with self.changed:
+            if id(flag) in self._loops:
+                flag.value = 1
+
+    def end(self, flag: Any) -> None:
+        """The loop has ended."""
+        with self.changed:
+            _, timer = self._loops.pop(id(flag))
+        if timer is not None:
+            timer.cancel()
+
+    def wait(self) -> bool:
+        """Wait for a change, with `changed` held; False if the step's time is over or it was cancelled."""
+        if self.cancelled:
+            return False
+        left = None if self.deadline is None else self.deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        self.changed.wait(left)
+        return True
