@@ -18,6 +18,7 @@ CACHE_VARIABLE = "WEFT_CACHE_DIR"
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session one cache directory; the workers of a parallel run inherit, and share, the first one's."""
     os.environ.setdefault("WEFT_VALIDATE", "1")
+    os.environ.setdefault("WEFT_TUNE", "0")  # numbers must not depend on which kernel was faster just now
     if not hasattr(config, "workerinput"):
         directory = tempfile.mkdtemp(prefix="weft-test-cache-")
         os.environ[CACHE_VARIABLE] = directory

@@ -34,13 +34,12 @@ LAYERS: list[set[str]] = [
         "graph.backward",
         "graph.regions",
         "graph.executor",
-        "graph.frames",
         "graph.partition",
         "graph.session",
         "graph.serialize",
         "profiler",
     },
-    {"compiler.build"},  # from a flow to a Program
+    {"compiler.build", "compiler.trials"},  # from a flow to a Program
     {"runtime.program"},  # runs what the layers below have made
     {"backends"},  # carry out what the compiler describes
     {"compiler"},

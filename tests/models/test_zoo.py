@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import models
+from weft import models, optim
 from weft.nn import functional as F
 
 COUNTS = {
@@ -36,6 +36,28 @@ def test_vgg_parameter_count_from_its_layers(name):
     assert total + 25088 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000 == LAYERS[name]
 
 
+# What torchvision's models of these names have: entries of the state dict, and some of them with their shapes.
+TORCHVISION = {
+    "alexnet": (16, {"features.0.weight": (64, 3, 11, 11), "features.10.bias": (256,), "classifier.6.weight": (1000, 4096)}),
+    "resnet18": (122, {"conv1.weight": (64, 3, 7, 7), "layer2.0.downsample.0.weight": (128, 64, 1, 1),
+                       "layer4.1.bn2.running_var": (512,), "fc.weight": (1000, 512)}),
+    "resnet50": (320, {"layer1.0.downsample.1.num_batches_tracked": (), "layer3.5.conv2.weight": (256, 256, 3, 3),
+                       "layer4.2.conv3.weight": (2048, 512, 1, 1), "fc.bias": (1000,)}),
+    "mobilenet_v2": (314, {"features.0.0.weight": (32, 3, 3, 3), "features.1.conv.0.0.weight": (32, 1, 3, 3),
+                           "features.1.conv.1.weight": (16, 32, 1, 1), "features.2.conv.0.1.bias": (96,),
+                           "features.17.conv.3.running_mean": (320,), "features.18.0.weight": (1280, 320, 1, 1),
+                           "classifier.1.weight": (1000, 1280)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TORCHVISION)
+def test_names_and_shapes_are_torchvisions(name):
+    count, some = TORCHVISION[name]
+    state = getattr(models, name)().state_dict()
+    assert len(state) == count
+    assert {k: tuple(state[k].shape) for k in some} == some
+
+
 def _learns(model, inputs, target, loss_fn, steps, rate=0.02, captured=True):
     ps = list(model.parameters())
     moments = [wf.zeros(*p.shape) for p in ps]
@@ -62,22 +84,23 @@ def _images(n, size, seed=0):
     return wf.tensor(rng.standard_normal((n, 3, size, size)).astype("f")), wf.tensor(np.arange(n) % 4)
 
 
-
-
 @pytest.mark.parametrize(
     ("make", "size", "rate"),
     [
         (lambda: models.resnet18(num_classes=4), 32, 0.02),
+        (lambda: models.resnet34(num_classes=4), 32, 0.02),
+        (lambda: models.resnet50(num_classes=4), 32, 0.003),
         (lambda: models.mobilenet_v2(num_classes=4, dropout=0.0), 32, 0.02),
         (lambda: models.mobilenet_v1(num_classes=4, width=0.25), 32, 0.05),
         (lambda: models.vit_tiny(16, 4, num_classes=4), 16, 0.02),
+        (lambda: models.lenet(in_channels=3, image_size=16, num_classes=4), 16, 0.1),
     ],
-    ids=["resnet18", "mobilenet_v2", "mobilenet_v1", "vit"],
+    ids=["resnet18", "resnet34", "resnet50", "mobilenet_v2", "mobilenet_v1", "vit", "lenet"],
 )
 def test_image_model_learns_a_batch_by_heart(make, size, rate):
     wf.manual_seed(0)
     x, y = _images(8, size)
-    _learns(make(), [x], y, F.cross_entropy, 20, rate)
+    _learns(make(), [x], y, F.cross_entropy, 20 if size > 16 else 40, rate)
 
 
 def test_ncf_learns_a_batch_by_heart():
@@ -101,8 +124,86 @@ def test_gnmt_learns_a_batch_by_heart():
     _learns(model, [source, target], target, loss, 120, 0.5)
 
 
-def test_alexnet_and_vgg_run_forward():
+@pytest.mark.parametrize(
+    ("make", "size"),
+    [
+        (lambda: models.AlexNet(4, dropout=0.0, hidden=128), 64),
+        (lambda: models.VGG((16, "M", 32, 32, "M"), 4, dropout=0.0, hidden=64), 16),
+    ],
+    ids=["alexnet", "vgg"],
+)
+def test_a_net_without_norms_learns_a_batch_by_heart(make, size):
     wf.manual_seed(0)
-    with wf.no_grad():
-        x, _ = _images(1, 64)
-        assert models.alexnet(num_classes=5)(x).shape == (1, 5)
+    model, (x, y) = make(), _images(8, size)
+    optimizer = optim.Adam(model.parameters(), lr=1e-3)
+
+    @wf.function
+    def step(x, y):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    losses = [step(x, y).item() for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[0], losses
+
+
+def test_mlp_learns_a_batch_by_heart():
+    wf.manual_seed(0)
+    rng = np.random.default_rng(0)
+    x, y = wf.tensor(rng.standard_normal((16, 12)).astype("f")), wf.tensor(np.arange(16) % 4)
+    _learns(models.mlp(12, 4, (32, 32)), [x], y, F.cross_entropy, 60, 0.1)
+
+
+def _tokens(*shape):
+    return wf.tensor(np.random.default_rng(sum(shape)).integers(0, 20, shape))
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (lambda: models.mlp(12, 4, (16, 16), dropout=0.5), lambda: [wf.ones(3, 12)]),
+        (lambda: models.lenet(in_channels=3, image_size=16), lambda: [_images(2, 16)[0]]),
+        (lambda: models.AlexNet(4, hidden=64), lambda: [_images(2, 64)[0]]),
+        (lambda: models.VGG((16, "M", 32, 32, "M"), 4, hidden=64), lambda: [_images(2, 16)[0]]),
+        (lambda: models.vit_tiny(16, 4, num_classes=4, dropout=0.1), lambda: [_images(2, 16)[0]]),
+        (lambda: models.gpt(vocab_size=20, block_size=8, n_layer=2, n_head=2, n_embd=16), lambda: [_tokens(2, 8)]),
+        (lambda: models.gnmt_v2(vocabulary=20, width=16, layers=3), lambda: [_tokens(2, 5), _tokens(2, 4)]),
+        (lambda: models.ncf(20, 20, 8, (16, 16, 8), sparse=True), lambda: [_tokens(9), _tokens(9)]),
+    ],
+    ids=["mlp", "lenet", "alexnet", "vgg", "vit", "gpt", "gnmt", "ncf"],
+)
+def test_captured_results_and_gradients_are_the_eager_ones(make, inputs):
+    """With dropout too: both draw the same numbers."""
+    found = []
+    for captured in (False, True):
+        wf.manual_seed(2)
+        model = make()
+
+        def step(*args, model=model):
+            model.zero_grad()
+            y = model(*args)
+            (y**2).mean().backward()
+            return y
+
+        y = (wf.function(step, keep_grads=True) if captured else step)(*inputs())
+        grads = [p.grad.to_dense() if hasattr(p.grad, "to_dense") else p.grad for p in model.parameters()]
+        found.append([y.detach().numpy(), *(g.numpy() for g in grads)])
+    for eager, compiled in zip(*found, strict=True):
+        np.testing.assert_allclose(compiled, eager, rtol=1e-3, atol=2e-4 * abs(eager).max() + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet34", "resnet50", "mobilenet_v1", "mobilenet_v2"])
+def test_captured_batch_norm_nets_give_the_eager_results_and_statistics(name):
+    found = []
+    for captured in (False, True):
+        wf.manual_seed(2)
+        model = getattr(models, name)(num_classes=4)
+        x, _ = _images(8, 32)
+        with wf.no_grad():
+            (wf.function(model) if captured else model)(x)
+            y = model.eval()(x)
+        found.append([y.numpy(), *(b.numpy() for b in model.buffers())])
+    for eager, compiled in zip(*found, strict=True):
+        np.testing.assert_allclose(compiled, eager, rtol=1e-2, atol=2e-3 * abs(eager).max() + 1e-6)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft import nn, optim
 from weft.ops.registry import get
 from weft.optim import steps
 
@@ -62,3 +64,13 @@ def test_a_shape_that_does_not_fit_is_an_error() -> None:
         steps.descend(wf.ones(3), wf.ones(2, 3), wf.tensor(1.0))
     with pytest.raises(ValueError, match="read-only"):
         steps.descend(wf.asarray(np.broadcast_to(np.float32(1), 3)), wf.ones(3), wf.tensor(1.0))
+
+
+def test_overflow_in_a_small_step_is_an_answer_not_a_warning() -> None:
+    p = nn.Parameter(wf.full((3,), 3e38))
+    opt = optim.SGD([p], lr=1e10)
+    p.grad = wf.full((3,), -3e38)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opt.step()
+    assert np.isinf(p.detach().numpy()).all()

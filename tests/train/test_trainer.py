@@ -16,6 +16,8 @@ import pytest
 
 import weft as wf
 from weft import nn, optim
+from weft.backends.onednn import library
+from weft.compiler import tuning
 from weft.data import DataLoader, TensorDataset
 from weft.io import CheckpointError, CheckpointWarning, latest, list_checkpoints, load
 from weft.io import checkpoint as checkpoint_module
@@ -326,6 +328,38 @@ def test_going_on_in_another_trainer(tmp_path: Path) -> None:
     assert len(list_checkpoints(tmp_path)) <= 4
     facts = latest(tmp_path).facts
     assert facts["monitor"] == {"name": "val_loss", "mode": "min"} and facts["weft"] == wf.__version__
+
+
+@pytest.mark.skipif(not library.available(), reason="both ways need oneDNN")
+def test_going_on_with_the_kernels_that_were_chosen_before(tmp_path: Path) -> None:
+    """A convolution that is computed another way than the rule says, as a trial may have found, stays so."""
+    images = np.random.default_rng(3).normal(size=(8, 64, 16, 16)).astype(np.float32)
+    data = [(wf.asarray(images[i : i + 4]), wf.asarray(Y[i : i + 4])) for i in (0, 4)]
+
+    def run(epochs: int, **options: Any) -> Trainer:
+        wf.manual_seed(1)
+        model = nn.Sequential(
+            nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 256, 2)
+        )
+        trainer = make(model, lr=0.001, capture=True, **options)
+        trainer.fit(data, epochs=epochs)
+        return trainer
+
+    try:
+        tuning.forget()
+        by_rule = run(1)
+        ways = tuning.export()["ways"]
+        assert set(ways.values()) == {"winograd_f4"}
+        tuning.adopt({"format": 1, "ways": dict.fromkeys(ways, "direct")})
+        whole = run(3)
+        run(1, checkpoint_dir=tmp_path)
+        assert weights(by_rule) != weights(run(1))
+        tuning.forget()  # as in a new process
+        rest = run(3, checkpoint_dir=tmp_path, resume="auto")
+        assert set(tuning.export()["ways"].values()) == {"direct"}
+        assert weights(rest) == weights(whole)
+    finally:
+        tuning.forget()
 
 
 def test_going_on_from_the_middle_of_an_epoch_without_a_loader_that_knows_its_place(tmp_path: Path) -> None:

@@ -16,9 +16,12 @@ from .errors import CommandError
 
 ABOUT = """\
 The benchmarks are scripts in the folder `benchmarks` of Weft's source. They measure
+  table      everything below about whole models, as tables and pictures
+  models     training speed, beside the other frameworks that are installed
+  inference  latency of trained models, likewise
+  extras     compile time, size, threads, busy machines, distance from the roofline
   dispatch   microseconds per eager op
   kernels    GFLOP/s and GB/s of single kernels, by shape
-  models     training and inference speed of whole models, beside the other frameworks that are installed
 They are not part of an installed package: run this command from a checkout."""
 
 
@@ -35,19 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
         for name, about in scripts.items():
             print(f"  {name:<{width}}  {about}")
         return 0
-    package = [] if not (folder / "__main__.py").exists() else ["__main__"]
-    if arguments.name in scripts:
-        command = [sys.executable, "-m", f"benchmarks.{arguments.name}", *arguments.rest]
-    elif package:
-        command = [sys.executable, "-m", "benchmarks", arguments.name, *arguments.rest]
-    else:
+    if arguments.name not in scripts:
         raise CommandError(
             f"{arguments.name}: there is no such benchmark.{suggestion(arguments.name, scripts)}"
         )
+    command = [sys.executable, "-m", f"benchmarks.{arguments.name}", *arguments.rest]
     path = os.pathsep.join(filter(None, [str(folder.parent), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        command, cwd=folder.parent, env={**os.environ, "PYTHONPATH": path}, check=False
-    ).returncode
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
 
 
 def find() -> Path | None:
@@ -59,10 +56,11 @@ def find() -> Path | None:
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """The scripts of the folder and the first line of what each says about itself."""
+    """The scripts and packages of the folder that can be run, and the first line of what each says about itself."""
     found = {}
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted([*folder.glob("*.py"), *[main.parent for main in folder.glob("*/__main__.py")]]):
         if not path.name.startswith("_"):
-            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            source = path / "__init__.py" if path.is_dir() else path
+            about = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
             found[path.stem] = about.partition("\n")[0]
     return found

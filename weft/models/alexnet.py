@@ -9,9 +9,9 @@ from .registry import constructor
 
 
 class AlexNet(nn.Module):
-    """Images (N, 3, 224, 224) to class scores (N, num_classes)."""
+    """Images (N, 3, 224, 224) to class scores (N, num_classes); `hidden` is the width of the fully connected layers."""
 
-    def __init__(self, num_classes: int = 1000, dropout: float = 0.5) -> None:
+    def __init__(self, num_classes: int = 1000, dropout: float = 0.5, hidden: int = 4096) -> None:
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(3, 64, 11, stride=4, padding=2), nn.ReLU(), nn.MaxPool2d(3, stride=2),
@@ -22,9 +22,9 @@ class AlexNet(nn.Module):
         )  # fmt: skip
         self.avgpool = nn.AdaptiveAvgPool2d((6, 6))
         self.classifier = nn.Sequential(
-            nn.Dropout(dropout), nn.Linear(256 * 6 * 6, 4096), nn.ReLU(),
-            nn.Dropout(dropout), nn.Linear(4096, 4096), nn.ReLU(),
-            nn.Linear(4096, num_classes),
+            nn.Dropout(dropout), nn.Linear(256 * 6 * 6, hidden), nn.ReLU(),
+            nn.Dropout(dropout), nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(hidden, num_classes),
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:

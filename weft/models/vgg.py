@@ -16,9 +16,11 @@ LAYERS: dict[int, tuple[int | str, ...]] = {
 
 
 class VGG(nn.Module):
-    """Images (N, 3, 224, 224) to class scores (N, num_classes)."""
+    """Images (N, 3, 224, 224) to class scores (N, num_classes); `hidden` is the width of the fully connected layers."""
 
-    def __init__(self, layers: tuple[int | str, ...], num_classes: int = 1000, dropout: float = 0.5) -> None:
+    def __init__(
+        self, layers: tuple[int | str, ...], num_classes: int = 1000, dropout: float = 0.5, hidden: int = 4096
+    ) -> None:
         super().__init__()
         features: list[nn.Module] = []
         channels = 3
@@ -31,9 +33,9 @@ class VGG(nn.Module):
         self.features = nn.Sequential(*features)
         self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
         self.classifier = nn.Sequential(
-            nn.Linear(channels * 7 * 7, 4096), nn.ReLU(), nn.Dropout(dropout),
-            nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout(dropout),
-            nn.Linear(4096, num_classes),
+            nn.Linear(channels * 7 * 7, hidden), nn.ReLU(), nn.Dropout(dropout),
+            nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(dropout),
+            nn.Linear(hidden, num_classes),
         )  # fmt: skip
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -51,6 +51,13 @@ from .layers.dropout import Dropout2d as Dropout2d
 from .layers.dropout import Dropout3d as Dropout3d
 from .layers.embedding import Embedding as Embedding
 from .layers.embedding import EmbeddingBag as EmbeddingBag
+from .layers.lazy import LazyConv1d as LazyConv1d
+from .layers.lazy import LazyConv2d as LazyConv2d
+from .layers.lazy import LazyConv3d as LazyConv3d
+from .layers.lazy import LazyConvTranspose1d as LazyConvTranspose1d
+from .layers.lazy import LazyConvTranspose2d as LazyConvTranspose2d
+from .layers.lazy import LazyConvTranspose3d as LazyConvTranspose3d
+from .layers.lazy import LazyLinear as LazyLinear
 from .layers.linear import Bilinear as Bilinear
 from .layers.linear import Identity as Identity
 from .layers.linear import Linear as Linear
@@ -59,6 +66,7 @@ from .layers.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
 from .layers.loss import CosineEmbeddingLoss as CosineEmbeddingLoss
 from .layers.loss import CosineSimilarity as CosineSimilarity
 from .layers.loss import CrossEntropyLoss as CrossEntropyLoss
+from .layers.loss import CTCLoss as CTCLoss
 from .layers.loss import GaussianNLLLoss as GaussianNLLLoss
 from .layers.loss import HingeEmbeddingLoss as HingeEmbeddingLoss
 from .layers.loss import HuberLoss as HuberLoss
@@ -140,5 +148,6 @@ from .module import IncompatibleKeys as IncompatibleKeys
 from .module import Module as Module
 from .packed import PackedSequence as PackedSequence
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedParameter as UninitializedParameter
 from .weights import load_weights as load_weights
 from .weights import save_weights as save_weights

@@ -8,20 +8,29 @@ function may have looked at (attributes, train/eval, requires_grad) bumps `weft.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
 
 from .. import dtypes
 from ..autograd.hooks import HookHandle
+from ..graph.declaring import declared_call
 from ..runtime import epoch
 from ..tensor import Tensor
 from .errors import locate
-from .parameter import Parameter
+from .parameter import Parameter, UninitializedParameter
 
 if TYPE_CHECKING:
     from .summary import Summary
 
 _MISSING: Any = object()
+ndarray = np.ndarray
+
+
+def _symbolic(args: Iterable[Any]) -> bool:
+    """Whether a tensor of a graph is among the arguments: what the module does is then part of that graph."""
+    return any(a.__class__ is Tensor and a._data.__class__ is not ndarray for a in args)
 
 
 class IncompatibleKeys(NamedTuple):
@@ -70,7 +79,11 @@ class Module:
         try:
             if args or kwargs or self._hooked or x is _MISSING:
                 args = args if x is _MISSING else (x, *args)
+                if _symbolic(args) or kwargs and _symbolic(kwargs.values()):
+                    return declared_call(self._call_with_hooks, (args, kwargs), {})
                 return self._call_with_hooks(args, kwargs) if self._hooked else self.forward(*args, **kwargs)
+            if x.__class__ is Tensor and x._data.__class__ is not ndarray:
+                return declared_call(self.forward, (x,), {})
             return self.forward(x)  # written out: packing and unpacking one argument costs as much as a call
         except Exception as error:
             locate(error, self)
@@ -397,6 +410,9 @@ class Module:
         from .weights import check_state, copy_into
 
         own = dict(self._state())
+        for name, tensor in own.items():
+            if isinstance(tensor, UninitializedParameter) and name in state_dict:
+                tensor.materialize(tuple(np.shape(state_dict[name])))
         missing, unexpected = check_state(type(self).__name__, own, state_dict, strict)
         copy_into(own, state_dict)
         return IncompatibleKeys(missing, unexpected)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..runtime import epoch
 from ..tensor import Tensor, to_array
 
@@ -51,3 +53,19 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+class UninitializedParameter(Parameter):
+    """A parameter that has no shape yet; `materialize` gives it one, and makes it an ordinary `Parameter`."""
+
+    def __new__(cls, requires_grad: bool = True, *, dtype: Any = None) -> UninitializedParameter:
+        return super().__new__(cls, np.empty((0,), dtype or np.float32), requires_grad)  # type: ignore[return-value]
+
+    def materialize(self, shape: tuple[int, ...]) -> None:
+        """Take `shape`, in place: whoever holds the parameter holds the one that is trained."""
+        self._data = np.zeros(shape, self._data.dtype)
+        self.__class__ = Parameter  # type: ignore[assignment]
+        epoch.bump()
+
+    def __repr__(self) -> str:
+        return "UninitializedParameter(its shape follows from the first input)"

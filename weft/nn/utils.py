@@ -12,6 +12,7 @@ from ..ops.reduction import max_
 from ..ops.reduction import sum as reduce_total
 from ..ops.shaping import concat, stack
 from ..tensor import Tensor
+from . import packed as rnn  # noqa: F401  # `nn.utils.rnn`, where PyTorch has these
 from .packed import pack_padded_sequence as pack_padded_sequence
 from .packed import pack_sequence as pack_sequence
 from .packed import pad_packed_sequence as pad_packed_sequence

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ..graph.capture import capturing
+from ..ops.deferred import Table, table_of
 from ..ops.elementwise import maximum, sqrt
+from ..ops.row_sparse import RowSparse
 from ..tensor import Tensor
+from .deferred import defer, update_at_once, update_deferred
+from .group import ParamGroup
 from .optimizer import Optimizer
 from .steps import descend_scaled, running_mean, running_square
 
@@ -22,6 +28,9 @@ class Adam(Optimizer):
         amsgrad: divide by the largest mean square so far.
         maximize: climb instead of descend.
         lazy: a row-sparse gradient updates parameters and means of its rows only; without it, it is made dense.
+        deferred: the bits of the dense update for parameters with `sparse_grad`, but a captured step touches few rows
+            besides those the gradient names; the others catch up when they are read. See Note [Deferred rows] in
+            `weft.ops.deferred`. Needs weight_decay=0, amsgrad=False and lazy=False.
 
     >>> import weft as wf
     >>> from weft import nn, optim
@@ -43,12 +52,88 @@ class Adam(Optimizer):
         *,
         maximize: bool = False,
         lazy: bool = False,
+        deferred: bool = False,
     ) -> None:
         defaults = {
             "lr": lr, "betas": tuple([float(b) for b in betas]), "eps": float(eps), "weight_decay": float(weight_decay),
-            "amsgrad": amsgrad, "maximize": maximize, "lazy": lazy,
+            "amsgrad": amsgrad, "maximize": maximize, "lazy": lazy, "deferred": deferred,
         }  # fmt: skip
+        self._tables: dict[Tensor, Table] = {}
         super().__init__(params, defaults)
+
+    def check(self, settings: dict[str, Any]) -> None:
+        super().check(settings)
+        if settings["deferred"] and (settings["weight_decay"] or settings["amsgrad"] or settings["lazy"]):
+            raise ValueError(f"{type(self).__name__}: deferred needs weight_decay=0, amsgrad=False and lazy=False.")
+
+    def add_param_group(self, group: Any) -> None:
+        super().add_param_group(group)
+        added = self.param_groups[-1]
+        if added["deferred"]:
+            self._defer(added)
+
+    def _defer(self, group: ParamGroup) -> None:
+        tables = [p for p in group.params if getattr(p, "sparse_grad", False)]
+        if not tables:
+            raise ValueError(f"{type(self).__name__}: deferred is for embeddings with sparse=True, and there is none here.")
+        self._create(tables, group)
+        for p in tables:
+            self._tables[p] = defer(p, self.state[p])
+
+    def _step_group(self, group: ParamGroup) -> None:
+        # The whole table is updated eagerly: first it has to see the steps before this one, then count this one as seen.
+        eager = [t for p, t in self._deferred() if p.grad is not None] if capturing() is None else []
+        for table in eager:
+            table.flush()
+        if group["deferred"]:
+            self.check(dict(group))  # settings may have changed
+        super()._step_group(group)
+
+    def _advance(self, states: list[dict[str, Any]]) -> None:
+        super()._advance(states)
+        if capturing() is None:
+            counted = {id(state) for state in states}
+            for p, table in self._deferred():
+                if id(self.state[p]) in counted:
+                    table.settled()
+
+    def _deferred(self) -> list[tuple[Tensor, Table]]:
+        """The tables that are still deferred: not those that moved to another memory."""
+        return [(p, table) for p, table in self._tables.items() if table_of(p) is table]
+
+    def _apply(self, p: Tensor, g: Any, state: dict[str, Any], settings: dict[str, Any]) -> None:
+        if capturing() is not None:
+            if p in self._tables and table_of(p) is self._tables[p]:
+                update_deferred(p, g, state, settings)
+                return
+            plain = not settings["weight_decay"] and not settings["amsgrad"] and p.dtype == state["exp_avg"].dtype
+            if settings["lazy"] and plain and isinstance(g, RowSparse):
+                update_at_once(p, g, state, settings)
+                return
+        super()._apply(p, g, state, settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        for _, table in self._deferred():
+            table.flush()
+        return {k: v for k, v in super().__getstate__().items() if k != "_tables"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_tables": {}})  # a copy updates whole tables, with the same bits
+
+    def state_dict(self) -> dict[str, Any]:
+        for _, table in self._deferred():
+            table.flush()
+        found = super().state_dict()
+        found["state"] = [{k: v for k, v in s.items() if k not in ("last", "history")} for s in found["state"]]
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        before = {p: self.state[p] for p, _ in self._deferred()}
+        super().load_state_dict(state_dict)
+        for p, state in before.items():  # the table looks into the dict it was made with
+            state.update(self.state.get(p, {}))
+            self.state[p] = state
+            self._tables[p].settled()
 
     def init_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         names = ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
@@ -101,12 +186,16 @@ class AdamW(Adam):
         *,
         maximize: bool = False,
         lazy: bool = False,
+        deferred: bool = False,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, lazy=lazy)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, lazy=lazy, deferred=deferred)
 
 
 class SparseAdam(Adam):
-    """Adam for embeddings with `sparse=True`: only the rows that were looked up change. `Adam(lazy=True)` by name."""
+    """Adam for embeddings with `sparse=True`: only the rows that were looked up change, and their running means.
+
+    As `Adam(lazy=True)`, but that eps is added to the uncorrected root, as PyTorch's optimiser of this name does.
+    """
 
     def __init__(
         self,
@@ -118,6 +207,10 @@ class SparseAdam(Adam):
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, betas, eps, maximize=maximize, lazy=True)
+
+    def prepare(self, step: Tensor | None, group: dict[str, Any]) -> dict[str, Any]:
+        prepared = super().prepare(step, group)
+        return {**prepared, "eps": group["eps"] * prepared["scale"]}
 
 
 class Adamax(Optimizer):

@@ -28,6 +28,7 @@ parameter. Parameters that were always updated together share one counter, and w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from ..ops.row_sparse import RowSparse
 from ..runtime import epoch
 from ..tensor import Tensor, to_array, wrap
 from .group import ParamGroup, update_dtype
-from .rows import merged
+from .rows import update_rows
 
 
 class Optimizer:
@@ -137,12 +138,19 @@ class Optimizer:
             if settings is None:
                 base = group.settings(update_dtype(dtype))
                 settings = prepared[key] = {**base, **self.prepare(step, base)}
-            if g.__class__ is RowSparse:
-                if self.updates_rows(settings):
-                    self._update_rows(p, g, state, settings)
-                    continue
-                g = g.to_dense()
-            self.update(p, g, state, settings)
+            self._apply(p, g, state, settings)
+
+    def _apply(self, p: Tensor, g: Any, state: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Update one parameter with its gradient, dense or row-sparse."""
+        if g.__class__ is RowSparse:
+            if self.updates_rows(settings):
+                update_rows(p, g, state, partial(self._update_part, settings))
+                return
+            g = g.to_dense()
+        self.update(p, g, state, settings)
+
+    def _update_part(self, settings: dict[str, Any], p: Tensor, g: Tensor, state: dict[str, Any]) -> None:
+        self.update(p, g, state, settings)
 
     def _create(self, params: list[Tensor], group: ParamGroup) -> None:
         with outside():
@@ -175,17 +183,6 @@ class Optimizer:
                     state["step"] = own
                 counter = own
             counter += 1.0
-
-    def _update_rows(self, p: Tensor, g: RowSparse, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Run `update` on the rows that the gradient names and put them back."""
-        rows, values = merged(g)
-        own = [k for k, v in state.items() if isinstance(v, Tensor) and v.shape == p.shape]
-        part = {**state, **{k: state[k][rows] for k in own}}
-        p_rows = p[rows]
-        self.update(p_rows, values, part, group)
-        p[rows] = p_rows
-        for k in own:
-            state[k][rows] = part[k]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget (or set to zero) the gradients of all parameters."""

@@ -1,47 +1,77 @@
-"""Row-sparse gradients for optimisers: each row once."""
+"""Row-sparse gradients for optimisers: each row once, and updates that touch no other row.
+
+Note [Rows in a captured step]. Sizes are fixed before indices are known, so a row that was named k times still appears k
+times. Every position learns the first one that names its row (`row_places`); the sums are gathered there, and what the
+first position computes is written for all of them (`put_rows`), in the memory of the table. No step looks at other rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from ..ops import inplace
 from ..ops.creation import zeros
-from ..ops.cumulative import cumulative_sum
-from ..ops.elementwise import astype, equal, not_equal, where
-from ..ops.indexing import index_add, take
+from ..ops.gathering import checked_indices, index_add, take
 from ..ops.row_sparse import RowSparse
+from ..ops.rows import put_rows, row_numbers, row_places
 from ..ops.shaping import concat
-from ..ops.sorting import argsort
 from ..tensor import Tensor
 
 
-def merged(g: RowSparse) -> tuple[Tensor, Tensor]:
-    """Row numbers and the gradients of these rows.
+def update_rows(
+    p: Tensor, g: RowSparse, state: dict[str, Any], update: Callable[[Tensor, Tensor, dict[str, Any]], None]
+) -> None:
+    """Run `update(p, g, state)` on the rows that the gradient names, with their state, and put them back."""
+    own = [k for k, v in state.items() if isinstance(v, Tensor) and v.shape == p.shape]
+    rows, values, place = merged(g)
+    part = {**state, **{k: take(state[k], rows, axis=0) for k in own}}
+    p_rows = take(p.detach(), rows, axis=0)
+    update(p_rows, values, part)
+    _put(p, rows, p_rows, place)
+    for k in own:
+        _put(state[k], rows, part[k], place)
 
-    Eagerly each row appears once. In a captured function sizes are fixed before the numbers are known, so a row that was
-    named k times still appears k times, each time with the sum: writing all of them back gives the same result.
+
+def _put(x: Tensor, rows: Tensor, values: Tensor, place: Tensor | None) -> None:
+    if place is None:
+        x[rows] = values
+    else:
+        inplace.apply_inplace(put_rows.op, x, (x, rows, values, place))  # type: ignore[attr-defined]
+
+
+def merged(g: RowSparse) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Row numbers, the gradients of these rows, and where each row comes first.
+
+    Eagerly each row appears once, and the places are None. See Note [Rows in a captured step] for the other case, in
+    which a repeated row has the same sum at each of its positions.
     """
-    if type(g.indices._data) is np.ndarray and type(g.values._data) is np.ndarray:
+    if _is_known(g):
         g = g.coalesce()
-        return g.indices, g.values
-    rows, totals, _ = _grouped(g)
-    return rows, totals
+        return g.indices, g.values, None
+    rows, place, sums = gathered(g)
+    return rows, take(sums, place, axis=0), place
 
 
 def distinct(g: RowSparse) -> Tensor:
     """The gradients of the named rows, zero where a row is repeated: what counts in a norm."""
-    if type(g.indices._data) is np.ndarray and type(g.values._data) is np.ndarray:
-        return g.coalesce().values
-    _, totals, first = _grouped(g)
-    return where(first.reshape((-1, *(1,) * (totals.ndim - 1))), totals, zeros((), dtype=totals.dtype))
+    return g.coalesce().values if _is_known(g) else gathered(g)[2]
 
 
-def _grouped(g: RowSparse) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows in rising order, the sum for each, and where each row appears for the first time."""
-    order = argsort(g.indices)
-    rows, values = take(g.indices, order, axis=0), take(g.values, order, axis=0)
-    n = rows.shape[0]
-    # the first row is new; any other one if it differs from the one before it
-    first = concat([equal(zeros((1,)), 0), not_equal(rows[1:], rows[:-1])])
-    place = cumulative_sum(astype(first, np.int64)) - 1
-    sums = index_add(zeros((n, *values.shape[1:]), dtype=values.dtype), place, values, 0)
-    return rows, take(sums, place, axis=0), first
+def _is_known(g: RowSparse) -> bool:
+    return type(g.indices._data) is np.ndarray and type(g.values._data) is np.ndarray
+
+
+def gathered(g: RowSparse, more: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """In a captured step: row numbers, the first position of each, and the sums at these positions (zeros at the others).
+
+    `more` are numbers of further rows, whose gradient is zero unless `g` names them too.
+    """
+    indices = g.indices if g.checked else checked_indices(g.indices, -g.shape[0], g.shape[0], None, "RowSparse: row")
+    n = indices.shape[0]
+    rows = row_numbers(indices if more is None else concat([indices, more]), g.shape[0])
+    place = row_places(rows, g.shape[0])
+    sums = zeros((rows.shape[0], *g.shape[1:]), dtype=g.dtype)
+    return rows, place, index_add(sums, place if more is None else place[:n], g.values, 0)

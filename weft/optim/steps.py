@@ -56,14 +56,15 @@ def step(arrays: int, settings: int, reference: Callable[..., Any]) -> Callable[
 def _small(formula: Callable[..., Any], x: Tensor, operands: tuple[Any, ...]) -> bool:
     """Compute on small arrays of one dtype at once; False where there is more to it."""
     data = x._data
-    if dispatch._special or type(data) is not np.ndarray or data.size >= dispatch.LARGE or not data.flags.writeable:
+    if dispatch.modes.active or type(data) is not np.ndarray or data.size >= dispatch.LARGE or not data.flags.writeable:
         return False
     datas = [o._data for o in operands]
     dtype = data.dtype
     for d in datas:
         if type(d) is not np.ndarray or d.dtype is not dtype or d.ndim and d.shape != data.shape:
             return False
-    data[...] = formula(data, *datas)
+    with np.errstate(all="ignore"):  # inf and nan are answers
+        data[...] = formula(data, *datas)
     note_mutation(data, formula.__name__)
     return True
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import weft as wf
 
+from ..compiler import tuning
 from ..io import Checkpoint, CheckpointError, CheckpointWarning
 from ..runtime import threads
 
@@ -32,6 +33,7 @@ def collect(trainer: Trainer, train_loader: Any, val_loader: Any) -> dict[str, A
             "history": trainer.history,
             "stopped": trainer.stopped,
             "seconds": trainer.seconds,
+            "tuning": tuning.export(),  # which kernels the captured step computes with
         },
         "callbacks": {name: callback.state_dict() for name, callback in _named_callbacks(trainer)},
     }
@@ -80,6 +82,8 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
             f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}"
         ) from error
     state = saved["trainer"]
+    if "tuning" in state:
+        tuning.adopt(state["tuning"])
     trainer.epoch, trainer.step, trainer.batches = state["epoch"], state["step"], state["batches"]
     trainer.totals, trainer.history = state["totals"], state["history"]
     trainer.stopped, trainer.seconds = state["stopped"], state["seconds"]

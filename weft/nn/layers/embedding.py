@@ -20,6 +20,7 @@ class Embedding(Module):
         embedding_dim: length of each vector.
         padding_idx: a row that starts as zeros and gets no gradient.
         max_norm, norm_type: rows that are looked up are shortened in place to at most this p-norm.
+        scale_grad_by_freq: divide the gradient of a row by how often the batch looks it up.
         sparse: keep the gradient as the rows that were looked up (`wf.RowSparse`); SGD, Adagrad and Adam(lazy=True)
             then touch only those rows.
 
@@ -38,8 +39,9 @@ class Embedding(Module):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,
-        *,
+        scale_grad_by_freq: bool = False,
         sparse: bool = False,
+        *,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -49,6 +51,7 @@ class Embedding(Module):
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.max_norm, self.norm_type, self.sparse = max_norm, norm_type, sparse
+        self.scale_grad_by_freq = scale_grad_by_freq
         self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype), sparse_grad=sparse)
         self.reset_parameters()
 
@@ -63,12 +66,14 @@ class Embedding(Module):
         """An embedding whose table is `embeddings` (shared memory); frozen unless told otherwise."""
         if embeddings.ndim != 2:
             raise ValueError(f"from_pretrained: expected a table of two axes. Got shape {embeddings.shape}.")
-        made = cls(*embeddings.shape, dtype=embeddings.dtype, **settings)
+        made = cls(embeddings.shape[0], embeddings.shape[1], dtype=embeddings.dtype, **settings)
         made.weight = Parameter(embeddings.detach(), not freeze, sparse_grad=made.sparse)
         return made
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.embedding(x, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.sparse)
+        return F.embedding(
+            x, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.sparse, self.scale_grad_by_freq
+        )
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
@@ -83,7 +88,7 @@ class EmbeddingBag(Module):
     """Sums, means or maxima of bags of embeddings, without the rows in between.
 
     Args:
-        num_embeddings, embedding_dim, sparse, padding_idx: as for `Embedding`.
+        num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, padding_idx: as for `Embedding`.
         mode: "sum", "mean" or "max".
         include_last_offset: `offsets` has a last entry, the number of indices.
 
@@ -94,9 +99,12 @@ class EmbeddingBag(Module):
         self,
         num_embeddings: int,
         embedding_dim: int,
-        *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
+        *,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         dtype: Any = None,
@@ -106,6 +114,7 @@ class EmbeddingBag(Module):
             raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max'. Got {mode!r}.")
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.sparse, self.include_last_offset, self.padding_idx = sparse, include_last_offset, padding_idx
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype), sparse_grad=sparse)
         self.reset_parameters()
 
@@ -117,8 +126,9 @@ class EmbeddingBag(Module):
 
     def forward(self, x: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
-            x, self.weight, offsets, self.mode, per_sample_weights, self.padding_idx, self.include_last_offset, self.sparse
-        )
+            x, self.weight, offsets, self.mode, per_sample_weights, self.padding_idx, self.include_last_offset, self.sparse,
+            self.max_norm, self.norm_type, self.scale_grad_by_freq,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"

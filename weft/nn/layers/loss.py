@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tensor import Tensor
+import numpy as np
+
+from ...tensor import Tensor, wrap
 from .. import functional as F
 from ..module import Module
 
@@ -66,6 +68,27 @@ class NLLLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+
+
+class CTCLoss(_Loss):
+    """The loss of labels whose places in time are not known: connectionist temporal classification.
+
+    Args:
+        blank: the class that stands for "no label".
+        zero_infinity: count sequences that cannot be produced (too short an input) as 0 instead of inf.
+
+    Shapes: log_probs (T, N, C) from `log_softmax`, targets (N, S) or one vector, input_lengths (N,), target_lengths (N,).
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+        inputs, lengths = (
+            v if isinstance(v, Tensor) else wrap(np.asarray(v, np.int64)) for v in (input_lengths, target_lengths)
+        )
+        return F.ctc_loss(log_probs, targets, inputs, lengths, self.blank, self.reduction, self.zero_infinity)
 
 
 class MSELoss(_Loss):

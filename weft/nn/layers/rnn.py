@@ -29,6 +29,7 @@ class _Recurrent(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         *,
         dtype: Any = None,
     ) -> None:
@@ -38,17 +39,22 @@ class _Recurrent(Module):
             raise ValueError(f"{op}: num_layers and hidden_size must be at least 1. Got {num_layers}, {hidden_size}.")
         if not 0 <= dropout <= 1:
             raise ValueError(f"{op}: dropout must be between 0 and 1. Got {dropout}.")
+        if proj_size and (self._states != 2 or not 0 < proj_size < hidden_size):
+            raise ValueError(f"{op}: proj_size is for LSTMs, and smaller than hidden_size={hidden_size}. Got {proj_size}.")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
+        self.proj_size = proj_size
         self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
         self._names: tuple[str, ...] = ()
         names = []
-        rows = self._gates * hidden_size
+        rows, shown = self._gates * hidden_size, proj_size or hidden_size
         for layer in range(num_layers):
-            inputs = input_size if layer == 0 else hidden_size * (1 + bidirectional)
+            inputs = input_size if layer == 0 else shown * (1 + bidirectional)
             for suffix in ("", "_reverse")[: 1 + bidirectional]:
-                shapes = [("weight_ih", (rows, inputs)), ("weight_hh", (rows, hidden_size))]
+                shapes: list[tuple[str, tuple[int, ...]]] = [("weight_ih", (rows, inputs)), ("weight_hh", (rows, shown))]
                 if bias:
-                    shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))]  # type: ignore[list-item]
+                    shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))]
+                if proj_size:
+                    shapes += [("weight_hr", (proj_size, hidden_size))]
                 for kind, shape in shapes:
                     name = f"{kind}_l{layer}{suffix}"
                     setattr(self, name, Parameter(empty(shape, dtype=dtype)))
@@ -93,6 +99,7 @@ class _Recurrent(Module):
         text = f"{self.input_size}, {self.hidden_size}"
         for name, default in (
             ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0), ("bidirectional", False),
+            ("proj_size", 0),
         ):  # fmt: skip
             if getattr(self, name) != default:
                 text += f", {name}={getattr(self, name)}"
@@ -149,6 +156,7 @@ class LSTM(_Recurrent):
         batch_first: inputs and outputs are (batch, time, features) instead of (time, batch, features).
         dropout: probability with which outputs between layers are dropped in training.
         bidirectional: also walk backwards in time; features of both ways are joined.
+        proj_size: above 0, outputs and h are projected to this many features (`weight_hr_l0` …).
 
     >>> import weft as wf
     >>> from weft import nn
@@ -171,7 +179,7 @@ class LSTM(_Recurrent):
         Returns:
             The outputs (packed if `x` was) and the last states (h, c).
         """
-        return self._run(F.lstm, x, hx, lengths)
+        return self._run(F.lstm, x, hx, lengths, proj_size=self.proj_size)
 
 
 class _Cell(Module):

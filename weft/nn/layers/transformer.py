@@ -34,7 +34,65 @@ def _clones(module: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
-class TransformerEncoderLayer(Module):
+class _Layer(Module):
+    """What the layers of encoder and decoder share. Parts are made in PyTorch's order, which optimiser states depend on."""
+
+    _looks = False  # whether the layer also attends to an encoder's result
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        if self._looks:
+            self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.norm_first = norm_first
+        parts = 3 if self._looks else 2
+        for i in range(1, parts + 1):
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+        for i in range(1, parts + 1):
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _through(self, x: Tensor, *parts: Callable[[Tensor], Tensor]) -> Tensor:
+        """Each part with its dropout, its residual connection and its norm, one after the other."""
+        for i, part in enumerate(parts, 1):
+            norm, drop = self.__dict__[f"norm{i}"], self.__dict__[f"dropout{i}"]
+            x = x + drop(part(norm(x))) if self.norm_first else norm(x + drop(part(x)))
+        return x
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+def _attend(attention: Module, memory: Tensor | None, mask: Any, padding: Any, causal: bool) -> Callable[[Tensor], Tensor]:
+    """Attention of x to `memory`, or to itself, as a function of x."""
+
+    def part(x: Tensor) -> Tensor:
+        seen = x if memory is None else memory
+        y, _ = attention(
+            x, seen, seen, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=causal
+        )
+        return y
+
+    return part
+
+
+class TransformerEncoderLayer(_Layer):
     """Self-attention and a feed-forward net, each with a residual connection and a layer norm.
 
     Args:
@@ -48,31 +106,6 @@ class TransformerEncoderLayer(Module):
         bias: whether linear maps and norms have biases.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
-
     def forward(
         self,
         src: Tensor,
@@ -81,52 +114,14 @@ class TransformerEncoderLayer(Module):
         is_causal: bool = False,
     ) -> Tensor:
         """`src` (L, N, E), or (N, L, E) if batch_first; masks as in `MultiheadAttention`."""
-        x = src
-        if self.norm_first:
-            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._feed_forward(self.norm2(x))
-        x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._feed_forward(x))
-
-    def _attend(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
-        y, _ = self.self_attn(
-            x, x, x, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=is_causal
-        )
-        return self.dropout1(y)
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        attend = _attend(self.self_attn, None, src_mask, src_key_padding_mask, is_causal)
+        return self._through(src, attend, self._feed_forward)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's result and a feed-forward net. Arguments as for the encoder layer."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
+    _looks = True
 
     def forward(
         self,
@@ -140,31 +135,9 @@ class TransformerDecoderLayer(Module):
         memory_is_causal: bool = False,
     ) -> Tensor:
         """`tgt` (T, N, E) attends to itself and to `memory` (S, N, E), the encoder's result."""
-        x = tgt
-        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-        other = (memory_mask, memory_key_padding_mask, memory_is_causal)
-        if self.norm_first:
-            x = x + self._attend(self.norm1(x), *own)
-            x = x + self._look(self.norm2(x), memory, *other)
-            return x + self._feed_forward(self.norm3(x))
-        x = self.norm1(x + self._attend(x, *own))
-        x = self.norm2(x + self._look(x, memory, *other))
-        return self.norm3(x + self._feed_forward(x))
-
-    def _attend(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
-        y, _ = self.self_attn(
-            x, x, x, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=is_causal
-        )
-        return self.dropout1(y)
-
-    def _look(self, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
-        y, _ = self.multihead_attn(
-            x, memory, memory, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=is_causal
-        )
-        return self.dropout2(y)
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        attend = _attend(self.self_attn, None, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        look = _attend(self.multihead_attn, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+        return self._through(tgt, attend, look, self._feed_forward)
 
 
 class TransformerEncoder(Module):

@@ -1,0 +1,132 @@
+"""Adam on large tables, bit for bit, without a sweep over the table at every step. See Note [Deferred rows].
+
+A captured step touches the rows it looked up and, one after the other, a few of the rest, so that no row is ever more
+than `PERIOD` / 2 steps behind and a short history will do. An eager step updates the whole table, as any Adam does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph.capture import outside
+from ..graph.function import function
+from ..nn.parameter import Parameter
+from ..ops import inplace
+from ..ops.creation import arange
+from ..ops.deferred import COLUMNS, Table, adam_rows, direct, table_of, tables
+from ..ops.elementwise import astype, remainder
+from ..ops.row_sparse import RowSparse
+from ..ops.rows import put_rows, row_numbers, row_places
+from ..ops.shaping import broadcast_to, reshape, stack
+from ..runtime import epoch
+from ..tensor import Tensor, wrap
+from .group import update_dtype
+from .rows import gathered
+
+PERIOD = 512
+"""steps that the history holds"""
+
+_slot: Any = Tensor._data  # type: ignore[misc]  # the descriptor of the memory itself
+
+
+class DeferredParameter(Parameter):
+    """A parameter whose memory is brought up to date whenever somebody asks for it."""
+
+    @property
+    def _data(self) -> Any:
+        array = _slot.__get__(self)
+        table = tables.get(id(array))
+        if table is not None and not direct.on:
+            with outside():
+                table.flush()
+        return array
+
+    @_data.setter
+    def _data(self, array: Any) -> None:  # another memory (`to`, `share_memory`): an ordinary parameter from now on
+        try:
+            old = _slot.__get__(self)
+        except AttributeError:  # a copy that is being made
+            old = None
+        if tables.pop(id(old), None) is not None:
+            self.__class__ = Parameter  # type: ignore[assignment]
+            epoch.bump()
+        _slot.__set__(self, array)
+
+
+def defer(p: Tensor, state: dict[str, Any]) -> Table:
+    """Make `p` a deferred table; `state` is what the optimiser keeps for it. An optimiser before this one lets go of it."""
+    if isinstance(p, DeferredParameter):
+        tables.pop(id(p._data), None)  # reading it has brought it up to date
+        p.__class__ = Parameter  # type: ignore[assignment]
+    if type(p) is not Parameter or p.ndim < 2 or p.dtype not in (dtypes.float32, dtypes.float64):
+        raise TypeError(
+            "Adam: deferred is for parameters of float32 or float64 with rows, such as the weight of an embedding. "
+            f"Got {type(p).__name__} of {p.dtype.name} {tuple(p.shape)}."
+        )
+    array = p._data
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        raise ValueError("Adam: a deferred table must be contiguous and writeable. Use `p.clone()`.")
+    state["last"] = wrap(np.zeros(p.shape[0], np.int64))
+    state["history"] = wrap(np.zeros((PERIOD, COLUMNS), update_dtype(p.dtype)))
+
+    def parts() -> tuple[Tensor, ...]:
+        return state["exp_avg"], state["exp_avg_sq"], state["last"], state["step"], state["history"]
+
+    table = Table(array, parts, lambda: settle())
+    settle = function(table.settle)
+    table.settled()
+    tables[id(array)] = table
+    weakref.finalize(p, tables.pop, id(array), None)
+    p.__class__ = DeferredParameter  # type: ignore[assignment]
+    epoch.bump()
+    return table
+
+
+def update_deferred(p: Tensor, g: Any, state: dict[str, Any], settings: dict[str, Any]) -> None:
+    """One captured step: the rows that the gradient names and the next few of the others see it at once."""
+    table, rows = table_of(p), p.shape[0]
+    assert table is not None
+    step = astype(state["step"], dtypes.int64)
+    turn = None
+    if isinstance(g, RowSparse):
+        few = -(-rows // (PERIOD // 2))
+        turn = remainder(arange(few, dtype=dtypes.int64) + (step - 1) * few, rows)
+    else:
+        g = RowSparse(arange(rows, dtype=dtypes.int64), g, tuple(p.shape), checked=True)
+    missed = (state["last"], state["step"], state["history"])
+    with direct:
+        index, place, numbers = update_at_once(table.memory, g, state, settings, turn, missed)
+        _put(state["last"], index, broadcast_to(step, index.shape), place)
+        slot = row_numbers(reshape(remainder(step, PERIOD), (1,)), PERIOD)
+        _put(state["history"], slot, reshape(numbers, (1, COLUMNS)), row_places(slot, PERIOD))
+
+
+def update_at_once(
+    p: Tensor, g: RowSparse, state: dict[str, Any], settings: dict[str, Any], more: Tensor | None = None,
+    missed: tuple[Any, Any, Any] = (None, None, None),
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Adam's captured step on the rows of a gradient: gather, update and write back in one pass, in place.
+
+    Args:
+        more: further rows to update.
+        missed: last, step and history of a deferred table, whose rows first catch up.
+
+    Returns:
+        The row numbers, where each comes first, and the numbers of this step.
+    """
+    index, place, sums = gathered(g, more)
+    mean, square = state["exp_avg"], state["exp_avg_sq"]
+    numbers = stack([astype(settings[k], mean.dtype) for k in ("rate1", "rate2", "step_size", "scale", "eps")])
+    sums = -sums if settings["maximize"] else sums
+    new = adam_rows(index, place, sums, p.detach(), mean, square, *missed, numbers)
+    for x, value in zip((p, mean, square), new, strict=True):
+        inplace.replace(x, value, inplace.writer_of(x))
+    return index, place, numbers
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, place: Tensor) -> None:
+    inplace.apply_inplace(put_rows.op, x, (x, index, source, place))  # type: ignore[attr-defined]
