@@ -201,6 +201,8 @@ class Library:
         self.process.stdin.close()
         self.process.wait(timeout=60)
 
+PAUSE = 0.1  # until the OpenMP threads of the process before have stopped spinning
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -225,6 +227,7 @@ def main() -> None:
         times: dict[str, list[float]] = {name: [] for name in libraries}
         for _ in range(options.rounds):
             for name, library in libraries.items():
+                time.sleep(PAUSE)
                 taken = library.time(case)
                 if taken is not None:
                     times[name].append(1e3 * taken)

@@ -8,16 +8,16 @@ import argparse
 import time
 
 import weft as wf
-from weft import models, optim
+from weft import models, nn, optim
 from weft.data import DataLoader, map_dataset, synthetic_images, transforms
 from weft.nn import functional as F
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=150)
+parser.add_argument("--steps", type=int, default=300)
 parser.add_argument("--batch", type=int, default=64)
-parser.add_argument("--images", type=int, default=2000)
+parser.add_argument("--images", type=int, default=5000)
 parser.add_argument("--test-images", type=int, default=500)
-parser.add_argument("--lr", type=float, default=1e-3)
+parser.add_argument("--lr", type=float, default=3e-3)
 options = parser.parse_args()
 
 MEAN, STD = 0.5, 0.25
@@ -30,6 +30,7 @@ augment = transforms.Compose(
 
 wf.manual_seed(0)
 model = models.resnet18(num_classes=10)
+model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)  # made for 224 pixels, it would leave 8 of our 32
 optimizer = optim.AdamW(model.parameters(), lr=options.lr, weight_decay=1e-2)
 schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=options.lr, total_steps=max(options.steps, 2))
 

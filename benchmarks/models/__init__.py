@@ -1,6 +1,6 @@
 """Training throughput of models, beside other frameworks.
 
-`python -m benchmarks.models --models mlp,gpt --frameworks weft,torch` starts one process per framework and model, lets
-them run in turns (A B A B …) so that the noise of a shared machine hits all alike, and prints medians and ratios.
-`configurations` says what is trained, `worker_*` how each framework does it, `__main__` compares.
+`python -m benchmarks.models --peers FOLDER` starts one process per framework and mode, checks that all compute the same
+first losses from the same weights, and lets them run in turns. `configurations` says what is trained, `runners` by whom,
+`worker_*` how each framework does it, `table` shows the result, `kernel_times` where Weft's own time goes.
 """

@@ -1,0 +1,70 @@
+"""How the comparing process talks to a worker: lines of JSON on standard input and output.
+
+A worker says hello once: {"ready": what it is, "check": [numbers all frameworks must agree on], "first_seconds": …,
+"step_seconds": …, "peak_bytes": …}. Then it answers every line that holds a number n by {"seconds": [n step times],
+"peak_bytes": …}; an empty line ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+THREADS = "BENCHMARK_THREADS"
+WEIGHTS = "BENCHMARK_WEIGHTS"
+BATCH = "BENCHMARK_BATCH"
+
+
+def threads() -> int:
+    """How many threads a worker may use."""
+    return int(os.environ.get(THREADS, "2"))
+
+
+def weights_path() -> str:
+    """The file that holds the initial weights every framework starts from."""
+    return os.environ[WEIGHTS]
+
+
+def peak_bytes() -> int:
+    """The most memory this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def answer(**facts: Any) -> None:
+    """One line to the comparing process."""
+    print(json.dumps(facts), flush=True)
+
+
+def serve(step: Callable[[], Any], note: str, check: Callable[[], list[float]] | None = None) -> None:
+    """Report first results, then time steps on request.
+
+    Args:
+        step: one step; whatever it starts has ended when it returns.
+        note: framework, version and mode.
+        check: what to compare with the other frameworks. By default the numbers that the first three steps return.
+    """
+    start = time.perf_counter()
+    first = step()
+    first_seconds = time.perf_counter() - start
+    second = step()
+    start = time.perf_counter()
+    third = step()
+    step_seconds = time.perf_counter() - start
+    numbers = [float(first), float(second), float(third)] if check is None else check()
+    answer(
+        ready=note, check=numbers, first_seconds=first_seconds, step_seconds=step_seconds, peak_bytes=peak_bytes()
+    )  # fmt: skip
+    for line in sys.stdin:
+        if not line.strip():
+            break
+        seconds = []
+        for _ in range(int(line)):
+            start = time.perf_counter()
+            step()
+            seconds.append(time.perf_counter() - start)
+        answer(seconds=seconds, peak_bytes=peak_bytes())

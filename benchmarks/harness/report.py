@@ -1,0 +1,165 @@
+"""Results as text, as markdown tables and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .runners import Runner
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the results.
+
+    Args:
+        name: its key in the document.
+        titles: of the configurations, in the order of the table.
+        runners: by name.
+        amount: how many items of which unit a step of a configuration handles; no unit: report milliseconds instead.
+        axis: what the picture's bars show.
+    """
+
+    name: str
+    titles: Mapping[str, str]
+    runners: Mapping[str, Runner]
+    amount: Callable[[str], tuple[int, str]]
+    axis: str
+
+    def results(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Configurations that Weft ran, in order."""
+        found = document["sections"].get(self.name, {})
+        return {name: found[name] for name in self.titles if name in found and "weft" in found[name]["rows"]}
+
+    def best_peer(self, rows: dict[str, Any], kept: bool) -> str | None:
+        """The quickest of the peers' modes, by its time relative to Weft's in the same group."""
+        names = [n for n in rows if self.runners[n].is_peer and self.runners[n].is_kept == kept]
+        return min(names, key=lambda n: rows[n]["relative"], default=None)
+
+    def speed(self, name: str, row: dict[str, Any]) -> str:
+        """Items per second, or milliseconds."""
+        items, unit = self.amount(name)
+        if not unit:
+            return f"{_ms(row['median'])} ms"
+        rate = items / row["median"]
+        return f"{rate:,.0f} {unit}/s" if rate >= 100 else f"{rate:.3g} {unit}/s"
+
+    # As text ------------------------------------------------------------------------------------------------------------
+
+    def lines(self, name: str, result: dict[str, Any]) -> str:
+        """The rows of one configuration, the quickest first, for a terminal."""
+        lines = []
+        for runner, r in sorted(result["rows"].items(), key=lambda kv: kv[1]["relative"]):
+            lines.append(
+                f"  {runner:20s} {self.speed(name, r):>20s}  {r['median'] * 1e3:10.3f} ms "
+                f"[{r['low'] * 1e3:.3f} … {r['high'] * 1e3:.3f}]  {r['relative']:6.2f}× Weft's time  {r['steps']:5d} steps  "
+                f"first {r['first_seconds']:6.2f} s  {r['peak_bytes'] / 2**20:7.0f} MiB  "
+                f"check {r['check'][0]:.5f} … {r['check'][-1]:.5f}"
+            )
+        return "\n".join(lines)
+
+    def conditions(self, document: dict[str, Any]) -> str:
+        """On what, with which versions and how undisturbed it was measured, in one paragraph."""
+        results = self.results(document)
+        versions = {
+            " ".join(row["what"].split()[:2]) for result in results.values() for row in result["rows"].values()
+        }
+        watched = [facts for result in results.values() for facts in result["machine"]]
+        m = document["machine"]
+        parts = []
+        if m:
+            parts.append(f"{m['cpus']} processors ({m['processor']}), {m['memory_gib']} GiB, {m['date']}")
+        parts.append(", ".join(sorted(versions)))
+        text = "; ".join(parts) + "."
+        if watched:
+            foreign, steal = (sorted(f[key] for f in watched) for key in ("foreign", "steal"))
+            text += (
+                f" Other processes took {foreign[0]:.0%} to {foreign[-1]:.0%} of the processors meanwhile, other guests "
+                f"{steal[0]:.0%} to {steal[-1]:.0%}."
+            )
+        return text
+
+    def markdown(self, document: dict[str, Any]) -> str:
+        """Two tables: Weft beside the best peer, and every runner."""
+        results = self.results(document)
+        lines = [
+            self.conditions(document),
+            "",
+            "| | Weft | best peer as shipped | ratio | best peer with kept memory | ratio | peak memory |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for name, result in results.items():
+            rows = result["rows"]
+            busy = " (busy machine)" if any(r["busy"] for r in rows.values()) else ""
+            # the best of our modes, as of the peers'
+            ours = min((n for n in rows if not self.runners[n].is_peer), key=lambda n: rows[n]["relative"])
+            mode = "" if ours == "weft" else f" ({self.runners[ours].title.removeprefix('Weft, ')})"
+            cells = [self.titles[name] + busy, self.speed(name, rows[ours]) + mode]
+            memory = "–"
+            for kept in (False, True):
+                peer = self.best_peer(rows, kept)
+                if peer is None:
+                    cells += ["–", "–"]
+                    continue
+                row = rows[peer]
+                title = self.runners[peer].title.removesuffix(", kept memory")
+                ratio = row["relative"] / rows[ours]["relative"]
+                cells += [f"{title}, {self.speed(name, row)}", f"**{ratio:.2f}×**"]
+                if not kept:
+                    memory = f"{rows[ours]['peak_bytes'] / row['peak_bytes']:.2f} of its"
+            lines.append("| " + " | ".join([*cells, memory]) + " |")
+        used = self.used(results)
+        lines += ["", "Milliseconds of a step, median and quartiles:", ""]
+        lines += ["| | " + " | ".join(self.runners[r].title for r in used) + " |", "|---" * (len(used) + 1) + "|"]
+        for name, result in results.items():
+            cells = [_spread(result["rows"].get(r)) for r in used]
+            lines.append(f"| {self.titles[name]} | " + " | ".join(cells) + " |")
+        return "\n".join(lines) + "\n"
+
+    def used(self, results: dict[str, Any]) -> list[str]:
+        """The runners that have a row."""
+        return [r for r in self.runners if any(r in result["rows"] for result in results.values())]
+
+    # As a picture -------------------------------------------------------------------------------------------------------
+
+    def chart(self, document: dict[str, Any], path: Path) -> bool:
+        """Bars of speed relative to Weft's; False without matplotlib."""
+        try:
+            import matplotlib
+        except ImportError:
+            return False
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        results = self.results(document)
+        used = self.used(results)
+        figure, axes = pyplot.subplots(figsize=(2.5 + 1.5 * max(len(results), 1), 4.5), layout="constrained")
+        colors = pyplot.get_cmap("tab20")
+        for k, runner in enumerate(used):
+            places, heights, widths = [], [], []
+            for i, result in enumerate(results.values()):
+                present = [r for r in used if r in result["rows"]]  # bars of one model stand side by side
+                if runner in present:
+                    widths.append(0.85 / len(present))
+                    places.append(i + (present.index(runner) + 0.5) * widths[-1])
+                    heights.append(1 / result["rows"][runner]["relative"])
+            axes.bar(places, heights, widths, label=self.runners[runner].title, color=colors(k % 20))
+        axes.axhline(1.0, color="black", linewidth=0.8)
+        labels = [self.titles[n].replace(", ", "\n") for n in results]
+        axes.set_xticks([i + 0.42 for i in range(len(results))], labels)
+        axes.set_ylabel(self.axis)
+        if used:
+            figure.legend(loc="outside upper center", fontsize=8, ncols=4)
+        figure.savefig(path, dpi=120)
+        pyplot.close(figure)
+        return True
+
+
+def _spread(row: dict[str, Any] | None) -> str:
+    return "–" if row is None else f"{_ms(row['median'])} ({_ms(row['low'])}–{_ms(row['high'])})"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g}" if seconds < 0.1 else f"{seconds * 1e3:.0f}"
