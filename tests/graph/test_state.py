@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft.graph.state import SharedLock
 
 pytestmark = pytest.mark.usefixtures("fresh_graph")
 
@@ -165,3 +167,45 @@ def test_bad_variables():
         t += wf.placeholder(wf.float32, (1,))
     with pytest.raises(TypeError, match="expected a list"), wf.control_dependencies(v.value()):
         pass
+
+
+def test_a_reader_is_served_beside_a_writer_that_never_rests():
+    lock, stop, order = SharedLock(), threading.Event(), []
+
+    def writer():
+        while not stop.is_set():
+            lock.acquire()
+            lock.release()
+
+    def reader():
+        try:
+            for _ in range(200):
+                lock.acquire_shared()
+                lock.release_shared()
+        finally:
+            stop.set()
+
+    in_threads(writer, reader)
+
+    # In the order of arrival: a writer that waits for a reader is not overtaken by later readers.
+    lock.acquire_shared()
+    waiting = []
+    for name, take, give in (
+        ("writer", lock.acquire, lock.release),
+        ("reader", lock.acquire_shared, lock.release_shared),
+    ):
+
+        def run(name=name, take=take, give=give):
+            take()
+            order.append(name)
+            give()
+
+        waiting.append(threading.Thread(target=run, daemon=True))
+        waiting[-1].start()
+        until = time.monotonic() + 20
+        while len(lock._queue) < len(waiting) and time.monotonic() < until:
+            time.sleep(0.001)
+    lock.release_shared()
+    for thread in waiting:
+        thread.join(20)
+    assert order == ["writer", "reader"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,39 +35,76 @@ _numbers = itertools.count()
 
 
 class SharedLock:
-    """Many readers or one writer. Waiting writers go before new readers."""
+    """Many readers or one writer, served in the order in which they came.
 
-    __slots__ = ("_free", "_readers", "_writing", "_waiting")
+    Whoever releases it hands it to the next in the queue, so that a loop that takes it again at once (training) cannot
+    keep others (a checkpoint) waiting for ever.
+    """
+
+    __slots__ = ("_mutex", "_readers", "_writing", "_queue")
 
     def __init__(self) -> None:
-        self._free = threading.Condition(threading.Lock())
-        self._readers = self._waiting = 0
-        self._writing = False
-
-    def acquire_shared(self) -> None:
-        with self._free:
-            while self._writing or self._waiting:
-                self._free.wait()
-            self._readers += 1
-
-    def release_shared(self) -> None:
-        with self._free:
-            self._readers -= 1
-            if not self._readers:
-                self._free.notify_all()
+        self._mutex = threading.Lock()
+        self._readers, self._writing = 0, False
+        self._queue: deque[_Turn] = deque()
 
     def acquire(self) -> None:
-        with self._free:
-            self._waiting += 1
-            while self._writing or self._readers:
-                self._free.wait()
-            self._waiting -= 1
-            self._writing = True
+        self._take(alone=True)
+
+    def acquire_shared(self) -> None:
+        self._take(alone=False)
 
     def release(self) -> None:
-        with self._free:
+        with self._mutex:
             self._writing = False
-            self._free.notify_all()
+            self._hand_over()
+
+    def release_shared(self) -> None:
+        with self._mutex:
+            self._readers -= 1
+            self._hand_over()
+
+    def _take(self, alone: bool) -> None:
+        with self._mutex:
+            if not self._queue and self._grant(alone):
+                return
+            turn = _Turn(alone)
+            self._queue.append(turn)
+        try:
+            turn.come.acquire()
+        except BaseException:  # Ctrl-C while waiting: leave the queue, or give back what came meanwhile
+            with self._mutex:
+                waiting = turn in self._queue
+                if waiting:
+                    self._queue.remove(turn)
+                    self._hand_over()
+            if not waiting:
+                self.release() if alone else self.release_shared()
+            raise
+
+    def _grant(self, alone: bool) -> bool:
+        """Take the lock if it can be had now; the mutex is held."""
+        if self._writing or (alone and self._readers):
+            return False
+        if alone:
+            self._writing = True
+        else:
+            self._readers += 1
+        return True
+
+    def _hand_over(self) -> None:
+        while self._queue and self._grant(self._queue[0].alone):
+            self._queue.popleft().come.release()
+
+
+class _Turn:
+    """A place in the queue of a lock; `come` is released when it is this one's turn."""
+
+    __slots__ = ("alone", "come")
+
+    def __init__(self, alone: bool) -> None:
+        self.alone, self.come = alone, threading.Lock()
+        self.come.acquire()
 
 
 class State:
@@ -98,7 +136,7 @@ def state_of(tensor: Tensor, name: str = "tensor") -> State:
 
 
 class locked:
-    """Hold the locks of `reads` (shared) and `writes` (alone), taken in one global order."""
+    """Hold the locks of `reads` (shared) and `writes` (alone), taken in one global order. Threads may share one object."""
 
     __slots__ = ("_locks",)
 
@@ -108,11 +146,20 @@ class locked:
         self._locks = [(s.lock, s in alone) for s in every]
 
     def __enter__(self) -> None:
-        for lock, alone in self._locks:
-            lock.acquire() if alone else lock.acquire_shared()
+        held = 0
+        try:
+            for lock, alone in self._locks:
+                lock.acquire() if alone else lock.acquire_shared()
+                held += 1
+        except BaseException:  # Ctrl-C while waiting
+            self._release(held)
+            raise
 
     def __exit__(self, *_: Any) -> None:
-        for lock, alone in reversed(self._locks):
+        self._release(len(self._locks))
+
+    def _release(self, held: int) -> None:
+        for lock, alone in reversed(self._locks[:held]):
             lock.release() if alone else lock.release_shared()
 
 
