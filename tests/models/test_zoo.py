@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import weft as wf
-from weft import models, optim
+from weft import models, nn, optim
 from weft.nn import functional as F
 
 COUNTS = {
     "alexnet": 61_100_840, "resnet18": 11_689_512, "resnet34": 21_797_672, "resnet50": 25_557_032,
-    "mobilenet_v1": 4_231_976, "mobilenet_v2": 3_504_872,
+    "mobilenet_v1": 4_231_976, "mobilenet_v2": 3_504_872, "vit_b_16": 86_567_656, "vit_tiny": 2_693_578,
+    "lenet": 61_706, "mlp": 26_122, "ncf": 31_832_577,
 }  # fmt: skip
 LAYERS = {"vgg11": 132_863_336, "vgg16": 138_357_544, "vgg19": 143_667_240}
 
@@ -36,6 +39,18 @@ def test_vgg_parameter_count_from_its_layers(name):
     assert total + 25088 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000 == LAYERS[name]
 
 
+def test_gnmt_parameter_count_from_its_layers():
+    """An LSTM layer has 4 w (inputs + w + 2) numbers; widths and layers as in the reference, in a smaller size."""
+    v, w = 50, 16
+
+    def lstm(inputs):
+        return 4 * w * (inputs + w + 2)
+
+    encoder = v * w + 2 * lstm(w) + lstm(2 * w) + 2 * lstm(w)
+    decoder = v * w + lstm(w) + 3 * lstm(2 * w) + 2 * w * w + w + (w + 1) * v
+    assert _count(models.gnmt_v2(vocabulary=v, width=w)) == encoder + decoder
+
+
 # What torchvision's models of these names have: entries of the state dict, and some of them with their shapes.
 TORCHVISION = {
     "alexnet": (16, {"features.0.weight": (64, 3, 11, 11), "features.10.bias": (256,), "classifier.6.weight": (1000, 4096)}),
@@ -43,6 +58,11 @@ TORCHVISION = {
                        "layer4.1.bn2.running_var": (512,), "fc.weight": (1000, 512)}),
     "resnet50": (320, {"layer1.0.downsample.1.num_batches_tracked": (), "layer3.5.conv2.weight": (256, 256, 3, 3),
                        "layer4.2.conv3.weight": (2048, 512, 1, 1), "fc.bias": (1000,)}),
+    "resnet34": (218, {"layer3.5.conv2.weight": (256, 256, 3, 3), "layer4.0.downsample.1.weight": (512,)}),
+    "vit_tiny": (80, {"class_token": (1, 1, 192), "conv_proj.weight": (192, 3, 4, 4),  # as its VisionTransformer
+                      "encoder.pos_embedding": (1, 65, 192), "encoder.layers.encoder_layer_5.mlp.3.weight": (192, 768),
+                      "encoder.layers.encoder_layer_0.self_attention.in_proj_weight": (576, 192),
+                      "encoder.ln.bias": (192,), "heads.head.weight": (10, 192)}),
     "mobilenet_v2": (314, {"features.0.0.weight": (32, 3, 3, 3), "features.1.conv.0.0.weight": (32, 1, 3, 3),
                            "features.1.conv.1.weight": (16, 32, 1, 1), "features.2.conv.0.1.bias": (96,),
                            "features.17.conv.3.running_mean": (320,), "features.18.0.weight": (1280, 320, 1, 1),
@@ -56,6 +76,18 @@ def test_names_and_shapes_are_torchvisions(name):
     state = getattr(models, name)().state_dict()
     assert len(state) == count
     assert {k: tuple(state[k].shape) for k in some} == some
+
+
+def test_a_vision_transformer_with_pytorchs_weights_gives_pytorchs_result():
+    """`pytorch_vit.safetensors` was written by PyTorch from a small model built with torchvision's module names."""
+    stored = nn.load_weights(Path(__file__).with_name("pytorch_vit.safetensors"))
+    part = {k.removeprefix("vit/"): v for k, v in stored.items()}
+    x, expected = part.pop("in"), part.pop("out")
+    model = models.ViT(8, 4, width=8, depth=2, heads=2, num_classes=3).eval()
+    model.load_state_dict(part)
+    with wf.no_grad():
+        for run in (model, wf.function(model)):
+            np.testing.assert_allclose(run(x).numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def _learns(model, inputs, target, loss_fn, steps, rate=0.02, captured=True):

@@ -60,6 +60,22 @@ EXPECTED: dict[str, tuple[Callable[[optim.Optimizer], Any], list[float]]] = {
         [0.08, 0.5852631579, 1.0905263158, 1.5957894737, 1.8989473684, 1.3936842105, 0.8884210526, 0.3831578947,
          0.0705891765, 0.0470621176, 0.0235350588],
     ),
+    "MultiplicativeLR": (
+        lambda o: S.MultiplicativeLR(o, lambda t: 1 / (t + 1)),
+        [0.5, 0.25, 0.0833333333, 0.0208333333, 0.0041666667],
+    ),
+    "CyclicLR": (
+        lambda o: S.CyclicLR(o, 0.1, 0.9, 2, 3),
+        [0.1, 0.5, 0.9, 0.6333333333, 0.3666666667, 0.1, 0.5, 0.9, 0.6333333333, 0.3666666667, 0.1, 0.5],
+    ),
+    "CyclicLR that halves": (
+        lambda o: S.CyclicLR(o, 0.1, 0.9, 2, mode="triangular2"),
+        [0.1, 0.5, 0.9, 0.5, 0.1, 0.3, 0.5, 0.3, 0.1, 0.2, 0.3, 0.2],
+    ),
+    "CyclicLR that decays": (
+        lambda o: S.CyclicLR(o, 0.1, 0.9, 3, mode="exp_range", gamma=0.9),
+        [0.1, 0.34, 0.532, 0.6832, 0.44992, 0.257464, 0.1, 0.22754584, 0.329582512, 0.4099363912, 0.2859618347],
+    ),
     "SequentialLR": (
         lambda o: S.SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 6)], [4]),
         [0.05, 0.1625, 0.275, 0.3875, 0.5, 0.4665063509, 0.375, 0.25, 0.125, 0.0334936491, 0.0, 0.0334936491],
@@ -156,7 +172,9 @@ def test_groups_keep_their_own_base() -> None:
         (lambda o: S.StepLR(o, 0), "step_size must be at least 1"),
         (lambda o: S.CosineAnnealingLR(o, 0), "T_max must be at least 1"),
         (lambda o: S.OneCycleLR(o, 1.0), "give total_steps"),
-        (lambda o: S.OneCycleLR(o, [1.0, 2.0], 5), "expected 1 peaks"),
+        (lambda o: S.CyclicLR(o, 0.1, 0.2, 0), "step sizes of at least 1"),
+        (lambda o: S.CyclicLR(o, 0.1, 0.2, 5, mode="sawtooth"), "needs mode"),
+        (lambda o: S.OneCycleLR(o, [1.0, 2.0], 5), "expected one number, or 1, one per group"),
         (lambda o: S.SequentialLR(o, [S.ConstantLR(o)], [3]), "expected 0 rising milestones"),
         (lambda o: S.LambdaLR(o, [lambda t: 1.0] * 2), "expected 1 functions"),
         (lambda o: S.ReduceLROnPlateau(o, "best"), "mode 'min' or 'max'"),
@@ -167,3 +185,22 @@ def test_groups_keep_their_own_base() -> None:
 def test_bad_input(make: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make(optimizer())
+
+
+def test_cyclic_momentum_goes_the_other_way() -> None:
+    opt = optimizer()
+    schedule = S.CyclicLR(opt, 0.1, 0.9, 2, 3)
+    found = []
+    for _ in range(6):
+        found.append(opt.param_groups[0]["momentum"])
+        schedule.step()
+    np.testing.assert_allclose(found, [0.9, 0.85, 0.8, 0.8333333333, 0.8666666667, 0.9])
+
+
+def test_a_multiplicative_schedule_resumes_from_its_state() -> None:
+    whole, part = optimizer(), optimizer()
+    schedule = S.MultiplicativeLR(whole, lambda t: 1 / (t + 1))
+    for _ in range(4):
+        schedule.step()
+    S.MultiplicativeLR(part, lambda t: 1 / (t + 1)).load_state_dict(json.loads(json.dumps(schedule.state_dict())))
+    assert part.param_groups[0]["lr"] == whole.param_groups[0]["lr"]

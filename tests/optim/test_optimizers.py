@@ -341,6 +341,28 @@ def test_load_state_dict_writes_into_the_tensors_a_captured_step_holds() -> None
     assert opt.state[p]["step"].item() == 4
 
 
+def test_the_state_of_pytorchs_optimiser_loads() -> None:
+    """As `torch.optim.AdamW(…, amsgrad=True).state_dict()` was after one step; PyTorch's next steps are the truth."""
+    p = nn.Parameter(wf.tensor([0.8990000486373901, 2.0980000495910645]))
+    opt = optim.AdamW([p], lr=9.0, amsgrad=True)
+    square = np.array([0.00025, 0.001], np.float32)
+    moments = {"exp_avg": np.array([0.05, -0.1], np.float32), "exp_avg_sq": square, "max_exp_avg_sq": square}
+    group = {
+        "lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-08, "weight_decay": 0.01, "amsgrad": True, "maximize": False,
+        "foreach": None, "capturable": False, "differentiable": False, "fused": None, "decoupled_weight_decay": True,
+        "params": [0],
+    }  # fmt: skip
+    opt.load_state_dict({"state": {0: {"step": np.float32(1), **moments}}, "param_groups": [group]})
+    assert "fused" not in opt.param_groups[0]
+    for gradient, expected in (
+        ([0.25, 2.0], [0.8048830628395081, 2.0592916011810303]),
+        ([1.0, 0.5], [0.713169515132904, 2.015667200088501]),
+    ):
+        p.grad = wf.tensor(gradient)
+        opt.step()
+        np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-5)
+
+
 def test_load_state_dict_reports_what_does_not_fit() -> None:
     p, q = nn.Parameter(wf.ones(2)), nn.Parameter(wf.ones(3))
     one, two = optim.Adam([p]), optim.Adam([p, q])

@@ -30,4 +30,5 @@ from .vgg import vgg11 as vgg11
 from .vgg import vgg16 as vgg16
 from .vgg import vgg19 as vgg19
 from .vit import ViT as ViT
+from .vit import vit_b_16 as vit_b_16
 from .vit import vit_tiny as vit_tiny

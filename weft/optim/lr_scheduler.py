@@ -93,6 +93,17 @@ class LambdaLR(LRScheduler):
         return base * self.lr_lambdas[group](t)
 
 
+class MultiplicativeLR(LambdaLR):
+    """base · f(1) · f(2) · … · f(t), with one function or one per group."""
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        # The product is kept: a run of n steps calls the function n times, not n² times.
+        products = self.__dict__.setdefault("_products", {}).setdefault(group, [1.0])
+        while len(products) <= t:
+            products.append(products[-1] * self.lr_lambdas[group](len(products)))
+        return base * products[t]
+
+
 class ConstantLR(LRScheduler):
     """base · factor for the first `total_iters` steps, then base."""
 
@@ -217,6 +228,28 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / length)) / 2
 
 
+def _per_group(name: str, optimizer: Optimizer, value: float | Sequence[float]) -> list[float]:
+    """One number, or one per group, as one per group."""
+    groups = len(optimizer.param_groups)
+    values = [float(value)] * groups if isinstance(value, (int, float)) else [float(v) for v in value]
+    if len(values) != groups:
+        raise ValueError(f"{name}: expected one number, or {groups}, one per group. Got {len(values)}.")
+    return values
+
+
+def _check_momentum(name: str, optimizer: Optimizer) -> None:
+    if not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
+        raise ValueError(f"{name}: the optimiser has no momentum. Pass cycle_momentum=False.")
+
+
+def _set_momentum(optimizer: Optimizer, value: float) -> None:
+    for group in optimizer.param_groups:
+        if "betas" in group:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+
 class OneCycleLR(LRScheduler):
     """Up to `max_lr`, then down to almost nothing; momentum (or β₁) goes the other way.
 
@@ -257,10 +290,7 @@ class OneCycleLR(LRScheduler):
                 "OneCycleLR: needs total_steps of at least 1, pct_start from 0 to 1, and anneal_strategy 'cos' or "
                 f"'linear'. Got {total_steps}, {pct_start}, {anneal_strategy!r}."
             )
-        groups = len(optimizer.param_groups)
-        self.max_lrs = [float(max_lr)] * groups if isinstance(max_lr, (int, float)) else [float(m) for m in max_lr]
-        if len(self.max_lrs) != groups:
-            raise ValueError(f"OneCycleLR: expected {groups} peaks, one per group. Got {len(self.max_lrs)}.")
+        self.max_lrs = _per_group("OneCycleLR", optimizer, max_lr)
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         self.div_factor, self.final_div_factor = div_factor, final_div_factor
         self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
@@ -270,8 +300,8 @@ class OneCycleLR(LRScheduler):
             self.phases = [(up, 0, 1), (2 * up, 1, 0), (total_steps - 1.0, 0, 2)]
         else:
             self.phases = [(up, 0, 1), (total_steps - 1.0, 1, 2)]
-        if cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
-            raise ValueError("OneCycleLR: the optimiser has no momentum. Pass cycle_momentum=False.")
+        if cycle_momentum:
+            _check_momentum("OneCycleLR", optimizer)
         super().__init__(optimizer, last_epoch)
 
     def _between(self, t: int, values: tuple[float, float, float]) -> float:
@@ -296,11 +326,61 @@ class OneCycleLR(LRScheduler):
         super()._apply()
         if self.cycle_momentum:
             value = self._between(self.last_epoch, (self.max_momentum, self.base_momentum, self.max_momentum))
-            for group in self.optimizer.param_groups:
-                if "betas" in group:
-                    group["betas"] = (value, *group["betas"][1:])
-                else:
-                    group["momentum"] = value
+            _set_momentum(self.optimizer, value)
+
+
+class CyclicLR(LRScheduler):
+    """Up and down between two rates, again and again; momentum (or β₁) goes the other way.
+
+    Args:
+        base_lr, max_lr: the lowest and the highest rate, one number or one per group.
+        step_size_up, step_size_down: steps of the rising and of the falling part; both the same by default.
+        mode: "triangular"; "triangular2" halves the height after each cycle; "exp_range" multiplies it by gamma every step.
+        gamma: for "exp_range".
+        cycle_momentum: move the momentum from `max_momentum` down to `base_momentum` and back.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | Sequence[float],
+        max_lr: float | Sequence[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.8,
+        max_momentum: float = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        down = step_size_up if step_size_down is None else step_size_down
+        if mode not in ("triangular", "triangular2", "exp_range") or step_size_up < 1 or down < 1:
+            raise ValueError(
+                "CyclicLR: needs mode 'triangular', 'triangular2' or 'exp_range' and step sizes of at least 1. "
+                f"Got {mode!r}, {step_size_up}, {down}."
+            )
+        self.lows, self.highs = _per_group("CyclicLR", optimizer, base_lr), _per_group("CyclicLR", optimizer, max_lr)
+        self.up, self.down, self.mode, self.gamma = step_size_up, down, mode, gamma
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        if cycle_momentum:
+            _check_momentum("CyclicLR", optimizer)
+        super().__init__(optimizer, last_epoch)
+
+    def _height(self, t: int) -> float:
+        """Where between the two rates step `t` is, from 0 to 1."""
+        cycle, place = divmod(t, self.up + self.down)
+        height = place / self.up if place <= self.up else 1.0 - (place - self.up) / self.down
+        return height * {"triangular": 1.0, "triangular2": 0.5**cycle, "exp_range": self.gamma**t}[self.mode]
+
+    def lr_at(self, t: int, base: float, group: int = 0) -> float:
+        return self.lows[group] + (self.highs[group] - self.lows[group]) * self._height(t)
+
+    def _apply(self) -> None:
+        super()._apply()
+        if self.cycle_momentum:
+            span = self.max_momentum - self.base_momentum
+            _set_momentum(self.optimizer, self.max_momentum - span * self._height(self.last_epoch))
 
 
 class SequentialLR(LRScheduler):
@@ -370,12 +450,9 @@ class ReduceLROnPlateau:
                 "ReduceLROnPlateau: needs mode 'min' or 'max', threshold_mode 'rel' or 'abs' and a factor below 1. "
                 f"Got {mode!r}, {threshold_mode!r}, {factor}."
             )
-        groups = len(optimizer.param_groups)
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
-        self.min_lrs = [float(min_lr)] * groups if isinstance(min_lr, (int, float)) else [float(m) for m in min_lr]
-        if len(self.min_lrs) != groups:
-            raise ValueError(f"ReduceLROnPlateau: expected {groups} min_lr, one per group. Got {len(self.min_lrs)}.")
+        self.min_lrs = _per_group("ReduceLROnPlateau", optimizer, min_lr)
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 

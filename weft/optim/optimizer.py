@@ -251,9 +251,15 @@ class Optimizer:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` returned; tensors may be arrays, and are copied."""
+        """Continue from what `state_dict` returned; tensors may be arrays, and are copied.
+
+        PyTorch's form, where `state` is a dict by the parameter's number and groups have settings of its own, is taken too.
+        """
         name = type(self).__name__
-        groups, states = state_dict["param_groups"], list(state_dict["state"])
+        groups, states = state_dict["param_groups"], state_dict["state"]
+        if isinstance(states, Mapping):
+            states = [states.get(i, {}) for g in groups for i in g["params"]]
+        states = [{k: v for k, v in state.items() if v is not None} for state in states]
         sizes, own = [len(g["params"]) for g in groups], [len(g.params) for g in self.param_groups]
         if sizes != own:
             raise ValueError(f"{name}: the state has groups of {sizes} parameters, the optimiser groups of {own}.")
@@ -265,7 +271,7 @@ class Optimizer:
                     raise ValueError(f"{name}: state {key!r} of parameter {i} has shape {shape}, expected {p.shape}.")
         for group, saved in zip(self.param_groups, groups, strict=True):
             for key, value in saved.items():
-                if key != "params":
+                if key != "params" and key not in _PYTORCHS_OWN:
                     group[key] = tuple(value) if isinstance(value, list) else value
         start = 0
         for group in self.param_groups:
@@ -300,6 +306,10 @@ class Optimizer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(repr(g) for g in self.param_groups)})"
+
+
+# Settings in state dicts from PyTorch that choose among its implementations and mean nothing here.
+_PYTORCHS_OWN = frozenset({"foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"})
 
 
 def _into(old: Tensor | None, array: np.ndarray) -> Tensor:

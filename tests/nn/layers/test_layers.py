@@ -26,6 +26,16 @@ def test_batch_norm_uses_the_batch_in_training_and_the_averages_after() -> None:
     assert (norm.running_mean.tolist(), norm.num_batches_tracked.item()) == ([0.0, 0.0], 0)
 
 
+def test_batch_norm_without_momentum_averages_all_batches_captured_too() -> None:
+    xs = [wf.tensor(np.random.default_rng(i).normal(i, 1 + i, (6, 3)).astype(np.float32)) for i in range(3)]
+    eager, captured = nn.BatchNorm1d(3, momentum=None), nn.BatchNorm1d(3, momentum=None)
+    run = wf.function(captured)
+    for x in xs:
+        np.testing.assert_allclose(run(x).detach().numpy(), eager(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    for norm in (eager, captured):
+        np.testing.assert_allclose(norm.running_mean.numpy(), np.mean([x.numpy().mean(0) for x in xs], 0), rtol=1e-5)
+
+
 def test_dropout_layers_drop_in_training_only() -> None:
     x = wf.ones(64, 32, 4, 4)
     y = nn.Dropout(0.25)(x).numpy()

@@ -83,8 +83,9 @@ class _BatchNorm(_RunningNorm):
             if momentum is None:  # the plain average over all batches so far
                 momentum = 1.0 / self.num_batches_tracked.to(mean.dtype)
         return F.batch_norm(
-            x, mean, var, self.weight, self.bias, self.training or mean is None, momentum or 0.0, self.eps
-        )
+            x, mean, var, self.weight, self.bias, self.training or mean is None,
+            0.0 if momentum is None else momentum, self.eps,
+        )  # fmt: skip
 
 
 class BatchNorm1d(_BatchNorm):
