@@ -6,6 +6,7 @@ import sys
 import threading
 
 import numpy as np
+import pytest
 
 from weft.backends.llvm import jit, target
 from weft.compiler import loops
@@ -74,6 +75,7 @@ def test_a_forked_child_computes_and_compiles():
     program = """
 import os, threading
 import numpy as np
+import pytest
 from weft.backends.llvm import eager
 from weft.ops import scalar as s
 x = np.ones((400, 1000), np.float32)
@@ -105,3 +107,14 @@ def test_sections_stay_together_in_a_crowded_process():
         y = x.copy()
         jit.compile_kernel(kernel(100.0 + k)).call_objects(id(y), 50)
         np.testing.assert_allclose(y, np.exp(x) + np.float32(100 + k), rtol=1e-6)
+
+
+def test_many_modules_compiled_in_parallel_are_the_same_code(monkeypatch):
+    host = target.host()
+    modules = [jit.kernel_ir(kernel(float(i), dtype)) for i in range(12) for dtype in (np.float32, np.float64)]
+    alone = [jit.compile_ir(ir, host) for ir in modules]
+    monkeypatch.setattr(jit.threads, "get_num_threads", lambda: 4)
+    for _ in range(3):
+        assert jit.compile_many(modules, host) == alone
+    with pytest.raises(RuntimeError):
+        jit.compile_many([*modules, "define void @broken("], host)

@@ -31,19 +31,23 @@ def routine(name: str) -> int:
     """The address of one of the routines of `weft.backends.llvm.routines` (`weft_run`, `weft_onednn` …)."""
     if not _routines:
         with jit._lock:
-            _routines.update(_object("program routines\n" + TEXT, lambda: TEXT, NAMES))
+            _routines.update(*_objects([("program routines\n" + TEXT, lambda: TEXT)], NAMES))
     return _routines[name]
 
 
-def _object(key_text: str, make_ir: Callable[[], str], names: list[str]) -> dict[str, int]:
-    """Load the object code known by `key_text`, from the cache or made now."""
+def _objects(
+    wanted: Sequence[tuple[str, Callable[[], str]]], names: list[str]
+) -> list[dict[str, int]]:
+    """Load the object code known by each text, from the cache or made now; each has the functions `names`."""
     e = jit.engine()
-    key = hashlib.sha256("\0".join((key_text, e.target.key, jit.versions(), _emitter())).encode()).hexdigest()
-    code = cache.read(key)
-    if code is None:
-        code = jit.compile_ir(make_ir(), e.target)
-        cache.write(key, code)
-    return jit._load(e, code, names)
+    about = e.target.key, jit.versions(), _emitter()
+    keys = [hashlib.sha256("\0".join((text, *about)).encode()).hexdigest() for text, _ in wanted]
+    codes = [cache.read(key) for key in keys]
+    missing = [i for i, code in enumerate(codes) if code is None]
+    for i, code in zip(missing, jit.compile_many([wanted[i][1]() for i in missing], e.target)):
+        cache.write(keys[i], code)
+        codes[i] = code
+    return [jit._load(e, code, names) for code in codes if code is not None]
 
 
 def _block_ir(kernel: Kernel) -> str:
@@ -122,8 +126,9 @@ def compile_kernels(kernels: Sequence[Kernel]) -> list[int]:
     }  # a program repeats its kernels, and hashing one takes time
     fresh = dict.fromkeys([kernel for kernel in distinct.values() if kernel not in _kernels])
     with jit._lock:
-        for kernel in fresh:
-            _kernels[kernel] = _object(fingerprint(kernel), partial(_block_ir, kernel), ["boxed"])["boxed"]
+        wanted = [(fingerprint(kernel), partial(_block_ir, kernel)) for kernel in fresh]
+        for kernel, loaded in zip(fresh, _objects(wanted, ["boxed"])):
+            _kernels[kernel] = loaded["boxed"]
     found = {number: _kernels[kernel] for number, kernel in distinct.items()}
     return [found[id(kernel)] for kernel in kernels]
 
