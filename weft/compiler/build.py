@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.program import Program
-from . import trials, tuning
+from . import frozen, trials, tuning
 from .budget import within_budget
 from .flow import Flow
 from .layout import Layout, Storage, row_major
@@ -93,11 +93,13 @@ def compile_flow(
     targets: Sequence[int | None],
     memory_budget: int | None = None,
     tune: bool = True,
+    freeze: Sequence[bool] = (),
 ) -> CompiledFlow:
     """Compile `flow`, whose inputs are `num_arguments` arguments followed by the variables.
 
     `targets[i]` is the number of the variable whose memory output i is stored into, or None for a fresh output.
-    `tune` allows short trials where a node can be computed in several ways.
+    `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i stays as it is
+    from call to call; what depends on such variables alone is computed once (see `weft.compiler.frozen`).
     """
     seconds: dict[str, float] = {}
     with _timed(seconds, "passes"):
@@ -107,6 +109,7 @@ def compile_flow(
 
     def lowered(flow: Flow) -> Lowering:
         lowering = Lowering(flow)
+        lowering.still = frozen.still_values(flow, num_arguments, freeze)
         lowering.storages += [x.storage for x in (*arguments, *states)]
         lowering.run([*arguments, *states], [None if t is None else states[t] for t in targets])
         return lowering
@@ -119,9 +122,15 @@ def compile_flow(
         if memory_budget is not None and arena > memory_budget:
             with _timed(seconds, "recomputation"):
                 lowering, arena = within_budget(flow, lowered, arena, memory_budget)
+        prologue: list[Any] = []
+        kept = 0
+        if any(freeze):
+            still = [x.storage for x, f in zip(states, freeze, strict=True) if f]
+            prologue, lowering.steps, kept = frozen.split(lowering.steps, still)
+            arena = plan([*prologue, *lowering.steps], lowering.storages)
     with _timed(seconds, "code"):
         program = Program(
-            flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results
+            flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results, prologue, kept
         )
     return CompiledFlow(program, lowering.flow, lowering, list(variables), seconds, list(session.choices.values()))
 

@@ -82,6 +82,11 @@ def explain(trace: Any) -> str:
         + (", ".join(f"{n} {k}" for k, n in sorted(layouts.items())) or "none"),
         "  compile time: " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in seconds.items()),
     ]
+    if program.prologue:
+        lines.append(
+            f"  computed once, from frozen tensors: {len(program.prologue)} steps, "
+            f"{format_bytes(program.kept_nbytes)} kept"
+        )
     if compiled.choices:
         lines += ["  choices among several kernels:", *[f"    {choice}" for choice in compiled.choices]]
     lines.append("  steps in order:")

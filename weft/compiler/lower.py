@@ -77,6 +77,7 @@ class Lowering:
         self.done: set[int] = set()
         self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
         self.memo: Memo = {}
+        self.still: frozenset[Value] = frozenset()  # values that are the same at every call, see `weft.compiler.frozen`
 
     # Memory -----------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
 
     Largest first, each at the lowest place that is free during its whole life.
     """
+    for storage in storages:
+        storage.first = storage.last = -1  # of an earlier plan
     end = _lifetimes(steps, 0)
     # looked at when a branch or loop has failed, so nobody may write over them
     for flag in nested_flags(steps):

@@ -39,6 +39,7 @@ class Function:
         keep_grads: bool = False,
         memory_budget: int | None = None,
         tune: bool = True,
+        freeze: bool = False,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.__name__: str = getattr(fn, "__name__", "function")
@@ -48,6 +49,7 @@ class Function:
         self.keep_grads = keep_grads
         self.memory_budget = memory_budget
         self.tune = tune
+        self.freeze = freeze
         self._traces: dict[Any, Trace] = {}
         self._lock = threading.RLock()
         forks.renewed_in_child(self)
@@ -61,7 +63,7 @@ class Function:
         name = f"_captured_{self.fn.__name__}"
         found = instance.__dict__.get(name)
         if found is None:
-            found = Function(self.fn.__get__(instance, owner), self.keep_grads, self.memory_budget, self.tune)
+            found = Function(self.fn.__get__(instance, owner), self.keep_grads, self.memory_budget, self.tune, self.freeze)
             instance.__dict__[name] = found
         return found
 
@@ -146,6 +148,12 @@ class Function:
 
         return explain(self._latest())
 
+    def refresh(self) -> None:
+        """Outside tensors of a function captured with `freeze=True` were changed unseen (through a NumPy array that shares
+        their memory): the next calls read them anew."""
+        for trace in self.traces:
+            trace.refresh()
+
     def clear(self) -> None:
         """Forget all captured signatures."""
         with self._lock:
@@ -158,6 +166,7 @@ def function(
     keep_grads: bool = False,
     memory_budget: int | None = None,
     tune: bool = True,
+    freeze: bool = False,
 ) -> Any:
     """Capture `fn` and run it as one native program: `@wf.function`, or `step = wf.function(step)`.
 
@@ -172,12 +181,17 @@ def function(
             not enough, a MemoryError says what would be needed, before anything runs.
         tune: where a convolution can be computed in several ways, find the fastest by a short trial that is remembered on
             disk; False: take the one that is usually fastest. `explain()` lists the choices.
+        freeze: outside tensors that the function only reads (the weights, at inference) stay as they are between calls, so
+            that what depends on them alone is computed once: weights in the layout that a kernel likes, a batch
+            normalisation that becomes part of a convolution. Changes by in-place ops, optimisers and other captured
+            functions are noticed, and the next call computes it anew. Writing through a NumPy array that shares a tensor's
+            memory (`t.numpy()[...] = 0`) is not: call `refresh()` after it.
     """
     if fn is None:
-        return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune)
+        return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune, freeze=freeze)
     if not callable(fn):
         raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
-    return Function(fn, keep_grads, memory_budget, tune)
+    return Function(fn, keep_grads, memory_budget, tune, freeze)
 
 
 _EAGER = os.environ.get("WEFT_EAGER", "0") not in ("", "0")
@@ -225,6 +239,14 @@ def _signature(leaves: list[Any], structure: Any) -> tuple[Any, list[Tensor]]:
 
 def _describe(leaves: list[Any]) -> str:
     return "(" + ", ".join(describe(x) for x in leaves) + ")"
+
+
+def _differ(variables: list[ndarray], seen: list[ndarray]) -> bool:
+    """Whether outside tensors have other arrays than before. Lists compare by identity first, which is all it takes."""
+    try:
+        return variables != seen
+    except ValueError:  # arrays that are not the same were compared by value
+        return True
 
 
 class Trace:
@@ -328,6 +350,9 @@ class Trace:
         targets: list[int | None] = [None] * (len(self.values) + len(extra)) + [
             index[id(v)] for v in self.written
         ]
+        freeze = self._only_read() if self.owner.freeze else []
+        self._frozen = [t for t, f in zip(self.variables, freeze, strict=False) if f]
+        self._watch()
         self.compiled: CompiledFlow = compile_flow(
             self.flow,
             len(graph.inputs),
@@ -335,6 +360,7 @@ class Trace:
             targets,
             self.owner.memory_budget,
             self.owner.tune,
+            freeze,
         )
         self.mutated = [v.tensor for v in self.written]
         self._writes: list[Any] = [None] * len(self.mutated)
@@ -344,9 +370,12 @@ class Trace:
         compiled = self.compiled
         arguments = [compiled.fit(i, t._data) for i, t in enumerate(tensors)]
         variables = [t._data for t in self.variables]
-        if variables != compiled.seen:  # identity of arrays: list comparison is by identity first
+        if _differ(variables, compiled.seen):
             compiled.check_variables(variables)
             self._written = None
+            self.refresh()
+        elif self._frozen and self._changed():
+            self.refresh()
         if self.mutated:
             self._separate(arguments)
         outputs = compiled.program(arguments, variables)
@@ -360,6 +389,31 @@ class Trace:
             owner._grad = None if what is None else self._make(what, results)
         made = [self._make(r, results) for r in self.returns]
         return made[0] if self.structure is None else unflatten(self.structure, made)
+
+    def _only_read(self) -> list[bool]:
+        """Per variable, whether the program leaves its memory alone."""
+        written = {id(memory_of(v.tensor._data)) for v in self.written}
+        return [id(memory_of(t._data)) not in written for t in self.variables]
+
+    def _changed(self) -> bool:
+        """Whether a tensor that the program takes as frozen was written since it was read."""
+        since = self._since
+        for tensor, array, key in self._watched:
+            writes = mutations.get(key)
+            if writes is not None and writes[-1].clock > since or tensor._data is not array:
+                return True
+        return False
+
+    def refresh(self) -> None:
+        """Frozen tensors are read anew by the next call."""
+        if self._frozen:
+            self._watch()
+            self.compiled.program.refresh()
+
+    def _watch(self) -> None:
+        """Writes to frozen tensors from now on count as changes."""
+        self._since = tick()
+        self._watched = [(t, t._data, id(memory_of(t._data))) for t in self._frozen]
 
     def _separate(self, arguments: list[Any]) -> None:
         """An argument that shares memory with a variable the program writes is copied: it is read as it was on entry."""

@@ -4,6 +4,9 @@ A `Program` is immutable: its steps, layouts and code. An `Instance` owns what o
 table of pointer slots, and the blocks of its steps. Several threads may run one program at once; each takes an instance
 from a pool and puts it back. What a program returns never lives in its arena. The GIL is released while it runs; host
 calls take it again.
+
+A program may have a prologue (see `weft.compiler.frozen`): steps whose results are the same at every call. They run before
+the first call, into memory that all instances share (`Kept`), and once more after `refresh()`.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Program:
     def __init__(
         self, name: str, steps: list[Step], storages: list[Storage], arena: int,
         arguments: list[Layout], variables: list[Layout], results: list[Layout],
+        prologue: Sequence[Step] = (), kept: int = 0,
     ) -> None:  # fmt: skip
         from ..backends.llvm import native
 
@@ -45,9 +49,11 @@ class Program:
         self.steps = steps
         self.storages = storages
         self.arena = arena
+        self.prologue, self.kept_nbytes = list(prologue), kept
+        self.kept = Kept(kept) if prologue else None
         self.arguments, self.variables, self.results = arguments, variables, results
         self.fresh = [(i, x) for i, x in enumerate(results) if x.storage.kind == "output"]
-        every = list(all_steps(steps))
+        every = [*all_steps(self.prologue), *all_steps(steps)]
         kernels = [st.kernel for st in every if st.kernel is not None]
         self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))
         self.routines = {
@@ -67,6 +73,14 @@ class Program:
             self.instances += 1
             return Instance(self)
 
+    def refresh(self) -> None:
+        """Variables that the prologue reads have changed: calls from now on run it again. Calls that are under way end
+        with what they began with."""
+        with self._lock:
+            if self.kept is not None:
+                self.kept = Kept(self.kept_nbytes)
+                self._free.clear()
+
     def __call__(self, arguments: Sequence[ndarray], variables: Sequence[ndarray]) -> list[ndarray]:
         """Run on arrays that have the layouts the program was compiled for; returns the fresh outputs."""
         try:
@@ -76,7 +90,18 @@ class Program:
         try:
             return instance.run(arguments, variables)
         finally:
-            self._free.append(instance)
+            if instance.kept is self.kept:
+                self._free.append(instance)
+
+
+class Kept:
+    """Memory with the results of a program's prologue. Filled once; instances that find it filled only read it."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = memory.empty((max(nbytes, 64),), np.uint8)
+        self.lock = threading.Lock()
+        forks.renewed_in_child(self)
+        self.filled = False
 
 
 class Instance:
@@ -87,7 +112,10 @@ class Instance:
         self.memory = memory.empty((max(program.arena, 64),), np.uint8)
         for flag in nested_flags(program.steps):
             self.memory[flag.offset] = 0
-        base = address(self.memory)
+        self.kept = program.kept
+        self._bases = {"arena": address(self.memory)}
+        if self.kept is not None:
+            self._bases["kept"] = address(self.kept.memory)
         self.slot_of: dict[tuple[int, int], int] = {}
         self.dynamic: dict[int, list[tuple[int, int]]] = {}  # storage -> (slot, byte offset)
         self._slots: list[int] = []
@@ -96,9 +124,9 @@ class Instance:
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
         self.stop = ctypes.c_int64(0)  # loops look at it in every iteration
-        self._base = base
         self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots get an address once all are known
         self.table = self._table(program.steps)
+        self.prologue: Any = None if self.kept is None or self.kept.filled else self._table(program.prologue)
         self.slots = (ctypes.c_int64 * max(len(self._slots), 1))(*self._slots)
         at = ctypes.addressof(self.slots)
         for made, words in self._later:
@@ -118,15 +146,19 @@ class Instance:
         found = self.slot_of.get(key)
         if found is None:
             found = self.slot_of[key] = len(self._slots)
-            if storage.kind == "arena":
-                value = self._base + storage.offset + byte_offset
-            elif storage.kind == "constant":
-                value = address(storage.array) + byte_offset
-            else:
-                value = 0  # set for every call, or by a scan for every iteration
+            start = self._start(storage)
+            value = 0 if start is None else start + byte_offset
+            if start is None:  # set for every call, or by a scan for every iteration
                 self.dynamic.setdefault(id(storage), []).append((found, byte_offset))
             self._slots.append(value)
         return _Slot(found)
+
+    def _start(self, storage: Storage) -> int | None:
+        """The address of a storage if it is the same at every call."""
+        base = self._bases.get(storage.kind)
+        if base is not None:
+            return base + storage.offset
+        return address(storage.array) if storage.kind == "constant" else None
 
     def _dynamic_slots(self, storage: Storage) -> list[tuple[int, int]]:
         return self.dynamic.get(id(storage), [])
@@ -181,10 +213,9 @@ class Instance:
             layout = step.arguments.get(argument.index)
             if layout is None:
                 continue
-            if layout.storage.kind == "arena":
-                execution.bind(argument.index, self._base + layout.storage.offset + layout.byte_offset)
-            elif layout.storage.kind == "constant":
-                execution.bind(argument.index, address(layout.storage.array) + layout.byte_offset)
+            start = self._start(layout.storage)
+            if start is not None:
+                execution.bind(argument.index, start + layout.byte_offset)
             else:
                 pairs += [handle, self._slot(layout.storage, layout.byte_offset)]
         return [
@@ -227,11 +258,11 @@ class Instance:
     def array(self, layout: Layout) -> ndarray:
         """A NumPy view of a layout in this instance's memory."""
         storage = layout.storage
-        if storage.kind == "arena":
+        if storage.kind in self._bases:
             return np.ndarray(
                 layout.shape,
                 layout.dtype,
-                self.memory,
+                self.memory if storage.kind == "arena" or self.kept is None else self.kept.memory,
                 storage.offset + layout.byte_offset,
                 layout.byte_strides,
             )
@@ -270,6 +301,8 @@ class Instance:
         if program.has_host:
             self._bind_arrays(arguments, variables, outputs)
         threads.ensure_width()
+        if self.prologue is not None:
+            self._prepare()
         watch = watched.by if program.has_loops else None
         if watch is not None:
             watch.begin(self.stop)
@@ -280,8 +313,20 @@ class Instance:
             if self.stop.value:
                 self.stop.value = 0
                 raise Interrupted(f"{program.name}: a loop was stopped.")
-            self._fail(failed - 1)
+            self._fail(program.steps[failed - 1])
         return outputs
+
+    def _prepare(self) -> None:
+        """Run the prologue, unless another instance has done so by now."""
+        kept, steps = self.kept, self.program.prologue
+        assert kept is not None
+        with kept.lock:
+            if not kept.filled:
+                failed = self.program.run_native(ctypes.addressof(self.prologue), len(steps))
+                if failed:
+                    self._fail(steps[failed - 1])
+                kept.filled = True
+        self.prologue = None
 
     def _bind_arrays(
         self, arguments: Sequence[ndarray], variables: Sequence[ndarray], outputs: Sequence[ndarray]
@@ -307,8 +352,7 @@ class Instance:
                 return i + 1
         return 0
 
-    def _fail(self, position: int) -> None:
-        step = self.program.steps[position]
+    def _fail(self, step: Step) -> None:
         error, self.error = self.error, None
         failed, self.failed = self.failed, None
         step = failed or self._failed_check(step) or step
