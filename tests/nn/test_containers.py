@@ -94,3 +94,17 @@ def test_parameter_containers_wrap_tensors() -> None:
     named["right"] = wf.ones(1)
     assert [n for n, _ in named.named_parameters()] == ["left", "right"]
     assert "(left): Parameter of shape (2,)" in repr(named)
+
+
+def test_sequential_counts_its_modules_anew_when_one_goes_or_comes() -> None:
+    a, b, c = nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)
+    model = nn.Sequential(a, b, c)
+    del model[1]
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    model.insert(1, b)
+    assert list(model) == [a, b, c] and list(model.state_dict())[2] == "2.weight"
+    assert model.pop() is c and list(model) == [a, b]
+    assert model(wf.ones(1, 2)).shape == (1, 3)
+    named = nn.Sequential({"first": a, "act": b, "last": c})
+    del named[1]
+    assert list(named.state_dict())[0] == "first.weight" and list(named) == [a, c]

@@ -324,6 +324,40 @@ def test_backward_hooks_see_this_calls_gradients_and_may_replace_the_input_s() -
     assert x.grad.tolist() == [[2.0, 3.0]]
 
 
+def test_backward_hooks_run_again_at_a_second_backward() -> None:
+    layer, seen = nn.Linear(2, 1), []
+    layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi[0].tolist(), go[0].tolist())))
+    first, second = wf.ones(1, 2, requires_grad=True), layer.weight.tolist()
+    y = layer(first)
+    (y * 2).sum().backward(retain_graph=True)
+    (y * 3).sum().backward()
+    assert [go for _, go in seen] == [[[2.0]], [[3.0]]]
+    np.testing.assert_allclose(seen[1][0], np.multiply(second, 3), rtol=1e-6)
+
+
+def test_backward_hooks_run_in_captured_functions() -> None:
+    """What the hook has seen belongs to the captured function; keeping it on the tape would be an error."""
+    found = []
+    for captured in (False, True):
+        wf.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        model[1].register_full_backward_hook(lambda m, gi, go: (gi[0] * 3,))
+
+        def step(x: Any, model: nn.Module = model) -> Any:
+            y = model(x)
+            y.sum().backward()
+            return y, model[0].weight.grad
+
+        found.append([t.detach().numpy() for t in (wf.function(step) if captured else step)(wf.ones(2, 3))])
+    for eager, compiled in zip(*found, strict=True):
+        np.testing.assert_allclose(compiled, eager, rtol=1e-6)
+
+
+def test_to_an_unknown_device_says_so() -> None:
+    with pytest.raises(ValueError, match="device: cannot read 'cuda'"):
+        nn.Linear(2, 2).to("cuda")
+
+
 def test_hooks_run_in_captured_functions() -> None:
     layer = nn.Linear(2, 2)
     layer.register_forward_hook(lambda m, args, y: y * 2)

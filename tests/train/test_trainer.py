@@ -423,6 +423,25 @@ def test_a_full_disk_does_not_end_training(tmp_path: Path, monkeypatch: pytest.M
     assert trainer.checkpoint_failed and latest(tmp_path).step == 6 and len(trainer.history) == 2
 
 
+def test_records_that_find_no_room_are_named_once_and_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("weft.train.callbacks.write_file", full)
+    monkeypatch.setattr("weft.train.picture.draw_curves", full)
+    monkeypatch.setattr("weft.io.SummaryWriter.scalars", full)
+    trainer = make(log_dir=tmp_path / "log")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.fit(loader(), epochs=3)
+    assert trainer.step == 18
+    said = sorted(str(w.message).partition(":")[0] for w in caught)
+    assert said == ["CSVLogger", "LossCurve", "TensorBoard"]
+    assert all("No space left on device. Training goes on without it." in str(w.message) for w in caught)
+
+
 def test_another_number_of_threads_is_said(tmp_path: Path) -> None:
     make(checkpoint_dir=tmp_path, facts={"threads": 77}).fit(loader(), epochs=1)
     with pytest.warns(CheckpointWarning, match="started for 77 threads.*WEFT_NUM_THREADS=77"):

@@ -21,11 +21,19 @@ def watch(
 ) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
     """The arguments to run `forward` with, and the function to pass its result through."""
     grad_input: list[Any] = [None] * len(args)
-    waiting = {i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad}
-    several = len(waiting) > 1
+    inputs = frozenset([i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad])
+    waiting = set(inputs)
+    several = len(inputs) > 1
     grad_output: list[Any] = []
 
     def run() -> Any:
+        try:
+            return call_hooks()
+        finally:  # the tape keeps this function: it must not keep gradients, and a second backward starts afresh
+            grad_input[:], grad_output[:] = [None] * len(grad_input), [None] * len(grad_output)
+            waiting.update(inputs)
+
+    def call_hooks() -> Any:
         replaced = None
         for hook in hooks:
             answer = hook(module, tuple(grad_input), tuple(grad_output))
@@ -50,10 +58,9 @@ def watch(
 
         return seen
 
-    no_inputs = not waiting
     passed = []
     for i, a in enumerate(args):
-        if i in waiting:
+        if i in inputs:
             a = positive(a)
             a.register_hook(input_hook(i))
         passed.append(a)
@@ -62,18 +69,20 @@ def watch(
         several_results = isinstance(result, (tuple, list))
         items = list(result) if several_results else [result]
         grad_output[:] = [None] * len(items)
-        open_outputs = {j for j, y in enumerate(items) if isinstance(y, Tensor) and y.requires_grad}
+        outputs = [j for j, y in enumerate(items) if isinstance(y, Tensor) and y.requires_grad]
+        open_outputs = set(outputs)
 
         def output_hook(j: int) -> Callable[[Tensor], Any]:
             def seen(g: Tensor) -> None:
                 grad_output[j] = g
                 open_outputs.discard(j)
-                if no_inputs and not open_outputs:
+                if not inputs and not open_outputs:
+                    open_outputs.update(outputs)
                     run()
 
             return seen
 
-        for j in sorted(open_outputs):
+        for j in outputs:
             items[j] = positive(items[j])
             items[j].register_hook(output_hook(j))
         if not several_results:

@@ -167,6 +167,29 @@ class Sequential(Module):
     def __delitem__(self, index: Any) -> None:
         for name in self._names()[index] if isinstance(index, slice) else [self._name(index)]:
             delattr(self, name)
+        self._renumber([(name, self.__dict__[name]) for name in self._names()])
+
+    def _renumber(self, named: list[tuple[str, Module]]) -> None:
+        """Hold exactly `named`, in this order; numbers among the names count from 0, as in PyTorch, other names stay."""
+        for name in self._names():
+            delattr(self, name)
+        for i, (name, module) in enumerate(named):
+            self.register_module(str(i) if name.isdecimal() else name, module)
+
+    def insert(self, index: int, module: Module) -> Sequential:
+        """Put `module` before the one at `index`."""
+        if not isinstance(module, Module):
+            raise TypeError(f"Sequential: expected a Module. Got {type(module).__name__}.")
+        named = [(name, self.__dict__[name]) for name in self._names()]
+        named.insert(index, (str(len(named)), module))
+        self._renumber(named)
+        return self
+
+    def pop(self, index: int = -1) -> Module:
+        """Take the module at `index` out and return it."""
+        module = self[index]
+        del self[index]
+        return module
 
     def append(self, module: Module) -> Sequential:
         """Add `module` at the end."""

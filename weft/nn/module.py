@@ -33,6 +33,14 @@ def _symbolic(args: Iterable[Any]) -> bool:
     return any(a.__class__ is Tensor and a._data.__class__ is not ndarray for a in args)
 
 
+def _names_dtype(word: str) -> bool:
+    try:
+        dtypes.as_dtype(word)
+    except TypeError:
+        return False
+    return True
+
+
 class IncompatibleKeys(NamedTuple):
     """What `load_state_dict(strict=False)` left out."""
 
@@ -325,7 +333,7 @@ class Module:
         for arg in args:
             if isinstance(arg, Tensor):
                 dtype = arg.dtype
-            elif type(arg).__name__ == "Device" or isinstance(arg, str) and arg.split(":")[0] in ("cpu", "ref"):
+            elif type(arg).__name__ == "Device" or isinstance(arg, str) and not _names_dtype(arg):
                 device = arg
             else:
                 dtype = arg

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import functools
 import io
 import math
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,12 +168,49 @@ def learning_rates(optimizer: Any) -> dict[str, float]:
     return {"lr": rates[0]} if len(rates) == 1 else {f"lr_{i}": rate for i, rate in enumerate(rates)}
 
 
-class CSVLogger(Callback):
+def _recording(method: Callable[..., None]) -> Callable[..., None]:
+    """A moment of a `_Recorder` at which it writes: what the disk refuses is a warning, not the end of training."""
+
+    @functools.wraps(method)
+    def guarded(self: _Recorder, *args: Any) -> None:
+        try:
+            method(self, *args)
+        except OSError as error:
+            self.lost(error)
+
+    return guarded
+
+
+class _Recorder(Callback):
+    """A callback that only writes down how training goes. A full disk costs the records, never the run."""
+
+    _told = False
+
+    def lost(self, error: OSError) -> None:
+        """Say once that something could not be written."""
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{type(self).__name__}: {self.place()} could not be written: {error.strerror or error}. "
+                "Training goes on without it.",
+                stacklevel=4,
+            )
+
+    def place(self) -> Path:
+        """What is written."""
+        raise NotImplementedError
+
+
+class CSVLogger(_Recorder):
     """A table of the epochs so far, written anew (all or nothing) after each."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
+    def place(self) -> Path:
+        return self.path
+
+    @_recording
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         rows = [*trainer.history, {"epoch": trainer.epoch + 1, "step": trainer.step, **logs}]
         columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -182,7 +222,7 @@ class CSVLogger(Callback):
         write_file(self.path, text.getvalue().encode())
 
 
-class TensorBoard(Callback):
+class TensorBoard(_Recorder):
     """Live scalars (every `every` steps, and each epoch), histograms of the weights each epoch, the captured graph once.
 
     Args:
@@ -207,14 +247,27 @@ class TensorBoard(Callback):
     def on_fit_start(self, trainer: Trainer) -> None:
         self.writer = SummaryWriter(self.directory, purge_step=trainer.step + 1 if trainer.step else None)
 
+    def place(self) -> Path:
+        return self.directory
+
+    def lost(self, error: OSError) -> None:
+        """A file of events with a gap cannot be read past the gap: nothing more is written."""
+        super().lost(error)
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            with contextlib.suppress(OSError):  # what was buffered has no room either
+                writer.close()
+
+    @_recording
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
-        assert self.writer is not None
-        if trainer.step % self.every == 0:
+        if self.writer is not None and trainer.step % self.every == 0:
             rates = {f"learning_rate/{k}": v for k, v in learning_rates(trainer.optimizer).items()}
             self.writer.scalars({"loss/step": logs["loss"], **rates}, trainer.step)
 
+    @_recording
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
-        assert self.writer is not None
+        if self.writer is None:
+            return
         named = {}
         for name, value in logs.items():
             base = name.removeprefix("val_")
@@ -230,6 +283,7 @@ class TensorBoard(Callback):
                 self._graph_written = True
         self.writer.flush()
 
+    @_recording
     def on_fit_end(self, trainer: Trainer) -> None:
         if self.writer is not None:
             self.writer.close()
@@ -246,7 +300,7 @@ class StopOnNaN(Callback):
             )
 
 
-class LossCurve(Callback):
+class LossCurve(_Recorder):
     """A picture of the loss and the metrics over training, drawn anew now and then and at the end.
 
     Needs matplotlib; without it one warning says so and no picture is drawn.
@@ -266,6 +320,10 @@ class LossCurve(Callback):
             ):  # keep every other point: the picture stays as fine as the screen
                 self._losses, self._stride = self._losses[1::2], self._stride * 2
 
+    def place(self) -> Path:
+        return self.path
+
+    @_recording
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if time.monotonic() >= self._next:
             started = time.monotonic()
@@ -273,6 +331,7 @@ class LossCurve(Callback):
             now = time.monotonic()
             self._next = now + 50 * (now - started)  # drawing takes no more than a fiftieth of the time
 
+    @_recording
     def on_fit_end(self, trainer: Trainer) -> None:
         if trainer.history:
             self._draw(trainer.history)
