@@ -102,14 +102,15 @@ def compile_flow(
     from call to call; what depends on such variables alone is computed once (see `weft.compiler.frozen`).
     """
     seconds: dict[str, float] = {}
+    still = [num_arguments + i for i, f in enumerate(freeze) if f]
     with _timed(seconds, "passes"):
-        flow = optimise(flow)
+        flow = optimise(flow, still)
     arguments = [_layout("argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])]
     states = [_layout("variable", i, a) for i, a in enumerate(variables)]
 
     def lowered(flow: Flow) -> Lowering:
         lowering = Lowering(flow)
-        lowering.still = frozen.still_values(flow, num_arguments, freeze)
+        lowering.still = frozen.still_values(flow, still)
         lowering.storages += [x.storage for x in (*arguments, *states)]
         lowering.run([*arguments, *states], [None if t is None else states[t] for t in targets])
         return lowering
@@ -124,9 +125,9 @@ def compile_flow(
                 lowering, arena = within_budget(flow, lowered, arena, memory_budget)
         prologue: list[Any] = []
         kept = 0
-        if any(freeze):
-            still = [x.storage for x, f in zip(states, freeze, strict=True) if f]
-            prologue, lowering.steps, kept = frozen.split(lowering.steps, still)
+        if still:
+            unchanged = [states[i - num_arguments].storage for i in still]
+            prologue, lowering.steps, kept = frozen.split(lowering.steps, unchanged)
             arena = plan([*prologue, *lowering.steps], lowering.storages)
     with _timed(seconds, "code"):
         program = Program(

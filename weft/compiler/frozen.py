@@ -23,11 +23,11 @@ MOVABLE = ("kernel", "primitive")
 """Kinds of steps that may run once: native ones without effects. Host calls and checks stay where they are."""
 
 
-def still_values(flow: Flow, num_arguments: int, freeze: Sequence[bool]) -> frozenset[Value]:
-    """The values of a flow that are the same at every call, if variable i stays as it is where `freeze[i]`."""
-    if not any(freeze):
+def still_values(flow: Flow, still: Sequence[int]) -> frozenset[Value]:
+    """The values of a flow that are the same at every call, if the inputs with the numbers `still` are."""
+    if not still:
         return frozenset()
-    found = {v for v, f in zip(flow.inputs[num_arguments:], freeze, strict=True) if f}
+    found = {flow.inputs[i] for i in still}
     for node in flow.nodes:
         if node.op is CONSTANT or node.op is not PLACEHOLDER and not node.op.effects and all(
             v in found for v in node.inputs if isinstance(v, Value)

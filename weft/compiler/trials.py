@@ -61,7 +61,7 @@ class Trial:
         totals = [0.0, 0.0]
         all_passed, all_own = -passed(), -own()
         for i, step in enumerate(self.steps):
-            factor = 1.0 if sample.fixed(step.label) else sample.scale
+            factor = (0.0 if sample.once else 1.0) if sample.fixed(step.label) else sample.scale
             totals[0] -= passed() * factor
             totals[1] -= own() * factor
             run(at + 16 * i, 1)

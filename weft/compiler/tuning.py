@@ -45,7 +45,8 @@ class Sample:
     """A node with the same work in small: what trials run instead of the node itself.
 
     `shapes` are those of the inputs (None where there is no input) and of the outputs; `scale` is how many times the
-    sample's work the node does. Steps for which `fixed(label)` holds cost the same in both.
+    sample's work the node does. Steps for which `fixed(label)` holds cost the same in both; with `once` they do not count,
+    since they run before the first call only (see `weft.compiler.frozen`).
     """
 
     inputs: tuple[tuple[int, ...] | None, ...]
@@ -53,6 +54,7 @@ class Sample:
     attrs: tuple[Any, ...]
     scale: float
     fixed: Callable[[str], bool]
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def lower_tuned(
     title: str = "",
     sample: Callable[[], Sample | None] | None = None,
     tried: Iterable[str] | None = None,
+    variant: str = "",
 ) -> bool:
     """Lower `node` in one of `ways`, all of which give the same result up to rounding.
 
@@ -152,10 +155,11 @@ def lower_tuned(
         title: the node in a few words, for `explain()`.
         sample: makes what trials run; None (or a `sample` that returns None): the preferred way is good enough.
         tried: the ways worth a trial (default: all).
+        variant: what else the fastest way depends on.
     """
     if len(ways) == 1:
         return ways[preferred](lowering, node)
-    return ways[choose(node, ways, preferred, title, sample, tried).way](lowering, node)
+    return ways[choose(node, ways, preferred, title, sample, tried, variant).way](lowering, node)
 
 
 def choose(
@@ -165,9 +169,10 @@ def choose(
     title: str,
     sample: Callable[[], Sample | None] | None = None,
     tried: Iterable[str] | None = None,
+    variant: str = "",
 ) -> Choice:
     """The way for a node, noted in the session."""
-    key = describe(node)
+    key = f"{variant} {describe(node)}" if variant else describe(node)
     current = _session.get()
     choice = current.choices.get(key) if current is not None else None
     if choice is None or choice.way not in ways:

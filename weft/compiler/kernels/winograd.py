@@ -27,6 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...ops import scalar as s
+from ...ops.registry import table
 from ...ops.scalar import Expr
 from .. import loops
 from ..loops import Buffer, Kernel, Let, Local, Statement
@@ -225,10 +226,14 @@ def gradient_transform(m: int) -> Kernel:
 
 
 @functools.cache
-def output_transform(m: int, bias: bool = False) -> Kernel:
-    """winograd_output(v, [bias,] y, ...): y = At v A (+ bias) into the image's tiles."""
+def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
+    """winograd_output(v, *operands, y, ...): y = At v A, then `then`, into the image's tiles.
+
+    Steps are "bias" (adds the operand's number of the channel), "image" (adds the same place of an operand that is strided
+    like y), and names of elementwise ops of one operand. Each operand has its offset as a parameter, in order.
+    """
     v, y = Buffer.of("v", FLOAT, MEMORY), Buffer.of("y", FLOAT, MEMORY)
-    shift = Buffer.of("bias", FLOAT, MEMORY)
+    operands = {i: Buffer.of(f"operand{i}", FLOAT, MEMORY) for i, step in enumerate(then) if step in ("bias", "image")}
     n = m + 2
     lets, image, top, left = _grid(m, False)
     rows, row_offsets, _ = _places(m, top, s.param("height"), s.param("row_stride"), "y")
@@ -243,14 +248,20 @@ def output_transform(m: int, bias: bool = False) -> Kernel:
     for i in range(m - 1, -1, -1):
         for j in range(m - 1, -1, -1):
             value = done[i][j]
-            if bias:
-                value = value + shift[s.param("bias_offset") + c]
-            stores.append(loops.store(y[start.var + row_offsets[i] + column_offsets[j] + c], value))
+            here = row_offsets[i] + column_offsets[j] + c
+            for k, step in enumerate(then):
+                if step == "bias":
+                    value = value + operands[k][s.param(f"offset{k}") + c]
+                elif step == "image":
+                    value = value + operands[k][s.param(f"offset{k}") + image * s.param("image_stride") + here]
+                else:
+                    value = table[step].expression(value)  # type: ignore[misc]
+            stores.append(loops.store(y[start.var + here], value))
     over = loops.loop("c", s.param("channels"), [*half, *stores], "vector")
     used = [let for let in (*rows, *columns) if "mask" not in let.name]
-    params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *(("bias_offset",) if bias else ()))
-    buffers = (v, shift, y) if bias else (v, y)
-    name = f"winograd_output{m}{'_bias' * bias}"
+    params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *[f"offset{k}" for k in operands])
+    buffers = (v, *operands.values(), y)
+    name = "_".join([f"winograd_output{m}", *then])
     return Kernel(
         name, buffers, params, (_per_tile([*lets, *used, start, over], s.param("channels") * (n * n)),)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..check_flow import check_flow
 from ..flow import Flow
@@ -11,6 +13,7 @@ from .decompose import decompose
 from .duplicate import duplicate
 from .empty import drop_empty
 from .epilogues import epilogues
+from .fold_scales import fold_scales
 from .merge import merge
 from .simplify import simplify
 from .split_reductions import split_reductions
@@ -18,16 +21,31 @@ from .split_reductions import split_reductions
 PASSES = (drop_empty, decompose, simplify, merge, simplify, assemble, epilogues, split_reductions, duplicate)
 
 
-def optimise(flow: Flow) -> Flow:
-    """Run all passes. WEFT_DEBUG=2 prints the flow after each; WEFT_VALIDATE=1 checks it after each."""
+def optimise(flow: Flow, still: Sequence[int] = ()) -> Flow:
+    """Run all passes. WEFT_DEBUG=2 prints the flow after each; WEFT_VALIDATE=1 checks it after each.
+
+    `still` are the numbers of inputs that stay as they are from call to call: the weights of a frozen function.
+    """
     verbose = os.environ.get("WEFT_DEBUG", "0") >= "2"
     checked = os.environ.get("WEFT_VALIDATE", "0") not in ("", "0")
     if checked:
         check_flow(flow, "capture")
-    for run in PASSES:
+    for name, run in _passes(still):
         flow = run(flow)
         if checked:
-            check_flow(flow, run.__name__)
+            check_flow(flow, name)
         if verbose:
-            print(f"-- after {run.__name__} ({len(flow.nodes)} nodes)\n{flow}")
+            print(f"-- after {name} ({len(flow.nodes)} nodes)\n{flow}")
     return flow
+
+
+def _passes(still: Sequence[int]) -> list[tuple[str, Callable[[Flow], Flow]]]:
+    """The passes by name. Those of frozen functions come before the steps after a product are taken into it."""
+    found: list[tuple[str, Callable[[Flow], Flow]]] = [(run.__name__, run) for run in PASSES]
+    if still:
+        at = PASSES.index(epilogues)
+        found[at : at + 1] = [
+            ("fold_scales", partial(fold_scales, still=still)),
+            ("epilogues", partial(epilogues, frozen=True)),
+        ]
+    return found

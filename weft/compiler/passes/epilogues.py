@@ -9,6 +9,9 @@
 The second is a convolution with the batch normalisation of inference, a residual connection and an activation: one
 primitive. Only results that nobody else reads are taken in, and only where oneDNN computes the product: small products
 and those that Winograd serves better keep their own kernels, and elementwise nests follow them.
+
+In frozen functions convolutions with a bias take steps too, and those that Winograd may serve take the steps that its last
+transform can do.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ MOST = 6  # steps after one product
 _THEN = {"matmul_then", "convolution_then"}
 
 
-def epilogues(flow: Flow) -> Flow:
+def epilogues(flow: Flow, frozen: bool = False) -> Flow:
     """Take elementwise ops into the product or convolution whose result they read."""
     if not available() or not any(n.op.name in ("matmul", "convolution") for n in flow.nodes):
         return flow
@@ -43,7 +46,7 @@ def epilogues(flow: Flow) -> Flow:
             return None
         for position, steps, operands in _ways(node, args):
             old, product = node.inputs[position], args[position]
-            if uses.get(old) == 1 and tuple(product.shape) == tuple(out.shape) and _takes(product, operands):
+            if uses.get(old) == 1 and tuple(product.shape) == tuple(out.shape) and _takes(product, steps, operands, frozen):
                 return _extended(new, product, steps, operands, out)
         return None
 
@@ -95,7 +98,7 @@ def _ways(node: Node, args: tuple[Any, ...]) -> list[tuple[int, tuple[str, ...],
     return []
 
 
-def _takes(product: Value, operands: list[Value]) -> bool:
+def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen: bool) -> bool:
     """Whether the steps can follow this value."""
     node = product.node
     shape = tuple(product.shape)
@@ -103,24 +106,38 @@ def _takes(product: Value, operands: list[Value]) -> bool:
         matrix = node.op.name == "matmul_then"
         if len(node.attrs[0]) + len(operands) > MOST:
             return False
+        if not matrix and _tiled(node) and not takes_steps((*node.attrs[0], *steps)):
+            return False
     elif node.op.name == "matmul":
         matrix = True
         a, b = node.inputs
         if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST:
             return False
     elif node.op.name == "convolution":
-        from ..rules.winograd import suits
-
         matrix = False
-        stride, _, dilation, groups = node.attrs
-        kernel = tuple(node.inputs[1].shape[2:])
-        if node.inputs[2] is not None or len(shape) != 4 or suits(stride, dilation, groups, kernel):
+        bias = node.inputs[2] is not None
+        if len(shape) != 4 or not frozen and (bias or _tiled(node)):
+            return False
+        if _tiled(node) and not takes_steps((*("add",) * bias, *steps)):
             return False
     else:
         return False
     if any(v.dtype != np.float32 for v in (*[v for v in node.inputs if v is not None], *operands)):
         return False
     return all(_per_column(v, shape) if matrix else _fits(v, shape) for v in operands)
+
+
+def _tiled(node: Node) -> bool:
+    """Whether Winograd's transforms are for this convolution."""
+    from ..rules.winograd import suits
+
+    stride, _, dilation, groups = node.attrs[-4:]
+    return suits(stride, dilation, groups, tuple(node.inputs[1].shape[2:]))
+
+
+def takes_steps(steps: tuple[str, ...]) -> bool:
+    """Whether the last transform of a Winograd convolution can do these steps: sums, and an activation at the end."""
+    return all(step == "add" or step in ("relu", "relu6") and i == len(steps) - 1 for i, step in enumerate(steps))
 
 
 def _per_column(value: Value, shape: tuple[int, ...]) -> bool:
@@ -142,6 +159,11 @@ def _extended(
         inputs, attrs = (*node.inputs, *operands), ((*node.attrs[0], *steps), *node.attrs[1:])
         op = node.op
     else:
+        if node.op.name == "convolution" and node.inputs[2] is not None:
+            bias = node.inputs[2]
+            column = (bias.shape[0], 1, 1)
+            bias = new.add(table["reshape"], (bias,), (column, None), (Spec(column, bias.dtype),)).outputs[0]
+            steps, operands = ("add", *steps), [bias, *operands]
         inputs, attrs = (*node.inputs[:2], *operands), (steps, *node.attrs)
         op = (fused.matmul_then if node.op.name == "matmul" else fused.convolution_then).op  # type: ignore[attr-defined]
     return new.add(op, inputs, attrs, (Spec(out.shape, out.dtype),)).outputs

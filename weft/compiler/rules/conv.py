@@ -217,7 +217,8 @@ def _winograd(m: int, lowering: Any, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     bias = _bias(lowering, node, b_value)
     y, target = place_channels_last(lowering, node, 0)
-    winograd.convolve(lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), bias)
+    then, operands = ((), ()) if bias is None else (("bias",), (bias,))
+    winograd.convolve(lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), then, operands)
     if y.storage is not target.storage:
         lowering.copy(y, node, target)
     return True
@@ -285,17 +286,18 @@ SAMPLE = 0.3e9
 """Multiply-adds of a sample: some milliseconds."""
 
 
-def _lower(
+def lower_image(
     lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any
 ) -> bool:
     ways = {"direct": direct}
+    frozen = node.inputs[1] in lowering.still and not node.op.name.startswith("convolution_backward_w")
     stride, padding, dilation, groups = node.attrs[-4:]
     (_, c, _, _), (n, k, height, width) = (
         (images.x.shape, images.y.shape) if len(kernel) == 2 else ((0,) * 4,) * 2
     )
     if winograd.suits(stride, dilation, groups, kernel):
         ways |= {name: partial(tiled, m) for name, m in TILES.items()}
-        preferred = winograd.preferred(c, k, n, height, width)
+        preferred = winograd.preferred(c, k, n, height, width, frozen)
         tried = ["direct", "winograd_f4"]  # the smaller tile is more exact, but never the fastest
     elif (
         node.op.name == "convolution_backward_weight"
@@ -308,8 +310,8 @@ def _lower(
     else:
         return direct(lowering, node)
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
-    sample = partial(_sample, node, images, kernel)
-    return lower_tuned(lowering, node, ways, preferred, title, sample, tried)
+    sample = partial(_sample, node, images, kernel, frozen)
+    return lower_tuned(lowering, node, ways, preferred, title, sample, tried, "frozen" if frozen else "")
 
 
 class Images(NamedTuple):
@@ -321,7 +323,7 @@ class Images(NamedTuple):
     inputs: tuple[int, ...]  # which inputs of the node are images
 
 
-def _sample(node: Node, images: Images, kernel: tuple[int, ...]) -> Sample | None:
+def _sample(node: Node, images: Images, kernel: tuple[int, ...], frozen: bool = False) -> Sample | None:
     """The convolution on fewer images, and lower ones if one is still a lot."""
     (n, c, _, _), (_, k, height, width) = images.x.shape, images.y.shape
     work = kernel[0] * kernel[1] * c * k * n * height * width
@@ -345,7 +347,7 @@ def _sample(node: Node, images: Images, kernel: tuple[int, ...]) -> Sample | Non
     if node.op.name == "convolution_backward_input" and attrs[0] is not None:
         attrs = (shape[2:], *attrs[1:])
     scale = n * height / (count * (height - cut))
-    return Sample(tuple(inputs), (shape,), attrs, scale, FIXED.__contains__)
+    return Sample(tuple(inputs), (shape,), attrs, scale, FIXED.__contains__, frozen)
 
 
 FIXED = frozenset(
@@ -360,7 +362,7 @@ def lower_convolution(lowering: Any, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv", node.inputs[0], node.outputs[0], (0,))
-    return _lower(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct, _winograd)
+    return lower_image(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct, _winograd)
 
 
 @lowers("convolution_backward_input")
@@ -368,7 +370,7 @@ def lower_backward_input(lowering: Any, node: Node) -> bool:
     if not applies(*node.inputs[:2]):
         return False
     images = Images("conv grad input", node.outputs[0], node.inputs[0], (0, 2))
-    return _lower(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct_input, _winograd_input)
+    return lower_image(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct_input, _winograd_input)
 
 
 @lowers("convolution_backward_weight")
@@ -376,4 +378,4 @@ def lower_backward_weight(lowering: Any, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv grad weight", node.inputs[0], node.inputs[1], (0, 1))
-    return _lower(lowering, node, images, tuple(node.outputs[0].shape[2:]), _direct_weight, _winograd_weight)
+    return lower_image(lowering, node, images, tuple(node.outputs[0].shape[2:]), _direct_weight, _winograd_weight)

@@ -8,8 +8,10 @@ import numpy as np
 
 from ...graph.graph import Node, Value
 from ..layout import Layout, channels_last, row_major
+from ..passes.epilogues import takes_steps
 from ..primitives import add_primitive, available, desc, lowers
-from .conv import channels_last_layout, convolve
+from . import winograd
+from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last
 from .matmul import _operand
 
 
@@ -85,12 +87,51 @@ def _matrix(lowering: Any, node: Node, value: Value) -> Layout:
 
 @lowers("convolution_then")
 def lower_convolution_then(lowering: Any, node: Node) -> bool:
-    steps, *attrs = node.attrs
     if not available() or any(v.dtype != np.float32 for v in node.inputs):
         return False
-    y_shape = tuple(node.outputs[0].shape)
-    post, operands = _post_ops(steps, [_image(lowering, node, v, y_shape) for v in node.inputs[2:]])
-    return convolve(lowering, node, attrs, None, post, operands, _label("convolution", steps))
+    kernel, shape = tuple(node.inputs[1].shape[2:]), tuple(node.outputs[0].shape)
+    like = (i for i, v in enumerate(node.inputs) if i >= 2 and tuple(v.shape) == shape)
+    images = Images(_label("conv", node.attrs[0]), node.inputs[0], node.outputs[0], (0, *like))
+    if not takes_steps(node.attrs[0]):
+        return _direct_then(lowering, node)
+    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then)
+
+
+def _direct_then(lowering: Any, node: Node) -> bool:
+    """`convolution_then` by oneDNN; what is added to every pixel first is its bias."""
+    steps, *attrs = node.attrs
+    shape = tuple(node.outputs[0].shape)
+    operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
+    bias = None
+    rest = steps
+    if steps[0] == "add" and _is_column(node.inputs[2], shape):
+        column, *operands = operands
+        bias = Layout(column.storage, column.dtype, (shape[1],), (1,), column.offset)
+        rest = steps[1:]
+    post, arguments = _post_ops(rest, operands)
+    return convolve(lowering, node, attrs, bias, post, arguments, _label("convolution", steps))
+
+
+def _winograd_then(m: int, lowering: Any, node: Node) -> bool:
+    """`convolution_then` with the steps in the last transform."""
+    steps, _, padding, *_ = node.attrs
+    shape = tuple(node.outputs[0].shape)
+    x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
+    operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
+    kinds = iter(["bias" if _is_column(v, shape) else "image" for v in node.inputs[2:]])
+    then = tuple([next(kinds) if step == "add" else step for step in steps])
+    weight = lowering.layout_of(node.inputs[1])
+    y, target = place_channels_last(lowering, node, 0)
+    before = padding[0][0], padding[1][0]
+    winograd.convolve(lowering, node, m, x, weight, y, before, then, operands)
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    return True
+
+
+def _is_column(value: Value, shape: tuple[int, ...]) -> bool:
+    """Whether an operand has one number per channel of an image of this shape."""
+    return value.size == shape[1] and tuple(value.shape) != shape
 
 
 def _image(lowering: Any, node: Node, value: Value, shape: tuple[int, ...]) -> Layout:

@@ -6,6 +6,7 @@ cache when they are multiplied and transformed back. How many tiles a block has 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,15 @@ def suits(stride: Any, dilation: Any, groups: int, kernel: tuple[int, ...]) -> b
     return tuple(kernel) == (3, 3) and tuple(stride) == (1, 1) and tuple(dilation) == (1, 1) and groups == 1
 
 
-def preferred(channels: int, out: int, images: int, height: int, width: int) -> str:
-    """The way to take where nothing was measured: an estimate in seconds, with speeds as seen on AVX-512."""
+def preferred(channels: int, out: int, images: int, height: int, width: int, frozen: bool = False) -> str:
+    """The way to take where nothing was measured: an estimate in seconds, with speeds as seen on AVX-512.
+
+    `frozen`: the weights are transformed once, not in every call."""
     tiles = images * -(-height // 4) * -(-width // 4)
     both = channels * out
     direct = 18 * both * images * height * width / 125e9
     products = 72 * both * tiles / 115e9 * (1 + 25 / min(channels, out))
-    transforms = 144 * (channels + out) * tiles / 8e9 + 144 * both / 5e9
+    transforms = 144 * (channels + out) * tiles / 8e9 + (0 if frozen else 144 * both / 5e9)
     return "winograd_f4" if products + transforms < 0.9 * direct else "direct"
 
 
@@ -93,9 +96,11 @@ def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumula
 
 def convolve(
     lowering: Any, node: Node, m: int, x: Layout, weight: Layout, y: Layout, padding: tuple[int, int],
-    bias: Layout | None = None, backward: bool = False,
+    then: tuple[str, ...] = (), operands: Sequence[Layout] = (), backward: bool = False,
 ) -> None:  # fmt: skip
-    """Steps for y = x convolved with weight (+ bias); `backward`: with the filters turned and their channels exchanged.
+    """Steps for y = x convolved with weight, then `then` (see `output_transform`) with `operands`.
+
+    `backward`: with the filters turned and their channels exchanged.
 
     Args:
         x, y: channels-last, (N, C, H, W) and (N, K, H', W').
@@ -130,11 +135,8 @@ def convolve(
         arguments = {int(Arg.SRC): v, int(Arg.WEIGHTS): u, int(Arg.DST): z}
         add_primitive(lowering, node, product, arguments, f"{label} product")
         params = [t, out, tiling.stride(out), *tiling.grid(block), *_image(y)]
-        reads = [z]
-        if bias is not None:
-            reads.append(bias)
-            params.append(bias.offset)
-        _add(lowering, node, f"{label} output", w.output_transform(m, bias is not None), reads, y, params)
+        params += [x.offset for x in operands]
+        _add(lowering, node, f"{label} output", w.output_transform(m, then), [z, *operands], y, params)
 
 
 def weight_gradient(

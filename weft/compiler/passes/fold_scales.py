@@ -1,0 +1,70 @@
+"""In frozen functions, the batch normalisation of inference becomes part of the convolution before it.
+
+%y = convolution(%x, %w); %z = scale_shift(%y, %a, %b)            before; w, a and b stay as they are from call to call
+%v = multiply(%w, %a); %z = convolution(%x, %v, %b)               after: v is computed once
+
+A bias of the convolution is scaled along. Only convolutions whose result nobody else reads are changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node, Value
+from ...ops.registry import table
+from ...ops.spec import Spec
+from ..flow import Flow, rebuild
+from ..frozen import still_values
+
+
+def fold_scales(flow: Flow, still: Sequence[int]) -> Flow:
+    """Fold scales into convolutions; `still` are the numbers of the inputs that stay as they are."""
+    if not any(n.op.name == "scale_shift" for n in flow.nodes):
+        return flow
+    same = still_values(flow, still)
+    uses = flow.uses()
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.name != "scale_shift":
+            return None
+        y, scale, shift = node.inputs
+        before = y.node
+        if before.op.name != "convolution" or uses.get(y) != 1 or tuple(y.shape) != tuple(node.outputs[0].shape):
+            return None
+        channels = y.shape[1]
+        parts = [v for v in (*before.inputs[1:], scale, shift) if v is not None]
+        if not all(v in same and v.dtype == np.float32 for v in parts):
+            return None
+        if not all(_per_channel(v, channels, len(y.shape)) for v in (scale, shift)):
+            return None
+        x, weight, bias = args[0].node.inputs  # the convolution as it was copied, which nobody reads any more
+        factor, offset = (_flat(new, v, channels) for v in args[1:])
+        scaled = _binary(new, "multiply", weight, _reshaped(new, factor, (channels,) + (1,) * (len(weight.shape) - 1)))
+        if bias is not None:
+            offset = _binary(new, "add", offset, _binary(new, "multiply", bias, factor))
+        spec = Spec(node.outputs[0].shape, node.outputs[0].dtype)
+        return new.add(before.op, (x, scaled, offset), before.attrs, (spec,)).outputs
+
+    return rebuild(rebuild(flow, rule))
+
+
+def _per_channel(value: Value, channels: int, rank: int) -> bool:
+    """One number per channel of an array (N, C, ...) of so many axes."""
+    shape = tuple(value.shape)
+    return shape in ((1, channels) + (1,) * (rank - 2), (channels,) + (1,) * (rank - 2))
+
+
+def _reshaped(new: Flow, value: Value, shape: tuple[int, ...]) -> Value:
+    return new.add(table["reshape"], (value,), (shape, None), (Spec(shape, value.dtype),)).outputs[0]
+
+
+def _flat(new: Flow, value: Value, channels: int) -> Value:
+    return _reshaped(new, value, (channels,))
+
+
+def _binary(new: Flow, name: str, a: Value, b: Value) -> Value:
+    """`a` and `b` element by element; the result is shaped like `a`."""
+    return new.add(table[name], (a, b), (), (Spec(a.shape, a.dtype),)).outputs[0]
