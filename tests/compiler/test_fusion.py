@@ -262,3 +262,14 @@ def test_dump_names_every_unit():
     flow = optimise(captured(lambda x: wf.exp(x) @ wf.ones(16, 2), X).traces[0].flow)
     text = dump(Fuser(flow).run())
     assert "cluster (24, 16) reduce []: exp" in text and "matmul" in text
+
+
+@pytest.mark.parametrize("index", [np.array(1), np.array([1]), np.array([[1]])], ids=["scalar", "vector", "matrix"])
+def test_gather_by_one_constant_index_is_fused(index):
+    graph = wf.Graph("gather")
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with graph.as_default():
+        x = wf.placeholder(wf.float32, (3, 4))
+        taken = wf.take(x, wf.constant(index), axis=0) * 2.0
+    with wf.Session(graph) as sess:
+        np.testing.assert_array_equal(sess.run(taken, {x: values}, timeout=60).numpy(), np.take(values, index, 0) * 2)

@@ -311,7 +311,7 @@ class Nest:
                 member = self._inside(v)
                 if member is not None:
                     references.append(position[member])
-                elif self._literal(v):
+                elif n.op.name not in GATHERS and self._literal(v):  # a gather reads all it needs from memory
                     references.append((v.dtype, v.node.attrs[0].tobytes()))
                 else:
                     layout = self.layout_of(v)
