@@ -62,7 +62,8 @@ class ViT(nn.Module):
         self.encoder = Encoder((size // patch) ** 2 + 1, width, depth, heads, dropout)
         self.heads = nn.Sequential({"head": nn.Linear(width, num_classes)})
         nn.init.trunc_normal_(self.conv_proj.weight, std=(3 * patch * patch) ** -0.5)
-        nn.init.zeros_(self.conv_proj.bias)
+        if self.conv_proj.bias is not None:
+            nn.init.zeros_(self.conv_proj.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         sequence = swapaxes(flatten(self.conv_proj(x), 2), 1, 2)
