@@ -208,3 +208,39 @@ def test_long_sums_keep_their_digits(shape, axis):
     got = wf.function(lambda x: (x * 1.5).sum(axis=axis))(x)
     expected = (x.numpy() * np.float32(1.5)).astype("f8").sum(axis)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5)
+
+
+def test_of_a_variable_only_the_part_that_changes_is_written():
+    v = wf.zeros((100, 100))
+
+    @wf.function
+    def f(x):
+        v[3:5] = x
+
+    f(wf.ones(100))
+    f(wf.ones(100) * 2)
+    assert v.sum().item() == 400 and v[3, 7].item() == 2
+    assert labels(f) == [("kernel", "copy")] and f.traces[0].compiled.program.arena == 0
+
+
+def test_a_part_of_a_variable_moves_over_itself():
+    v = wf.arange(10, dtype=wf.float32)
+    f = wf.function(lambda: v.__setitem__(slice(1, None), v[:-1]))
+    f()
+    assert v.tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
+    g = wf.function(lambda: v.copy_(wf.flip(v)))
+    g()
+    assert v.tolist() == [8, 7, 6, 5, 4, 3, 2, 1, 0, 0]
+
+
+def test_the_old_value_of_a_variable_with_a_new_part_can_still_be_read():
+    v = wf.zeros(6)
+
+    @wf.function
+    def f():
+        old = v + 0.0
+        v[:2] = 5.0
+        return old, v * 1.0
+
+    old, new = f()
+    assert old.tolist() == [0] * 6 and new.tolist() == v.tolist() == [5, 5, 0, 0, 0, 0]

@@ -311,3 +311,27 @@ def test_folding_to_a_number_keeps_it_a_number():
     flow = made(lambda graph, x: emit(graph, "add", x, emit(graph, "reduce_sum", graph.constant(np.ones(3, F32)),
                                                             attrs=(None, False))), ())  # fmt: skip
     assert text(check_flow(simplify(flow))) == ["add(x0, 3.) -> ()"]
+
+
+def test_a_write_to_everything_is_the_value():
+    def f(x, value):
+        x[...] = value
+        return x
+
+    assert ops(simplify(captured(f, wf.ones((2, 3)), wf.ones((2, 3))))) == []
+    assert ops(simplify(captured(f, wf.ones((2, 3)), wf.ones(3)))) == ["broadcast_to"]
+    assert ops(simplify(captured(f, wf.ones((2, 3)), wf.ones((1, 1, 3))))) == ["reshape", "broadcast_to"]
+    assert ops(simplify(captured(f, wf.ones((2, 3)), wf.ones((2, 3), dtype=wf.int32)))) == ["cast"]
+
+
+@pytest.mark.parametrize(
+    "index", [np.s_[:, 1:], np.s_[::-1], np.s_[..., :2], np.s_[0], np.s_[:1], np.s_[..., None, :]]
+)
+def test_a_write_to_a_part_stays_a_write(index):
+    def f(x):
+        x[index] = 7.0
+        return x
+
+    assert "setitem" in ops(simplify(captured(f, wf.ones((2, 3)))))
+    x = wf.ones((2, 3))
+    np.testing.assert_array_equal(wf.function(f)(x.clone()).numpy(), f(x.clone()).numpy())

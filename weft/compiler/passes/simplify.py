@@ -14,6 +14,7 @@ import numpy as np
 from ... import dtypes
 from ...graph.graph import CONSTANT, Node, Value
 from ...ops import dispatch
+from ...ops.indexing import Slice
 from ...ops.registry import table
 from ...ops.spec import Spec
 from ..flow import Flow, rebuild
@@ -122,6 +123,8 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
                 Value(node, 0, x.shape, out.dtype),
             )[0]
         return (x,) if x.shape == out.shape else _emit(new, "reshape", (x,), (tuple(out.shape), None), out)
+    if name == "setitem" and _is_everything(node.attrs[0], out.shape):
+        return _spread(new, args[1], out)
     if name == "broadcast_to" and args[0].node.op.name == "filled":
         return _emit(new, "filled", (), (tuple(out.shape), args[0].node.attrs[1], out.dtype), out)
     if name in ("filled_like",):
@@ -135,6 +138,33 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         if isinstance(result, np.ndarray):
             return (new.constant(np.asarray(result, order="C")),)
     return None
+
+
+def _is_everything(index: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a basic index selects a whole array, in its own order: `...`, `:`, `0:n`."""
+    if any(not (item is Ellipsis or isinstance(item, Slice)) for item in index):
+        return False
+    places = [item for item in index if isinstance(item, Slice)]
+    if Ellipsis in index:
+        before = index.index(Ellipsis)
+        sizes = (*shape[:before], *shape[len(shape) - (len(places) - before) :])
+    else:
+        sizes = shape[: len(places)]
+    return all(
+        slice(p.start, p.stop, p.step).indices(n) == (0, n, 1) for p, n in zip(places, sizes, strict=True)
+    )
+
+
+def _spread(new: Flow, value: Value, out: Value) -> tuple[Value, ...]:
+    """`value` in the dtype and shape of `out`."""
+    if value.dtype != out.dtype:
+        value = _emit(new, "cast", (value,), (out.dtype,), Value(out.node, 0, value.shape, out.dtype))[0]
+    if len(value.shape) > len(out.shape):  # leading axes of size 1
+        shape = tuple(value.shape[len(value.shape) - len(out.shape) :])
+        value = _emit(new, "reshape", (value,), (shape, None), Value(out.node, 0, shape, out.dtype))[0]
+    if tuple(value.shape) != tuple(out.shape):
+        return _emit(new, "broadcast_to", (value,), (tuple(out.shape),), out)
+    return (value,)
 
 
 def _unwrapped_index(index: Any, size: int) -> Any:

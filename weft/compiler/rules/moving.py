@@ -46,13 +46,19 @@ def _order(first: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @lowers("setitem")
 def lower_setitem(lowering: Any, node: Node) -> bool:
-    """A copy of x, then the value over a part of it."""
+    """A copy of x, then the value over a part of it; of a variable that nobody reads any more only the part is written."""
     x_value, value = node.inputs
     if not native(x_value, value):
         return False
     x, new = lowering.layout_of(x_value), lowering.layout_of(value)
-    target = lowering.place(node, 0, like_order(tuple(x_value.shape), x.strides), node, None)
-    lowering.copy(x, node, target)
+    reads = {id(x.storage): [(x.offset, x.strides, x.shape)]}
+    if new.storage is x.storage:  # the part may be written before all of the value is read
+        reads[id(x.storage)].append(None)
+    elif new.storage.kind == "variable":
+        reads[id(new.storage)] = [None]
+    target = lowering.place(node, 0, like_order(tuple(x_value.shape), x.strides), node, reads)
+    if target.storage is not x.storage:
+        lowering.copy(x, node, target)
     _write_part(lowering, node, new, target, node.attrs[0])
     return True
 
