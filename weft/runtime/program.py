@@ -29,6 +29,7 @@ from .interrupts import Interrupted, watched
 
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_WIDE = 5e-4  # seconds: a program that takes longer gains from threads on processors of their own
 
 
 class ProgramError(RuntimeError):
@@ -121,6 +122,7 @@ class Instance:
         self._slots: list[int] = []
         self.error: BaseException | None = None
         self.failed: Step | None = None  # the host call that raised it
+        self.seconds = 0.0  # how long the last run took
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
         self.stop = ctypes.c_int64(0)  # loops look at it in every iteration
@@ -301,12 +303,16 @@ class Instance:
         if program.has_host:
             self._bind_arrays(arguments, variables, outputs)
         threads.ensure_width()
+        if self.seconds > _WIDE:
+            threads.spread_out()
         if self.prologue is not None:
             self._prepare()
         watch = watched.by if program.has_loops else None
         if watch is not None:
             watch.begin(self.stop)
+        start = time.perf_counter()
         failed = program.run_native(self.table_at, self.count) if not _profilers else self._profiled()
+        self.seconds = time.perf_counter() - start
         if watch is not None:
             watch.end(self.stop)
         if failed:

@@ -6,8 +6,9 @@ user set it). It never exceeds OpenMP's thread limit. oneDNN primitives are crea
 kernels split their work by shape, so at a fixed width the results are the same bits on any number of cores.
 
 **OpenMP.** Compiled kernels and oneDNN use the same `libgomp.so.1`, loaded once by `openmp()`. Idle workers
-spin for a bounded while (`GOMP_SPINCOUNT` 2000) and then sleep: spinning for ever collapses on a busy machine,
-never spinning costs 50 µs per region. A `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` set by the user is respected.
+spin for a bounded while (`GOMP_SPINCOUNT` 20000, about half a millisecond) and then sleep: spinning for ever collapses
+on a busy machine, never spinning costs 50 µs per region. Workers keep off their caller's processor (`weft.runtime.spreading`). A
+`GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` set by the user is respected.
 `WEFT_OPENMP=0` switches OpenMP off; `WEFT_OPENMP=/path/to/libgomp.so.1` names another copy.
 
 **Which thread.** OpenMP keeps its width per calling thread. Any thread that creates or runs native work calls
@@ -39,9 +40,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from . import _host
+from . import _host, spreading
 
-SPIN_COUNT = "2000"
+SPIN_COUNT = "20000"
 _OMP_PAUSE_SOFT = 1
 
 _state_lock = threading.RLock()
@@ -52,6 +53,7 @@ _generation = 0
 _poisoned = False  # true in a forked child whose OpenMP workers could not be stopped before the fork
 _pause_failed = False
 _width_cell = ctypes.c_int32(1)
+_spreads = False  # whether there is a team to spread: OpenMP, a width above 1, processors to choose from
 
 
 class _ThreadState(threading.local):
@@ -255,9 +257,10 @@ def _start() -> int:
 
 
 def _store(width: int) -> None:
-    global _width, _generation
+    global _width, _generation, _spreads
     with _state_lock:
         _width_cell.value = width if openmp_usable() else 1
+        _spreads = _width_cell.value > 1 and not spreading.switched_off()
         _generation += 1
         _width = width
 
@@ -309,12 +312,21 @@ def ensure_width(force: bool = False) -> int:
     width = _width if _width is not None else _start()
     if _thread_state.generation != _generation or force:
         _thread_state.generation = _generation
+        spreading.forget()
         if openmp_usable():
             library = openmp()
             assert library is not None
             library.omp_set_dynamic(0)
             library.omp_set_num_threads(width)
     return width
+
+
+def spread_out() -> None:
+    """Before work that uses the whole width: see that its threads are not all on one processor."""
+    if _spreads:
+        ensure_width()
+        assert _library is not None and _width is not None
+        spreading.spread(_library, _width)
 
 
 class _Alone:
@@ -448,6 +460,8 @@ class ComputeToken:
 
     def __enter__(self) -> Self:
         self.acquire()
+        if self._depth == 1:
+            spread_out()
         return self
 
     def __exit__(
@@ -468,6 +482,7 @@ def _before_fork() -> None:
     _pause_failed = False
     if _library is not None and not _poisoned:
         pause = getattr(_library, "omp_pause_resource_all", None)
+        spreading.forget()
         _pause_failed = pause is None or pause(_OMP_PAUSE_SOFT) != 0
 
 
