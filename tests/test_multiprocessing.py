@@ -123,6 +123,22 @@ def test_a_queue_carries_shared_tensors_the_other_way():
     queue.join_thread()
 
 
+def test_the_names_of_the_standard_library_are_those_of_the_spawn_context():
+    tensor = share_memory(wf.asarray(np.zeros(3, np.float32)).requires_grad_())
+    processes = [wf.multiprocessing.Process(target=samples.add_rank, args=(rank, tensor)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert tensor.tolist() == [1, 2, 0]
+    assert get_context("spawn") is get_context()
+    with pytest.raises(ValueError, match="get_context: processes are spawned. Got 'fork'"):
+        get_context("fork")
+    with pytest.raises(AttributeError, match="has no attribute 'Porcess'"):
+        _ = wf.multiprocessing.Porcess
+
+
 def test_hogwild_training_converges():
     weight = share_memory(wf.asarray(np.zeros(3, np.float32)).requires_grad_())
     bias = share_memory(wf.asarray(np.zeros((), np.float32)).requires_grad_())

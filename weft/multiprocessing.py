@@ -9,6 +9,8 @@ Contract
   ends. A segment lives until the last process that maps it lets go; the process that created it may die first.
   A tensor that travels through a `Queue` needs its sender alive until the receiver has taken it out.
 * Processes are *spawned*, never forked: OpenMP hangs in a forked child. What they run must be importable by name.
+  `Process`, `Queue`, `Pipe`, `Event` … are those of the standard library's spawn context; `spawn` also divides the
+  processors between its processes and raises what one of them raised.
 * Nothing here synchronises writers. Lock-free training on shared parameters ("Hogwild") is the intended use.
 """
 
@@ -40,9 +42,26 @@ __all__ = ["ProcessGroup", "get_context", "is_shared", "share_memory", "spawn"]
 ALIGNMENT = 64  # bytes; what the kernels like, and enough for every dtype
 
 
-def get_context() -> _context.SpawnContext:
+def get_context(method: str | None = None) -> _context.SpawnContext:
     """The `multiprocessing` context to use with Weft: always ``spawn``."""
+    if method not in (None, "spawn"):
+        raise ValueError(
+            f"get_context: processes are spawned. Got {method!r}; expected 'spawn'. OpenMP hangs in a forked child."
+        )
     return _mp.get_context("spawn")
+
+
+# What the context has under the names of the standard library (and of PyTorch): `Process`, `Queue`, `Event` …
+_OF_THE_CONTEXT = frozenset({
+    "Array", "Barrier", "Condition", "Event", "JoinableQueue", "Lock", "Manager", "Pipe", "Pool", "Process", "Queue",
+    "RLock", "Semaphore", "SimpleQueue", "Value", "active_children", "cpu_count", "current_process",
+})  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_THE_CONTEXT:
+        return getattr(get_context(), name)
+    raise AttributeError(f"module 'weft.multiprocessing' has no attribute {name!r}")
 
 
 # ---------------------------------------------------------------------------------------------------------------

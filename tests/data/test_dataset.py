@@ -61,6 +61,8 @@ def test_map_changes_the_sample_or_one_element():
     assert [s["square"] for s in changed] == [0, 1, 2, 3]
     with pytest.raises(TypeError, match="element=0 needs samples that are tuples"):
         base.map(sum).map(abs, element=0)[0]
+    with pytest.raises(TypeError, match="map: expected a function of a sample. Got int"):
+        base.map(3)
 
 
 def test_map_of_a_stream_computes_only_what_is_wanted():

@@ -196,7 +196,7 @@ class MapDataset(Dataset):
     def __init__(
         self, source: Dataset, function: Callable[[Any], Any], element: int | str | None = None
     ) -> None:
-        self.source, self.function, self.element = source, function, element
+        self.source, self.function, self.element = source, _checked(function), element
 
     def __len__(self) -> int:
         return len(self.source)
@@ -211,7 +211,7 @@ class MapIterableDataset(IterableDataset):
     def __init__(
         self, source: IterableDataset, function: Callable[[Any], Any], element: int | str | None = None
     ) -> None:
-        self.source, self.function, self.element = source, function, element
+        self.source, self.function, self.element = source, _checked(function), element
 
     def __iter__(self) -> Iterator[Any]:
         return (_apply(self.function, sample, self.element) for sample in self.source)
@@ -237,6 +237,12 @@ def map_dataset(
     if isinstance(dataset, IterableDataset):
         return MapIterableDataset(dataset, function, element)
     return MapDataset(dataset, function, element)
+
+
+def _checked(function: Any) -> Callable[[Any], Any]:
+    if not callable(function):
+        raise TypeError(f"map: expected a function of a sample. Got {type(function).__name__}.")
+    return function
 
 
 def _apply(function: Callable[[Any], Any], sample: Any, element: int | str | None) -> Any:
