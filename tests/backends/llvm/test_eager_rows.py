@@ -5,6 +5,7 @@ import pytest
 import scipy.special
 
 from weft.backends.llvm import eager
+from weft.compiler.kernels import rows
 from weft.ops import scalar as s
 
 TOLERANCE = {"float32": 4e-6, "float64": 1e-13, "float16": 4e-3}
@@ -152,3 +153,17 @@ def test_inputs_are_unchanged_and_integers_refused():
     assert eager.softmax(np.ones((2, 2), np.int64), 1) is None
     assert eager.softmax(np.ones((0, 2), np.float32), 1) is None
     assert s.BFLOAT16 == eager.softmax(x.astype(s.BFLOAT16), 1).dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("n", [rows.HELD - 1, rows.HELD, rows.HELD + 1])
+def test_softmax_of_rows_around_the_size_of_the_scratch_memory(dtype, n):
+    (x,) = arrays(dtype, ((4 << 20) // (4 * n) + 2, n), 1)  # large enough to be streamed past the caches
+    x[0, :2] = -np.inf
+    y = eager.softmax(x, 1)
+    close(y, scipy.special.softmax(x.astype(np.float64), 1), dtype)
+
+
+def test_softmax_that_does_not_fit_into_a_cache_computes_each_exponential_once():
+    text = str(rows.softmax("rows", np.dtype(np.float32), (1, 1), True, held=True))
+    assert text.count("exp(") == 1

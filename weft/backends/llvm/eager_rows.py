@@ -115,7 +115,11 @@ def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray | None:
     """softmax along `axis` (non-negative)."""
-    return _along(rows.softmax, (x,), axis)
+    return _along(_softmax_held if x.shape[axis] <= rows.HELD else rows.softmax, (x,), axis)
+
+
+def _softmax_held(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
+    return rows.softmax(scheme, dtype, strides, streaming, held=True)
 
 
 def log_softmax(x: np.ndarray, axis: int) -> np.ndarray | None:

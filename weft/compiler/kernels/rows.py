@@ -20,6 +20,8 @@ from ..loops import Accumulator, Buffer, Kernel, Let, ReduceOp, Statement
 
 STRIP = 64
 """Rows per task in the strips scheme."""
+HELD = 4096
+"""Elements of a row that fit into scratch memory, which stays in the nearest cache."""
 
 
 def compute_dtype(dtype: np.dtype) -> np.dtype:
@@ -173,11 +175,20 @@ def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
     return base, r.let(s.log(total.value), "log_total")
 
 
-def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
-    """softmax(x, y): y = exp(x - max) / sum."""
+def softmax(
+    scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool, held: bool = False
+) -> Kernel:
+    """softmax(x, y): y = exp(x - max) / sum. `held`: no row has more than `HELD` elements."""
     r = Rows("softmax", scheme, streaming)
     x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
     base = _base(r, x)
+    if held and scheme == "rows" and (dtype.itemsize == 2 or streaming):
+        row = Buffer.of("row_of_exp", compute_dtype(dtype), (HELD,))
+        r.statements.append(loops.Local(row))
+        total = _hold(r, row, lambda j: s.exp(r.at(x, j) - base))
+        scale = r.let(1 / total.value, "scale")
+        r.store(y, lambda j: row[j] * scale)
+        return r.kernel()
     if dtype.itemsize == 2 or streaming:
         # exp twice: a rounded intermediate would be rounded twice, and one in `y` would be written to memory twice.
         total = r.reduce("total", "sum", lambda j: s.exp(r.at(x, j) - base))
@@ -191,6 +202,15 @@ def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: b
     scale = r.let(1 / total.value, "scale")
     r.store(y, lambda j: r.at(y, j) * scale)
     return r.kernel()
+
+
+def _hold(r: Rows, row: Buffer, value: Callable[[Expr], Expr]) -> Accumulator:
+    """The sum of `value` along the row, which is kept in `row`."""
+    total = Accumulator("total", "sum", row.dtype)
+    r.statements.append(total)
+    e = s.var("e", row.dtype)
+    r._along(lambda j: [Let("e", value(j)), loops.update(total, e), loops.store(row[j], e)])
+    return total
 
 
 def softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool) -> Kernel:
