@@ -173,6 +173,10 @@ class DeclaredGraph(Graph):
                 raise
             raise told from error
 
+    @property
+    def open_sizes(self) -> bool:
+        return True
+
     def outside(self, tensor: Tensor) -> Value:
         """An eager tensor: state of the program, read when the step runs."""
         return self.symbolic(tensor)._data

@@ -21,6 +21,7 @@ from ..runtime.interrupts import watched
 from .declare import NO_OP, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_node
+from .late import LateOp
 from .regions import Region
 from .run import Run
 from .state import ReadOp, WriteOp
@@ -59,7 +60,7 @@ class Unit:
 
 def is_single(node: Node) -> bool:
     """Whether a node must be a unit of its own."""
-    return isinstance(node.op, GraphOp) and not isinstance(node.op, (ReadOp, WriteOp)) and node.op is not NO_OP
+    return isinstance(node.op, GraphOp) and not isinstance(node.op, (ReadOp, WriteOp, LateOp)) and node.op is not NO_OP
 
 
 def needed_nodes(targets: Sequence[Node], fed: frozenset[Value] | set[Value]) -> list[Node]:

@@ -20,7 +20,7 @@ from ..errors import Location, format_shape, user_location
 from ..ops import dispatch
 from ..ops.dispatch import check_kind, elementwise_dtypes
 from ..ops.registry import Op
-from ..ops.spec import Spec, is_known, num_elements
+from ..ops.spec import Spec, Symbol, is_known, num_elements
 from ..tensor import Tensor
 
 ndarray = np.ndarray
@@ -96,6 +96,10 @@ class Value:
 
     def assign(self, x: Tensor, value: Tensor) -> None:
         self.node.graph.assign(x, value)
+
+    def late_call(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function that failed, perhaps because this size is not known, returns as a late node; None if nothing."""
+        return self.node.graph.late_call(function, name, args, kwargs)
 
 
 class Node:
@@ -217,14 +221,46 @@ class Graph:
     def call(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         """An op on tensors of which at least one is symbolic: add a node and record it on the tape."""
         datas = [self.operand(t) for t in tensors]
-        node = self.emit(op, datas, attrs, user_location(2))
+        try:
+            if self.open_sizes:
+                refuse_open(op, attrs)
+            node = self.emit(op, datas, attrs, user_location(2))
+        except Exception:
+            made = self._late_op(op, tensors, datas, attrs)
+            if made is None:
+                raise
+            return made
         for v in node.outputs:
             if not is_known(v.shape):
                 self.unknown_size(node)
         outs: Any = node.outputs if op.num_outputs != 1 else node.outputs[0]
         result = dispatch.finish(op, tensors, node.inputs, attrs, outs)
+        if self.open_sizes:
+            from .late import postpone_rules
+
+            postpone_rules(node, result)
         self.made(result)
         return result
+
+    def _late_op(self, op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        if not self.open_sizes or all(is_known(getattr(d, "shape", ())) for d in datas):
+            return None
+        values = op.merge(tensors, attrs)
+        rest = dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True))
+        return self.late_call(op.call, op.name, tuple(values[: op.num_positional]), rest)
+
+    @property
+    def open_sizes(self) -> bool:
+        """Whether sizes may be open until a step runs, see Note [Late nodes]."""
+        return False
+
+    def late_call(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that failed as a node that is declared in full when sizes are known; None if it cannot be."""
+        if not self.open_sizes:
+            return None
+        from .late import late_call
+
+        return late_call(self, function, name, args, kwargs)
 
     def operand(self, tensor: Any) -> Any:
         """The value that a tensor argument stands for in this graph; scalars and None pass."""
@@ -279,6 +315,22 @@ class Graph:
         from .draw import draw
 
         return draw(self, path, limit)
+
+
+_NUMBERS = frozenset(("int", "tuple[int, ...]", "int | tuple[int, ...]", "Sizes", "Pairs"))  # annotations of attributes
+
+
+def refuse_open(op: Op, attrs: tuple[Any, ...]) -> None:
+    """Refuse an attribute that was computed from a size that is not known: a node keeps its attributes for ever."""
+    for name, value in zip(op.attr_names, attrs, strict=True):
+        if value.__class__ is not int and op.fn.__annotations__.get(name) in _NUMBERS and _is_open(value):
+            raise ValueError(f"{op.title}: {name} must be known. Got {value!r}.")
+
+
+def _is_open(value: Any) -> bool:
+    if value.__class__ is tuple:
+        return any(_is_open(v) for v in value)
+    return value is None or isinstance(value, Symbol)
 
 
 def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:

@@ -16,6 +16,7 @@ from ..tensor import wrap
 from .control_flow import ControlOp
 from .declare import NO_OP
 from .graph import Node, Value, replay
+from .late import LateOp
 from .state import ReadOp, WriteOp, locked
 from .subgraph import Sub
 
@@ -45,10 +46,12 @@ def run_node(node: Node, inputs: Sequence[Any], reference: bool = False) -> Arra
     try:
         if isinstance(op, ControlOp):
             return _control(op, inputs)
+        if isinstance(op, LateOp):
+            return op.run(inputs, reference)
         if hasattr(op, "run") and not hasattr(op, "merge"):
             return op.run(inputs)
         with dispatch.suspended():
-            out = (_reference if reference else dispatch.compute)(op, inputs, node.attrs)
+            out = (reference_kernel if reference else dispatch.compute)(op, inputs, node.attrs)
     except Exception as error:
         raise located(error, node) from error.__cause__
     return out if isinstance(out, tuple) else (out,)
@@ -73,7 +76,7 @@ def run_alone(node: Node, inputs: Sequence[Any], reference: bool = False) -> Seq
     return run_node(node, inputs, reference)
 
 
-def _reference(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+def reference_kernel(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     if op.expression is not None:
         wanted = dispatch.elementwise_dtypes(op, inputs)
         return dispatch.plain_elementwise(op, [dispatch.cast_data(a, w) for a, w in zip(inputs, wanted, strict=True)])

@@ -22,6 +22,7 @@ from .control_flow import ControlOp
 from .costs import node_seconds
 from .declare import NO_OP, DeclaredGraph, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
+from .late import LateOp
 from .state import ReadOp, WriteOp
 
 # Seconds of a crossing: rough estimates, only their ratio to the costs of nodes matters.
@@ -105,7 +106,7 @@ def has_kernel(op: Any, kind: str) -> bool:
     """Whether a device of `kind` can run `op`."""
     if kind == "cpu" or op in (NO_OP, PLACEHOLDER, CONSTANT):
         return True
-    if isinstance(op, (ReadOp, WriteOp)):
+    if isinstance(op, (ReadOp, WriteOp, LateOp)):
         return True
     if isinstance(op, (GraphOp, ControlOp)):
         return False  # queues and control flow live where the host's threads are

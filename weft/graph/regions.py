@@ -27,6 +27,7 @@ from .control_flow import ControlOp
 from .declare import NO_OP, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_node, scan_length
+from .late import LateOp
 from .state import ReadOp, State, WriteOp, locked
 from .subgraph import Sub, SubGraph
 
@@ -212,12 +213,25 @@ def _emit(flow: Flow, node: Node, args: Sequence[Any], current: dict[State, Valu
         flow.current = None
         current[op.state] = new
         return (new,)
+    if isinstance(op, LateOp):
+        flow.current = node.where
+        try:
+            return _expanded(flow, op, args)
+        finally:
+            flow.current = None
     if isinstance(op, GraphOp):
         raise DynamicSize(node.name)
     if isinstance(op, ControlOp):
         op, specs = specialised(op, [Spec(v.shape, v.dtype) for v in args])
         return flow.add(op, args, (), specs, node.where, node.name).outputs
     return flow.emit(op, args, node.attrs, node.where).outputs
+
+
+def _expanded(graph: Any, op: LateOp, args: Sequence[Any]) -> Sequence[Value]:
+    """What a late op declares now that sizes are known, see Note [Late nodes]."""
+    with no_grad():
+        made = op.expand([wrap(v) if isinstance(v, Value) else v for v in args])
+    return [graph.operand(t) for t in made]
 
 
 def specialised(op: ControlOp, specs: Sequence[Spec]) -> tuple[ControlOp, list[Spec]]:
@@ -247,9 +261,20 @@ def specialised(op: ControlOp, specs: Sequence[Spec]) -> tuple[ControlOp, list[S
     return made, outs
 
 
+class _Specialised(SubGraph):
+    """A subgraph for known sizes: what late nodes make from nothing when they are expanded belongs to it."""
+
+    def outside(self, tensor: Any) -> Value:
+        return self.constant(tensor._data)
+
+    @property
+    def open_sizes(self) -> bool:
+        return False
+
+
 def _specialised_sub(sub: Sub, formals: Sequence[Spec], captured: Sequence[Spec]) -> Sub:
     new: Sub = object.__new__(Sub)
-    graph = new.graph = SubGraph(sub.graph.name)
+    graph = new.graph = _Specialised(sub.graph.name)
     graph.captured = sub.captured
     mapped: dict[Value, Any] = {}
     new.formals = []
@@ -264,11 +289,13 @@ def _specialised_sub(sub: Sub, formals: Sequence[Spec], captured: Sequence[Spec]
             continue
         args = [mapped[v] if isinstance(v, Value) else v for v in node.inputs]
         try:
-            if isinstance(node.op, GraphOp):
+            if isinstance(node.op, LateOp):
+                outs: Sequence[Value] = _expanded(graph, node.op, args)
+            elif isinstance(node.op, GraphOp):
                 raise DynamicSize(node.name)
-            if isinstance(node.op, ControlOp):
+            elif isinstance(node.op, ControlOp):
                 op, specs = specialised(node.op, [Spec(v.shape, v.dtype) for v in args])
-                outs: Sequence[Value] = graph.add(op, args, (), specs, node.where, node.name).outputs
+                outs = graph.add(op, args, (), specs, node.where, node.name).outputs
             else:
                 outs = graph.emit(node.op, args, node.attrs, node.where).outputs
         except DynamicSize:

@@ -12,6 +12,7 @@ only. Loading checks the version of the format and of every op before it builds 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from .control_flow import ControlOp, record
 from .declare import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph, leaf
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
+from .late import LateCall, LateGradient, LateOp, LateRule, Place, link, postpone_rules
 from .placement import Constraint
 from .queues import (
     Barrier,
@@ -93,6 +95,12 @@ def _encode(value: Any, weights: _Weights, node: Node) -> Any:
         return {"index": [_encode(v, weights, node) for v in value]}
     if type(value) is tuple:
         return {"tuple": [_encode(v, weights, node) for v in value]}
+    if isinstance(value, list):
+        return {"list": [_encode(v, weights, node) for v in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_encode(k, weights, node), _encode(v, weights, node)] for k, v in value.items()]}
+    if isinstance(value, Place):
+        return {"place": value.index}
     if isinstance(value, slice):
         return {"slice": [_encode(v, weights, node) for v in (value.start, value.stop, value.step)]}
     if value is Ellipsis:
@@ -121,6 +129,12 @@ def _decode(value: Any, weights: _Weights) -> Any:
         return dtypes.as_dtype(content)
     if kind == "tuple":
         return tuple([_decode(v, weights) for v in content])
+    if kind == "list":
+        return [_decode(v, weights) for v in content]
+    if kind == "dict":
+        return {_decode(k, weights): _decode(v, weights) for k, v in content}
+    if kind == "place":
+        return Place(content)
     if kind == "index":
         return Slice(*[_decode(v, weights) for v in content])
     if kind == "slice":
@@ -138,6 +152,33 @@ def _encode_shape(shape: Any) -> Any:
 
 def _decode_shape(shape: Any) -> Any:
     return None if shape is None else tuple([Symbol(d["symbol"]) if isinstance(d, dict) else d for d in shape])
+
+
+def _encode_spec(spec: Any) -> dict[str, Any]:
+    return {"shape": _encode_shape(spec.shape), "dtype": spec.dtype.name}
+
+
+def _decode_spec(entry: Mapping[str, Any]) -> Spec:
+    return Spec(_decode_shape(entry["shape"]), dtypes.as_dtype(entry["dtype"]))
+
+
+def _function_name(function: Any, node: Node) -> dict[str, Any]:
+    """How a function of a late node is stored: as an op of the table, or by its name in a module of Weft."""
+    op = getattr(function, "op", None)
+    if op is not None:
+        return {"name": op.name, "version": op.version}
+    name = {"module": function.__module__, "function": function.__name__}
+    if _named_function(name) is not function:
+        raise TypeError(f"save: node {node.name!r} calls {function.__name__!r}, which has no name. Made at {node.where}.")
+    return name
+
+
+def _named_function(entry: Mapping[str, Any]) -> Any:
+    """The function that `_function_name` stored; None if there is none of that name."""
+    if not entry["module"].startswith("weft."):
+        raise ValueError(f"load: expected a function of Weft. Got {entry['module']}.{entry['function']}.")
+    found = getattr(importlib.import_module(entry["module"]), entry["function"], None)
+    return getattr(found, "__wrapped__", found) if callable(found) else None
 
 
 # Saving -------------------------------------------------------------------------------------------------------------------
@@ -160,7 +201,7 @@ class _Writer:
                 [v.node.order, v.index] if isinstance(v, Value) else {"attr": _encode(v, self.weights, node)} for v in node.inputs
             ],
             "attrs": [_encode(a, self.weights, node) for a in node.attrs],
-            "outputs": [{"shape": _encode_shape(v.shape), "dtype": v.dtype.name} for v in node.outputs],
+            "outputs": [_encode_spec(v) for v in node.outputs],
         }
         if node.control:
             entry["control"] = [n.order for n in node.control]
@@ -188,6 +229,8 @@ class _Writer:
             outer = op.facts["outer"]
             subs = [self.sub(s, outer) for s in op.subs]
             return {"kind": "control", "how": op.kind, "facts": facts, "outer": len(outer), "subs": subs}
+        if isinstance(op, LateOp):
+            return {"kind": "late", **self.late(op, node)}
         if isinstance(op, PrimitiveOp):
             return {"kind": "primitive", "how": op.name, "frame": op.frame, "is_constant": op.is_constant}
         if isinstance(op, _QueueOp):
@@ -198,6 +241,20 @@ class _Writer:
             states = {k: self.state(s) for k, s in op.states.items()}
             return {"kind": op.name, "path": op.path, "states": states}
         raise TypeError(f"save: node {node.name!r} of kind {op.name!r} cannot be stored. Made at {node.where}.")
+
+    def late(self, op: LateOp, node: Node) -> dict[str, Any]:
+        if op.modes:
+            raise TypeError(f"save: node {node.name!r} was declared under autocast, which is not stored. Made at {node.where}.")
+        entry: dict[str, Any] = {"name": op.name, "specs": [_encode_spec(s) for s in op.specs]}
+        if isinstance(op, LateCall):
+            entry.update(how="call", function=_function_name(op.function, node), draws=op.draws)
+            return {**entry, "arguments": _encode(op.arguments, self.weights, node)}
+        if isinstance(op, LateRule):
+            rule = {"name": op.op.name, "version": op.op.version}
+            attrs = _encode(op.op_attrs, self.weights, node)
+            return {**entry, "how": "rule", "op": rule, "attrs": attrs, "count": op.count, "wanted": list(op.wanted)}
+        assert isinstance(op, LateGradient)
+        return {**entry, "how": "gradient", "of": self.late(op.of, node), "wanted": list(op.wanted)}
 
     def sub(self, sub: Sub, outer: Sequence[Tensor]) -> dict[str, Any]:
         at = {id(t): i for i, t in enumerate(outer)}
@@ -287,7 +344,7 @@ class _Reader:
             ready = [not isinstance(r, list) or r[0] < len(graph.nodes) for r in refs]
             inputs = [self.input(graph, r) for r, ok in zip(refs, ready, strict=True) if ok]
             attrs = tuple([_decode(a, self.weights) for a in entry["attrs"]])
-            specs = [Spec(_decode_shape(o["shape"]), dtypes.as_dtype(o["dtype"])) for o in entry["outputs"]]
+            specs = [_decode_spec(o) for o in entry["outputs"]]
             op = self.op(entry["op"], inputs, graph)
             node = Graph.add(graph, op, inputs, attrs, specs, _place(entry.get("where")), None)
             node.name = entry["name"]
@@ -307,7 +364,11 @@ class _Reader:
                 args = [tensors.get(v, wrap(v)) if isinstance(v, Value) else v for v in node.inputs]
                 outs: Any = node.outputs if node.op.num_outputs != 1 else node.outputs[0]
                 made = dispatch.finish(node.op, args, node.inputs, node.attrs, outs)
+                postpone_rules(node, made)
                 made = list(made) if isinstance(made, tuple) else [made]
+            elif isinstance(node.op, LateOp):
+                args = [tensors.get(v, wrap(v)) if isinstance(v, Value) else v for v in node.inputs]
+                made = link(node, args)
             elif isinstance(node.op, ControlOp):
                 args = [tensors.get(v, wrap(v)) for v in node.inputs]
                 node.op.backward = _no_gradient(node)
@@ -328,12 +389,7 @@ class _Reader:
     def op(self, entry: Mapping[str, Any], inputs: Sequence[Any], graph: Graph) -> Any:
         kind = entry.get("kind")
         if kind is None:
-            op = registry.get(entry["name"])
-            if op.version < entry["version"]:
-                raise ValueError(
-                    f"load: op {op.name!r} was saved in version {entry['version']}, this Weft has {op.version}. Update Weft."
-                )
-            return op
+            return self.table_op(entry)
         if kind in ("placeholder", "constant", "no_op"):
             return {"placeholder": PLACEHOLDER, "constant": CONSTANT, "no_op": NO_OP}[kind]
         if kind == "iteration_numbers":
@@ -347,6 +403,8 @@ class _Reader:
             outer = [wrap(v) for v in inputs[len(inputs) - entry["outer"] :]]
             subs = [self.sub(s, outer) for s in entry["subs"]]
             return ControlOp(entry["how"], subs, **entry["facts"], outer=outer)
+        if kind == "late":
+            return self.late(entry)
         if kind == "primitive":
             return PrimitiveOp(entry["how"], entry["frame"], entry["is_constant"])
         if kind == "queue":
@@ -358,6 +416,28 @@ class _Reader:
             states = {k: self.variables[i] for k, i in entry["states"].items()}
             return (SaveOp if kind == "save_variables" else RestoreOp)(entry["path"], states)
         raise ValueError(f"load: unknown kind of node {kind!r}.")
+
+    @staticmethod
+    def table_op(entry: Mapping[str, Any]) -> Op:
+        op = registry.get(entry["name"])
+        if op.version < entry["version"]:
+            raise ValueError(
+                f"load: op {op.name!r} was saved in version {entry['version']}, this Weft has {op.version}. Update Weft."
+            )
+        return op
+
+    def late(self, entry: Mapping[str, Any]) -> LateOp:
+        specs = [_decode_spec(s) for s in entry["specs"]]
+        if entry["how"] == "gradient":
+            return LateGradient(self.late(entry["of"]), entry["wanted"], specs)
+        if entry["how"] == "rule":
+            attrs = _decode(entry["attrs"], self.weights)
+            return LateRule(self.table_op(entry["op"]), attrs, entry["count"], entry["wanted"], specs)
+        named = entry["function"]
+        function = self.table_op(named).call if "name" in named else _named_function(named)
+        if function is None:
+            raise ValueError(f"load: this Weft has no function {named['module']}.{named['function']}.")
+        return LateCall(entry["name"], specs, function, _decode(entry["arguments"], self.weights), entry["draws"])
 
     def sub(self, entry: Mapping[str, Any], outer: Sequence[Tensor]) -> Sub:
         made: Sub = object.__new__(Sub)

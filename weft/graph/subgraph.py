@@ -59,6 +59,10 @@ class SubGraph(CapturedGraph):
         if in_function():
             super().unknown_size(node)
 
+    @property
+    def open_sizes(self) -> bool:
+        return not in_function()
+
     def operand(self, tensor: Any) -> Any:
         if (
             isinstance(tensor, Tensor)

@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import format_shape
 from ..tensor import Tensor
 from .registry import table
+from .spec import is_known
 
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
 # Words with which `Tensor` and the dtypes begin their own complaints: inside an op they say what an argument did.
@@ -141,6 +142,21 @@ def unknown_sizes(name: str, operands: Any, error: Exception) -> Exception | Non
     )
 
 
+def rescued(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> Any:
+    """The result of a call that failed with `error`, if all it lacked were sizes that a graph will know later; else raise."""
+    every = [t for x in (*args, *kwargs.values()) for t in (x if isinstance(x, (list, tuple)) else (x,))]
+    for t in every:
+        data: Any = getattr(t, "_data", None)
+        if hasattr(data, "late_call") and not is_known(data.shape):
+            made = data.late_call(function, name, args, kwargs)
+            if made is not None:
+                return made
+            break
+    tell(explained(name, function, args, kwargs, error), error)
+
+
 def tell(told: Exception, error: Exception) -> NoReturn:
     """Raise `told` in place of `error`, which is being handled and may be the same."""
     try:
@@ -178,7 +194,7 @@ def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[.
                     break
             return function(*args, **kwargs)
         except Exception as error:
-            tell(explained(title, function, args, kwargs, error), error)
+            return rescued(title, function, args, kwargs, error)
 
     public.__name__ = public.__qualname__ = title
     public.__doc__, public.__module__ = function.__doc__, function.__module__

@@ -20,7 +20,7 @@ from ..tensor import Tensor
 from .dispatch import composite, primitive
 from .samples import Bad, Sample
 from .shaping import as_tensor
-from .spec import Spec, check_size, is_known
+from .spec import Spec, check_size, is_known, require_sizes
 
 KINDS = ("nearest", "nearest-exact", "linear", "cubic", "area")
 
@@ -401,6 +401,7 @@ def interpolate(
     for i in range(n):
         out, scale = sizes[i], scales[i]
         if scale is not None and (recompute_scale_factor or kind == "area"):
+            require_sizes("interpolate", x)
             out, scale = _out_size(x.shape[2 + i], None, scale), None
         if out is not None and scale is None and out == x.shape[2 + i]:
             continue  # equal sizes: every mode is the identity

@@ -21,7 +21,7 @@ from .reduction import reduce_sum
 from .samples import Bad, Sample
 from .shaping import expand_dims
 from .softmax import cosine_similarity, pairwise_distance
-from .spec import same_size
+from .spec import require_sizes, same_size
 
 
 def _pair_samples(m: Any) -> list[Sample]:
@@ -341,6 +341,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
         positive = target > 0
         loss = where(positive, target * log(where(positive, target, 1.0)), 0.0) - target * input
     if reduction == "batchmean":
+        require_sizes("kl_div", input)
         return reduce_sum(loss, None, False) / (input.shape[0] if input.ndim else 1)
     return reduced(loss, reduction)
 

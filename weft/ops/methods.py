@@ -220,7 +220,7 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(x, axis=axis, keepdims=keepdims, **options)
         except Exception as error:
-            guard.tell(guard.explained(name, function, (x,), options, error), error)
+            return guard.rescued(name, function, (x,), {"axis": axis, "keepdims": keepdims, **options}, error)
 
     method.names_errors = True  # type: ignore[attr-defined]
     method.__name__ = method.__qualname__ = name

@@ -82,6 +82,14 @@ def is_known(shape: Any) -> bool:
     return True
 
 
+def require_sizes(op: str, *tensors: Any) -> None:
+    """For functions that decide by sizes: refuse tensors of a graph that does not know them yet, which then declares the
+    call as a late node (Note [Late nodes] in `weft.graph.late`)."""
+    for t in tensors:
+        if not is_known(t.shape):
+            raise ValueError(f"{op}: the sizes must be known. Got {format_shape(t.shape)}.")
+
+
 def num_elements(shape: Any) -> int | None:
     """The number of elements, or None if a size is unknown."""
     if not is_known(shape):

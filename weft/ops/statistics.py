@@ -18,7 +18,7 @@ from .samples import Bad, Sample
 from .searching import searchsorted
 from .shaping import expand_dims, moveaxis, reshape
 from .sorting import sort
-from .spec import check_size, normalize_axes, num_elements
+from .spec import check_size, normalize_axes, num_elements, require_sizes
 
 Axis = int | tuple[int, ...] | None
 
@@ -261,6 +261,7 @@ def histogram(
 
     With `weights` their sum per bin; with `density` the result integrates to 1.
     """
+    require_sizes("histogram", x)
     data = astype(x, dtypes.float_for(x.dtype))
     if dtypes.is_complex(data.dtype):
         raise TypeError(f"histogram: complex numbers have no order. Got {x.dtype.name}.")
