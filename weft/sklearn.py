@@ -1,7 +1,7 @@
 """Neural networks as scikit-learn estimators: `WeftClassifier` and `WeftRegressor`.
 
 They fit into pipelines, grid searches and cross-validation like any other estimator. Needs scikit-learn
-(`pip install weft[sklearn]`).
+(`pip install scikit-learn`).
 
 >>> import numpy as np
 >>> from weft.sklearn import WeftClassifier
@@ -32,7 +32,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError("weft.sklearn needs scikit-learn 1.6 or newer: `pip install weft[sklearn]`.") from error
+    raise ImportError("weft.sklearn needs scikit-learn 1.6 or newer: `pip install scikit-learn`.") from error
 
 _OPTIMIZERS: dict[str, Callable[..., Any]] = {"adam": optim.AdamW, "sgd": optim.SGD, "lion": optim.Lion}
 _CAPTURE_FROM = 200_000  # samples over all epochs from which compiling the step pays for itself

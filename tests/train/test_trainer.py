@@ -501,6 +501,26 @@ def test_bad_arguments_of_fit() -> None:
     model = nn.Linear(4, 2)
     with pytest.raises(TypeError, match="loss must be a function"):
         Trainer(model, optim.SGD(model.parameters()), None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="train_loader must give batches, as a DataLoader does. Got NoneType"):
+        make().fit(None)  # type: ignore[arg-type]
+
+
+def test_parts_that_do_not_belong_together_are_refused() -> None:
+    model, other = nn.Linear(4, 2), nn.Linear(4, 2)
+    optimizer, another = optim.SGD(model.parameters()), optim.SGD(other.parameters())
+    with pytest.raises(ValueError, match="the optimizer has none of the model's parameters"):
+        Trainer(model, another, nn.CrossEntropyLoss())
+    with pytest.raises(ValueError, match="the scheduler belongs to another optimizer"):
+        Trainer(model, optimizer, nn.CrossEntropyLoss(), scheduler=optim.lr_scheduler.StepLR(another, 1))
+    with pytest.raises(TypeError, match="expected an optimizer of weft.optim. Got float"):
+        Trainer(model, 0.1, nn.CrossEntropyLoss())
+    with pytest.raises(TypeError, match="callbacks must be Callback objects. Got int"):
+        make(callbacks=[3])
+
+
+def test_a_number_to_monitor_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="there is no 'val_los' to tell the best checkpoint by. There are loss, val_loss"):
+        make(checkpoint_dir=tmp_path, monitor="val_los").fit(loader(), loader(), epochs=1)
 
 
 def test_tensorboard_of_a_resumed_run_hides_what_was_lost(tmp_path: Path) -> None:

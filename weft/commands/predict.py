@@ -92,7 +92,7 @@ def read_image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
         from PIL import Image
     except ImportError:
         raise CommandError(
-            "reading pictures needs Pillow: `pip install weft[data]`. Or give a .npy file."
+            "reading pictures needs Pillow: `pip install pillow`. Or give a .npy file."
         ) from None
     try:
         with Image.open(path) as opened:

@@ -102,6 +102,7 @@ from .layers.pool import AvgPool2d as AvgPool2d
 from .layers.pool import AvgPool3d as AvgPool3d
 from .layers.pool import LPPool1d as LPPool1d
 from .layers.pool import LPPool2d as LPPool2d
+from .layers.pool import LPPool3d as LPPool3d
 from .layers.pool import MaxPool1d as MaxPool1d
 from .layers.pool import MaxPool2d as MaxPool2d
 from .layers.pool import MaxPool3d as MaxPool3d

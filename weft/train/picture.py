@@ -29,7 +29,7 @@ def draw_curves(
         if not _warned:
             _warned = True
             warnings.warn(
-                "LossCurve: matplotlib is not installed, so there is no picture. `pip install weft[plot]`.",
+                "LossCurve: matplotlib is not installed, so there is no picture. `pip install matplotlib`.",
                 stacklevel=4,
             )
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ class Trainer:
             raise TypeError(
                 f"Trainer: loss must be a function of (output, target). Got {type(loss).__name__}."
             )
+        _check_parts(model, optimizer, scheduler, callbacks)
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.metrics = as_metrics(metrics)
         self.callbacks = [*callbacks, *_log_callbacks(log_dir)]
@@ -184,6 +186,9 @@ class Trainer:
         KeyboardInterrupt; a second Ctrl-C does not wait.
         """
         _check_count("epochs", epochs)
+        _check_loader("train_loader", train_loader)
+        if val_loader is not None:
+            _check_loader("val_loader", val_loader)
         if self.monitor is None:
             self.monitor = "loss" if val_loader is None else "val_loss"
         self.mode = "min" if better_mode(self.monitor, self.mode, "Trainer") > 0 else "max"
@@ -232,6 +237,11 @@ class Trainer:
         self.progress.end_epoch(self.epoch + 1, epochs, {**logs, **speed})
         self.epoch += 1
         self.batches, self.totals, self.seconds = 0, {}, 0.0
+        if self._manager is not None and self.monitor not in logs:
+            warnings.warn(
+                f"Trainer: there is no {self.monitor!r} to tell the best checkpoint by. There are {', '.join(logs)}.",
+                stacklevel=3,
+            )
         self._save(train_loader, val_loader, scores=logs)
 
     def _train_epoch(self, loader: Any, val_loader: Any, epochs: int) -> int:
@@ -448,6 +458,28 @@ def _join(outputs: list[Any]) -> Any:
     if isinstance(first, dict):
         return {key: _join([o[key] for o in outputs]) for key in first}
     return type(first)(_join(list(items)) for items in zip(*outputs))
+
+
+def _check_parts(model: Any, optimizer: Any, scheduler: Any, callbacks: Sequence[Any]) -> None:
+    """What would train nothing, or silently do nothing, is refused."""
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"Trainer: expected an optimizer of weft.optim. Got {type(optimizer).__name__}.")
+    own = {id(p) for p in model.parameters()}
+    if own and not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+        raise ValueError(
+            "Trainer: the optimizer has none of the model's parameters, so nothing would be trained. Make it with "
+            "`model.parameters()` of this model."
+        )
+    if getattr(scheduler, "optimizer", optimizer) is not optimizer:
+        raise ValueError("Trainer: the scheduler belongs to another optimizer. Make it with the optimizer given here.")
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise TypeError(f"Trainer: callbacks must be Callback objects. Got {type(callback).__name__}.")
+
+
+def _check_loader(name: str, loader: Any) -> None:
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise TypeError(f"Trainer: {name} must give batches, as a DataLoader does. Got {type(loader).__name__}.")
 
 
 def _check_count(name: str, value: Any) -> None:

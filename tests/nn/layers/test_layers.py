@@ -36,6 +36,13 @@ def test_batch_norm_without_momentum_averages_all_batches_captured_too() -> None
         np.testing.assert_allclose(norm.running_mean.numpy(), np.mean([x.numpy().mean(0) for x in xs], 0), rtol=1e-5)
 
 
+def test_power_average_of_volumes() -> None:
+    x = np.random.default_rng(0).random((1, 2, 4, 4, 6)).astype(np.float32)
+    blocks = x.reshape(1, 2, 2, 2, 2, 2, 3, 2) ** 2
+    expected = np.sqrt(blocks.sum((3, 5, 7)))
+    np.testing.assert_allclose(nn.LPPool3d(2, 2)(wf.tensor(x)).numpy(), expected, rtol=1e-5)
+
+
 def test_dropout_layers_drop_in_training_only() -> None:
     x = wf.ones(64, 32, 4, 4)
     y = nn.Dropout(0.25)(x).numpy()

@@ -190,6 +190,13 @@ class LPPool2d(_LPPool):
         return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
+class LPPool3d(_LPPool):
+    """The p-norm of each window: (Σ xᵖ)^(1/p)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.lp_pool3d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
 class _Adaptive(Module):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
