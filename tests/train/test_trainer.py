@@ -262,7 +262,7 @@ def test_without_matplotlib_there_is_one_warning_and_no_picture(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     monkeypatch.setattr("weft.train.picture._warned", False)
-    with pytest.warns(UserWarning, match=r"pip install weft\[plot\]") as caught:
+    with pytest.warns(UserWarning, match=r"pip install matplotlib") as caught:
         make(callbacks=[LossCurve(tmp_path / "loss.png")]).fit(loader(), epochs=3)
     assert len(caught) == 1 and not (tmp_path / "loss.png").exists()
 
