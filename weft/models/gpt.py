@@ -13,6 +13,7 @@ import weft as wf
 
 from .. import nn
 from ..nn import functional as F
+from ..ops.gathering import checked_indices
 from ..tensor import Tensor
 from .registry import constructor
 
@@ -34,12 +35,12 @@ class KeyValueCache:
 
 
 def put(cache: Tensor, positions: Tensor, new: Tensor) -> None:
-    """Write `new` (batch, heads, tokens, head size) into `cache` at `positions` of the tokens, in place."""
-    if len(positions) == 1:  # as a choice per element, which compiles to one pass without look-ups
-        here = wf.expand_dims(wf.arange(cache.shape[2]) == positions, 1)
-        cache.copy_(wf.where(here, new, cache))
-    else:
-        cache[:, :, positions] = new
+    """Write `new` (batch, heads, tokens, head size) into `cache` at `positions` of the tokens, in place.
+
+    A captured function writes just these rows: what is read and replaced in place is not copied.
+    """
+    index = wf.broadcast_to(wf.reshape(positions, (1, 1, -1, 1)), new.shape)
+    cache.copy_(wf.scatter(cache, index, new, axis=2))
 
 
 class Attention(nn.Module):
@@ -154,6 +155,8 @@ class GPT(nn.Module):
 
     def cached(self, ids: Tensor, cache: KeyValueCache, positions: Tensor) -> Tensor:
         """The scores after the last of the tokens `ids` at `positions`, which join the cache: (batch, vocabulary)."""
+        # looked at once, before anything is written: rows of the caches are then written without further checks
+        positions = checked_indices(positions, 0, self.block_size, None, "gpt: position")
         x = self.wte(ids) + self.wpe(positions)
         for block, keys, values in zip(self.h, cache.keys, cache.values):
             x = block.cached(x, keys, values, positions)

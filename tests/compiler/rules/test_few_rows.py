@@ -25,3 +25,47 @@ def test_small_matrices_stay_with_our_kernel():
     fn = wf.function(lambda x: (x @ w.T) @ w)
     assert fn(x).tolist()[0][0] == 64.0 * 64
     assert all(st.kind == "kernel" for st in fn.traces[0].compiled.program.steps)
+
+
+def labels(fn):
+    return [st.label for st in fn.traces[0].compiled.program.steps]
+
+
+@pytest.mark.skipif(not available(), reason="steps are taken into products where oneDNN is")
+@pytest.mark.parametrize("rows", [1, 4])
+def test_bias_and_activation_of_a_linear_layer_are_one_step_with_it(rows):
+    wf.manual_seed(0)
+    layer = wf.nn.Linear(384, 512)
+    x = wf.randn(rows, 1, 384)
+
+    def forward(x):
+        with wf.no_grad():
+            return wf.nn.functional.gelu(layer(x), approximate="tanh")
+
+    fn = wf.function(forward)
+    np.testing.assert_allclose(fn(x).numpy(), forward(x).numpy(), rtol=1e-4, atol=1e-5)
+    assert "matmul + add + gelu_tanh" in labels(fn)
+
+
+@pytest.mark.parametrize("columns", [512, 500])
+def test_results_that_leave_the_program_and_odd_sizes(columns):
+    rng = np.random.default_rng(0)
+    w, b = (wf.tensor(rng.standard_normal(s).astype(np.float32)) for s in ((columns, 200), (columns,)))
+    x = rng.standard_normal((2, 200)).astype(np.float32)
+    fn = wf.function(lambda x: (x @ w.T + b, (x @ w.T).T))
+    plain, turned = fn(wf.tensor(x))
+    np.testing.assert_allclose(plain.numpy(), x @ w.numpy().T + b.numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(turned.numpy(), w.numpy() @ x.T, rtol=1e-4, atol=1e-4)
+
+
+def test_the_same_bits_with_one_thread_and_two():
+    w, x = wf.randn(1024, 384), wf.randn(1, 384)
+    found = []
+    before = wf.get_num_threads()
+    for count in (1, 2):
+        wf.set_num_threads(count)
+        try:
+            found.append(wf.function(lambda x: x @ w.T)(x).numpy().tobytes())
+        finally:
+            wf.set_num_threads(before)
+    assert found[0] == found[1]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.ops.gathering import checked_indices
 
 
 def host_calls(f):
@@ -65,3 +66,56 @@ def test_advanced_indices_are_checked_one_by_one():
     with pytest.raises(IndexError, match=r"index out of range: expected -4 to 3.*test_scatter.py"):
         f(x, wf.tensor([0, 0]), wf.tensor([0, 4]))  # 4 would be a place in the next row
     assert host_calls(f) == []
+
+
+def _labels(fn):
+    return [step.label for step in fn.traces[0].compiled.program.steps]
+
+
+def test_rows_of_a_variable_are_replaced_in_place():
+    state = wf.zeros((2, 64, 8))
+    array = state.numpy()
+
+    def put(place, new):
+        index = wf.broadcast_to(wf.reshape(place, (1, -1, 1)), new.shape)
+        state.copy_(wf.scatter(state, index, new, axis=1))
+        return state * 2.0
+
+    fn = wf.function(lambda place, new: put(checked_indices(place, 0, 64, None, "place"), new))
+    expected = np.zeros((2, 64, 8), np.float32)
+    for i in (3, 0, 63):
+        new = np.random.default_rng(i).standard_normal((2, 1, 8)).astype(np.float32)
+        expected[:, i : i + 1] = new
+        np.testing.assert_array_equal(fn(wf.tensor([i]), wf.tensor(new)).numpy(), expected * 2.0)
+        np.testing.assert_array_equal(array, expected)
+    assert "copy" not in _labels(fn)
+    with pytest.raises(IndexError):
+        fn(wf.tensor([64]), wf.ones((2, 1, 8)))
+    np.testing.assert_array_equal(array, expected)
+
+
+def test_an_old_value_that_is_read_later_is_not_overwritten():
+    state = wf.tensor(np.arange(32, dtype=np.float32))
+
+    def step(place):
+        place = checked_indices(place, 0, 32, None, "place")
+        old = state + 0.0
+        total = wf.cumsum(state, axis=0)
+        state.copy_(wf.scatter(state, place, wf.flip(state)[:1], axis=0))
+        return old, total
+
+    old, total = wf.function(step)(wf.tensor([2]))
+    np.testing.assert_array_equal(old.numpy(), np.arange(32))
+    np.testing.assert_array_equal(total.numpy(), np.cumsum(np.arange(32)))
+    assert state.tolist()[:4] == [0.0, 1.0, 31.0, 3.0]
+
+
+def test_rows_that_come_from_the_variable_itself_are_read_before_they_are_written():
+    state = wf.tensor(np.arange(8, dtype=np.float32))
+
+    def step(place):
+        place = checked_indices(place, 0, 8, None, "place")
+        state.copy_(wf.scatter(state, place, state[:4], axis=0))
+
+    wf.function(step)(wf.tensor([1, 2, 3, 4]))
+    assert state.tolist() == [0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0]

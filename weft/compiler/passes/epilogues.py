@@ -26,6 +26,7 @@ from ...ops.registry import table
 from ...ops.spec import Spec
 from ..flow import Flow, rebuild
 from ..fusion import is_loop, is_view
+from ..kernels import few_rows
 from ..kernels.small_matmul import LARGEST
 from ..primitives import available
 
@@ -46,6 +47,11 @@ def epilogues(flow: Flow, frozen: bool = False) -> Flow:
             return None
         for position, steps, operands in _ways(node, args):
             old, product = node.inputs[position], args[position]
+            if not operands and product.node.op.name == "reshape" and uses.get(old) == 1:
+                inner = product.node.inputs[0]  # one row under another shape, as a linear layer makes it
+                if uses.get(old.node.inputs[0]) == 1 and is_few_rows(inner) and _takes(inner, steps, operands, frozen):
+                    (made,) = _extended(new, inner, steps, operands, inner)
+                    return new.add(product.node.op, (made,), product.node.attrs, (out,)).outputs
             if uses.get(old) == 1 and tuple(product.shape) == tuple(out.shape) and _takes(product, steps, operands, frozen):
                 return _extended(new, product, steps, operands, out)
         return None
@@ -73,7 +79,7 @@ def _without_idle(flow: Flow) -> Flow:
         return all(in_nests(r.outputs[0]) if is_view(r) else is_loop(r) for r in readers.get(value, ()))
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name != "matmul_then" or not in_nests(node.outputs[0]):
+        if node.op.name != "matmul_then" or is_few_rows(node.outputs[0]) or not in_nests(node.outputs[0]):
             return None
         spec = (Spec(node.outputs[0].shape, node.outputs[0].dtype),)
         value = new.add(table["matmul"], args[:2], (), spec).outputs[0]
@@ -111,7 +117,9 @@ def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen
     elif node.op.name == "matmul":
         matrix = True
         a, b = node.inputs
-        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST:
+        if len(a.shape) != 2 or len(b.shape) != 2:
+            return False
+        if a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST and not is_few_rows(product):
             return False
     elif node.op.name == "convolution":
         matrix = False
@@ -125,6 +133,23 @@ def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen
     if any(v.dtype != np.float32 for v in (*[v for v in node.inputs if v is not None], *operands)):
         return False
     return all(_per_column(v, shape) if matrix else _fits(v, shape) for v in operands)
+
+
+def is_few_rows(product: Value) -> bool:
+    """Whether a value is the product of a few rows with a transposed matrix, which has a kernel of its own."""
+    node = product.node
+    if node.op.name not in ("matmul", "matmul_then"):
+        return False
+    a, b = node.inputs[:2]
+    return (
+        len(a.shape) == len(b.shape) == 2
+        and a.shape[0] <= few_rows.MOST_ROWS
+        and b.shape[0] >= few_rows.LEAST_DEPTH
+        and b.shape[0] * b.shape[1] >= few_rows.LEAST
+        and b.shape[1] % few_rows.TILE == 0
+        and b.dtype == np.float32
+        and b.node.op.name == "permute_dims"
+    )
 
 
 def _tiled(node: Node) -> bool:

@@ -12,7 +12,7 @@ from ..passes.epilogues import takes_steps
 from ..primitives import add_primitive, available, desc, lowers
 from . import winograd
 from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last
-from .matmul import _operand
+from .matmul import _operand, multiply_few_rows
 
 
 def _eltwise(step: str) -> Any:
@@ -63,6 +63,8 @@ def lower_matmul_then(lowering: Any, node: Node) -> bool:
         return False
     a, b = (_operand(lowering, lowering.layout_of(v), node) for v in node.inputs[:2])
     columns = [_matrix(lowering, node, v) for v in node.inputs[2:]]
+    if multiply_few_rows(lowering, node, a, b, steps, columns):
+        return True
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     bias = columns[0] if steps[0] == "add" and columns[0].shape[0] == 1 else None
     post, arguments = _post_ops(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...graph.graph import Node
+from ..kernels import few_rows
 from ..kernels.small_matmul import small_matmul, suits
 from ..layout import Layout, row_major
 from ..lower import Step
@@ -21,7 +23,7 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     out = node.outputs[0]
     if 0 in a.shape or 0 in b.shape or 0 in out.shape:
         return False
-    if _small(lowering, node, a, b) or put_off(lowering, node, a, b):
+    if multiply_few_rows(lowering, node, a, b) or _small(lowering, node, a, b) or put_off(lowering, node, a, b):
         return True
     if a.dtype != np.float32 or not available():
         return False
@@ -41,6 +43,26 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     add_primitive(
         lowering, node, primitive, {int(Arg.SRC): ma, int(Arg.WEIGHTS): mb, int(Arg.DST): mc}, "matmul"
     )
+    return True
+
+
+def multiply_few_rows(
+    lowering: Any, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+) -> bool:
+    """A few rows times a matrix that lies transposed, then `steps`: our own kernel, which reads the matrix once."""
+    if len(a.shape) != 2 or len(b.shape) != 2 or not few_rows.suits(a, b):
+        return False
+    y = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    target = y
+    if y.strides[1] != 1:
+        target = lowering.temporary(y.shape, y.dtype)
+    layouts = [a, b, *operands, target]
+    storages = [x.storage for x in layouts]
+    kernel = few_rows.few_rows(a, b, target, steps, operands)
+    label = " + ".join(["matmul", *steps])
+    lowering.steps.append(Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages))
+    if target is not y:
+        lowering.copy(target, node, y)
     return True
 
 

@@ -6,7 +6,7 @@ order; the other axes are shared out among vectors and threads, which never meet
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...graph.graph import Node
@@ -77,14 +77,25 @@ def write_along(
     r.add(over_rows(sizes, column, work=shape[axis] * tile))
 
 
-def _copy_of(lowering: Any, node: Node, value: Any) -> tuple[Layout, Layout]:
-    """(row-major memory that holds a copy of `value`, where the node's result must finally lie)."""
-    out = lowering.place(node, 0, row_major(tuple(value.shape)), node, None)
-    target = out if out.contiguous else lowering.temporary(tuple(value.shape), out.dtype)
+def _copy_of(lowering: Any, node: Node, value: Any, others: Sequence[Layout]) -> tuple[Layout, Layout]:
+    """(row-major memory that holds a copy of `value`, where the node's result must finally lie).
+
+    If the result goes into the memory that holds `value` (a few rows of a variable are replaced), nothing is copied,
+    unless the step reads that memory through its `others` too.
+    """
     if value.node.op.name == "filled":
+        out = lowering.place(node, 0, row_major(tuple(value.shape)), node, None)
+        target = out if out.contiguous else lowering.temporary(tuple(value.shape), out.dtype)
         lowering.fill(target, value.node.attrs[1], node)
-    else:
-        lowering.copy(lowering.layout_of(value), node, target)
+        return target, out
+    old = lowering.layout_of(value)
+    reads: dict[int, list[Any]] = {id(x.storage): [None] for x in others}
+    reads.setdefault(id(old.storage), []).append((old.offset, old.strides, old.shape))
+    out = lowering.place(node, 0, row_major(tuple(value.shape)), node, reads)
+    if out.storage is old.storage:
+        return out, out
+    target = out if out.contiguous else lowering.temporary(tuple(value.shape), out.dtype)
+    lowering.copy(old, node, target)
     return target, out
 
 
@@ -110,7 +121,7 @@ def lower_index_add(lowering: Any, node: Node) -> bool:
     index = lowering.layout_of(index_value)
     lowering.check_indices(index, -size, size, node)
     source = lowering.layout_of(source_value)
-    target, out = _copy_of(lowering, node, x_value)
+    target, out = _copy_of(lowering, node, x_value, (index, source))
     write_along(lowering, node, target, _along(index, source.shape, axis), source, axis, _sum, "index add")
     return _finish(lowering, node, target, out)
 
@@ -124,7 +135,7 @@ def lower_scatter(lowering: Any, node: Node) -> bool:
     size = x_value.shape[axis]
     index, source = lowering.layout_of(index_value), lowering.layout_of(source_value)
     lowering.check_indices(index, -size, size, node)
-    target, out = _copy_of(lowering, node, x_value)
+    target, out = _copy_of(lowering, node, x_value, (index, source))
     combine, label = (_sum, "scatter add") if node.op.name == "scatter_add" else (_new, "scatter")
     write_along(lowering, node, target, index, source, axis, combine, label)
     return _finish(lowering, node, target, out)
