@@ -90,6 +90,7 @@ def make_binary(
         for mask in range(4)
     ]
     plain = all(k in ("in", "out") for k, _, _ in op.saved_items)
+    nothing = not op.saved_items
 
     def binary(x: Any, y: Any, /) -> Any:
         if modes.active:
@@ -144,9 +145,10 @@ def make_binary(
             n.specs = None
         else:
             # shapes are kept where a gradient will have to be summed back to one
-            broadcast = nx is not None and a.shape != out.shape or ny is not None and b.shape != out.shape
+            shape = out.shape
+            broadcast = nx is not None and a.shape != shape or ny is not None and b.shape != shape
             n.specs = (spec_of(a), spec_of(b)) if broadcast else None
-        n.saved = keep[(nx is not None) | (ny is not None) << 1](a, b, out)
+        n.saved = () if nothing else keep[(nx is not None) | (ny is not None) << 1](a, b, out)
         n.seq = tick()
         t._node = n
         return t
