@@ -241,3 +241,68 @@ def test_importing_inside_a_branch():
         return y
 
     assert wf.function(lambda x: rooted(x))(wf.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_names_of_one_branch_or_of_a_body_are_its_own():
+    def branches(x):
+        if x.sum() > 0:
+            twice = x * 2
+            y = twice + 1
+        else:
+            y = x
+        return y
+
+    def loop(x):
+        while x.sum() < 10:
+            twice = x * 2
+            x = x + twice
+        return x
+
+    for fn in (branches, loop):
+        f = wf.function(fn)
+        for x in (wf.ones(3), wf.ones(3) * 7, -wf.ones(3) if fn is branches else wf.ones(3)):
+            np.testing.assert_allclose(f(x).numpy(), fn(x).numpy())
+
+
+def test_a_name_of_a_body_has_no_value_after_it():
+    def returned(x):
+        while x.sum() < 10:
+            last = x
+            x = x * 2
+        return last
+
+    def used(x):
+        if x.sum() < 10:
+            last = x
+        return last + x
+
+    def asked(x):
+        if x.sum() < 10:
+            last = x
+        return last.sum()
+
+    for fn in (returned, used, asked):
+        with pytest.raises(UnboundLocalError, match="'last' has a value only inside a branch or loop"):
+            wf.function(fn)(wf.ones(3))
+
+
+def test_the_condition_of_a_known_loop_is_asked_once_per_iteration():
+    asked = []
+
+    def going(i):
+        asked.append(i)
+        return i < 3
+
+    def fn(x):
+        i = 0
+        while going(i):
+            i = i + 1
+        if x.sum() > 0:
+            x = x + i
+        return x
+
+    fn(wf.ones(2))
+    eager = list(asked)
+    asked.clear()
+    assert wf.function(fn)(wf.ones(2)).tolist() == [4, 4]
+    assert asked[-len(eager) :] == eager  # the last trace; the first stopped at the `if`

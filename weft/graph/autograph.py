@@ -3,8 +3,9 @@
 When a captured function asks for the truth of a symbolic tensor, the source of the function that asked is rewritten once:
 an `if` becomes a call of `wf.cond` on two local functions, a `while` one of `wf.while_loop`, and the captured function is
 traced again. Conditions that are not symbolic tensors keep their ordinary meaning. Line numbers stay those of the user's
-file. What cannot be rewritten (`break`, `continue` or `return` inside a loop, a `return` in only one branch that is not
-followed by another, generators, lambdas, code without source) keeps raising the error that says what to write.
+file. `break` and `continue` become flags first (`jumps.py`). What cannot be rewritten (`return` inside a loop, a `return`
+in only one branch that is not followed by another, generators, lambdas, code without source) keeps raising the error that
+says what to write. A name that only one branch, or only the body of a loop, gives a value has none afterwards.
 
 Note [Functions that are called]. The captured function is traced in its rewritten form. Functions and methods that it
 calls, wherever they are called from (a user's `forward` inside `nn.Sequential`), get their rewritten code for as long as
@@ -25,21 +26,38 @@ from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
+from ..dtypes import bool_
 from ..tensor import Tensor
 from .control_flow import cond, while_loop
+from .jumps import Jumps
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _SELF = "weft.graph.autograph"  # stands for this module in rewritten code, until its constants are replaced
 
 
 class Undefined:
-    """Stands for a name that has no value yet when a branch that may set it begins."""
+    """Stands for a name that has no value: yet, when a branch that may set it begins, or any more, after it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "<undefined>"
+        return f"<undefined {self._name}>"
 
+    def refuse(self, *_: Any, **__: Any) -> Any:
+        raise UnboundLocalError(
+            f"{self._name!r} has a value only inside a branch or loop that depends on a tensor and may not run. "
+            f"Give it a value of the same shape and dtype before."
+        )
 
-UNDEFINED = Undefined()
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # what Python and libraries look for in any object
+            raise AttributeError(attribute)
+        return self.refuse()
+
+    __bool__ = __len__ = __iter__ = __getitem__ = __call__ = __float__ = __int__ = __array__ = __neg__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = refuse
+    __matmul__ = __rmatmul__ = __pow__ = __rpow__ = __mod__ = __rmod__ = __lt__ = __le__ = __gt__ = __ge__ = refuse
 
 
 # What rewritten code calls ------------------------------------------------------------------------------------------------
@@ -49,21 +67,36 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_symbolic
 
 
+def is_set(flag: Any) -> bool:
+    """Whether a flag is known to be set, while the function is traced."""
+    return flag is True
+
+
+def returned(value: Any) -> Any:
+    """What a function returns, every part of which must have a value."""
+    for part in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(part, Undefined):
+            part.refuse()
+    return value
+
+
 def if_(
     test: Any,
     true: Callable[..., Any],
     false: Callable[..., Any],
     names: tuple[str, ...],
     values: tuple[Any, ...],
+    shared: tuple[str, ...],
 ) -> Any:
-    """`if` that assigns `names`: returns their values afterwards."""
+    """`if` that assigns `names`, those in `shared` in both branches: returns their values afterwards."""
     if not _is_symbolic(test):
         return true(*values) if test else false(*values)
     outcomes: list[tuple[Any, ...]] = []
+    kept = [n in shared or not isinstance(v, Undefined) for n, v in zip(names, values, strict=True)]
 
     def branch(fn: Callable[..., Any]) -> Callable[[], Any]:
         def run() -> Any:
-            result = fn(*values)
+            result = tuple([v for v, keep in zip(fn(*values), kept, strict=True) if keep])
             outcomes.append(result)
             return tuple([v for v in result if isinstance(v, (Tensor, int, float, bool))])
 
@@ -71,9 +104,13 @@ def if_(
 
     chosen = cond(test, branch(true), branch(false))
     # names that hold tensors or numbers in both branches come from the cond; all others must not differ
-    rest = iter(chosen)
-    merged = []
-    for name, a, b in zip(names, outcomes[0], outcomes[1], strict=True):
+    rest, pairs = iter(chosen), zip(*outcomes, strict=True)
+    merged: list[Any] = []
+    for name, keep in zip(names, kept, strict=True):
+        if not keep:
+            merged.append(Undefined(name))
+            continue
+        a, b = next(pairs)
         numeric = isinstance(a, (Tensor, int, float, bool)), isinstance(b, (Tensor, int, float, bool))
         if all(numeric):
             merged.append(next(rest))
@@ -91,31 +128,47 @@ def if_return(test: Any, true: Callable[[], Any], false: Callable[[], Any]) -> A
     return cond(test, true, false) if _is_symbolic(test) else (true() if test else false())
 
 
-def while_(test: Callable[..., Any], body: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`while` that assigns names with these `values`: returns their values afterwards."""
-    if _is_symbolic(test(*values)):
-        return tuple(while_loop(test, body, values))
-    while test(*values):
+def while_(
+    test: Callable[..., Any], body: Callable[..., Any], names: tuple[str, ...], values: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """`while` that assigns `names`, which have these `values`: returns their values afterwards."""
+    while not _is_symbolic(going := test(*values)):
+        if not going:
+            return values
         values = body(*values)
-        if _is_symbolic(test(*values)):
-            return tuple(while_loop(test, body, values))
-    return values
+    kept = [not isinstance(v, Undefined) for v in values]
+
+    def full(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The state with a place for names that have a value only inside the body."""
+        rest = iter(state)
+        return tuple([next(rest) if keep else Undefined(n) for n, keep in zip(names, kept, strict=True)])
+
+    def step(*state: Any) -> tuple[Any, ...]:
+        return tuple([v for v, keep in zip(body(*full(state)), kept, strict=True) if keep])
+
+    start = tuple([v for v, keep in zip(values, kept, strict=True) if keep])
+    return full(while_loop(lambda *state: test(*full(state)), step, start))
+
+
+def _truth(value: Any) -> Any:
+    """A truth as a tensor of one boolean."""
+    from ..ops.elementwise import astype
+    from ..ops.shaping import reshape
+
+    return astype(reshape(value, ()), bool_) if isinstance(value, Tensor) else Tensor(bool(value))
 
 
 def and_(first: Any, second: Callable[[], Any]) -> Any:
+    """`first and second()`: as in Python, the second is computed only if the first is true."""
     if not _is_symbolic(first):
         return first and second()
-    from ..ops.elementwise import logical_and
-
-    return logical_and(first, second())
+    return cond(first, lambda: _truth(second()), lambda: Tensor(False))
 
 
 def or_(first: Any, second: Callable[[], Any]) -> Any:
     if not _is_symbolic(first):
         return first or second()
-    from ..ops.elementwise import logical_or
-
-    return logical_or(first, second())
+    return cond(first, lambda: Tensor(True), lambda: _truth(second()))
 
 
 def not_(value: Any) -> Any:
@@ -216,6 +269,10 @@ def _tuple(names: list[str], store: bool = False) -> ast.Tuple:
     return ast.Tuple([_name(n, store) for n in names], ast.Store() if store else ast.Load())
 
 
+def _texts(names: list[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(n) for n in names], ast.Load())
+
+
 class _Rewriter(ast.NodeTransformer):
     def __init__(self) -> None:
         self.count = 0
@@ -271,15 +328,16 @@ class _Rewriter(ast.NodeTransformer):
         if _leaves([node], (ast.Return, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)):
             node.body, node.orelse = self.block(node.body), self.block(node.orelse)
             return node
-        names = _assigned([*node.body, *node.orelse])
+        taken, other = node.body, node.orelse
+        names = _assigned([*taken, *other])
         self.count += 1
         functions = []
-        for kind, body in (("true", node.body), ("false", node.orelse)):
+        for kind, body in (("true", taken), ("false", other)):
             done = [*self.block(body), ast.Return(_tuple(names))]
             functions.append(self.function(f"__weft_{kind}{self.count}", names, done))
         call = _helper(
             "if_", self.visit(node.test), _name(functions[0].name), _name(functions[1].name),
-            ast.Tuple([ast.Constant(n) for n in names], ast.Load()), self.current(names),
+            _texts(names), _tuple(names), _texts([n for n in names if all(n in _assigned(b) for b in (taken, other))]),
         )  # fmt: skip
         last: ast.stmt = ast.Assign([_tuple(names, True)], call) if names else ast.Expr(call)
         return [*self.prepare(names), *functions, last]
@@ -298,7 +356,7 @@ class _Rewriter(ast.NodeTransformer):
         body = self.function(
             f"__weft_body{self.count}", names, [*self.block(node.body), ast.Return(_tuple(names))]
         )
-        call = _helper("while_", _name(test.name), _name(body.name), self.current(names))
+        call = _helper("while_", _name(test.name), _name(body.name), _texts(names), _tuple(names))
         return [*self.prepare(names), test, body, ast.Assign([_tuple(names, True)], call)]
 
     @staticmethod
@@ -307,14 +365,16 @@ class _Rewriter(ast.NodeTransformer):
         made: list[ast.stmt] = []
         for n in names:
             handler = ast.ExceptHandler(ast.Tuple([_name("NameError"), _name("UnboundLocalError")], ast.Load()), None, [
-                ast.Assign([_name(n, True)], ast.Attribute(ast.Constant(_SELF), "UNDEFINED", ast.Load()))
+                ast.Assign([_name(n, True)], _helper("Undefined", ast.Constant(n)))
             ])  # fmt: skip
             made.append(ast.Try([ast.Expr(_name(n))], [handler], [], []))
         return made
 
-    @staticmethod
-    def current(names: list[str]) -> ast.Tuple:
-        return _tuple(names)
+    def visit_Return(self, node: ast.Return) -> Any:
+        self.generic_visit(node)
+        if node.value is not None:
+            node.value = _helper("returned", node.value)
+        return node
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         self.generic_visit(node)
@@ -364,7 +424,8 @@ def rewritten_code(target: FunctionType) -> CodeType | None:
     if found is None:
         return None
     definition, first = found
-    body: list[ast.stmt] = [_Rewriter().visit(definition)]
+    jumps = Jumps(lambda flag: _helper("is_set", _name(flag)))
+    body: list[ast.stmt] = [_Rewriter().visit(jumps.visit(definition))]
     scopes = target.__qualname__.split(".")
     # In the body of a class the function's own name stays what it is elsewhere, and names like `__x` belong to the class
     # of a method; to a class called `_` they never do.

@@ -232,9 +232,9 @@ def while_loop(
     """`state = init; while cond_fn(*state): state = body_fn(*state)`; returns the last state.
 
     `init` is a tuple (or list) of tensors, passed to both functions as separate arguments, or one tensor. In a graph or a
-    captured function the state keeps its shapes and dtypes. With `max_iterations` the loop runs as a scan of that length,
-    in which finished iterations change nothing; the gradient of a captured loop needs it. In a declared graph every loop
-    has a gradient, which runs the body a few more times per iteration and stores the states.
+    captured function the state keeps its shapes and dtypes. The gradient runs the body a few more times per iteration, and
+    stores states. With `max_iterations` the loop runs as a scan of that length, in which finished iterations change nothing:
+    its gradient is cheaper where the bound is near.
     """
     many = isinstance(init, (tuple, list))
     state = tuple(init) if many else (init,)
@@ -271,12 +271,12 @@ def while_loop(
         return [_as_tensor(v) for v in new]
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> Any:
+        test = lambda *v: cond_fn(*unflatten(structure, list(v)))
         if in_function():
-            raise CaptureError(
-                "while_loop: the gradient of a captured loop needs a bound on its iterations. "
-                "Pass `max_iterations=n`, use `wf.scan`, or run with WEFT_EAGER=1."
-            )
-        return _while_backward(lambda *v: cond_fn(*unflatten(structure, list(v))), flat, leaves, outer, g)
+            from .loop_gradient import while_backward
+
+            return while_backward(test, flat, leaves, outer, g)
+        return _while_backward(test, flat, leaves, outer, g)
 
     op.backward = backward
     results = _add_node(op, [*leaves, *outer], specs, True)

@@ -51,7 +51,7 @@ def lower_setitem(lowering: Any, node: Node) -> bool:
     if not native(x_value, value):
         return False
     x, new = lowering.layout_of(x_value), lowering.layout_of(value)
-    reads = {id(x.storage): [(x.offset, x.strides, x.shape)]}
+    reads: dict[int, list[Any]] = {id(x.storage): [(x.offset, x.strides, x.shape)]}
     if new.storage is x.storage:  # the part may be written before all of the value is read
         reads[id(x.storage)].append(None)
     elif new.storage.kind == "variable":
