@@ -192,6 +192,8 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 
 def _shift(name: str, x: Tensor, axes: Any, back: bool) -> Tensor:
+    if x.ndim is None:
+        raise ValueError(f"{name}: the number of axes must be known. Got a tensor of unknown rank.")
     places = _normalize_axes(
         name, axes if axes is None or isinstance(axes, int) else tuple(axes), x.ndim, "axes"
     )

@@ -114,6 +114,10 @@ class CapturedGraph(Graph):
         for t in result if isinstance(result, tuple) else (result,):
             self.alive.append(weakref.ref(t))
 
+    @property
+    def dynamic(self) -> bool:
+        return False
+
     def unknown_size(self, node: Node) -> None:
         raise CaptureError(
             f"{node.op.name}: the size of its result depends on the data, so it cannot be part of a captured function. "

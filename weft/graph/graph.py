@@ -97,6 +97,11 @@ class Value:
     def assign(self, x: Tensor, value: Tensor) -> None:
         self.node.graph.assign(x, value)
 
+    @property
+    def dynamic(self) -> bool:
+        """Whether sizes may depend on data in the graph of this value."""
+        return self.node.graph.dynamic
+
     def late_call(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function that failed, perhaps because this size is not known, returns as a late node; None if nothing."""
         return self.node.graph.late_call(function, name, args, kwargs)
@@ -223,6 +228,7 @@ class Graph:
         datas = [self.operand(t) for t in tensors]
         try:
             if self.open_sizes:
+                attrs = _closed(op, attrs)
                 refuse_open(op, attrs)
             node = self.emit(op, datas, attrs, user_location(2))
         except Exception:
@@ -248,6 +254,11 @@ class Graph:
         values = op.merge(tensors, attrs)
         rest = dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True))
         return self.late_call(op.call, op.name, tuple(values[: op.num_positional]), rest)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether sizes may depend on data: a node that makes such sizes then runs by itself."""
+        return True
 
     @property
     def open_sizes(self) -> bool:
@@ -325,6 +336,13 @@ def refuse_open(op: Op, attrs: tuple[Any, ...]) -> None:
     for name, value in zip(op.attr_names, attrs, strict=True):
         if value.__class__ is not int and op.fn.__annotations__.get(name) in _NUMBERS and _is_open(value):
             raise ValueError(f"{op.title}: {name} must be known. Got {value!r}.")
+
+
+def _closed(op: Op, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A shape of which one size is not known says enough: the number of elements decides."""
+    if op.name != "reshape" or attrs[0].__class__ is not tuple or -1 in attrs[0] or sum([_is_open(d) for d in attrs[0]]) != 1:
+        return attrs
+    return (tuple([-1 if _is_open(d) else d for d in attrs[0]]), *attrs[1:])
 
 
 def _is_open(value: Any) -> bool:

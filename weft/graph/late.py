@@ -107,8 +107,8 @@ def _graph_of(tensors: Sequence[Any]) -> Any:
     return next(t._data.node.graph for t in tensors if isinstance(t, Tensor) and isinstance(t._data, Value))
 
 
-def _may_be(shape: Any, found: Sequence[int]) -> bool:
-    return shape is None or len(shape) == len(found) and all(map(same_size, shape, found))
+def _may_be(shape: Any, found: Any) -> bool:
+    return shape is None or found is None or len(shape) == len(found) and all(map(same_size, shape, found))
 
 
 def _spread(count: int, places: Sequence[int], items: Sequence[Any]) -> list[Any]:
@@ -178,7 +178,7 @@ class LateCall(LateOp):
         first = len(tensors) - self.draws
         with Drawing(tensors[first:]):
             result = called(self.function, self.arguments, tensors[:first])
-        return flatten(result)[0]
+        return [t for t in flatten(result)[0] if t is not None]
 
 
 def called(function: Callable[..., Any], arguments: Any, tensors: Sequence[Any]) -> Any:
@@ -207,7 +207,7 @@ def late_call(graph: Any, function: Callable[..., Any], name: str, args: tuple[A
         return None  # a branch or body cannot move a generator on
     states = [graph.random_state(g) for g in found.generators]
     op = LateCall(name, found.specs, function, arguments, len(states))
-    return unflatten(found.structure, op.declare([*tensors, *states]))
+    return found.build(op.declare([*tensors, *states]))
 
 
 # Gradients ----------------------------------------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from ..ops.samples import Maker
 from ..ops.spec import Spec, Symbol
 from ..tensor import Tensor, wrap
 from .graph import Graph, refuse_open
-from .tree import flatten
+from .tree import flatten, unflatten
 
-SIZES = (8, 24, 6, 12, 2, 4, 3, 16, 1)  # with many divisors first: heads, groups and halves then fit
+SIZES = (8, 24, 2, 1, 6, 12, 4, 3, 16)  # with many divisors first (heads, groups and halves then fit), then small ones
 RANKS = (2, 3, 4, 1, 5, 0)
 TRIALS, SUCCESSES, AFTER = 6000, 4, 24  # how long to look for a fit, how many to compare, how long to look for another
 _STATE = np.zeros(2, np.int64)
@@ -45,15 +45,22 @@ class Drawing(Mode):
 
 
 class Found:
-    """What a function returns: the structure of its results, a Spec per tensor, and the generators it draws from.
+    """What a function returns: `form` (a structure, and for each of its leaves whether it is a tensor or else None), a Spec
+    per tensor, and the generators it draws from.
 
     `varies` says that two guesses gave different numbers (or dtypes) of results.
     """
 
-    __slots__ = ("structure", "specs", "generators", "varies")
+    __slots__ = ("form", "specs", "generators", "varies")
 
-    def __init__(self, structure: Any, specs: list[Spec], generators: list[Any]) -> None:
-        self.structure, self.specs, self.generators, self.varies = structure, specs, generators, False
+    def __init__(self, form: Any, specs: list[Spec], generators: list[Any]) -> None:
+        self.form, self.specs, self.generators, self.varies = form, specs, generators, False
+
+    def build(self, tensors: Sequence[Any]) -> Any:
+        """What the function returns, made of `tensors`."""
+        structure, places = self.form
+        source = iter(tensors)
+        return unflatten(structure, [next(source) if here else None for here in places])
 
 
 def probe(function: Callable[[list[Tensor]], Any], inputs: Sequence[Any], op: Op | None = None) -> Found | None:
@@ -74,16 +81,20 @@ def probe(function: Callable[[list[Tensor]], Any], inputs: Sequence[Any], op: Op
         return None
     first = best[0][1]
     for _, other in best[1:2]:
-        if other.structure != first.structure or [s.dtype for s in other.specs] != [s.dtype for s in first.specs]:
+        if other.form != first.form or [s.dtype for s in other.specs] != [s.dtype for s in first.specs]:
             first.varies = True
             return first
-    same = [f for _, f in best if f.structure == first.structure]
-    ranked = all(v.shape is not None for v in inputs) and len(best) > 1
-    specs = [
-        Spec(_agreed([f.specs[i].shape for f in same]) if ranked else None, first.specs[i].dtype)
-        for i in range(len(first.specs))
-    ]
-    return Found(first.structure, specs, first.generators)
+    same = [f for _, f in best if f.form == first.form]
+    tried = [shapes for shapes, f in best if f.form == first.form]
+    ranked = all(v.shape is not None for v in inputs)
+    varied = ranked and all(
+        isinstance(d, int) or len({shapes[i][a] for shapes in tried}) > 1 for i, s in enumerate(given) for a, d in enumerate(s)
+    )
+    specs = []
+    for i, spec in enumerate(first.specs):
+        shape = _agreed([f.specs[i].shape for f in same]) if ranked else None
+        specs.append(Spec(shape if varied or shape is None else (None,) * len(shape), spec.dtype))
+    return Found(first.form, specs, first.generators)
 
 
 class _Scratch(Graph):
@@ -102,9 +113,10 @@ def _trial(function: Callable[[list[Tensor]], Any], specs: Sequence[Spec]) -> Fo
             leaves, structure = flatten(function(stand_ins))
         except Exception:  # sizes that do not fit each other: the next guess may
             return None
-    if not all(isinstance(t, Tensor) for t in leaves):
+    if not all(t is None or isinstance(t, Tensor) for t in leaves):
         return None
-    return Found(structure, [Spec(t.shape, t.dtype) for t in leaves], draws.generators)
+    specs = [Spec(t.shape, t.dtype) for t in leaves if t is not None]
+    return Found((structure, tuple([t is not None for t in leaves])), specs, draws.generators)
 
 
 def _agreed(shapes: Sequence[Any]) -> Any:

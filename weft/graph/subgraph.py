@@ -60,6 +60,10 @@ class SubGraph(CapturedGraph):
             super().unknown_size(node)
 
     @property
+    def dynamic(self) -> bool:
+        return not in_function()
+
+    @property
     def open_sizes(self) -> bool:
         return not in_function()
 

@@ -264,6 +264,8 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij'. Got {indexing!r}.")
+    if any(a.ndim is None for a in arrays):
+        raise ValueError("meshgrid: expected vectors. Got a tensor whose number of axes is not known.")
     vectors = [a if a.ndim else reshape(a, (1,)) for a in arrays]
     for a in vectors:
         if a.ndim != 1:

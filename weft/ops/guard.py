@@ -146,15 +146,19 @@ def rescued(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
 ) -> Any:
     """The result of a call that failed with `error`, if all it lacked were sizes that a graph will know later; else raise."""
-    every = [t for x in (*args, *kwargs.values()) for t in (x if isinstance(x, (list, tuple)) else (x,))]
-    for t in every:
+    made = late_result(name, function, args, kwargs)
+    if made is not None:
+        return made
+    tell(explained(name, function, args, kwargs, error), error)
+
+
+def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call on tensors of open sizes as a node of their graph, see Note [Late nodes] in `weft.graph.late`; None if none is."""
+    for t in [t for x in (*args, *kwargs.values()) for t in (x if isinstance(x, (list, tuple)) else (x,))]:
         data: Any = getattr(t, "_data", None)
         if hasattr(data, "late_call") and not is_known(data.shape):
-            made = data.late_call(function, name, args, kwargs)
-            if made is not None:
-                return made
-            break
-    tell(explained(name, function, args, kwargs, error), error)
+            return data.late_call(function, name, args, kwargs)
+    return None
 
 
 def tell(told: Exception, error: Exception) -> NoReturn:

@@ -144,7 +144,7 @@ def attach() -> None:
     for name, function in aliases().items():
         setattr(Tensor, name, guard.guarded(function, name))
     Tensor.T = property(_transpose)  # type: ignore[attr-defined]
-    Tensor.mT = property(shaping.matrix_transpose)  # type: ignore[attr-defined]
+    Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
     Tensor.H = property(lambda x: elementwise.conj(shaping.matrix_transpose(x)))  # type: ignore[attr-defined]
     Tensor.real = property(elementwise.real)  # type: ignore[attr-defined]
     Tensor.imag = property(elementwise.imag)  # type: ignore[attr-defined]
@@ -183,7 +183,14 @@ def attach_method(op: Op) -> None:
 
 def _transpose(x: Tensor) -> Tensor:
     """`x` with its axes in reverse order (a matrix's transpose)."""
+    if x.ndim is None:  # in a graph; the step knows
+        return guard.late_result("T", _transpose, (x,), {})
     return shaping.permute_dims(x, tuple(range(x.ndim))[::-1])
+
+
+def _matrix_transpose(x: Tensor) -> Tensor:
+    """`x` with its last two axes exchanged."""
+    return shaping.matrix_transpose(x) if x.ndim is not None else guard.public(shaping.matrix_transpose)(x)
 
 
 def _reshape(x: Tensor, *shape: Any) -> Tensor:

@@ -15,6 +15,7 @@ from .dispatch import constant
 from .dropout import dropout
 from .elementwise import astype, where
 from .formulas import masked_scores, triangle
+from .guard import guarded
 from .products import matmul
 from .reduction import reduce_sum
 from .shaping import expand_dims, matrix_transpose, reshape, swapaxes
@@ -33,6 +34,7 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
     return swapaxes(reshape(x, (x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads)), 1, 2)
 
 
+@guarded  # sizes may be open: then all of it is one late node
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

@@ -5,6 +5,7 @@ Ops that can return a view say so (`alias`) and how a write to the view reaches 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -782,3 +783,33 @@ def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         raise ValueError(f"flatten: start_axis must not come after end_axis. Got {start_axis} and {end_axis}.")
     joined = num_elements(x.shape[start : end + 1])
     return reshape(x, (*x.shape[:start], -1 if joined is None else joined, *x.shape[end + 1 :]))
+
+
+def _np_unflatten(x: np.ndarray, axis: int, sizes: Any) -> np.ndarray:
+    axis %= x.ndim
+    return x.reshape(x.shape[:axis] + tuple(sizes) + x.shape[axis + 1 :])
+
+
+@composite(
+    reference=_np_unflatten,
+    samples=lambda m: [
+        Sample(m.normal(2, 6), 1, (2, 3)),
+        Sample(m.normal(4, 3, 5), 0, (-1, 2)),
+        Sample(m.normal(2, 3, 4), -1, (4, 1)),
+    ],
+    errors=lambda m: [
+        Bad(ValueError, "unflatten: axis 1 of size 6 cannot be split into", m.normal(2, 6), 1, (4, 2)),
+        Bad(IndexError, "unflatten: axis 2", m.normal(2, 6), 2, (4, 2)),
+    ],
+)
+def unflatten(x: Tensor, axis: int, sizes: tuple[int, ...]) -> Tensor:
+    """`x` with the axis `axis` split into several of `sizes`, one of which may be -1: the inverse of `flatten`."""
+    axis = normalize_axis("unflatten", axis, x.ndim)
+    sizes = tuple(sizes)
+    here = x.shape[axis]
+    known = math.prod([d for d in sizes if d != -1])
+    if -1 not in sizes and not same_size(known, here) or -1 in sizes and is_known((here,)) and (not known or here % known):
+        raise ValueError(
+            f"unflatten: axis {axis} of size {here} cannot be split into {sizes}. Got shape {format_shape(x.shape)}."
+        )
+    return reshape(x, (*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))

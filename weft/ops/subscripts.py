@@ -10,7 +10,7 @@ from .. import dtypes
 from ..autograd.tape import Leaf, grad_mode, note_mutation
 from ..errors import format_shape
 from ..tensor import Tensor, wrap
-from . import dispatch, inplace
+from . import dispatch, guard, inplace
 from .gathering import masked_fill
 from .indexing import (
     HERE,
@@ -26,6 +26,7 @@ from .indexing import (
     thaw,
 )
 from .registry import Op
+from .spec import same_size
 
 ndarray = np.ndarray
 
@@ -58,11 +59,19 @@ def _expand_masks(
             consumed += 1
             continue
         expected = tuple(x.shape[consumed : consumed + t.ndim])
-        if tuple(t.shape) != expected and t.ndim:
+        if t.ndim and (len(expected) != t.ndim or not all(map(same_size, t.shape, expected))):
             raise IndexError(
                 f"index: a bool mask of shape {format_shape(t.shape)} does not match the indexed axes, "
                 f"which have shape {format_shape(expected)}."
             )
+        if t.ndim and getattr(t._data, "dynamic", False):
+            from .searching import nonzero_places
+
+            rows = nonzero_places(t)
+            new_spec += [HERE] * t.ndim
+            new_tensors += [getitem(rows, (i,)) for i in range(t.ndim)]
+            consumed += t.ndim
+            continue
         mask = t._array("indexing with a mask (its number of results depends on the data; use `wf.where`)")
         if t.ndim == 0:
             from .shaping import expand_dims
@@ -113,8 +122,14 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
     spec, tensors = freeze(index)
     if not tensors:
         return getitem(x, spec)
-    x, spec, tensors = _expand_masks(x, spec, tensors)
-    return advanced_index((x, *tensors), spec)
+    try:
+        x, spec, tensors = _expand_masks(x, spec, tensors)
+        return advanced_index((x, *tensors), spec)
+    except Exception:
+        made = guard.late_result("getitem", tensor_getitem, (x, index), {})
+        if made is None:
+            raise
+        return made
 
 
 _advanced_op: Op = advanced_index.op  # type: ignore[attr-defined]

@@ -155,7 +155,7 @@ class MultiheadAttention(Module):
                 weights = weights.mean(axis=1)
         else:
             y = F.scaled_dot_product_attention(q, k, v, mask, dropped, causal)
-        y = self.out_proj(y.transpose(1, 2).reshape((n, length, self.embed_dim)))
+        y = self.out_proj(y.transpose(1, 2).flatten(2))
         if single:
             return y.squeeze(0), None if weights is None else weights.squeeze(0)
         return (y if self.batch_first else y.transpose(0, 1)), weights
@@ -207,7 +207,7 @@ class MultiheadAttention(Module):
 
     def _heads(self, x: Tensor) -> Tensor:
         """(N, S, E) → (N, num_heads, S, head_dim)."""
-        return x.reshape((x.shape[0], x.shape[1], self.num_heads, self.head_dim)).transpose(1, 2)
+        return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
 
     def _mask(self, attn_mask: Any, key_padding_mask: Any, n: int, dtype: Any) -> Tensor | None:
         """Both masks as numbers to add to the scores (N, heads, L, S)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...errors import format_shape
@@ -33,14 +32,7 @@ class Unflatten(Module):
         self.axis, self.unflattened_size = axis, tuple(unflattened_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not -x.ndim <= self.axis < x.ndim:
-            raise IndexError(f"Unflatten: axis {self.axis} is out of range for shape {format_shape(x.shape)}.")
-        axis = self.axis % x.ndim
-        sizes = self.unflattened_size
-        known = math.prod([s for s in sizes if s != -1])
-        if -1 not in sizes and known != x.shape[axis] or -1 in sizes and (known == 0 or x.shape[axis] % known):
-            raise ValueError(f"Unflatten: axis {axis} of size {x.shape[axis]} cannot be split into {sizes}.")
-        return x.reshape((*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
+        return x.unflatten(self.axis, self.unflattened_size)
 
     def extra_repr(self) -> str:
         return f"axis={self.axis}, unflattened_size={self.unflattened_size}"
