@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 import numpy as np
@@ -76,3 +77,8 @@ def hogwild(rank, parameters, steps):
             parameter.detach().numpy()[...] -= 0.02 * parameter.grad.numpy()
             parameter.grad = None
     return float(loss.detach().numpy())
+
+
+def send_blocked_signals(conn):
+    """The signals that were blocked when this process started; nothing here has unblocked any."""
+    conn.send(sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, ())))

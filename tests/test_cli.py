@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,27 @@ def test_train_leaves_a_run_and_two_lines_that_work(
         cwd=trained, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout.startswith("tensor(["), done.stderr
+
+
+def test_an_interrupted_run_says_what_to_type_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(CONFIG)
+    step, calls = weft.Trainer._after_step, itertools.count(1)
+
+    def press_ctrl_c(self: Any, loss: float) -> None:
+        step(self, loss)
+        if next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(weft.Trainer, "_after_step", press_ctrl_c)
+    assert run("train", "small.toml", "--epochs", "3", "--eager") == 130
+    said = capsys.readouterr().err
+    assert "interrupted; `weft train small.toml --out runs/small --epochs 3 --eager` goes on" in said
+    # as it says, but that the number of workers changes nothing in the batches
+    assert run("train", "small.toml", "--out", "runs/small", "--epochs", "3", "--eager", "--workers", "1") == 0
+    assert "going on from runs/small/checkpoints/step-00000003" in "".join(capsys.readouterr())
 
 
 def test_train_with_other_settings_does_not_go_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

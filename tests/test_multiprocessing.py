@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -137,6 +138,25 @@ def test_the_names_of_the_standard_library_are_those_of_the_spawn_context():
         get_context("fork")
     with pytest.raises(AttributeError, match="has no attribute 'Porcess'"):
         _ = wf.multiprocessing.Porcess
+
+
+def test_the_first_child_of_a_process_does_not_see_ctrl_c_while_it_starts():
+    """In a process of its own: the first start is the one that also starts Python's resource tracker."""
+    program = """
+import signal, sys
+sys.path.insert(0, {folder!r})
+import multiprocessing_samples as samples
+from weft.multiprocessing import Pipe, Process, child_environment
+ours, theirs = Pipe()
+process = Process(target=samples.send_blocked_signals, args=(theirs,))
+with child_environment(threads=1):
+    process.start()
+assert ours.poll(30)
+print(int(signal.SIGINT) in ours.recv(), not signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+process.join(30)
+""".format(folder=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True", "True"]
 
 
 def test_hogwild_training_converges():

@@ -33,6 +33,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from multiprocessing import reduction as _reduction
+from multiprocessing import resource_tracker as _resource_tracker
 from typing import Any
 
 import numpy as np
@@ -370,6 +371,8 @@ def child_environment(threads: int) -> Iterator[None]:
     what Ctrl-C means to it (see `accept_interrupts`), and prints no traceback from the middle of its imports.
     """
     mask = getattr(signal, "pthread_sigmask", None)
+    # The first start would also start Python's resource tracker, which unblocks SIGINT when it is done.
+    _resource_tracker.ensure_running()
     with _start_lock:
         saved = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
         os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))

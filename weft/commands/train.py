@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib.util
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -100,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         made.trainer.fit(made.train_loader, made.val_loader, made.epochs)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; `weft train {arguments.target} --out {directory}` goes on", file=sys.stderr)
+        print(f"\ninterrupted; `{_same_command(arguments, directory)}` goes on", file=sys.stderr)
         return 130
     finally:
         made.train_loader.close()
@@ -291,6 +292,16 @@ def _new_directory(root: Path, name: str) -> Path:
     return place
 
 
+def _same_command(arguments: argparse.Namespace, directory: Path) -> str:
+    """What to type to go on: the command as it was given, with the directory the run is in."""
+    words = ["weft", "train", arguments.target, "--out", str(directory)]
+    for _, _, option in OPTIONS:
+        value = getattr(arguments, option.removeprefix("--").replace("-", "_"))
+        if value is not None:
+            words += [option, str(value)]
+    return shlex.join(words + ["--eager"] * arguments.eager)
+
+
 def _same_config(config: Config, directory: Path) -> None:
     """A run goes on only with the configuration it was started with."""
     found = latest(directory / "checkpoints")
@@ -302,6 +313,7 @@ def _same_config(config: Config, directory: Path) -> None:
         for section in sorted({*old, *new})
         for key in sorted({*old.get(section, {}), *new.get(section, {})})
         if old.get(section, {}).get(key) != new.get(section, {}).get(key)
+        and f"{section}.{key}" != "data.workers"  # batches are the same with any number of them
     ]
     if differences:
         kind = "a finished" if (directory / "done.json").exists() else "an unfinished"

@@ -1,7 +1,8 @@
 """Sequences of different lengths, packed for recurrent layers.
 
 Weft keeps packed sequences padded to one length with the lengths beside them: recurrent layers stop each sequence at its
-own end, and nothing has to be sorted.
+own end, and nothing has to be sorted. Unpacked they have the length they came with (PyTorch cuts them to the longest of
+the lengths): shapes do not depend on values, so a captured function has the shapes of the eager one.
 """
 
 from __future__ import annotations
