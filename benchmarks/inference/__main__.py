@@ -27,7 +27,8 @@ def _images(case: Case) -> bool:
 
 
 RUNNERS = {
-    "weft": Runner("weft", "captured", "Weft, captured"),
+    "weft": Runner("weft", "frozen", "Weft, captured and frozen"),
+    "weft-captured": Runner("weft", "captured", "Weft, captured"),
     "weft-eager": Runner("weft", "eager", "Weft, eager"),
     "torch": Runner("torch", "eager", "torch eager"),
     "torch-cl": Runner("torch", "channels_last", "torch eager, channels-last", covers=_images),

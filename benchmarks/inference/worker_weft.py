@@ -1,4 +1,8 @@
-"""Run a trained model with Weft: `python -m benchmarks.inference.worker_weft CASE captured|eager`."""
+"""Run a trained model with Weft: `python -m benchmarks.inference.worker_weft CASE frozen|captured|eager`.
+
+A frozen function takes the weights as they are, as torch.compile does when it is told to freeze, and as ONNX Runtime and
+OpenVINO do with every model they load.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,22 @@ from benchmarks.models.worker_weft import build
 from weft.models.gpt import KeyValueCache
 
 
+def prepared(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """The function as the mode runs it."""
+    return function if mode == "eager" else wf.function(function, freeze=mode == "frozen")
+
+
 class Tokens:
     """GPT token by token; starts over when the block is full."""
 
-    def __init__(self, model: Any, captured: bool) -> None:
+    def __init__(self, model: Any, mode: str) -> None:
         cache = KeyValueCache(model, 1)
 
         def step(token: Any, position: Any) -> Any:
             with wf.no_grad():
                 return model.cached(token, cache, position)
 
-        self.run: Callable[..., Any] = wf.function(step) if captured else step
+        self.run = prepared(step, mode)
         self.positions = [wf.tensor([i]) for i in range(model.block_size)]
         self.token = wf.tensor([[7]])
         self.at = 0
@@ -50,7 +59,7 @@ def main() -> None:
     model.eval()
     note = f"weft {wf.__version__} {mode}"
     if case.model == "gpt":
-        tokens = Tokens(model, mode == "captured")
+        tokens = Tokens(model, mode)
         serve(tokens, note, tokens.check)
         return
     x = wf.tensor(images(case))
@@ -59,7 +68,7 @@ def main() -> None:
         with wf.no_grad():
             return model(x)
 
-    run = wf.function(forward) if mode == "captured" else forward
+    run = prepared(forward, mode)
     serve(lambda: run(x), note, lambda: some(run(x).numpy()))
 
 
