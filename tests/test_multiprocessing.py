@@ -142,9 +142,9 @@ def test_the_names_of_the_standard_library_are_those_of_the_spawn_context():
 
 def test_the_first_child_of_a_process_does_not_see_ctrl_c_while_it_starts():
     """In a process of its own: the first start is the one that also starts Python's resource tracker."""
-    program = """
+    program = f"""
 import signal, sys
-sys.path.insert(0, {folder!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 import multiprocessing_samples as samples
 from weft.multiprocessing import Pipe, Process, child_environment
 ours, theirs = Pipe()
@@ -154,7 +154,7 @@ with child_environment(threads=1):
 assert ours.poll(30)
 print(int(signal.SIGINT) in ours.recv(), not signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 process.join(30)
-""".format(folder=str(Path(__file__).parent))
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["True", "True"]
 
