@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import weft as wf
 
@@ -84,3 +85,10 @@ def test_errors_say_what_to_do():
         assert str(error).startswith("matmul: inner dimensions differ") and "x1 @ x2.mT" in str(error)
     else:
         raise AssertionError("expected an error")
+
+
+def test_functions_of_models_are_looked_for_in_the_right_place():
+    with pytest.raises(AttributeError, match=r"`F\.softmax`"):
+        wf.softmax
+    with pytest.raises(AttributeError, match="Did you mean 'arange'"):
+        wf.arrange

@@ -168,6 +168,11 @@ def lazy(name: str) -> Any:
 
         import weft
 
+        if hasattr(importlib.import_module(".nn.functional", "weft"), name):
+            raise AttributeError(
+                f"module 'weft' has no attribute {name!r}. Functions of models live in `weft.nn.functional`: "
+                f"write `from weft.nn import functional as F` and `F.{name}`."
+            )
         close = difflib.get_close_matches(name, [*vars(weft), *LAZY], 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise AttributeError(f"module 'weft' has no attribute {name!r}.{hint}")

@@ -282,3 +282,17 @@ def test_a_tensor_and_what_was_detached_from_it_are_one_variable(write: str) -> 
         call = wf.function(run) if captured else run
         results.append([t.tolist() for _ in range(2) for t in call(wf.ones(3))])
     assert results[0] == results[1]
+
+
+def test_a_tensor_that_is_returned_and_stored_too_has_escaped():
+    class Counter(wf.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = wf.zeros(2)
+
+        def forward(self, x):
+            self.seen = self.seen + x
+            return self.seen
+
+    with pytest.raises(wf.CaptureError, match=r"stored outside of it.*self.seen = self.seen \+ x"):
+        wf.function(Counter())(wf.ones(2))

@@ -272,10 +272,11 @@ class Trace:
                 else:
                     symbolic.append(leaf)
             if isinstance(structure, int):
-                result = python(*symbolic)
+                result = [python(*symbolic)]
             else:
                 call_args, call_kwargs = unflatten(structure, symbolic)
-                result = python(*call_args, **call_kwargs)
+                result = [python(*call_args, **call_kwargs)]
+                del call_args, call_kwargs
             symbolic.clear()
         self.traced_seconds = time.perf_counter() - started
         self._collect(result)
@@ -283,15 +284,17 @@ class Trace:
         self._compile()
         self.compile_seconds = time.perf_counter() - started
 
-    def _collect(self, result: Any) -> None:
-        """Sort out what the function returned and what it left in gradients and variables."""
+    def _collect(self, result: list[Any]) -> None:
+        """Sort out what the function returned and what it left in gradients and variables.
+
+        `result` holds the one thing returned and is emptied: what is still alive when all is sorted out has escaped.
+        """
         capture, graph = self.capture, self.capture.graph
-        leaves, self.structure = flatten(result)
+        leaves, self.structure = flatten(result.pop())
         self.returns: list[Any] = []  # ("value", position), ("same", object), ("sparse", i, v, shape)
         self.values: list[Value] = []
         returned: set[int] = set()
-        for leaf in leaves:
-            self.returns.append(self._returned(leaf, returned))
+        self.returns += [self._returned(leaf, returned) for leaf in leaves]
         self._collect_gradients(returned)
         tape_roots = [
             t for t in leaves if isinstance(t, Tensor) and t._node is not None and type(t._data) is Value
@@ -299,7 +302,7 @@ class Trace:
         self.differentiable = bool(tape_roots) and grad_mode.enabled
         self.written = [v for v in graph.variables if v.final is not None and v.final is not v.entry]
         self._prepare_backward(tape_roots)
-        del leaves, result, tape_roots
+        del leaves, tape_roots
         capture.gradients.changed.clear()
         capture.finish(returned)
 
@@ -327,7 +330,6 @@ class Trace:
             )
         if not isinstance(leaf, Tensor) or type(leaf._data) is not Value:
             return ("same", leaf)
-        self.capture.graph.hold(leaf)
         self.values.append(leaf._data)
         return ("value", len(self.values) - 1)
 
