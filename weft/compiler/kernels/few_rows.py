@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from ...ops import scalar as s
 from ...ops.registry import table
+from ...ops.scalar import Expr
 from .. import loops
 from ..layout import Layout
 from ..loops import Accumulator, Buffer, Kernel, Local, Statement
+from .tiles import parts
 
 MOST_ROWS = 4
 """Rows of x; with more, a product in tiles is better."""
@@ -31,7 +33,7 @@ Place = tuple[tuple[int, ...], int]
 
 
 def suits(x: Layout, w: Layout) -> bool:
-    """Whether `x @ w` can be computed here: few rows, columns of `w` contiguous and in whole tiles."""
+    """Whether `x @ w` can be computed here: few rows, and columns of `w` contiguous."""
     (rows, depth), columns = x.shape, w.shape[1]
     return (
         rows <= MOST_ROWS
@@ -39,7 +41,6 @@ def suits(x: Layout, w: Layout) -> bool:
         and (x.strides[1] == 1 or depth == 1)
         and w.strides[0] == 1
         and w.strides[1] >= depth
-        and columns % TILE == 0
         and depth >= LEAST_DEPTH
         and depth * columns >= LEAST
     )
@@ -59,30 +60,42 @@ def _kernel(
 ) -> Kernel:
     rows, depth, columns = sizes
     xs, ws, ys = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("x", "w", "y"))
-    others = [Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)) for i in range(len(extras))]
-    sums = Buffer.of("sums", s.FLOAT32, (rows, TILE))
-    t, g, k, c = (s.index(name) for name in "tgkc")
-    totals = [Accumulator(f"sum{r}", "sum", s.FLOAT32) for r in range(rows)]
-    weight = ws[w[1] + (t * TILE + g) * w[0][1] + k]
-    updates = [loops.update(totals[r], xs[x[1] + r * x[0][0] + k] * weight) for r in range(rows)]
-    stores = [loops.store(sums[r, g], totals[r].value) for r in range(rows)]
-    column_of_tile: list[Statement] = [*totals, loops.loop("k", depth, updates, "vector"), *stores]
-    finish: list[Statement] = []
-    for r in range(rows):
-        value = sums[r, c]
-        column = t * TILE + c
-        rest = iter(zip(others, extras, strict=True))
-        for step in then:
-            if step in ("add", "multiply"):
-                buffer, (strides, offset) = next(rest)
-                operand = buffer[offset + r * strides[0] + column]
-                value = value + operand if step == "add" else value * operand
-            else:
-                value = table[step].expression(value)  # type: ignore[misc]
-        finish.append(loops.store(ys[y[1] + r * y[0][0] + column], value))
-    body: list[Statement] = [
-        Local(sums), loops.loop("g", TILE, column_of_tile), loops.loop("c", TILE, finish, "vector"),
-    ]  # fmt: skip
-    grain = LEAST // (TILE * depth) + 1
-    tiles = loops.loop("t", columns // TILE, body, parallel=True, grain=grain)
-    return Kernel("_".join(["few_rows", *then]), (xs, ws, *others, ys), (), (tiles,))
+    operands = [(Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)), place) for i, place in enumerate(extras)]
+    body: list[Statement] = []
+    for first, count, width in parts(columns, TILE):  # whole tiles, and one for the columns that are left
+        tag = f"p{len(body)}_"
+        sums = Buffer.of(tag + "sums", s.FLOAT32, (rows, width))
+        t, g, k, c = (s.index(tag + name) for name in "tgkc")
+        start = t * width + first
+        totals = [Accumulator(f"{tag}sum{r}", "sum", s.FLOAT32) for r in range(rows)]
+        weight = ws[w[1] + (start + g) * w[0][1] + k]
+        updates = [loops.update(totals[r], xs[x[1] + r * x[0][0] + k] * weight) for r in range(rows)]
+        stores = [loops.store(sums[r, g], totals[r].value) for r in range(rows)]
+        finish = [
+            loops.store(
+                ys[y[1] + r * y[0][0] + start + c],
+                _steps(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
+            )
+            for r in range(rows)
+        ]
+        tile: list[Statement] = [
+            Local(sums),
+            loops.loop(tag + "g", width, [*totals, loops.loop(tag + "k", depth, updates, "vector"), *stores]),
+            loops.loop(tag + "c", width, finish, "vector"),
+        ]
+        grain = LEAST // (width * depth) + 1
+        body.append(loops.loop(tag + "t", count, tile, parallel=count > 1, grain=grain))
+    return Kernel("_".join(["few_rows", *then]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
+
+
+def _steps(value: Expr, then: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
+    """What follows the product, on one element."""
+    rest = iter(operands)
+    for step in then:
+        if step == "add":
+            value = value + next(rest)
+        elif step == "multiply":
+            value = value * next(rest)
+        else:
+            value = table[step].expression(value)  # type: ignore[misc]
+    return value

@@ -146,7 +146,6 @@ def is_few_rows(product: Value) -> bool:
         and a.shape[0] <= few_rows.MOST_ROWS
         and b.shape[0] >= few_rows.LEAST_DEPTH
         and b.shape[0] * b.shape[1] >= few_rows.LEAST
-        and b.shape[1] % few_rows.TILE == 0
         and b.dtype == np.float32
         and b.node.op.name == "permute_dims"
     )
