@@ -54,6 +54,19 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path) == [path.name]
 
 
+@pytest.mark.parametrize("start", [b"PK\x03\x04" + b"\0" * 60, b"\x80\x02\x8a\nl\xfc\x9cF"], ids=["zip", "bare"])
+def test_a_file_of_torch_save_says_how_to_save_it_instead(tmp_path: Path, start: bytes) -> None:
+    (tmp_path / "model.pt").write_bytes(start)
+    with pytest.raises(ValueError, match=r"model.pt' is a file of torch.save, a pickle.*safetensors.torch.save_file"):
+        nn.load_weights(tmp_path / "model.pt")
+
+
+def test_a_header_as_long_as_a_pickle_starts_is_no_pickle(tmp_path: Path) -> None:
+    for length in range(60, 130):  # one of the headers is 0x80 bytes long
+        nn.save_weights({"x" * length: wf.ones(1)}, tmp_path / "weights.safetensors")
+        assert nn.load_weights(tmp_path / "weights.safetensors")["x" * length].tolist() == [1.0]
+
+
 def test_damaged_files_and_bad_names_are_named(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     nn.save_weights({"x": wf.zeros(100)}, path)

@@ -363,6 +363,21 @@ def test_the_state_of_pytorchs_optimiser_loads() -> None:
         np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-5)
 
 
+def test_a_state_of_another_optimiser_is_refused_before_anything_changes() -> None:
+    p = nn.Parameter(wf.ones(2))
+    p.grad = wf.ones(2)
+    other, opt = optim.SGD([p], lr=0.1, momentum=0.9), optim.Adam([p])
+    other.step()
+    with pytest.raises(ValueError, match=r"Adam: the state is of another optimiser. It has \['momentum_buffer'\]"):
+        opt.load_state_dict(other.state_dict())
+    assert opt.param_groups[0]["lr"] == 1e-3 and "momentum" not in opt.param_groups[0]
+    opt.step()
+    with pytest.raises(ValueError, match="Adam: this is not the state of an optimiser"):
+        opt.load_state_dict({"a": 1})
+    with pytest.raises(TypeError, match="SGD: lr must be a number. Got 'x'"):
+        optim.SGD([p], lr="x")  # type: ignore[arg-type]
+
+
 def test_load_state_dict_reports_what_does_not_fit() -> None:
     p, q = nn.Parameter(wf.ones(2)), nn.Parameter(wf.ones(3))
     one, two = optim.Adam([p]), optim.Adam([p, q])

@@ -52,6 +52,15 @@ def save_weights(
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+    # torch.save writes a zip archive or, in older versions, a bare pickle. A safetensors file starts with the size of its
+    # header, eight bytes of which the last are zero.
+    if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80" and start[-1:] != b"\0":
+        raise ValueError(
+            f"load_weights: {os.fspath(path)!r} is a file of torch.save, a pickle, which can run code when it is read. In "
+            "PyTorch, save it with `safetensors.torch.save_file(model.state_dict(), 'model.safetensors')`."
+        )
     return {name: wrap(array) for name, array in read_arrays(path)[0].items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -110,7 +110,7 @@ def _sources(name: str, source: Any) -> list[Tensor]:
     if hasattr(source, "parameters"):
         found = [*source.parameters(), *source.buffers()]
     else:
-        found = list(source)
+        found = list(source) if isinstance(source, Iterable) else []
     if not found or not all(isinstance(s, Tensor) for s in found):
         raise TypeError(f"{name}: expected a module or tensors. Got {type(source).__name__} with {len(found)} tensors.")
     return found

@@ -223,7 +223,10 @@ class Optimizer:
     def check(self, settings: dict[str, Any]) -> None:
         """Raise a ValueError for settings that make no sense."""
         for key, value in settings.items():
-            if key in ("lr", "eps", "weight_decay", "momentum") and not float(value) >= 0:
+            plain = key in ("lr", "eps", "weight_decay", "momentum")
+            if plain and (isinstance(value, str) or not hasattr(value, "__float__")):
+                raise TypeError(f"{type(self).__name__}: {key} must be a number. Got {value!r}.")
+            if plain and not float(value) >= 0:
                 raise ValueError(f"{type(self).__name__}: {key} must not be negative. Got {value}.")
             if key == "betas" and not (len(value) == 2 and all(0 <= b < 1 for b in value)):
                 raise ValueError(f"{type(self).__name__}: betas must be two numbers from 0 to below 1. Got {value}.")
@@ -256,6 +259,8 @@ class Optimizer:
         PyTorch's form, where `state` is a dict by the parameter's number and groups have settings of its own, is taken too.
         """
         name = type(self).__name__
+        if not isinstance(state_dict, Mapping) or not {"param_groups", "state"} <= state_dict.keys():
+            raise ValueError(f"{name}: this is not the state of an optimiser. Expected 'state' and 'param_groups'.")
         groups, states = state_dict["param_groups"], state_dict["state"]
         if isinstance(states, Mapping):
             states = [states.get(i, {}) for g in groups for i in g["params"]]
@@ -269,15 +274,34 @@ class Optimizer:
                 shape = tuple(np.shape(value))
                 if shape not in ((), tuple(p.shape)):
                     raise ValueError(f"{name}: state {key!r} of parameter {i} has shape {shape}, expected {p.shape}.")
-        for group, saved in zip(self.param_groups, groups, strict=True):
-            for key, value in saved.items():
-                if key != "params" and key not in _PYTORCHS_OWN:
-                    group[key] = tuple(value) if isinstance(value, list) else value
+        settings = [
+            {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items() if k != "params" and k not in _PYTORCHS_OWN}
+            for saved in groups
+        ]
+        rest = iter(states)
+        for group, new in zip(self.param_groups, settings, strict=True):
+            self._check_names(group, new, [next(rest) for _ in group.params])
+        for group, new in zip(self.param_groups, settings, strict=True):
+            group.update(new)
         start = 0
         for group in self.param_groups:
             self._load_group(group.params, states[start : start + len(group.params)])
             start += len(group.params)
         epoch.bump()
+
+    def _check_names(self, group: ParamGroup, new: dict[str, Any], states: list[Mapping[str, Any]]) -> None:
+        """A state that lacks what `update` needs is of another optimiser; say so now and not in the middle of a step."""
+        for p, state in zip(group.params, states, strict=True):
+            if state:
+                merged = {k: v for k, v in {**group, **new}.items() if k != "params"}
+                needed = self.init_state(p, ParamGroup([p], merged, self.defaults).settings(update_dtype(p.dtype)))
+                missing = [key for key in needed if key not in state]
+                if missing:
+                    raise ValueError(
+                        f"{type(self).__name__}: the state is of another optimiser. It has {sorted(state)} for a parameter; "
+                        f"expected {', '.join(missing)} too."
+                    )
+                return  # the parameters of a group have the same
 
     def _load_group(self, params: list[Tensor], states: list[Mapping[str, Any]]) -> None:
         counters: dict[float, Tensor] = {}
