@@ -1,4 +1,4 @@
-"""From a cluster to a loop nest: expressions, phases, order of loops.
+"""From the expressions of a cluster to its loop nest: phases, order of loops.
 
 Note [Phases]. A cluster with reductions runs, for every point of its outer axes, a sequence of inner loops: phase 0
 accumulates the reductions that need nothing else, phase 1 those that need the results of phase 0, and so on; a value
@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.graph import CONSTANT, Node, Value
+from ..graph.graph import Node, Value
 from ..ops import scalar as s
 from ..ops.scalar import Expr
 from . import loops
-from .fusion import GATHERS, REDUCTIONS, Cluster, base_of, is_view
+from .fusion import GATHERS, REDUCTIONS, Cluster, base_of
 from .layout import Layout, Storage, like_order, row_major
 from .loops import Accumulator, Buffer, Kernel, Let, Local, Statement
+from .nest_expressions import Expressions, Load
 
 DEAR = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc", "pow", "sigmoid",
          "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp", "hypot", "lgamma"}  # fmt: skip
@@ -36,40 +37,15 @@ _COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
 SCRATCH = 4096  # elements of a row kept in scratch memory between phases
 TILE = 1024  # columns whose accumulators are kept together
 DEEP = 4096  # additions in a row from which float32 sums are accumulated in float64
-LITERALS = 60  # members of a cluster up to which constants are part of its code
 LANES = 32  # partial sums that the vector loop of a reduction keeps, at least
 
 
 # signature -> (strides of results, loads with the numbers of their storages, places of results -> the finished kernel)
-Memo = dict[Any, tuple[tuple[int, ...] | None, list[tuple[int, "Load"]], dict[Any, Any]]]
+Memo = dict[Any, tuple[tuple[int, ...] | None, list[tuple[int, Load]], dict[Any, Any]]]
 
 
-class Load:
-    """An element of a layout at an affine index of the space, plus gathered parts: `offset + Σ strides·i + extra`."""
-
-    __slots__ = ("storage", "dtype", "offset", "strides", "extra", "leaf")
-
-    def __init__(
-        self,
-        storage: Storage,
-        dtype: np.dtype,
-        offset: int,
-        strides: tuple[int, ...],
-        extra: Expr | None,
-        leaf: Expr,
-    ) -> None:
-        self.storage, self.dtype, self.offset, self.strides, self.extra, self.leaf = (
-            storage,
-            dtype,
-            offset,
-            strides,
-            extra,
-            leaf,
-        )
-
-
-class Nest:
-    """Builds the kernel of one cluster. `layout_of(value)` gives the layout of a value from outside."""
+class Nest(Expressions):
+    """Builds the kernel of one cluster."""
 
     def __init__(
         self,
@@ -78,155 +54,11 @@ class Nest:
         stored: list[Node],
         place: Callable[[Node, tuple[int, ...]], Layout],
     ) -> None:
-        self.cluster = cluster
-        self.layout_of = layout_of
-        self.space = cluster.space
-        self.rank = len(self.space)
-        self.loads: dict[Any, Load] = {}
-        self.leaves: dict[Expr, Load] = {}
+        super().__init__(cluster, layout_of)
         self.stored_nodes = stored
         self.place = place
-        self.members = sorted(cluster.members, key=lambda n: n.order)
-        self.memo: dict[Any, Expr] = {}
         self.params: list[int] = []
         self.checks: list[tuple[Layout, int, Node]] = []
-        self._levels()
-
-    # Levels -------------------------------------------------------------------------------------------------------------
-
-    def _inside(self, value: Value) -> Node | None:
-        """The member that computes `value`, seen through views; None for values from outside."""
-        node = value.node
-        while node not in self.cluster.axes:
-            if not is_view(node):
-                return None
-            node = node.inputs[0].node
-        return node
-
-    def _levels(self) -> None:
-        """`level[n]`: the phase in which a full member is computable, or after which a reduced one is known (+1)."""
-        self.level: dict[Node, int] = {}
-        for n in self.members:
-            below = [
-                self.level[m]
-                for m in (self._inside(v) for v in n.inputs if isinstance(v, Value))
-                if m is not None
-            ]
-            base = max(below, default=0)
-            self.level[n] = base + 1 if self._is_reduction(n) else base
-        self.phases = max(self.level.values(), default=0) + 1
-
-    def _is_reduction(self, n: Node) -> bool:
-        return n.op.name in REDUCTIONS
-
-    def _full(self, n: Node) -> bool:
-        return (
-            not self._is_reduction(n)
-            and self.cluster.full(n)
-            and (not self.cluster.reduced or not self._only_reduced(n))
-        )
-
-    def _only_reduced(self, n: Node) -> bool:
-        """A member whose shape equals the space only because the reduced axes have size 1."""
-        return False
-
-    # Expressions ----------------------------------------------------------------------------------------------------------
-
-    def read(self, layout: Layout, axes: tuple[int | None, ...], extra: Expr | None = None) -> Expr:
-        """A load of `layout`, whose axes lie along these axes of the space."""
-        strides = [0] * self.rank
-        for d, st, a in zip(layout.shape, layout.strides, axes, strict=True):
-            if d != 1 and a is not None:
-                strides[a] += st
-        key = (id(layout.storage), layout.dtype, layout.offset, tuple(strides), extra)
-        found = self.loads.get(key)
-        if found is None:
-            leaf = s.var(f"load{len(self.loads)}", layout.dtype)
-            found = self.loads[key] = Load(
-                layout.storage, layout.dtype, layout.offset, tuple(strides), extra, leaf
-            )
-            self.leaves[leaf] = found
-        return found.leaf
-
-    def operand(self, value: Any, consumer: Node, phase: int) -> Expr:
-        """The element of an operand at the consumer's index."""
-        member = self._inside(value)
-        if member is not None:
-            return self.member(member, phase)
-        node = value.node
-        if self._literal(value):
-            return s.const(node.attrs[0].item(), value.dtype)
-        axes = self._consumer_axes(consumer)
-        layout = self.layout_of(value)
-        return self.read(layout, axes[len(axes) - len(layout.shape) :])
-
-    def _literal(self, value: Value) -> bool:
-        """Whether a constant is written into the code. Not in long kernels: they would differ by nothing but a number,
-        and take long to compile."""
-        node = value.node
-        return node.op is CONSTANT and node.attrs[0].size == 1 and len(self.members) <= LITERALS
-
-    def _consumer_axes(self, n: Node) -> tuple[int | None, ...]:
-        return tuple(range(self.rank)) if self._is_reduction(n) else self.cluster.axes[n]
-
-    def member(self, n: Node, phase: int) -> Expr:
-        """The value of a member in a phase: a scalar for reduced ones, the element at the index for full ones."""
-        if self._is_reduction(n) or not self._full(n):
-            return self.reduced_value(n)
-        if self.level[n] < phase:
-            kept = self.kept.get(n)
-            if kept is not None:
-                return kept
-        key = (n, phase if self.level[n] < phase else self.level[n])
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = self.compute(n, phase)
-        return found
-
-    def reduced_value(self, n: Node) -> Expr:
-        return self.scalars[n]
-
-    def compute(self, n: Node, phase: int) -> Expr:
-        op, out = n.op, n.outputs[0]
-        if op.name == "filled":
-            return s.const(n.attrs[1], out.dtype)
-        if op.name == "take_axis":
-            return self._take(n, phase)
-        if op.name == "take_along_axis":
-            return self._take_along(n, phase)
-        args = [self.operand(v, n, phase) for v in n.inputs]
-        if op.name == "cast":
-            return s.cast(args[0], out.dtype)
-        return s.cast(_half_out(op.expression(*_half_in(args)), out.dtype), out.dtype)
-
-    def _index(self, n: Node, indices: Value, axes: tuple[int | None, ...], size: int) -> Expr:
-        layout = self.layout_of(indices)
-        i = s.cast(self.read(layout, axes), np.int64)
-        if s.kind(indices.dtype) == "i":
-            i = s.where(s.lt(i, 0), i + size, i)
-        return s.minimum(s.maximum(i, 0), max(size - 1, 0))
-
-    def _take(self, n: Node, phase: int) -> Expr:
-        x, indices = n.inputs
-        axis = n.attrs[0] % len(x.shape)
-        axes = self.cluster.axes[n]
-        layout = self.layout_of(x)
-        k = len(indices.shape)
-        i = self._index(n, indices, axes[axis : axis + k], x.shape[axis])
-        rest = Layout(layout.storage, layout.dtype, layout.shape[:axis] + layout.shape[axis + 1 :],
-                      layout.strides[:axis] + layout.strides[axis + 1 :], layout.offset)  # fmt: skip
-        return self.read(rest, axes[:axis] + axes[axis + k :], i * layout.strides[axis])
-
-    def _take_along(self, n: Node, phase: int) -> Expr:
-        x, indices = n.inputs
-        axis = n.attrs[0] % len(x.shape)
-        axes = self.cluster.axes[n]
-        layout = self.layout_of(x)
-        i = self._index(n, indices, axes, x.shape[axis])
-        strides = tuple([0 if a == axis else st for a, st in enumerate(layout.strides)])
-        shape = tuple([1 if a == axis else d for a, d in enumerate(layout.shape)])
-        rest = Layout(layout.storage, layout.dtype, shape, strides, layout.offset)
-        return self.read(rest, axes, i * layout.strides[axis])
 
     # Order of loops -------------------------------------------------------------------------------------------------------
 
@@ -795,12 +627,3 @@ def _combine(op: str, a: Expr, b: Expr) -> Expr:
     if op in ("max", "min"):
         return s.maximum(a, b) if op == "max" else s.minimum(a, b)
     return s.bitwise_or(a, s.cast(b, a.dtype)) if op == "any" else s.bitwise_and(a, s.cast(b, a.dtype))
-
-
-def _half_in(args: list[Expr]) -> list[Expr]:
-    """Half precision is computed in float32."""
-    return [s.cast(a, s.FLOAT32) if a.dtype in (s.FLOAT16, s.BFLOAT16) else a for a in args]
-
-
-def _half_out(value: Any, dtype: np.dtype) -> Expr:
-    return value if isinstance(value, Expr) else s.const(value, dtype)
