@@ -80,7 +80,8 @@ def clip_grad_norm_(
     norm = get_total_norm(tensors, norm_type)
     if error_if_nonfinite and not bool(isfinite(norm)):
         raise RuntimeError(
-            f"clip_grad_norm_: the norm of the gradients is {norm.item()}. Run under `wf.detect_anomaly()` to see where it comes from."
+            f"clip_grad_norm_: the norm of the gradients is {norm.item()}. Run under `wf.detect_anomaly()` to see where "
+            "it comes from."
         )
     with no_grad():
         scale = (max_norm / (norm + 1e-6)).clip(None, 1.0)
