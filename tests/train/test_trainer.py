@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import weft as wf
 from weft import nn, optim
 from weft.backends.onednn import library
 from weft.compiler import tuning
-from weft.data import DataLoader, TensorDataset
+from weft.data import DataLoader, IterableDataset, TensorDataset
 from weft.io import CheckpointError, CheckpointWarning, latest, list_checkpoints, load
 from weft.io import checkpoint as checkpoint_module
 from weft.io.tensorboard.records import read_records
@@ -297,11 +298,12 @@ def test_progress_in_a_file_is_one_line_per_epoch() -> None:
     assert len(lines) == 2 and lines[0].startswith("epoch 1/2  loss ") and "samples/s" in lines[1]
 
 
-def test_progress_on_a_terminal_is_a_bar() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_progress_on_a_terminal_is_a_bar() -> None:
     out = Terminal()
     progress = Progress(file=out)
     progress.start_epoch(1, 3, 10, 0)
@@ -461,6 +463,35 @@ def test_ctrl_c_ends_after_the_step_with_a_checkpoint(tmp_path: Path) -> None:
     rest, whole = make(checkpoint_dir=tmp_path, resume="auto"), make()
     rest.fit(loader(), epochs=3)
     whole.fit(loader(), epochs=3)
+    assert weights(rest) == weights(whole)
+
+
+class Stream(IterableDataset):
+    """Samples without a length, another order each epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.int64]]:
+        for i in np.random.default_rng(self.epoch).permutation(60):
+            yield X[i], Y[i]
+
+
+def test_a_stream_trains_and_goes_on_from_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    class Break(Callback):
+        def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+            if trainer.step == 9:
+                raise RuntimeError("broken")
+
+    out = Terminal()
+    whole = make(progress=Progress(file=out))
+    whole.fit(DataLoader(Stream(), batch_size=10), epochs=3)
+    assert whole.step == 18 and "epoch 3/3" in out.getvalue()
+    options = {"checkpoint_dir": tmp_path, "checkpoint_every": 4, "resume": "auto"}
+    with pytest.raises(RuntimeError, match="broken"):
+        make(callbacks=[Break()], **options).fit(DataLoader(Stream(), batch_size=10), epochs=3)
+    rest = make(callbacks=[Callback()], **options)
+    rest.fit(DataLoader(Stream(), batch_size=10), epochs=3)
     assert weights(rest) == weights(whole)
 
 

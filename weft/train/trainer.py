@@ -245,7 +245,7 @@ class Trainer:
         self._save(train_loader, val_loader, scores=logs)
 
     def _train_epoch(self, loader: Any, val_loader: Any, epochs: int) -> int:
-        total = len(loader) if hasattr(loader, "__len__") else None
+        total = _length(loader)
         self.progress.start_epoch(self.epoch + 1, epochs, total, self.batches)
         started = time.perf_counter() - self.seconds
         samples = round(float(self.totals["loss"][1])) if "loss" in self.totals else 0
@@ -475,6 +475,14 @@ def _check_parts(model: Any, optimizer: Any, scheduler: Any, callbacks: Sequence
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise TypeError(f"Trainer: callbacks must be Callback objects. Got {type(callback).__name__}.")
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches an epoch has; None where nobody knows, as with streams."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def _check_loader(name: str, loader: Any) -> None:
