@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.ops import deferred as deferred  # the one op file that is not imported with the package
 from weft.ops.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
 from weft.ops.samples import Maker
 from weft.ops.spec import Spec, spec_of

@@ -19,7 +19,7 @@ from .creation import zeros_like, zeros_like_spec
 from .dispatch import composite, primitive
 from .elementwise import astype, exp, where
 from .formulas import wide
-from .loss_parts import check_reduction, check_same, np_reduced, reduced
+from .loss_parts import all_below, check_reduction, check_same, np_reduced, reduced
 from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
@@ -40,9 +40,8 @@ def _check_classes(op: str, target: Any, classes: Any, ignore_index: int) -> Non
     _check_class_dtype(op, target)
     if type(target) is not np.ndarray or not isinstance(classes, int) or target.size == 0:
         return
-    wrong = (target < 0) | (target >= classes)
-    if wrong.any():
-        wrong &= target != ignore_index
+    if not all_below(target, classes):
+        wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
         if wrong.any():
             raise IndexError(
                 f"{op}: target holds {target[wrong].flat[0]}; expected classes 0 to {classes - 1} or ignore_index {ignore_index}."
@@ -153,6 +152,7 @@ def _cross_entropy_backward_ops(
 
 @primitive(
     namespace="internal",
+    several_calls=True,
     checks_once=True,
     infer=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: Spec(x.shape, x.dtype),
     vjp=composed(_cross_entropy_backward_ops, "ignore_index", "label_smoothing"),
@@ -234,6 +234,7 @@ def _reference_cross_entropy_forward(x: Any, target: Any, ignore_index: int, lab
 @primitive(
     namespace="internal",
     outputs=2,
+    several_calls=True,
     checks_once=True,
     infer=_infer_cross_entropy,
     refuse=lambda x, target, ignore_index, label_smoothing: _check_classes(

@@ -67,7 +67,7 @@ def _closure(op: Op) -> Callable[[Op], Callable[..., Any]]:
     if not op.checks_once or not op.tensor_slots:
         return make_general
     if not op.variadic and op.num_outputs == 1:
-        if op.tensor_slots == (0,) and op.promote is None and op.refuse is None:
+        if op.tensor_slots == (0,) and op.refuse is None:
             return make_checked
         if op.tensor_slots == (0, 1) and len(op.parameters) == 2 and op.alias is None and op.refuse is None:
             return make_checked_pair

@@ -16,7 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd.tape import Node, grad_mode, tick
 from ..errors import user_location
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from . import modes, registry
 from .general import LARGE, as_arrays, call
 from .recording import UNTRACKED, finish, make_node, note_view
@@ -209,6 +209,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
     defaults, least = op.defaults, sum(d is registry.REQUIRED for d in op.defaults)
     differentiable, has_alias = op.differentiable and not op.declared_nondifferentiable, op.alias is not None
     kinds = [kind for kind, _, _ in op.saved_items]
+    promotes = op.promote is not None  # its formula may divide by nothing, which NumPy must not warn of
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
@@ -227,14 +228,22 @@ def make_checked(op: Op) -> Callable[..., Any]:
             if names:
                 keywords = dict(zip(names, args[split:], strict=True))
                 for kernel in kernels:
-                    if kernel.when is None or kernel.when(a, *args[1:split], **keywords):
+                    if kernel.device == "cpu" and (kernel.when is None or kernel.when(a, *args[1:split], **keywords)):
+                        out = kernel.fn(a, *args[1:split], **keywords)
+                        break
+                else:
+                    if promotes:
                         return call(op, args)
-                out = fn(a, *args[1:split], **keywords)
+                    out = fn(a, *args[1:split], **keywords)
             else:
                 for kernel in kernels:
-                    if kernel.when is None or kernel.when(a, *attrs):
+                    if kernel.device == "cpu" and (kernel.when is None or kernel.when(a, *attrs)):
+                        out = kernel.fn(a, *attrs)
+                        break
+                else:
+                    if promotes:
                         return call(op, args)
-                out = fn(a, *attrs)
+                    out = fn(a, *attrs)
         except Exception:
             return call(op, _hashable(args))
         if type(out) is not ndarray:
@@ -281,7 +290,7 @@ def make_checked_pair(op: Op) -> Callable[..., Any]:
             ):
                 return call(op, args)
             for kernel in kernels:
-                if kernel.when is None or kernel.when(a, b):
+                if kernel.device == "cpu" and (kernel.when is None or kernel.when(a, b)):
                     return call(op, args)
             out = fn(a, b)
         except Exception:
@@ -303,6 +312,81 @@ def make_checked_pair(op: Op) -> Callable[..., Any]:
 def make_checked_many(op: Op) -> Callable[..., Any]:
     """Any other op whose shape rule need run only once per signature: several tensors, some of them None, or several
     results. Promotion is known to change nothing, because only signatures after promotion are noted."""
+    return _make_checked_sequence(op) if op.variadic else _make_checked_each(op)
+
+
+def _make_checked_each(op: Op) -> Callable[..., Any]:
+    """`make_checked_many` with its loops over the parameters written out, for example
+
+        x, weight, eps = args
+        x_data = x._data
+        weight_data = None if weight is None else weight._data
+        key = ((x_data.shape, x_data.dtype), None if weight_data is None else (...), (eps,))
+    """
+    params, tensors, optional = op.parameters, op.tensor_names, op.optional
+    datas = [f"{n}_data" for n in tensors]
+    kinds = [f"({d}.shape, {d}.dtype)" for d in datas]
+    maybe = [i in optional for i in range(len(tensors))]
+    read = [f"None if {n} is None else {n}._data" if m else f"{n}._data" for n, m in zip(tensors, maybe, strict=True)]
+    keyed = [f"None if {d} is None else {k}" if m else k for d, k, m in zip(datas, kinds, maybe, strict=True)]
+    strange = [
+        f"{d}.__class__ is not ndarray" + (f" and {d} is not None" if m else "") for d, m in zip(datas, maybe, strict=True)
+    ]
+    needs = [
+        f"({n} is not None and {n}._node is not None)" if m else f"({n}._node is not None)"
+        for n, m in zip(tensors, maybe, strict=True)
+    ]
+    attrs = f"({''.join(f'{n}, ' for n in op.attr_names)})"
+    key = f"({kinds[0][1:-1]}, {attrs})" if len(tensors) == 1 else f"({', '.join(keyed)}, {attrs})"
+    split = op.num_positional
+    values = [f"{n}_data" if n in tensors else n for n in params[:split]]
+    values += [f"{n}={n}_data" if n in tensors else f"{n}={n}" for n in params[split:]]
+    given = ", ".join(values)
+    lines = [
+        "def public(*args, **kwargs):",
+        f"    if kwargs or len(args) != {len(params)}:",
+        "        args = bind(args, kwargs)",
+        "    if modes.active:",
+        "        return call(op, hashable(args))",
+        f"    {', '.join(params)}, = args",
+        "    try:",
+        *[f"        {d} = {r}" for d, r in zip(datas, read, strict=True)],
+        f"        if {' or '.join(strange)}:",
+        "            return call(op, hashable(args))",
+        f"        if {key} not in checked:",
+        "            return call(op, args)",
+        *([f"        refuse({given})"] if op.refuse is not None else []),
+        "        for kernel in kernels:",
+        f"            if kernel.device == 'cpu' and (kernel.when is None or kernel.when({given})):",
+        f"                outs = kernel.fn({given})",
+        "                break",
+        "        else:",
+        "            with errstate(all='ignore'):",
+        f"                outs = fn({given})",
+        f"        recorded = grad_mode.enabled and ({' or '.join(needs)})",
+        "    except Exception:",
+        "        return call(op, hashable(args))",
+        "    if outs.__class__ is not ndarray:",
+        "        outs = as_arrays(outs)",
+    ]
+    plain = "wrap(outs)" if op.num_outputs == 1 else "tuple([wrap(o) for o in outs])"
+    if op.alias is None:
+        lines += ["    if not recorded:", f"        return {plain}"]
+    lines.append(f"    return finish(op, ({', '.join(tensors)},), ({', '.join(datas)},), {attrs}, outs)")
+    names = {
+        "op": op, "fn": op.fn, "kernels": op.kernels, "checked": op.checked, "refuse": op.refuse, "bind": op.bind,
+        "hashable": _hashable, "modes": modes, "call": call, "finish": finish, "wrap": wrap, "as_arrays": as_arrays,
+        "errstate": np.errstate, "ndarray": ndarray, "grad_mode": grad_mode,
+    }  # fmt: skip
+    if set(names) & set(params):
+        return _make_checked_sequence(op)  # a parameter has the name of one of ours
+    exec(compile("\n".join(lines), __file__, "exec"), names)  # its frames count as ours, not the user's
+    made: Callable[..., Any] = names["public"]
+    return made
+
+
+def _make_checked_sequence(op: Op) -> Callable[..., Any]:
+    """`make_checked_many` for any list of parameters."""
     fn, kernels, checked, refuse = op.fn, op.kernels, op.checked, op.refuse
     count, slots, attr_slots, variadic = len(op.parameters), op.tensor_slots, op.attr_slots, op.variadic
     run, single = op.run, len(op.tensor_slots) == 1 and not op.variadic
@@ -338,7 +422,7 @@ def make_checked_many(op: Op) -> Callable[..., Any]:
             if refuse is not None:
                 run(refuse, values)
             for kernel in kernels:
-                if kernel.when is None or run(kernel.when, values):
+                if kernel.device == "cpu" and (kernel.when is None or run(kernel.when, values)):
                     outs = run(kernel.fn, values)
                     break
             else:

@@ -91,7 +91,7 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     if op.refuse is not None:
         op.run(op.refuse, values)
     if not _backends_ready:
-        _prepare_backends(arrays)
+        _prepare_backends(op, arrays)
     for kernel in op.kernels:
         if kernel.device == "cpu" and (kernel.when is None or op.run(kernel.when, values)):
             return as_arrays(op.run(kernel.fn, values))
@@ -103,10 +103,10 @@ _backends_ready = False
 WORTHWHILE = 2048  # elements from which looking for native kernels can pay
 
 
-def _prepare_backends(arrays: Sequence[Any]) -> None:
-    """Register the backends' kernels when the first op on more than a few numbers runs: small programs never load them."""
+def _prepare_backends(op: Op, arrays: Sequence[Any]) -> None:
+    """Register the backends' kernels when the first op runs that may want one: small programs need not load them."""
     global _backends_ready
-    if any(type(a) is ndarray and a.size >= WORTHWHILE for a in arrays):
+    if op.several_calls or any(type(a) is ndarray and a.size >= WORTHWHILE for a in arrays):
         _backends_ready = True
         from ..backends import register_kernels
 

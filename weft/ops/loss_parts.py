@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..errors import format_shape
 from ..tensor import Tensor
 from .reduction import mean as mean_
@@ -44,3 +46,21 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 
 def np_reduced(loss: Any, reduction: str) -> Any:
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
+
+
+FEW = 64  # numbers up to which a list is faster than NumPy's functions
+
+
+def holds(array: np.ndarray, value: int) -> bool:
+    """Whether an array of integers has `value` among its elements."""
+    if array.size <= FEW:
+        return value in array.reshape(-1).tolist()
+    return bool((array == value).any())
+
+
+def all_below(array: np.ndarray, limit: int) -> bool:
+    """Whether all of an array of integers are from 0 to `limit` - 1."""
+    if 0 < array.size <= FEW:
+        values = array.reshape(-1).tolist()
+        return min(values) >= 0 and max(values) < limit
+    return not ((array < 0) | (array >= limit)).any()

@@ -168,6 +168,7 @@ def _reference_backward(
 @primitive(
     namespace="internal",
     outputs=3,
+    several_calls=True,
     checks_once=True,
     infer=_infer_layer_norm_backward,
     vjp=composed(_layer_norm_backward_ops, "num_axes"),
@@ -214,6 +215,7 @@ def layer_norm_backward(
 @primitive(
     namespace="internal",
     outputs=3,
+    several_calls=True,
     checks_once=True,
     infer=_infer_layer_norm,
     vjp=joint(_layer_norm_rule, fill=False),
@@ -361,6 +363,7 @@ def _infer_rms_norm_backward(
 @primitive(
     namespace="internal",
     outputs=2,
+    several_calls=True,
     checks_once=True,
     infer=_infer_rms_norm_backward,
     vjp=composed(_rms_norm_backward_ops, "num_axes"),
@@ -391,6 +394,7 @@ def rms_norm_backward(
 @primitive(
     namespace="internal",
     outputs=2,
+    several_calls=True,
     checks_once=True,
     infer=_infer_rms_norm,
     vjp=joint(_rms_norm_rule, fill=False),

@@ -107,7 +107,8 @@ class Op:
     forward-mode rule, or says that forward mode is derived from double reverse (so far it always is). `cost(*specs,
     **attrs)` estimates FLOPs; without it an elementwise op costs one per element, and other ops move data.
     `checks_once` says that `infer` looks at nothing but shapes, dtypes and attributes: a signature that passed it
-    is not checked again. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
+    is not checked again. `several_calls` says that NumPy has no one function for it: a native kernel is worth loading
+    however few the elements. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
     index out of range); eager calls ask it before a kernel runs. `shape_only` lists the places of a sequence of
     tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them.
     """
@@ -133,6 +134,7 @@ class Op:
         self.batch: Any = facts.pop("batch", None)
         self.shape_only: tuple[int, ...] = facts.pop("shape_only", ())
         self.checks_once: bool = facts.pop("checks_once", False)
+        self.several_calls: bool = facts.pop("several_calls", False)
         self.checked: set[tuple[Any, ...]] = set()
         self.refuse: Callable[..., None] | None = facts.pop("refuse", None)
         self.jvp: Any = facts.pop("jvp", None) or FROM_DOUBLE_REVERSE

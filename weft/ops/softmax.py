@@ -107,6 +107,7 @@ def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
 
 @primitive(
     namespace="internal",
+    several_calls=True,
     checks_once=True,
     infer=_infer_backward("softmax_backward"),
     promote="real float",
@@ -131,6 +132,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 @primitive(
     namespace="nn",
+    several_calls=True,
     checks_once=True,
     infer=_infer("softmax"),
     promote="real float",
@@ -156,6 +158,7 @@ def softmax(x: Tensor, axis: int = -1) -> Any:
 
 @primitive(
     namespace="internal",
+    several_calls=True,
     checks_once=True,
     infer=_infer_backward("log_softmax_backward"),
     promote="real float",
@@ -177,6 +180,7 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 @primitive(
     namespace="nn",
+    several_calls=True,
     checks_once=True,
     infer=_infer("log_softmax"),
     promote="real float",

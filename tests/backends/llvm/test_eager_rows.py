@@ -167,3 +167,32 @@ def test_softmax_of_rows_around_the_size_of_the_scratch_memory(dtype, n):
 def test_softmax_that_does_not_fit_into_a_cache_computes_each_exponential_once():
     text = str(rows.softmax("rows", np.dtype(np.float32), (1, 1), True, held=True))
     assert text.count("exp(") == 1
+
+
+def test_a_repeated_call_on_few_numbers_is_prepared_and_stays_right():
+    from weft.backends.llvm import eager_rows
+
+    (x, g) = arrays("float32", (5, 7), 2)
+    labels, w = np.array([0, 6, 3, 2, 1]), np.linspace(0.5, 2, 7, dtype=np.float32)
+    for _ in range(3):
+        close(eager.softmax(x, 1), scipy.special.softmax(x.astype(np.float64), 1), "float32")
+        loss, lse = eager.cross_entropy(x, labels, 1)
+        close(lse, scipy.special.logsumexp(x.astype(np.float64), 1), "float32")
+        close(loss, lse.astype(np.float64) - x[np.arange(5), labels], "float32")
+        y, mean, _ = eager.layer_norm(x, w, None, 1, 1e-5)
+        wide = x.astype(np.float64)
+        close(mean, wide.mean(1), "float32")
+        close(y, (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * w, "float32")
+        y[...] = loss[...] = np.nan  # results are the caller's own
+        x, g = g, x
+    prepared = len(eager_rows._prepared)
+    eager.softmax(x, 1)
+    assert len(eager_rows._prepared) == prepared
+
+
+def test_a_prepared_call_does_not_serve_another_layout():
+    (x,) = arrays("float64", (6, 6), 1)
+    for v in (x, x.T, x[:, ::-1], x[::2], np.asfortranarray(x), x):
+        for axis in (0, 1):
+            for _ in range(2):
+                close(eager.softmax(v, axis), scipy.special.softmax(v, axis), "float64")

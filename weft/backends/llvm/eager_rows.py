@@ -2,6 +2,9 @@
 
 Arrays whose axes do not fall into rows (see `weft.compiler.kernels.rows`) are copied into a layout that does: all
 arguments of one call share one layout, so results come back in the shape and order of the first.
+
+Note [Prepared calls]. What a call on small arrays that need no copy comes down to (a native function and a few integers)
+is remembered by dtypes, shapes and strides: on a few numbers everything around the native call costs more than the call.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from ...compiler.loops import Kernel
 from ...ops import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import PARALLEL, STREAMING, memory_order
+from .eager_elementwise import MAX_PLANS, PARALLEL, STREAMING, memory_order
 
 _kernels: dict[Any, jit.Compiled] = {}
+_prepared: dict[Any, tuple[Any, tuple[int, ...]]] = {}  # see Note [Prepared calls]
 _FLOATS = (s.FLOAT16, s.BFLOAT16, s.FLOAT32, s.FLOAT64)
 
 
@@ -31,6 +35,14 @@ def _compiled(build: Callable[..., Kernel], *arguments: Any) -> jit.Compiled:
     if found is None:
         found = _kernels[key] = jit.compile_kernel(build(*arguments))
     return found
+
+
+def _prepare(key: Any, compiled: jit.Compiled, integers: Sequence[int], given: Any, used: Any) -> None:
+    """Remember a call, unless it is large or some of the arrays had to be copied first."""
+    if used[0].size < PARALLEL and all(a is b for a, b in zip(given, used, strict=True)):
+        if len(_prepared) >= MAX_PLANS:
+            _prepared.clear()
+        _prepared[key] = compiled.call_objects, tuple(integers)
 
 
 def _run(compiled: jit.Compiled, arrays: Sequence[np.ndarray], integers: Sequence[int]) -> None:
@@ -102,14 +114,28 @@ def _serves(arrays: Sequence[np.ndarray]) -> bool:
 
 def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int) -> np.ndarray | None:
     """Kernels from full arrays to one full array."""
+    first = arrays[0]
+    dtype, shape = first.dtype, first.shape
+    key: tuple[Any, ...] = (build, axis, dtype, shape, first.strides)
+    for a in arrays[1:]:
+        key += (a.dtype, a.shape, a.strides)
+    prepared = _prepared.get(key)
+    if prepared is not None:
+        call, integers = prepared
+        out = np.empty(shape, dtype)
+        call(*map(id, arrays), id(out), *integers)
+        return out
     if not _serves(arrays) or any(a.shape != arrays[0].shape for a in arrays):
         return None
-    layout = _axis(arrays[0], axis)
-    arrays = [_dense(a, layout.order) for a in arrays]
-    out = memory.empty(arrays[0].shape, arrays[0].dtype, layout.order)
+    layout = _axis(first, axis)
+    dense = [_dense(a, layout.order) for a in arrays]
+    out = memory.empty(shape, dtype, layout.order)
     count = len(arrays) + 1
-    compiled = _compiled(build, layout.scheme, out.dtype, (1,) * count, out.nbytes >= STREAMING)
-    _run(compiled, [*arrays, out], layout.integers(count))
+    compiled = _compiled(build, layout.scheme, dtype, (1,) * count, out.nbytes >= STREAMING)
+    integers = layout.integers(count)
+    _run(compiled, [*dense, out], integers)
+    if layout.order is None:
+        _prepare(key, compiled, integers, arrays, dense)
     return out
 
 
@@ -173,15 +199,26 @@ def _shape_args(x: np.ndarray, axis: int, order: tuple[int, ...] | None) -> tupl
 
 def cross_entropy(x: np.ndarray, labels: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray] | None:
     """(loss, logsumexp) per row of logits; `labels` are integers in range, shaped as `x` without `axis`."""
+    key = (cross_entropy, axis, x.dtype, x.shape, x.strides, labels.dtype, labels.shape, labels.strides)
+    prepared = _prepared.get(key)
+    if prepared is not None:
+        call, integers = prepared
+        loss, lse = np.empty(labels.shape, x.dtype), np.empty(labels.shape, x.dtype)
+        call(id(x), id(labels), id(loss), id(lse), *integers)
+        return loss, lse
     if not _serves((x,)):
         return None
+    given = x, labels
     layout = _axis(x, axis)
     x = _dense(x, layout.order)
     shape, order = _per_row_shape(x, axis, layout.order)
     labels = _dense(np.asarray(labels, np.int64), order)
-    loss, lse = memory.empty(shape, x.dtype, order), memory.empty(shape, compute_dtype(x.dtype), order)
+    compute = compute_dtype(x.dtype)
+    loss, lse = memory.empty(shape, x.dtype, order), memory.empty(shape, compute, order)
     compiled = _compiled(rows.cross_entropy, layout.scheme, x.dtype, (1,))
     _run(compiled, [x, labels, loss, lse], layout.integers(1))
+    if layout.order is None and compute == x.dtype:
+        _prepare(key, compiled, layout.integers(1), given, (x, labels))
     return loss, lse
 
 
@@ -218,18 +255,31 @@ def layer_norm(
     x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, axes: int, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(y, mean, rstd): `x` normalised over its last `axes` axes; mean and rstd have the shape of the others."""
+    affine = [a for a in (weight, bias) if a is not None]
+    kind = weight is not None, bias is not None
+    key = (layer_norm, axes, eps, *kind, x.dtype, x.shape, x.strides, *[f for a in affine for f in (a.dtype, a.strides)])
+    prepared = _prepared.get(key)
+    if prepared is not None:
+        call, integers = prepared
+        shape = x.shape
+        lead = shape[: len(shape) - axes]
+        y, mean, rstd = np.empty(shape, x.dtype), np.empty(lead, x.dtype), np.empty(lead, x.dtype)
+        call(id(x), *map(id, affine), id(y), id(mean), id(rstd), *integers)
+        return y, mean, rstd
     if not _same(x, weight, bias):
         return None
+    given = [x, *affine]
     n_rows, n = _flat(x, axes)
     x = _dense(x, None)
     y = memory.empty(x.shape, x.dtype)
     lead = x.shape[: x.ndim - axes]
     mean, rstd = (memory.empty(lead, compute_dtype(x.dtype)) for _ in range(2))
-    affine = [_dense(a, None) for a in (weight, bias) if a is not None]
-    compiled = _compiled(
-        norms.layer_norm, x.dtype, weight is not None, bias is not None, float(eps), y.nbytes >= STREAMING
-    )
-    _run(compiled, [x, *affine, y, mean, rstd], [n_rows, n, n, n])
+    affine = [_dense(a, None) for a in affine]
+    compiled = _compiled(norms.layer_norm, x.dtype, *kind, float(eps), y.nbytes >= STREAMING)
+    integers = (n_rows, n, n, n)
+    _run(compiled, [x, *affine, y, mean, rstd], integers)
+    if mean.dtype == x.dtype:
+        _prepare(key, compiled, integers, given, [x, *affine])
     return y, mean, rstd
 
 

@@ -15,10 +15,13 @@ import numpy as np
 
 from ... import dtypes
 from ...ops import registry
+from ...ops.loss_parts import holds
 from ...runtime import forks
 
 LARGE = 16384
-"""Elements from which native code beats NumPy."""
+"""Elements from which native code beats NumPy where NumPy needs one call. Where it needs several (`_several`), native code
+is ahead from the first element on."""
+F32, F64 = dtypes.float32, dtypes.float64
 _REAL = frozenset(d for d in dtypes.ALL if not dtypes.is_complex(d))
 _NUMBERS = _REAL - {dtypes.bool_}
 _FLOATS = frozenset(dtypes.FLOATING)
@@ -72,10 +75,22 @@ def _or_plain(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _eager() -> Any:
-    from . import eager
+_eager_module: Any = None
 
-    return eager
+
+def _eager() -> Any:
+    global _eager_module
+    if _eager_module is None:
+        from . import eager
+
+        _eager_module = eager
+    return _eager_module
+
+
+def _several(x: Any) -> bool:
+    """Whether an op on `x` that NumPy has no function for is computed natively: always the same for one shape and dtype."""
+    dtype = x.dtype
+    return _enabled and (dtype is F32 or dtype is F64 or x.size >= LARGE and dtype in _FLOATS)
 
 
 # Reductions ----------------------------------------------------------------------------------------------------------
@@ -108,7 +123,7 @@ def _reduction(op: str, same_dtype: bool) -> Callable[..., Any]:
 
 
 def _along_when(x: Any, *_: Any, **__: Any) -> bool:
-    return x.size >= LARGE and _enabled and x.dtype in _FLOATS
+    return _several(x)
 
 
 def _softmax(x: Any, axis: int = -1) -> Any:
@@ -173,9 +188,8 @@ def _cross_entropy_forward(x: Any, target: Any, ignore_index: int, label_smoothi
     if result is None:
         return None
     loss, lse = result
-    ignored = target == ignore_index
-    if ignored.any():
-        loss[ignored] = 0
+    if holds(target, ignore_index):
+        loss[target == ignore_index] = 0
     return loss, lse
 
 
@@ -185,16 +199,18 @@ def _cross_entropy_backward(
     if label_smoothing or grad_lse is not None or x.dtype not in _WIDE_FLOATS:
         return None
     target = np.asarray(target, np.int64)
-    live = np.where(target == ignore_index, x.dtype.type(0), grad).astype(x.dtype, copy=False)
+    live = grad
+    if holds(target, ignore_index) or grad.dtype is not x.dtype:
+        live = np.where(target == ignore_index, x.dtype.type(0), grad).astype(x.dtype, copy=False)
     return _eager().cross_entropy_backward(x, target, lse, live, 1 if x.ndim > 1 else 0)
 
 
 def _grad_first(grad: Any, *rest: Any, **_: Any) -> bool:
-    return grad.size >= LARGE and _enabled and grad.dtype in _FLOATS
+    return _several(grad)
 
 
 def _logits_third(grad: Any, grad_lse: Any, x: Any, *_: Any) -> bool:
-    return x.size >= LARGE and _enabled and x.dtype in _FLOATS
+    return _several(x)
 
 
 # Attention -----------------------------------------------------------------------------------------------------------
