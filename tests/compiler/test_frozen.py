@@ -102,6 +102,52 @@ def test_a_captured_training_step_changes_what_the_frozen_function_reads(model, 
     assert not np.allclose(before, frozen(x).numpy())
 
 
+def _optimised(layer):
+    optimizer = wf.optim.AdamW(layer.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(wf.ones((2, 64))).square().mean().backward()
+        optimizer.step()
+
+
+def _unrecorded(change):
+    def run(layer):
+        with wf.no_grad():
+            change(layer.weight)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _optimised,
+        lambda layer: layer.weight.detach().mul_(1.5),
+        lambda layer: nn.init.normal_(layer.weight),
+        lambda layer: nn.utils.vector_to_parameters(wf.randn(512 * 64 + 512), layer.parameters()),
+        _unrecorded(lambda w: w[0].add_(1.0)),
+        _unrecorded(lambda w: w.__setitem__(slice(0, 2), 1.5)),
+        _unrecorded(lambda w: w.T.mul_(2.0)),
+    ],
+    ids=["optimiser", "detached", "initialised", "vector", "row", "setitem", "transposed"],
+)
+def test_every_way_to_write_in_place_is_seen(change):
+    wf.manual_seed(0)
+    layer = nn.Linear(64, 512)
+
+    def step(x):
+        with wf.no_grad():
+            return x + wf.cumsum(layer.weight, axis=1)[:2]
+
+    frozen, x = wf.function(step, freeze=True), wf.ones((2, 64))
+    old = frozen(x).numpy().copy()
+    assert program(frozen).prologue
+    for _ in range(2):
+        change(layer)
+        close(frozen(x), step(x))
+    assert not np.allclose(frozen(x).numpy(), old)
+
+
 def test_loaded_weights_are_seen_by_the_next_call(model, x):
     frozen = captured(model, freeze=True)
     frozen(x)
@@ -232,3 +278,18 @@ def test_explain_lists_what_runs_once(model, x):
     frozen = captured(model, freeze=True)
     frozen(x)
     assert "computed once" in frozen.explain()
+
+
+def test_what_a_session_assigns_is_seen_by_the_next_call():
+    weight = wf.tensor(np.arange(64, dtype=np.float32))
+    frozen = wf.function(lambda x: x + wf.cumsum(weight, axis=0), freeze=True)
+    x = wf.zeros((64,))
+    frozen(x)
+    graph = wf.Graph("writer")
+    with graph.as_default():
+        amount = wf.placeholder(wf.float32, ())
+        add = wf.Variable(weight).assign_add(amount)
+    with wf.Session(graph) as session:
+        for _ in range(3):  # from the second run on, writes are noted in a shorter way
+            session.run(add, {amount: 1.0})
+            np.testing.assert_array_equal(frozen(x).numpy(), np.cumsum(weight.numpy()))
