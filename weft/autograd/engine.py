@@ -22,7 +22,7 @@ from .. import dtypes
 from .. import tensor as tensor_module
 from ..errors import describe, format_shape
 from ..ops import dispatch
-from ..ops.spec import Spec, is_known
+from ..ops.spec import Spec, is_known, same_size
 from ..tensor import Tensor, wrap
 from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
 
@@ -105,7 +105,7 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
         return ops().ones_like(output.detach())
     if not isinstance(gradient, Tensor):
         gradient = Tensor(gradient)
-    if gradient.shape != output.shape:
+    if gradient.shape != output.shape and not _may_agree(gradient.shape, output.shape):
         raise ValueError(
             f"backward: gradient must have the output's shape. Got {describe(gradient)}; expected {describe(output)}."
         )
@@ -114,6 +114,11 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
     if not create_graph:
         gradient = gradient.detach()
     return ops().conj(gradient) if dtypes.is_complex(gradient.dtype) else gradient
+
+
+def _may_agree(a: Any, b: Any) -> bool:
+    """Whether two shapes of a graph may turn out equal when it runs."""
+    return a is None or b is None or len(a) == len(b) and all(map(same_size, a, b))
 
 
 def _parents(node: Any) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from .. import dtypes
 from ..autograd.engine import run_backward
 from ..autograd.tape import Node, Output, enable_grad, grad_mode, tick
 from ..errors import describe, user_location
-from ..ops.spec import Spec, spec_of
+from ..ops.spec import Spec, same_size, spec_of
 from ..tensor import Tensor, wrap
 from .capture import CaptureError, capturing
 from .graph import Value
@@ -75,7 +75,7 @@ def _symbolic(*tensors: Any) -> bool:
     return any(isinstance(t, Tensor) and t.is_symbolic for t in tensors)
 
 
-def _recording(*tensors: Any) -> Any:
+def recording(*tensors: Any) -> Any:
     """The graph that control flow on `tensors` is added to: that of the capture in progress, else their own, or None."""
     mode = capturing()
     if mode is not None:
@@ -88,7 +88,7 @@ def _recording(*tensors: Any) -> Any:
 
 def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], differentiable: bool) -> list[Tensor]:
     """Add a control-flow node to the graph in progress and link its results to the tape."""
-    graph = _recording(*tensors)
+    graph = recording(*tensors)
     node = graph.add(op, [graph.operand(t) for t in tensors], (), specs, user_location(3), op.kind)
     for t in tensors:
         graph.hold(t)
@@ -115,6 +115,37 @@ def record(node: Any, op: ControlOp, tensors: list[Tensor], results: list[Tensor
             if dtypes.is_inexact(r.dtype):
                 r._node = Output(entry, i)
     return results
+
+
+def _common(a: Spec, b: Spec) -> Spec | None:
+    """What is known of a value that is like `a` or like `b`; None if there is no such value."""
+    if a.dtype != b.dtype:
+        return None
+    if a.shape is None or b.shape is None:
+        return Spec(None, a.dtype)
+    if len(a.shape) != len(b.shape) or not all(same_size(d, e) for d, e in zip(a.shape, b.shape, strict=True)):
+        return None
+    return Spec(tuple([d if d == e else None for d, e in zip(a.shape, b.shape, strict=True)]), a.dtype)
+
+
+def _all_common(first: Sequence[Spec], second: Sequence[Spec]) -> list[Spec] | None:
+    if len(first) != len(second):
+        return None
+    found = [_common(a, b) for a, b in zip(first, second, strict=True)]
+    return None if None in found else found  # type: ignore[return-value]
+
+
+def _lasting(specs: list[Spec], trace: Callable[[list[Spec]], Sub], what: str) -> tuple[list[Spec], Sub]:
+    """Trace a body on a state like `specs`, of which as much is forgotten as an iteration does not keep."""
+    while True:
+        body = trace(specs)
+        found = [Spec(sizes(v), v.dtype) for v in body.outputs[: len(specs)]]
+        kept = _all_common(specs, found)
+        if kept is None:
+            raise CaptureError(f"{what}. Got {found}; expected {specs}.")
+        if kept == specs:
+            return specs, body
+        specs = kept
 
 
 def _as_tensor(value: Any) -> Tensor:
@@ -171,7 +202,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     >>> wf.cond(wf.tensor(2.0) > 1, lambda: wf.tensor(10.0), lambda: wf.tensor(20.0)).item()
     10.0
     """
-    if not _symbolic(pred) or _recording(pred) is None:
+    if not _symbolic(pred) or recording(pred) is None:
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
     if pred.size not in (1, None):
         raise ValueError(
@@ -181,7 +212,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     leaves = [_as_tensor(v) for v in leaves]
     subs = [Sub("cond", fn, leaves, structure) for fn in (true_fn, false_fn)]
     specs = [[Spec(v.shape, v.dtype) for v in sub.outputs] for sub in subs]
-    if subs[0].structure != subs[1].structure or specs[0] != specs[1]:
+    common = _all_common(specs[0], specs[1])
+    if subs[0].structure != subs[1].structure or common is None:
         raise CaptureError(
             f"cond: both branches must return the same structure, shapes and dtypes. "
             f"Got {specs[0]} if true and {specs[1]} if false."
@@ -202,7 +234,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         return [None, *cond(flag, branch(true_fn), branch(false_fn), *leaves)]
 
     op.backward = backward
-    results = _add_node(op, [flag, *leaves, *outer], specs[0], True)
+    results = _add_node(op, [flag, *leaves, *outer], common, True)
     return unflatten(subs[0].structure, results)
 
 
@@ -238,7 +270,7 @@ def while_loop(
     """
     many = isinstance(init, (tuple, list))
     state = tuple(init) if many else (init,)
-    if _recording(*flatten(state)[0]) is None or not (
+    if recording(*flatten(state)[0]) is None or not (
         _symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)
     ):
         count = 0
@@ -253,14 +285,16 @@ def while_loop(
         return _bounded_while(cond_fn, body_fn, init, max_iterations)
     leaves, structure = flatten(state)
     leaves = [_as_tensor(v) for v in leaves]
-    condition = Sub("while", cond_fn, leaves, structure)
-    body = Sub("while", lambda *s: _same_form(body_fn(*s), many), leaves, structure)
-    specs = [Spec(sizes(t), t.dtype) for t in leaves]
-    found = [Spec(sizes(v), v.dtype) for v in body.outputs]
-    if found != specs:
+    specs, body = _lasting(
+        [Spec(sizes(t), t.dtype) for t in leaves],
+        lambda specs: Sub("while", lambda *s: _same_form(body_fn(*s), many), specs, structure),
+        "while_loop: the body must keep shapes and dtypes of the state",
+    )
+    if len(body.outputs) != len(specs):
         raise CaptureError(
-            f"while_loop: the body must keep shapes and dtypes of the state. Got {found}; expected {specs}."
+            f"while_loop: the body must return as many values as the state has. Got {len(body.outputs)}; expected {len(specs)}."
         )
+    condition = Sub("while", cond_fn, specs, structure)
     if len(condition.outputs) != 1 or condition.outputs[0].size not in (1, None):
         raise CaptureError("while_loop: the condition must return one boolean.")
     outer = _union((condition, body))
@@ -318,7 +352,7 @@ def _iteration_numbers(total: Tensor) -> Tensor:
     """0, 1, … to at least `total`, as a tensor whose length is known when it runs."""
     from .declare import IterationNumbers
 
-    graph = _recording(total)
+    graph = recording(total)
     spec = Spec((None,), dtypes.int64)
     return wrap(graph.add(IterationNumbers(), [graph.operand(total)], (), (spec,), user_location(2), "iterations").outputs[0])
 
@@ -376,7 +410,7 @@ def scan(
     n: Any = next(iter(known)) if known else None
     if n is None and in_function():
         raise ValueError("scan: the length of xs along axis 0 must be known. Pass `length=`, or use `wf.while_loop`.")
-    if _recording(*flatten(init)[0], *x_leaves) is not None and n != 0:
+    if recording(*flatten(init)[0], *x_leaves) is not None and n != 0:
         return _captured_scan(fn, init, x_leaves, x_structure if xs is not None else _NOTHING, n, reverse)
     carry = init
     ys: list[Any] = [None] * n
@@ -420,17 +454,15 @@ def _captured_scan(
 
     slices = [_Slice(t) for t in xs]
     differentiable = grad_mode.enabled and any(t._node is not None for t in (*carry, *xs))
-    body = Sub("scan", flat, [*carry, *slices])
-    specs = [Spec(sizes(t), t.dtype) for t in carry]
-    found = [Spec(sizes(v), v.dtype) for v in body.outputs[: len(carry)]]
-    if found != specs:
-        raise CaptureError(
-            f"scan: the body must keep shapes and dtypes of the carry. Got {found}; expected {specs}."
-        )
+    specs, body = _lasting(
+        [Spec(sizes(t), t.dtype) for t in carry],
+        lambda specs: Sub("scan", flat, [*specs, *slices]),
+        "scan: the body must keep shapes and dtypes of the carry",
+    )
     outer = body.captured
     differentiable = differentiable or grad_mode.enabled and any(t._node is not None for t in outer)
     ys = [_stacked(n, v) for v in body.outputs[len(carry) :]]
-    kept = [_stacked(n, t) for t in carry] if differentiable else []
+    kept = [_stacked(n, s) for s in specs] if differentiable else []
     op = ControlOp(
         "scan",
         (body,),

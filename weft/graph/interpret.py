@@ -136,8 +136,19 @@ def _scan(op: ControlOp, inputs: Sequence[Any]) -> Arrays:
         for row, y in zip(ys, results[carries:], strict=True):
             row[t] = y
     rows = [*body.outputs[carries:], *(body.formals[:carries] if facts["keep"] else [])]
-    stacked = [np.stack(r) if n else _no_rows(v) for r, v in zip([*ys, *kept], rows, strict=False)]
+    stacked = [stack_rows(r) if n else _no_rows(v) for r, v in zip([*ys, *kept], rows, strict=False)]
     return (*carry, *stacked)
+
+
+def stack_rows(rows: Sequence[ndarray]) -> ndarray:
+    """The rows of a scan as one array."""
+    shapes = {r.shape for r in rows}
+    if len(shapes) > 1:
+        raise ValueError(
+            "scan: what is stacked, or kept for the gradient of a loop, must have one shape in all iterations. "
+            f"Got shapes {sorted(shapes)}."
+        )
+    return np.stack(rows)
 
 
 def scan_length(n: int | None, lengths: Sequence[int]) -> int:

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autocast import autocast
 from ..autograd.engine import dense, pullback, run_backward
 from ..autograd.tape import Node as TapeNode
 from ..autograd.tape import Output, enable_grad, grad_mode, no_grad, tick
@@ -34,7 +33,7 @@ from ..tensor import Tensor, wrap
 from .capture import capturing
 from .declare import DeclaredGraph, GraphOp
 from .graph import Node, Value
-from .probing import Drawing, probe
+from .probing import Drawing, casts, probe
 from .subgraph import after
 from .tree import flatten, unflatten
 
@@ -53,7 +52,7 @@ class LateOp(GraphOp):
         super().__init__(name)
         self.specs = list(specs)
         self.num_outputs = len(self.specs)
-        self.modes = tuple([m for m in dispatch.current_modes() if isinstance(m, autocast)])
+        self.modes = casts()
 
     def compute(self, tensors: list[Any]) -> list[Tensor]:
         """The results on tensors of known shapes."""

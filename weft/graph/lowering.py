@@ -23,6 +23,7 @@ from .control_flow import ControlOp
 from .declare import NO_OP, DeclaredGraph, GraphOp
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
+from .interpret import stack_rows
 from .subgraph import Sub
 
 
@@ -81,7 +82,7 @@ class StackOp(GraphOp):
 
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         sizes = [d if isinstance(d, int) else 0 for d in (self.spec.shape or ())[1:]]
-        return (np.stack(arrays[0]) if arrays[0] else np.empty((0, *sizes), self.spec.dtype),)
+        return (stack_rows(arrays[0]) if arrays[0] else np.empty((0, *sizes), self.spec.dtype),)
 
 
 class GoesOnOp(GraphOp):

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..autocast import autocast
 from ..autograd.tape import no_grad
-from ..ops.dispatch import Mode, suspended
+from ..ops.dispatch import Mode, current_modes, installed
 from ..ops.general import call
 from ..ops.registry import Op
 from ..ops.samples import Maker
@@ -42,6 +43,11 @@ class Drawing(Mode):
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         return call(op, values)
+
+
+def casts() -> tuple[Any, ...]:
+    """The modes of this thread that say in which dtypes ops compute."""
+    return tuple([m for m in current_modes() if isinstance(m, autocast)])
 
 
 class Found:
@@ -107,7 +113,7 @@ class _Scratch(Graph):
 
 def _trial(function: Callable[[list[Tensor]], Any], specs: Sequence[Spec]) -> Found | None:
     graph = _Scratch("probe")
-    with suspended(), no_grad(), Drawing() as draws:
+    with installed(casts()), no_grad(), Drawing() as draws:
         stand_ins = [wrap(graph.placeholder(s.shape, s.dtype)) for s in specs]
         try:
             leaves, structure = flatten(function(stand_ins))

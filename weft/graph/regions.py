@@ -229,8 +229,12 @@ def _emit(flow: Flow, node: Node, args: Sequence[Any], current: dict[State, Valu
 
 def _expanded(graph: Any, op: LateOp, args: Sequence[Any]) -> Sequence[Value]:
     """What a late op declares now that sizes are known, see Note [Late nodes]."""
+    first = len(graph.nodes)
     with no_grad():
         made = op.expand([wrap(v) if isinstance(v, Value) else v for v in args])
+    for node in graph.nodes[first:]:
+        if not all(is_known(v.shape) for v in node.outputs):
+            raise DynamicSize(node.name)
     return [graph.operand(t) for t in made]
 
 
@@ -255,9 +259,9 @@ def specialised(op: ControlOp, specs: Sequence[Spec]) -> tuple[ControlOp, list[S
         kept = [Spec((n, *s.shape), s.dtype) for s in formals[:carry]] if op.facts["keep"] else []
         outs = [*outs[:carry], *[Spec((n, *s.shape), s.dtype) for s in outs[carry:]], *kept]
     if op.kind == "while" and outs != formals:
-        raise ValueError(f"while_loop: the body must keep shapes and dtypes of the state. Got {outs}; expected {formals}.")
+        raise DynamicSize("a state whose sizes change")
     if op.kind == "cond" and outs != [Spec(v.shape, v.dtype) for v in subs[0].outputs]:
-        raise ValueError("cond: both branches must return the same shapes and dtypes for these feeds.")
+        raise DynamicSize("branches of different sizes")
     return made, outs
 
 

@@ -6,8 +6,8 @@ output dtypes and (perhaps symbolic) shapes, device constraints, control edges a
 and `assign_fn` carry subgraphs in the same form. Python callables are never stored: an attribute that is not data is an
 error that names the node.
 
-A loaded graph runs and can be differentiated, except through structured control flow, whose branches are kept as nodes
-only. Loading checks the version of the format and of every op before it builds anything.
+A loaded graph runs and can be differentiated, also through structured control flow, whose branches and bodies are traced
+again from their nodes. Loading checks the version of the format and of every op before it builds anything.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from .control_flow import ControlOp, record
 from .declare import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph, leaf
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
+from .inlining import backward_again
 from .late import LateCall, LateGradient, LateOp, LateRule, Place, link, postpone_rules
 from .placement import Constraint
 from .queues import (
@@ -371,7 +372,7 @@ class _Reader:
                 made = link(node, args)
             elif isinstance(node.op, ControlOp):
                 args = [tensors.get(v, wrap(v)) for v in node.inputs]
-                node.op.backward = _no_gradient(node)
+                node.op.backward = backward_again(node.op, args)
                 made = record(node, node.op, args, made)
             elif node.op is PLACEHOLDER or node.op is CONSTANT or isinstance(node.op, ReadOp):
                 made = [leaf(t) for t in made]
@@ -450,16 +451,6 @@ class _Reader:
         made.structure, made.static = None, []
         graph.finished = True
         return made
-
-
-def _no_gradient(node: Node) -> Any:
-    def backward(g: Any, edges: Any) -> Any:
-        raise RuntimeError(
-            f"gradients: {node.name!r} was read from a file, where control flow is kept without the functions that made it. "
-            "Declare the gradients before you save the graph; they are saved with it."
-        )
-
-    return backward
 
 
 def _place(text: str | None) -> Location | None:

@@ -26,7 +26,8 @@ from ..errors import describe, format_shape, user_location
 from ..ops.spec import Spec, same_size
 from ..tensor import Tensor, to_array, wrap
 from .declare import DeclaredGraph, GraphOp, effects_graph, explicit_graph, get_default_graph, leaf
-from .graph import Node, Value, replay
+from .graph import Node, Value
+from .inlining import inline
 from .origins import derived
 from .subgraph import Sub, in_function
 
@@ -218,23 +219,6 @@ class WriteOp(GraphOp):
                 f"Got {describe(new)}; expected {describe(target)}."
             )
         return new
-
-
-def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes of a subgraph applied again, on other tensors."""
-    def call(node: Node, operands: list[Any]) -> Any:
-        if not hasattr(node.op, "merge"):
-            raise NotImplementedError(
-                f"{sub.graph.name}: `{node.op.name}` inside a function given to a variable is not supported. "
-                f"Made at {node.where}."
-            )
-        args = node.op.merge(operands, node.attrs)
-        split = node.op.num_positional
-        return node.op.call(*args[:split], **dict(zip(node.op.parameters[split:], args[split:], strict=True)))
-
-    mapped: dict[Value, Tensor] = dict(zip([*sub.formals, *sub.graph.entries], [*formals, *captured], strict=True))
-    replay(sub.graph.nodes, mapped, wrap, call)
-    return [mapped[v] for v in sub.outputs]
 
 
 def implicit_read(graph: DeclaredGraph, tensor: Tensor) -> Tensor:

@@ -183,9 +183,10 @@ def attach_method(op: Op) -> None:
 
 def _transpose(x: Tensor) -> Tensor:
     """`x` with its axes in reverse order (a matrix's transpose)."""
-    if x.ndim is None:  # in a graph; the step knows
+    rank: Any = x.ndim
+    if rank is None:  # in a graph; the step knows
         return guard.late_result("T", _transpose, (x,), {})
-    return shaping.permute_dims(x, tuple(range(x.ndim))[::-1])
+    return shaping.permute_dims(x, tuple(range(rank))[::-1])
 
 
 def _matrix_transpose(x: Tensor) -> Tensor:
