@@ -122,6 +122,8 @@ def test_class_weights_move_with_the_loss_and_are_no_parameters() -> None:
         (lambda: nn.Conv2d(3, 4, 3)(wf.ones(1, 2, 8, 8)), ValueError, "conv2d: the channels of x and weight"),
         (lambda: nn.BatchNorm2d(3)(wf.ones(2, 3)), ValueError, "BatchNorm2d: expected an input with 4 axes"),
         (lambda: nn.BatchNorm1d(3)(wf.ones(2, 4)), ValueError, "batch_norm: "),
+        (lambda: nn.Softmax(dim=1), TypeError, r"Softmax: unexpected argument 'dim'.*`nn.Softmax\(axis=1\)`"),
+        (lambda: nn.Flatten(start_dim=2), TypeError, r"`nn.Flatten\(start_axis=2\)`"),
         (lambda: nn.GroupNorm(3, 4), ValueError, "num_groups must divide num_channels"),
         (lambda: nn.LayerNorm(()), ValueError, "normalized_shape must name at least one axis"),
         (lambda: nn.Dropout(1.5), ValueError, "Dropout: p must be between 0 and 1. Got 1.5"),

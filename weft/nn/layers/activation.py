@@ -11,6 +11,7 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
+from .words import numpys_words
 
 
 class _InPlace(Module):
@@ -253,6 +254,7 @@ class Threshold(Module):
         return f"threshold={self.threshold}, value={self.value}"
 
 
+@numpys_words
 class GLU(Module):
     """The first half along `axis` times the sigmoid of the second."""
 
@@ -267,6 +269,7 @@ class GLU(Module):
         return f"axis={self.axis}"
 
 
+@numpys_words
 class Softmax(Module):
     """exp(x) divided by its sum along `axis`."""
 
@@ -281,6 +284,7 @@ class Softmax(Module):
         return f"axis={self.axis}"
 
 
+@numpys_words
 class LogSoftmax(Module):
     """log(softmax(x)) along `axis`, stable."""
 
@@ -295,6 +299,7 @@ class LogSoftmax(Module):
         return f"axis={self.axis}"
 
 
+@numpys_words
 class Softmin(Module):
     """softmax(-x) along `axis`."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from ..module import Module
+from .words import numpys_words
 
 
 class _Loss(Module):
@@ -264,6 +265,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         return loss if self.reduction == "none" else loss.sum() if self.reduction == "sum" else loss.mean()
 
 
+@numpys_words
 class CosineSimilarity(Module):
     """cos of the angle between vectors along `axis`."""
 
@@ -275,6 +277,7 @@ class CosineSimilarity(Module):
         return F.cosine_similarity(x1, x2, self.axis, self.eps)
 
 
+@numpys_words
 class PairwiseDistance(Module):
     """The p-norm of the difference of vectors along the last axis."""
 

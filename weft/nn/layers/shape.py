@@ -8,8 +8,10 @@ from ...errors import format_shape
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
+from .words import numpys_words
 
 
+@numpys_words
 class Flatten(Module):
     """Join the axes from `start_axis` to `end_axis` into one; by default all but the batch axis."""
 
@@ -24,6 +26,7 @@ class Flatten(Module):
         return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
 
 
+@numpys_words
 class Unflatten(Module):
     """Split axis `axis` into axes of sizes `unflattened_size` (one of them may be -1)."""
 
