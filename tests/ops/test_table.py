@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.ops import costs
 from weft.ops import deferred as deferred  # the one op file that is not imported with the package
 from weft.ops.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
 from weft.ops.samples import Maker
@@ -281,10 +282,20 @@ def test_record_is_complete(op):
     assert op.jvp == (NOT_DIFFERENTIABLE if op.declared_nondifferentiable else FROM_DOUBLE_REVERSE) or callable(op.jvp)
     assert op.batch in ("elementwise", "composite", "source", None) or callable(op.batch)
     assert op.alias is None or op.alias in op.tensor_names
-    for sample in op.samples(Maker(len(op.name))) if op.cost is not None else ():
+    if not op.composite:
+        assert op.infer is not None, f"{op.name} has no shape rule"
+
+
+@pytest.mark.parametrize("op", list(table.values()), ids=list(table))
+def test_record_says_what_a_call_costs(op):
+    assert op.composite or op.expression is not None or callable(op.cost) or op.cost in costs.FAMILIES, (
+        f"{op.name} has neither a cost nor a family of costs"
+    )
+    for sample in () if op.composite else op.samples(Maker(len(op.name))):
         args, kwargs = _tensors(sample)
         values = op.bind(tuple(args), kwargs)
         specs = [spec_of(t._data) if isinstance(t, wf.Tensor) else t for t in op.tensors(values)]
-        assert op.run(op.cost, op.merge(specs, op.attrs(values))) >= 0
-    if not op.composite:
-        assert op.infer is not None, f"{op.name} has no shape rule"
+        flops, moved = costs.cost(op, op.merge(specs, op.attrs(values)))
+        assert flops >= 0 and moved >= 0
+        if op.expression is not None and all(isinstance(x, Spec) and x.shape and 0 not in x.shape for x in specs):
+            assert flops > 0 and moved > 0

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.costs import cost
 from ..ops.registry import Op
 from ..ops.spec import num_elements
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
@@ -24,7 +25,7 @@ from .interpret import run_alone, run_node
 from .naive import Interpreter
 
 # Seconds: rough estimates, for what nobody has measured; only their ratios matter.
-START, PER_ELEMENT, PER_FLOP = 1e-6, 4e-10, 5e-11
+START, PER_ELEMENT, PER_BYTE, PER_FLOP = 1e-6, 4e-10, 5e-11, 5e-11
 REFERENCE_FACTOR = 8.0  # NumPy kernels beside native ones
 REPEATS = 3
 
@@ -78,15 +79,14 @@ def node_seconds(node: Node, kind: str) -> tuple[float, bool]:
 
 
 def _estimate(node: Node, kind: str) -> float:
-    cost = getattr(node.op, "cost", None)
-    flops = 0.0
-    if cost is not None:
+    flops = moved = 0
+    if isinstance(node.op, Op):
         try:
-            flops = float(node.op.run(cost, node.op.merge(node.inputs, node.attrs)))
+            flops, moved = cost(node.op, node.op.merge(node.inputs, node.attrs), node.outputs)
         except (TypeError, ValueError, IndexError):
-            flops = 0.0  # a size is not known yet
+            moved = 0  # a size is not known yet
     elements = sum([num_elements(v.shape) or 1 for v in node.outputs])
-    seconds = START + elements * PER_ELEMENT + flops * PER_FLOP
+    seconds = START + max(elements * PER_ELEMENT, moved * PER_BYTE) + flops * PER_FLOP
     return seconds * (REFERENCE_FACTOR if kind == "ref" else 1.0)
 
 

@@ -1,17 +1,17 @@
 """A table of a model's parts: output shapes, parameters, FLOPs.
 
 The model is run once on an example, under `no_grad` and as in `eval()` (so that nothing in it changes), while a mode counts
-the cost of every op (what the op's record says; one operation per element for elementwise ops and reductions) and hooks
+the cost of every op (what the op's record says, see `weft.ops.costs`) and hooks
 say which module it belongs to. A multiply-add counts as two.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from ..autograd.tape import no_grad
 from ..errors import format_shape
+from ..ops.costs import cost
 from ..ops.creation import zeros
 from ..ops.dispatch import Mode
 from ..ops.registry import Op
@@ -117,16 +117,10 @@ class _Counter(Mode):
 
 
 def op_cost(op: Op, values: tuple[Any, ...], result: Any) -> int:
-    """The FLOPs of one call: what the record says, else one per element that is computed."""
-    if op.cost is not None:
-        specs = [spec_of(t._data) if isinstance(t, Tensor) else t for t in op.tensors(values)]
-        return int(op.run(op.cost, op.merge(specs, op.attrs(values))))
-    if op.alias is not None or op.namespace == "internal" and op.expression is None:
-        return 0
-    if op.expression is not None:
-        return math.prod(result.shape)
-    tensors = [t for t in op.tensors(values) if isinstance(t, Tensor)]
-    return max((math.prod(t.shape) for t in tensors), default=0) if "reduce" in op.name or op.name in ("max", "min") else 0
+    """The FLOPs of one call, as its record says (see `weft.ops.costs`)."""
+    specs = [spec_of(t._data) if isinstance(t, Tensor) else t for t in op.tensors(values)]
+    results = [spec_of(t._data) for t in (result if isinstance(result, (tuple, list)) else (result,))]
+    return cost(op, op.merge(specs, op.attrs(values)), results).flops
 
 
 def _shapes(value: Any) -> str:

@@ -103,6 +103,7 @@ def _np_pick(x: Any, target: Any, ignore_index: int) -> Any:
 
 @primitive(
     namespace="internal",
+    cost="gather",
     infer=_infer_pick,
     vjp=(_pick_rule, None),
     batch=folded_rows(lambda: pick_class, 0),

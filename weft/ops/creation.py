@@ -100,6 +100,7 @@ def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     namespace="internal",
     title="full",
     checks_once=True,
+    cost="fill",
     infer=_infer_filled,
     vjp=NOT_DIFFERENTIABLE,
     batch="source",
@@ -176,6 +177,7 @@ def _like(x: Any, value: Any, dtype: Any) -> Tensor:
 @primitive(
     namespace="internal",
     title="full_like",
+    cost="fill",
     infer=lambda x, value, dtype: Spec(x.shape, dtype),
     vjp=NOT_DIFFERENTIABLE,
     batch="elementwise",

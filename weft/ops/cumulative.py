@@ -24,7 +24,7 @@ from .reduction import sum_dtype
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import broadcast_to, concat_axis, flip
-from .spec import Spec, check_size, normalize_axis
+from .spec import Spec, check_size, normalize_axis, num_elements
 
 ndarray = np.ndarray
 
@@ -69,6 +69,7 @@ def _errors(name: str) -> Any:
 
 
 @primitive(
+    cost="scan",
     infer=_infer("cumulative_sum"),
     checks_once=True,
     title="cumulative_sum",
@@ -216,6 +217,7 @@ def _batch_recurrence(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    cost="scan",
     infer=_infer_recurrence,
     promote="floating",
     vjp=joint(_recurrence_rule),
@@ -248,6 +250,7 @@ def _cumprod_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    cost="scan",
     infer=_infer("cumulative_prod"),
     checks_once=True,
     title="cumulative_prod",
@@ -303,6 +306,7 @@ def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    cost=lambda x, axis: 35 * (num_elements(x.shape) or 0),  # a logaddexp each
     infer=_infer("logcumsumexp", "real"),
     checks_once=True,
     title="logcumsumexp",
@@ -365,6 +369,7 @@ def _extreme_samples(m: Any) -> list[Sample]:
     title="cummax",
     namespace="internal",
     outputs=2,
+    cost="scan",
     infer=_infer_extreme("cummax"),
     vjp=lambda g, like_x, outs, axis: _extreme_back(g, like_x, outs, axis),
     batch=_batch(lambda: cummax_pair),
@@ -382,6 +387,7 @@ def cummax_pair(x: Tensor, axis: int) -> Any:
     title="cummin",
     namespace="internal",
     outputs=2,
+    cost="scan",
     infer=_infer_extreme("cummin"),
     vjp=lambda g, like_x, outs, axis: _extreme_back(g, like_x, outs, axis),
     batch=_batch(lambda: cummin_pair),

@@ -159,6 +159,7 @@ def _sample(m: Any) -> Sample:
 @primitive(
     namespace="internal",
     outputs=3,
+    cost="update",
     infer=_infer,
     vjp=joint(_rule, fill=False),
     reference=_replay,
@@ -211,6 +212,7 @@ def _adam_samples(m: Any) -> list[Sample]:
 @primitive(
     namespace="internal",
     outputs=3,
+    cost="update",
     infer=_infer_adam,
     vjp=NOT_DIFFERENTIABLE,
     reference=_adam,

@@ -46,6 +46,7 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
     namespace="internal",
     title="astype",
     checks_once=True,
+    cost="each",
     infer=_infer_cast,
     vjp=lambda g, like_x: _back_cast(g, like_x),
     batch="elementwise",
@@ -638,6 +639,7 @@ _complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.
 
 @primitive(
     checks_once=True,
+    cost="each",
     infer=lambda x: Spec(x.shape, x.dtype), vjp=lambda g: conj(g), batch="elementwise", reference=np.conj,
     samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
@@ -648,6 +650,7 @@ def conj(x: Tensor) -> Any:
 
 @primitive(
     checks_once=True,
+    cost="each",
     infer=_infer_part, vjp=lambda g, like_x: _to_complex(g, g * 0) if dtypes.is_complex(like_x.dtype) else g,
     batch="elementwise", reference=np.real, samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
@@ -658,6 +661,7 @@ def real(x: Tensor) -> Any:
 
 @primitive(
     checks_once=True,
+    cost="each",
     infer=_infer_part, vjp=lambda g, like_x: _to_complex(g * 0, -g) if dtypes.is_complex(like_x.dtype) else g * 0,
     batch="elementwise", reference=np.imag, samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
@@ -675,6 +679,7 @@ def _infer_complex(real: Any, imag: Any) -> Spec:
 
 
 @primitive(
+    cost="each",
     infer=_infer_complex, promote="real float", broadcasts=True, batch="elementwise",
     vjp=(lambda g: g.real_part(), lambda g: -g.imag_part()),
     reference=lambda re, im: re + 1j * im,

@@ -89,6 +89,7 @@ def _arange(n: int) -> Tensor:
 
 @primitive(
     namespace="internal",
+    cost="look up",
     infer=_infer_lookup,
     vjp=(None, _lookup_rule),
     batch=_batch_lookup,
@@ -139,6 +140,7 @@ def _renormalize(op: str, indices: Tensor, weight: Tensor, max_norm: float, norm
 
 @primitive(
     namespace="internal",
+    cost="move",
     infer=lambda x, scale: Spec(x.shape, x.dtype),
     vjp=(lambda g, scale: g * scale, None),
     reference=lambda x, scale: x,
@@ -214,6 +216,7 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
 
 @primitive(
     namespace="internal",
+    cost="search",
     infer=_infer_bags,
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda offsets, count: np.searchsorted(offsets, np.arange(count), "right") - 1,
@@ -254,6 +257,7 @@ def _np_segment_max(x: Any, segments: Any, count: int) -> Any:
 
 @primitive(
     namespace="internal",
+    cost="reduce",
     infer=_infer_segments,
     vjp=(_segment_max_rule, None),
     reference=lambda x, segments, count: np.stack(

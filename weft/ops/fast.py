@@ -373,7 +373,7 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
     if op.alias is None:
         lines += ["    if not recorded:", f"        return {plain}"]
     lines.append(f"    return finish(op, ({', '.join(tensors)},), ({', '.join(datas)},), {attrs}, outs)")
-    names = {
+    names: dict[str, Any] = {
         "op": op, "fn": op.fn, "kernels": op.kernels, "checked": op.checked, "refuse": op.refuse, "bind": op.bind,
         "hashable": _hashable, "modes": modes, "call": call, "finish": finish, "wrap": wrap, "as_arrays": as_arrays,
         "errstate": np.errstate, "ndarray": ndarray, "grad_mode": grad_mode,

@@ -61,6 +61,7 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
     namespace="internal",
     title="take",
     name="take_axis",
+    cost="gather",
     infer=_infer_take,
     vjp=(_take_rule, None),
     batch=batching.take_axis,
@@ -120,6 +121,7 @@ def _along_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    cost="gather",
     infer=_infer_along,
     vjp=(_along_rule, None),
     batch=batching.take_along_axis,
@@ -201,6 +203,7 @@ _scatter_samples = lambda m: [
 
 
 @primitive(
+    cost="scatter",
     infer=lambda x, index, src, axis: _infer_scatter(x, index, src, axis, "scatter_add"),
     promote=None,
     vjp=(lambda g: g, None, lambda g, index, axis: gather(g, axis, index)),
@@ -215,6 +218,7 @@ def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
 
 
 @primitive(
+    cost="scatter",
     infer=_infer_scatter,
     vjp=(
         lambda g, index, axis: scatter(g, index, _zeros_of(g, index), axis),
@@ -262,6 +266,7 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
 
 
 @primitive(
+    cost="scatter",
     infer=_infer_index_add,
     vjp=(lambda g: g, None, lambda g, index, axis: take_axis(g, index, axis)),
     batch=batching.index_add,
@@ -295,6 +300,7 @@ def _infer_checked(x: Any, low: int, high: int, ignored: int | None, name: str) 
 
 
 @primitive(
+    cost="each",
     infer=_infer_checked,
     vjp=NOT_DIFFERENTIABLE,
     namespace="internal",

@@ -140,6 +140,7 @@ def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 @primitive(
     namespace="internal",
     checks_once=True,
+    cost="view",
     infer=_infer_basic,
     vjp=lambda g, like_x, index: put_zeros(g, like_x, index),
     alias="x",
@@ -165,6 +166,7 @@ def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
 
 @primitive(
     namespace="internal",
+    cost="scatter",
     infer=lambda x, value, index: infer_put(x, value, index),
     vjp=(
         lambda g, index: setitem(g, 0.0, index),
@@ -224,6 +226,7 @@ def _fit_value(g: Tensor, like: Any) -> Tensor:
 @primitive(
     namespace="internal",
     title="setitem",
+    cost="put",
     infer=lambda x, like, index: Spec(like.shape, x.dtype),
     vjp=(lambda g, index: getitem(g, index), None),
     reference=lambda x, like, index: _put_reference(np.zeros_like(like), x, index),
@@ -240,6 +243,7 @@ def put_into_zeros_like(x: Tensor, like: Tensor, index: tuple[Any, ...]) -> Any:
     namespace="internal",
     title="setitem",
     checks_once=True,
+    cost="put",
     infer=lambda x, shape, index: Spec(shape, x.dtype),
     vjp=lambda g, index: getitem(g, index),
     batch=lambda axes, tensors, attrs: put_into_zeros(
@@ -304,6 +308,7 @@ def _advanced_rule(g: Tensor, arrays: Any, spec: Any, needs: Any) -> list[Any]:
 @primitive(
     namespace="internal",
     title="index",
+    cost="gather",
     infer=_infer_advanced,
     vjp=joint(_advanced_rule),
     shape_only=(0,),
@@ -368,6 +373,7 @@ def _advanced_put_reference(arrays: Any, spec: Any, accumulate: bool = False) ->
 @primitive(
     namespace="internal",
     title="setitem",
+    cost="scatter",
     infer=infer_advanced_put,
     vjp=joint(_advanced_put_rule),
     shape_only=(0, 1),

@@ -199,6 +199,7 @@ _CASES = [
 
 @primitive(
     checks_once=True,
+    cost="interpolate",
     infer=_infer,
     vjp=lambda g, like_x, axis, size, kind, align, scale: _gradient(
         g, like_x, axis, size, kind, align, scale
@@ -251,6 +252,7 @@ def _batch_backward(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 @primitive(
     checks_once=True,
+    cost="interpolate",
     infer=_infer_backward,
     vjp=(lambda g, axis, size, kind, align, scale: resample(g, axis, size, kind, align, scale), None),
     batch=_batch_backward,

@@ -58,6 +58,7 @@ _triangle_samples = lambda m: [
 
 
 @primitive(
+    cost="move",
     infer=_infer_triangle("tril"),
     checks_once=True,
     vjp=lambda g, k: tril(g, k=k),
@@ -75,6 +76,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Any:
 
 
 @primitive(
+    cost="move",
     infer=_infer_triangle("triu"),
     checks_once=True,
     vjp=lambda g, k: triu(g, k=k),
@@ -113,6 +115,7 @@ def _diagonal_rule(g: Tensor, like_x: Any, offset: int) -> Tensor:
 
 
 @primitive(
+    cost="move",
     infer=_infer_diagonal,
     checks_once=True,
     vjp=_diagonal_rule,
@@ -154,6 +157,7 @@ def _infer_diagonal_matrix(x: Any, rows: int, cols: int, offset: int) -> Spec:
 
 
 @primitive(
+    cost="put",
     infer=_infer_diagonal_matrix,
     checks_once=True,
     title="diag_embed",
@@ -177,6 +181,7 @@ def diagonal_matrix(x: Tensor, rows: int, cols: int, offset: int = 0) -> Any:
 
 
 @primitive(
+    cost="put",
     infer=lambda x, like, offset: Spec(like.shape, x.dtype),
     title="diag_embed",
     namespace="internal",

@@ -116,6 +116,7 @@ def _reference(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -
 
 @primitive(
     checks_once=True,
+    cost="move",
     infer=_infer,
     vjp=_rule,
     batch=_batch,
@@ -214,6 +215,7 @@ def _reference_backward(g: Any, pad_width: Any, mode: str) -> np.ndarray:
 
 @primitive(
     checks_once=True,
+    cost="reduce",
     infer=_infer_backward,
     vjp=lambda g, pad_width, mode: pad(g, pad_width, mode, 0),
     namespace="internal",

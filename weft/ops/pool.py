@@ -287,6 +287,7 @@ def _select_reference(
 
 @primitive(
     checks_once=True,
+    cost="gather",
     infer=_infer_select,
     vjp=(
         lambda g, places, like_x, kernel, stride, padding, dilation, ceil_mode: _gradient(
@@ -321,6 +322,7 @@ def _index_reference(
 
 @primitive(
     checks_once=True,
+    cost="each",
     infer=lambda places, like, *window: Spec(places.shape, dtypes.int64),
     vjp=NOT_DIFFERENTIABLE,
     batch=fold_batch(lambda: max_pool_indices),

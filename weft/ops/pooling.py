@@ -580,6 +580,7 @@ def _infer_adaptive(x: Any, size: Any) -> tuple[Spec, Spec]:
 @primitive(
     checks_once=True,
     outputs=2,
+    cost="reduce",
     infer=_infer_adaptive,
     vjp=lambda g, out1, like_x: _scatter_flat(g[0], out1, tuple(like_x.shape[2:]), add=True),
     batch=fold_batch(lambda: adaptive_max_pool),

@@ -295,6 +295,7 @@ def _infer_like(op: str) -> Any:
 
 @primitive(
     namespace="random",
+    cost=lambda like, state, dtype: 70 * (num_elements(like.shape) or 0),
     infer=_infer_like("random_uniform_like"),
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda like, state, dtype: reference_draw(state, like.shape, _reference_uniform(dtype)),
@@ -307,6 +308,7 @@ def random_uniform_like(like: Tensor, state: Tensor, dtype: np.dtype) -> Any:
 
 @primitive(
     namespace="random",
+    cost=lambda like, state, dtype: 110 * (num_elements(like.shape) or 0),
     infer=_infer_like("random_normal_like"),
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda like, state, dtype: reference_draw(state, like.shape, _reference_normal(dtype)),
@@ -374,6 +376,7 @@ def _reference_multinomial(
 
 @primitive(
     namespace="random",
+    cost=lambda probabilities, *_: 100 * (num_elements(probabilities.shape) or 0),
     infer=_infer_multinomial,
     vjp=NOT_DIFFERENTIABLE,
     reference=_reference_multinomial,

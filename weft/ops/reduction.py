@@ -100,6 +100,7 @@ def _batch(op: Any) -> Any:
     namespace="internal",
     title="sum",
     checks_once=True,
+    cost="reduce",
     infer=_infer("sum"),
     vjp=lambda g, like_x, axis, keepdims: spread(g, like_x, axis, keepdims),
     small_vjp=lambda g, like_x, axis, keepdims: _spread_array(g, like_x, axis, keepdims),
@@ -168,6 +169,7 @@ def _prod_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) ->
     namespace="internal",
     title="prod",
     checks_once=True,
+    cost="reduce",
     infer=_infer("prod"),
     vjp=_prod_rule,
     batch=_batch(lambda: reduce_prod),
@@ -207,6 +209,7 @@ def _real_infer(name: str) -> Any:
 @primitive(
     name="max",
     checks_once=True,
+    cost="reduce",
     infer=_real_infer("max"),
     vjp=_extreme_rule,
     batch=_batch(lambda: max_),
@@ -222,6 +225,7 @@ def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 @primitive(
     name="min",
     checks_once=True,
+    cost="reduce",
     infer=_real_infer("min"),
     vjp=_extreme_rule,
     batch=_batch(lambda: min_),
@@ -241,6 +245,7 @@ def _bool(_: np.dtype) -> np.dtype:
 @primitive(
     name="any",
     checks_once=True,
+    cost="reduce",
     infer=_infer("any", _bool),
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch(lambda: any_),
@@ -255,6 +260,7 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 @primitive(
     name="all",
     checks_once=True,
+    cost="reduce",
     infer=_infer("all", _bool),
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch(lambda: all_),

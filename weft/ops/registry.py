@@ -104,8 +104,8 @@ class Op:
     be merged, moved and dropped. `alias` names the input that the output may be a view of; `put(base, value,
     *attrs)` then writes a new value of the view into its base, out of place. `batch` is the vmap rule
     ("elementwise", "composite", a function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a
-    forward-mode rule, or says that forward mode is derived from double reverse (so far it always is). `cost(*specs,
-    **attrs)` estimates FLOPs; without it an elementwise op costs one per element, and other ops move data.
+    forward-mode rule, or says that forward mode is derived from double reverse (so far it always is). `cost` names
+    a family of `weft.ops.costs`, or is a function `cost(*specs, **attrs)` that estimates FLOPs.
     `checks_once` says that `infer` looks at nothing but shapes, dtypes and attributes: a signature that passed it
     is not checked again. `several_calls` says that NumPy has no one function for it: a native kernel is worth loading
     however few the elements. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
@@ -138,7 +138,7 @@ class Op:
         self.checked: set[tuple[Any, ...]] = set()
         self.refuse: Callable[..., None] | None = facts.pop("refuse", None)
         self.jvp: Any = facts.pop("jvp", None) or FROM_DOUBLE_REVERSE
-        self.cost: Callable[..., int] | None = facts.pop("cost", None)
+        self.cost: Callable[..., Any] | str | None = facts.pop("cost", None)
         self.composite: bool = facts.pop("composite", False)
         self.samples: Callable[..., Any] | None = facts.pop("samples", None)
         self.errors: Callable[..., Any] | None = facts.pop("errors", None)

@@ -28,6 +28,7 @@ def _infer_numbers(index: Any, rows: int) -> Spec:
 
 @primitive(
     namespace="internal",
+    cost="each",
     infer=_infer_numbers,
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda index, rows: np.clip(np.where(index < 0, index + rows, index), 0, rows - 1).astype(np.int64),
@@ -55,6 +56,7 @@ def _first_places(index: Any) -> np.ndarray:
 
 @primitive(
     namespace="internal",
+    cost="sort",
     infer=_infer_places,
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda index, rows: np.array([list(index).index(i) for i in index], np.int64),
@@ -87,6 +89,7 @@ def _put(x: np.ndarray, index: np.ndarray, source: np.ndarray, place: np.ndarray
 
 @primitive(
     namespace="internal",
+    cost="scatter",
     infer=_infer_put,
     vjp=NOT_DIFFERENTIABLE,
     reference=_put,

@@ -69,6 +69,7 @@ def _arg_errors(name: str) -> Any:
 
 
 @primitive(
+    cost="reduce",
     infer=_infer_arg("argmax"),
     checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
@@ -83,6 +84,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 @primitive(
+    cost="reduce",
     infer=_infer_arg("argmin"),
     checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
@@ -126,6 +128,7 @@ def _infer_nonzero(x: Any) -> Spec:
 
 
 @primitive(
+    cost="reduce",
     infer=_infer_nonzero,
     title="nonzero",
     namespace="internal",
@@ -217,6 +220,7 @@ def _batch_search(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    cost="search",
     infer=_infer_searchsorted,
     title="searchsorted",
     namespace="internal",
@@ -273,6 +277,7 @@ def _infer_bincount(x: Any, weights: Any, minlength: Any) -> Spec:
 
 
 @primitive(
+    cost="reduce",
     infer=_infer_bincount,
     vjp=(None, lambda g, x: take_axis(g, x, 0)),
     reference=lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength),

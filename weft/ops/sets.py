@@ -59,6 +59,7 @@ def _unique(x: np.ndarray) -> tuple[np.ndarray, ...]:
     title="unique_all",
     namespace="internal",
     outputs=4,
+    cost="sort",
     infer=_infer_unique,
     vjp=NOT_DIFFERENTIABLE,
     reference=_unique,
@@ -123,6 +124,7 @@ def _isin(x1: Any, x2: Any, invert: bool = False) -> np.ndarray:
 
 
 @primitive(
+    cost="sort",
     infer=lambda x1, x2, invert: Spec(x1.shape, dtypes.bool_),
     promote="numeric",
     vjp=NOT_DIFFERENTIABLE,

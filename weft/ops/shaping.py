@@ -62,6 +62,7 @@ def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
 
 @primitive(
     checks_once=True,
+    cost="view",
     infer=lambda x, shape, copy: Spec(resolve_shape(shape, x), x.dtype),
     vjp=lambda g, like_x: reshape_like(g, like_x),
     alias="x",
@@ -111,6 +112,7 @@ def as_tensor(like: Any) -> Tensor:
 
 @primitive(
     title="reshape",
+    cost="view",
     infer=lambda x, like: Spec(like.shape, x.dtype),
     vjp=(lambda g, like_x: reshape_like(g, like_x), None),
     reference=lambda x, like: x.reshape(like.shape),
@@ -141,6 +143,7 @@ def _inverse(axes: Any) -> tuple[int, ...]:
 
 @primitive(
     checks_once=True,
+    cost="view",
     infer=_infer_permute,
     vjp=lambda g, axes: permute_dims(g, _inverse(axes)),
     alias="x",
@@ -230,6 +233,7 @@ def _batch_axes(op: Any, extra: int) -> Any:
 
 @primitive(
     checks_once=True,
+    cost="view",
     infer=_infer_expand,
     vjp=lambda g, axis: squeeze(g, axis),
     alias="x",
@@ -267,6 +271,7 @@ def _restore(g: Tensor, axis: Any, like: Any) -> Tensor:
 
 @primitive(
     checks_once=True,
+    cost="view",
     infer=_infer_squeeze,
     vjp=lambda g, like_x, axis: _restore(g, axis, like_x),
     alias="x",
@@ -295,6 +300,7 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
 
 @primitive(
     checks_once=True,
+    cost="view",
     infer=_infer_broadcast,
     vjp=lambda g, like_x: sum_to_like(g, like_x),
     alias="x",
@@ -333,6 +339,7 @@ def broadcast_to_like(x: Tensor, like: Any) -> Tensor:
 @primitive(
     namespace="internal",
     title="broadcast_to",
+    cost="view",
     infer=lambda x, like: Spec(like.shape, x.dtype),
     vjp=(lambda g, like_x: sum_to_like(g, like_x), None),
     reference=lambda x, like: np.broadcast_to(x, like.shape),
@@ -387,6 +394,7 @@ def sum_to_like(x: Tensor, like: Any) -> Tensor:
 @primitive(
     namespace="internal",
     title="sum",
+    cost="reduce",
     infer=lambda x, like: Spec(like.shape, x.dtype),
     vjp=(lambda g, like_x: broadcast_to_like(g, like_x), None),
     reference=lambda x, like: _sum_array(x, like.shape),
@@ -438,6 +446,7 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
     title="concat",
     name="concat_axis",
     checks_once=True,
+    cost="move",
     infer=_infer_concat,
     promote="numeric",
     vjp=joint(_concat_rule),
@@ -563,6 +572,7 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
 
 @primitive(
     checks_once=True,
+    cost="move",
     infer=_infer_flip,
     vjp=lambda g, axis: flip(g, axis=axis),
     batch=lambda axes, tensors, attrs: flip(
@@ -599,6 +609,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
 
 @primitive(
     checks_once=True,
+    cost="move",
     infer=_infer_roll,
     vjp=lambda g, shift, axis: roll(
         g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis
@@ -645,6 +656,7 @@ def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
 
 @primitive(
     checks_once=True,
+    cost="move",
     infer=_infer_tile,
     vjp=_tile_rule,
     batch=batching.tile,
@@ -690,6 +702,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
     title="repeat",
     name="repeat_static",
     checks_once=True,
+    cost="move",
     infer=_infer_repeat,
     vjp=_repeat_rule,
     batch=batching.repeat_static,
@@ -723,6 +736,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
 
 @primitive(
     checks_once=True,
+    cost="move",
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=lambda g: g,
     batch="elementwise",
@@ -736,6 +750,7 @@ def clone(x: Tensor) -> Any:
 
 @primitive(
     checks_once=True,
+    cost="view",
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=NOT_DIFFERENTIABLE,
     batch="elementwise",
@@ -752,6 +767,7 @@ def stop_gradient(x: Tensor) -> Any:
 @primitive(
     namespace="internal",
     checks_once=True,
+    cost="move",
     infer=lambda x: Spec(x.shape, x.dtype),
     vjp=lambda g: g,
     batch="elementwise",

@@ -232,6 +232,7 @@ def _infer_one_hot(x: Any, num_classes: int) -> Spec:
 @primitive(
     name="one_hot_encode",
     namespace="internal",
+    cost="put",
     infer=_infer_one_hot,
     vjp=NOT_DIFFERENTIABLE,
     batch=lambda axes, tensors, attrs: one_hot_encode(tensors[0], attrs[0]),

@@ -67,6 +67,7 @@ _CASES = [
 
 @primitive(
     checks_once=True,
+    cost="move",
     infer=_infer_columns,
     vjp=lambda g, like_x, kernel, dilation, padding, stride: _gradient(
         unfold_backward, g, like_x, (), (kernel, dilation, padding, stride)
@@ -113,6 +114,7 @@ def _columns_shape(shape: Any, window: Any) -> Any:
 
 @primitive(
     checks_once=True,
+    cost="reduce",
     infer=_infer_image,
     vjp=(
         lambda g, kernel, dilation, padding, stride: unfold_windows(g, kernel, dilation, padding, stride),

@@ -132,10 +132,10 @@ def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int
     out = memory.empty(shape, dtype, layout.order)
     count = len(arrays) + 1
     compiled = _compiled(build, layout.scheme, dtype, (1,) * count, out.nbytes >= STREAMING)
-    integers = layout.integers(count)
-    _run(compiled, [*dense, out], integers)
+    numbers = layout.integers(count)
+    _run(compiled, [*dense, out], numbers)
     if layout.order is None:
-        _prepare(key, compiled, integers, arrays, dense)
+        _prepare(key, compiled, numbers, arrays, dense)
     return out
 
 
