@@ -195,7 +195,7 @@ class WorkerPool:
         worker.process.join(2.0)
         code = worker.process.exitcode
         batches = sorted(batch for batch, number in self._tasks.items() if number == worker.number)
-        doing = f" while it was to load batch {batches[0]}" if batches else ""
+        doing = f", which was to load batch {batches[0]}," if batches else ""
         hint = ""
         if code == 1:
             hint = (
@@ -203,7 +203,7 @@ class WorkerPool:
                 '`if __name__ == "__main__":`, because each worker imports it.'
             )
         who = f"worker {worker.number} (process {worker.process.pid})"
-        return RuntimeError(f"DataLoader: {who} {shared.describe_exit(code)}{doing}.{hint}")
+        return RuntimeError(f"DataLoader: {who}{doing} {shared.describe_exit(code)}.{hint}")
 
 
 def _stop_workers(workers: list[_Worker], owner: int) -> None:
