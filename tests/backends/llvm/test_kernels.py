@@ -120,3 +120,20 @@ def test_ops_that_numpy_has_no_function_for_run_natively_from_the_first_element(
     for op in several:
         values = [few if "Tensor" in str(op.fn.__annotations__[p]) else 1 for p in op.parameters]
         assert any(k.name.startswith("llvm") and op.run(k.when, values) for k in op.kernels), op.name
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float32", "float64", "complex64"])
+def test_large_clones_are_copies_in_the_same_order(dtype):
+    base = np.random.default_rng(0).integers(0, 2, (150, 220)).astype(dtype)
+    for a in (base, base.T, base[:, ::-1], np.repeat(base, 2, 0)[::2]):
+        x = wf.asarray(a)
+        y = x.clone()
+        np.testing.assert_array_equal(y.numpy(), a)
+        assert y.numpy().strides == np.array(a).strides and not np.shares_memory(y.numpy(), x.numpy())
+
+
+def test_clones_of_large_tensors_are_made_by_native_code_bit_by_bit():
+    bits = np.array([0x7FC00001, 0x7F800001, 0xFFC12345, 0x80000000] * 8192, np.uint32)  # NaNs with something to say
+    x = wf.asarray(bits.view(np.float32))
+    assert any(k.name == "llvm clone" and k.when(x.numpy()) for k in registry.get("clone").kernels)
+    np.testing.assert_array_equal(x.clone().numpy().view(np.uint32), bits)

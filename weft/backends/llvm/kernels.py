@@ -16,7 +16,7 @@ import numpy as np
 from ... import dtypes
 from ...ops import registry
 from ...ops.loss_parts import holds
-from ...runtime import forks
+from ...runtime import forks, memory
 
 LARGE = 16384
 """Elements from which native code beats NumPy where NumPy needs one call. Where it needs several (`_several`), native code
@@ -117,6 +117,25 @@ def _reduction(op: str, same_dtype: bool) -> Callable[..., Any]:
         return out.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
 
     return kernel
+
+
+# Copies --------------------------------------------------------------------------------------------------------------
+
+
+def _copies(x: Any) -> bool:
+    return x.size >= LARGE and _enabled and x.dtype in _REAL
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _clone(x: Any) -> Any:
+    return _eager().elementwise("clone", _same, (x,), x.shape)
+
+
+def _clone_contiguous(x: Any) -> Any:
+    return _eager().elementwise("clone", _same, (x,), x.shape, memory.empty(x.shape, x.dtype))
 
 
 # Along one axis ------------------------------------------------------------------------------------------------------
@@ -259,6 +278,8 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("all", _reduces(_REAL), _reduction("all", False)),
         ("argmax", _reduces(_NUMBERS), _reduction("argmax", False)),
         ("argmin", _reduces(_NUMBERS), _reduction("argmin", False)),
+        ("clone", _copies, _clone),
+        ("clone_contiguous", _copies, _clone_contiguous),
         ("softmax", _along_when, _softmax),
         ("log_softmax", _along_when, _log_softmax),
         ("softmax_backward", _grad_first, _softmax_backward),
