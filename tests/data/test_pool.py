@@ -68,7 +68,8 @@ def test_an_error_in_a_stream_names_the_place():
 
 def test_a_worker_that_exits_is_named_with_its_exit_code():
     start = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"worker [01] \(process \d+\)(, which was to load batch \d+,)? ended with exit code 7"):
+    expected = r"worker [01] \(process \d+\)(, which was to load batch \d+,)? ended with exit code 7"
+    with pytest.raises(RuntimeError, match=expected):
         list(loader(samples.Exits()))
     assert time.monotonic() - start < 20
 
@@ -80,7 +81,8 @@ def test_a_worker_that_is_killed_is_noticed_at_once():
     pids = [w.process.pid for w in workers]
     os.kill(pids[0], signal.SIGKILL)
     start = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"worker 0 \(process \d+\)(, which was to load batch \d+,)? was killed by signal 9 \(SIGKILL\)"):
+    expected = r"worker 0 \(process \d+\)(, which was to load batch \d+,)? was killed by signal 9 \(SIGKILL\)"
+    with pytest.raises(RuntimeError, match=expected):
         for _ in range(3):
             next(iterator)
     assert time.monotonic() - start < 10  # the other worker is in the middle of a sample that takes for ever

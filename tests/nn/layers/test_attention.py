@@ -129,3 +129,22 @@ def test_a_transformer_learns_to_copy() -> None:
     for _ in range(60):
         last = step(source, shifted).item()
     assert last < 0.3 * first
+
+
+@pytest.mark.parametrize(
+    ("masks", "error", "words"),
+    [
+        ({"attn_mask": np.zeros((4, 4), bool)}, ValueError, r"attn_mask has shape \(4, 4\); expected \(3, 3\) or \(4, 3, 3\)"),
+        ({"attn_mask": np.zeros((2, 3, 3), bool)}, ValueError, r"attn_mask has shape \(2, 3, 3\)"),
+        ({"key_padding_mask": np.zeros((3, 2), bool)}, ValueError, r"key_padding_mask has shape \(3, 2\); expected \(2, 3\)"),
+        ({"key_padding_mask": np.zeros((1, 3), bool)}, ValueError, "key_padding_mask has shape"),  # would broadcast
+        ({"key_padding_mask": np.zeros((2, 3), int)}, TypeError, "key_padding_mask must be bool, or floating.*Got int64"),
+        ({"attn_mask": np.zeros((3, 3), np.uint8)}, TypeError, "attn_mask must be bool, or floating.*Got uint8"),
+    ],
+)
+def test_masks_that_do_not_fit_are_named(masks: dict[str, Any], error: type[Exception], words: str) -> None:
+    """Zeros and ones of an integer mask would be added to the scores without a word."""
+    x, given = wf.ones(2, 3, 4), {name: wf.tensor(mask) for name, mask in masks.items()}
+    for call in (attention(), wf.function(attention())):
+        with pytest.raises(error, match=words):
+            call(x, x, x, **given)

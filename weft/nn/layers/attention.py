@@ -132,8 +132,11 @@ class MultiheadAttention(Module):
         elif not self.batch_first:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
         self._check(query, key, value)
-        q, k, v = self._project(query, key, value, same_key and same_value)
         n, length = query.shape[:2]
+        rows = n * self.num_heads if isinstance(n, int) else None
+        _check_mask("attn_mask", attn_mask, ((length, key.shape[1]), (rows, length, key.shape[1])))
+        _check_mask("key_padding_mask", key_padding_mask, ((n, key.shape[1]), *([(key.shape[1],)] if single else [])))
+        q, k, v = self._project(query, key, value, same_key and same_value)
         k, v, attn_mask, key_padding_mask = self._extend(k, v, attn_mask, key_padding_mask)
         q, k, v = (self._heads(t) for t in (q, k, v))
         mask = self._mask(attn_mask, key_padding_mask, n, q.dtype)
@@ -216,10 +219,6 @@ class MultiheadAttention(Module):
             mask = _additive(attn_mask, dtype)
             if mask.ndim == 3:
                 mask = mask.reshape((n, self.num_heads, *mask.shape[1:]))
-            elif mask.ndim != 2:
-                raise ValueError(
-                    f"MultiheadAttention: attn_mask must have 2 or 3 axes. Got shape {format_shape(mask.shape)}."
-                )
         if key_padding_mask is not None:
             padding = _additive(key_padding_mask, dtype)
             padding = padding.reshape((padding.shape[0] if padding.ndim == 2 else 1, 1, 1, padding.shape[-1]))
@@ -228,6 +227,26 @@ class MultiheadAttention(Module):
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, batch_first={self.batch_first}"
+
+
+def _check_mask(name: str, mask: Any, shapes: tuple[tuple[Any, ...], ...]) -> None:
+    """Refuse numbers that are not meant to be added (0 and 1 for False and True), and shapes that would broadcast."""
+    if mask is None:
+        return
+    if mask.dtype.kind in "iu":
+        raise TypeError(
+            f"MultiheadAttention: {name} must be bool, or floating to be added to the scores. Got {mask.dtype.name}; use "
+            "`mask.astype(wf.bool)` where True leaves out."
+        )
+    if not any(_fits(mask.shape, shape) for shape in shapes):
+        expected = " or ".join(format_shape(shape) for shape in shapes)
+        raise ValueError(f"MultiheadAttention: {name} has shape {format_shape(mask.shape)}; expected {expected}.")
+
+
+def _fits(shape: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """Whether the sizes that are known agree; in a declared graph some are not."""
+    known = [(a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int)]
+    return len(shape) == len(expected) and all(a == b for a, b in known)
 
 
 def _later(queries: int, keys: int, dtype: Any) -> Tensor:
