@@ -11,7 +11,6 @@ needed: `_view` is `(base tensor, replay)` for a view whose base is on the tape 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -242,19 +241,13 @@ class Tensor:
         return add_accumulate_hook(self, hook)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this interior tensor in `.grad` after backward."""
+        """Add the gradient of this interior tensor to its `.grad` in every backward, after its hooks have seen it."""
         if self._node is None:
             raise RuntimeError("retain_grad: this tensor does not require gradients.")
-        if isinstance(self._node, Leaf):
-            return
-        me = weakref.ref(self)
+        if not isinstance(self._node, Leaf):
+            from .autograd.hooks import keep_gradient
 
-        def keep(g: Tensor) -> None:
-            tensor = me()
-            if tensor is not None:
-                tensor._grad = g.clone()  # the engine may hand the same array to a leaf
-
-        self.register_hook(keep)
+            keep_gradient(self)
 
     def detach(self) -> Tensor:
         """The same data without history: gradients do not flow through the result."""

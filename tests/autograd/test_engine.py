@@ -68,6 +68,18 @@ def test_retained_gradient_is_independent_of_the_leafs():
     assert y.grad.tolist() == [1, 1]
 
 
+def test_retained_gradient_is_what_the_hooks_left_and_adds_up():
+    x = _leaf(1.0, 2.0)
+    y = x * 3
+    y.retain_grad()
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward(retain_graph=True)
+    assert y.grad.tolist() == [10, 10] and x.grad.tolist() == [30, 30]
+    y.sum().backward()
+    assert y.grad.tolist() == [20, 20]
+
+
 def test_backward_of_several_outputs():
     x = _leaf(1.0, 2.0)
     wf.backward([(x * x).sum(), x * 3], [None, wf.ones(2, dtype=wf.float64)])

@@ -62,3 +62,14 @@ def test_signatures_and_documentation_are_those_of_the_definition():
 def test_a_result_that_cannot_fit_is_refused_before_it_is_made():
     with pytest.raises(MemoryError, match=r"^tile: the result does not fit into memory. Got a shape"):
         wf.tile(wf.ones(1000), (2**40,))
+
+
+def test_a_number_that_equals_a_checked_axis_is_judged_by_the_rule():
+    from weft.nn import functional as F
+
+    x = wf.ones(3, 4)
+    F.softmax(x, axis=1)
+    with pytest.raises(TypeError, match=r"softmax: axis must be an integer\. Got 1\.0"):
+        F.softmax(x, axis=1.0)
+    with pytest.raises(TypeError, match=r"softmax: x must be a tensor\. Got list"):
+        F.softmax([1.0, 2.0], axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,33 @@ def add_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:
         raise RuntimeError("register_hook: this tensor does not require gradients.")
     if node.hooks is None:
         node.hooks = []
-    node.hooks.append(hook)
+    kept = bool(node.hooks) and isinstance(node.hooks[-1], _Keeper)
+    node.hooks.insert(len(node.hooks) - kept, hook)
     return HookHandle(node.hooks, hook)
+
+
+class _Keeper:
+    """The hook behind `retain_grad`. It stays the last: what is kept is what goes on."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+
+    def __call__(self, g: Tensor) -> None:
+        tensor = self._tensor()
+        if tensor is not None:
+            have = tensor.grad
+            tensor._grad = g.clone() if have is None else have + g  # a copy: the engine may hand the same array to a leaf
+
+
+def keep_gradient(tensor: Tensor) -> None:
+    """Add the gradient of an interior tensor to its `.grad` from now on; a second time changes nothing."""
+    node = tensor._node
+    if node.hooks is None:
+        node.hooks = []
+    if not node.hooks or not isinstance(node.hooks[-1], _Keeper):
+        node.hooks.append(_Keeper(tensor))
 
 
 def add_accumulate_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:

@@ -26,6 +26,7 @@ from .spec import Spec, spec_of
 ndarray = np.ndarray
 _new = object.__new__
 F32, F64, I64, BOOL = dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_
+NOTHING: dict[str, Any] = {}
 
 
 def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[..., Any]:
@@ -203,7 +204,7 @@ def make_select(op: Op) -> Callable[..., Any]:
 
 def make_checked(op: Op) -> Callable[..., Any]:
     """`f(x, *attributes)` for an op with one tensor whose shape rule need run only once per signature."""
-    fn, count, kernels, checked = op.fn, len(op.parameters), op.kernels, op.checked
+    fn, count, kernels, checked, bind = op.fn, len(op.parameters), op.kernels, op.checked, op.bind
     split = op.num_positional
     names = op.parameters[split:]
     defaults, least = op.defaults, sum(d is registry.REQUIRED for d in op.defaults)
@@ -218,7 +219,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
             else:
                 args += defaults[len(args) :]
         if modes.active:
-            return call(op, _hashable(args))
+            return call(op, bind(args, NOTHING))
         x = args[0]
         attrs = args[1:]
         try:
@@ -245,7 +246,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
                         return call(op, args)
                     out = fn(a, *attrs)
         except Exception:
-            return call(op, _hashable(args))
+            return call(op, bind(args, NOTHING))
         if type(out) is not ndarray:
             out = np.asarray(out)
         t = _new(Tensor)
@@ -347,12 +348,12 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
         f"    if kwargs or len(args) != {len(params)}:",
         "        args = bind(args, kwargs)",
         "    if modes.active:",
-        "        return call(op, hashable(args))",
+        "        return call(op, bind(args, NOTHING))",
         f"    {', '.join(params)}, = args",
         "    try:",
         *[f"        {d} = {r}" for d, r in zip(datas, read, strict=True)],
         f"        if {' or '.join(strange)}:",
-        "            return call(op, hashable(args))",
+        "            return call(op, bind(args, NOTHING))",
         f"        if {key} not in checked:",
         "            return call(op, args)",
         *([f"        refuse({given})"] if op.refuse is not None else []),
@@ -365,7 +366,7 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
         f"                outs = fn({given})",
         f"        recorded = grad_mode.enabled and ({' or '.join(needs)})",
         "    except Exception:",
-        "        return call(op, hashable(args))",
+        "        return call(op, bind(args, NOTHING))",
         "    if outs.__class__ is not ndarray:",
         "        outs = as_arrays(outs)",
     ]
@@ -375,7 +376,7 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
     lines.append(f"    return finish(op, ({', '.join(tensors)},), ({', '.join(datas)},), {attrs}, outs)")
     names: dict[str, Any] = {
         "op": op, "fn": op.fn, "kernels": op.kernels, "checked": op.checked, "refuse": op.refuse, "bind": op.bind,
-        "hashable": _hashable, "modes": modes, "call": call, "finish": finish, "wrap": wrap, "as_arrays": as_arrays,
+        "NOTHING": NOTHING, "modes": modes, "call": call, "finish": finish, "wrap": wrap, "as_arrays": as_arrays,
         "errstate": np.errstate, "ndarray": ndarray, "grad_mode": grad_mode,
     }  # fmt: skip
     if set(names) & set(params):
@@ -445,11 +446,6 @@ def make_general(op: Op) -> Callable[..., Any]:
         return call(op, args)
 
     return public
-
-
-def _hashable(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with lists as tuples, as attributes must be."""
-    return tuple([tuple(a) if a.__class__ is list else a for a in args])
 
 
 def op_has_lists(args: tuple[Any, ...]) -> bool:

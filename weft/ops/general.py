@@ -92,11 +92,17 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         op.run(op.refuse, values)
     if not _backends_ready:
         _prepare_backends(op, arrays)
-    for kernel in op.kernels:
-        if kernel.device == "cpu" and (kernel.when is None or op.run(kernel.when, values)):
-            return as_arrays(op.run(kernel.fn, values))
-    with np.errstate(all="ignore"):
-        return as_arrays(op.run(op.fn, values))
+    try:
+        for kernel in op.kernels:
+            if kernel.device == "cpu" and (kernel.when is None or op.run(kernel.when, values)):
+                return as_arrays(op.run(kernel.fn, values))
+        with np.errstate(all="ignore"):
+            return as_arrays(op.run(op.fn, values))
+    except (TypeError, ValueError, IndexError):
+        if op.infer is not None and op.checks_once:
+            # a signature equal to one that was checked may not be as good: 1.0 == 1. The rule has the better words.
+            op.run(op.infer, values)
+        raise
 
 
 _backends_ready = False
