@@ -18,6 +18,7 @@ from weft.compiler import trials, tuning
 from weft.compiler.flow import Flow
 from weft.ops.conv import convolution
 from weft.ops.spec import Spec
+from weft.runtime import memory
 
 FLOAT = np.dtype(np.float32)
 
@@ -221,3 +222,14 @@ def test_forcing_ends_with_its_block() -> None:
         assert "direct (forced)" in f.explain()
     assert f(x, w).numpy().tobytes() == first.numpy().tobytes()
     assert len(f.signatures) == 2
+
+
+@needs_onednn
+def test_memory_of_trials_is_given_back():
+    x, w = wf.ones((8, 64, 56, 56)), wf.ones((64, 64, 3, 3))
+    f = wf.function(lambda x: F.conv2d(x, w, padding=1).sum())
+    memory.trim()
+    f(x)
+    choices = f.traces[0].compiled.choices
+    assert [c.source for c in choices] == ["measured"]
+    assert memory.stats().cached < x.nbytes / 4

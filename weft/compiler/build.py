@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime import memory
 from ..runtime.program import Program
 from . import frozen, trials, tuning
 from .budget import within_budget
@@ -129,6 +130,8 @@ def compile_flow(
             unchanged = [states[i - num_arguments].storage for i in still]
             prologue, lowering.steps, kept = frozen.split(lowering.steps, unchanged)
             arena = plan([*prologue, *lowering.steps], lowering.storages)
+    if session.seconds < tuning.PROGRAM_SECONDS:
+        memory.trim()  # what trials worked on serves nobody else, and the arena comes next
     with _timed(seconds, "code"):
         program = Program(
             flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results, prologue, kept
