@@ -268,6 +268,11 @@ def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = No
 
 def _parameter_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
     """The shape of a draw whose parameters may be tensors: the given one, else theirs."""
+    for p in parameters:
+        if isinstance(p, (tuple, list, str)) or p is None:
+            raise TypeError(
+                f"{op}: its parameters must be numbers or tensors. Got {p!r}; the shape comes third, or as `shape=`."
+            )
     if shape is not None:
         return check_shape(op, shape)
     from .ops.spec import broadcast_shapes
@@ -291,9 +296,9 @@ def uniform(
     generator: Generator | None = None,
 ) -> Tensor:
     """Numbers uniform in [low, high). `low` and `high` may be tensors; gradients flow to them."""
+    sizes = _parameter_shape("uniform", shape, low, high)
     if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not low <= high:
         raise ValueError(f"uniform: low must not be above high. Got low={low}, high={high}.")
-    sizes = _parameter_shape("uniform", shape, low, high)
     u = random_ops.random_uniform(_next("uniform", generator), sizes, _parameter_dtype(dtype, low, high))
     return u * (high - low) + low
 
@@ -307,9 +312,9 @@ def normal(
     generator: Generator | None = None,
 ) -> Tensor:
     """Normal numbers with this mean and standard deviation, which may be tensors; gradients flow to them."""
+    sizes = _parameter_shape("normal", shape, mean, std)
     if not isinstance(std, Tensor) and not std >= 0:
         raise ValueError(f"normal: std must not be negative. Got {std}.")
-    sizes = _parameter_shape("normal", shape, mean, std)
     z = random_ops.random_normal(_next("normal", generator), sizes, _parameter_dtype(dtype, mean, std))
     return z * std + mean
 

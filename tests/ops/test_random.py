@@ -337,3 +337,10 @@ def test_like_draws_take_shape_and_dtype():
 def test_bad_arguments_are_refused(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("draw", [wf.random.normal, wf.random.uniform])
+def test_a_shape_in_the_place_of_a_parameter_is_an_error_that_says_where_it_goes(draw):
+    with pytest.raises(TypeError, match=r"must be numbers or tensors\. Got \(2, 3\); the shape comes third"):
+        draw((2, 3))
+    assert draw(0.0, 1.0, (2, 3)).shape == (2, 3)
