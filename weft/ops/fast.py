@@ -26,7 +26,6 @@ from .spec import Spec, spec_of
 ndarray = np.ndarray
 _new = object.__new__
 F32, F64, I64, BOOL = dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_
-NOTHING: dict[str, Any] = {}
 
 
 def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[..., Any]:
@@ -202,9 +201,15 @@ def make_select(op: Op) -> Callable[..., Any]:
     return select
 
 
+def _normal(op: Op) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """What `op.bind` makes of a full tuple of arguments, of which the last may be given by keyword only."""
+    bind, split, names = op.bind, op.num_positional, op.parameters[op.num_positional :]
+    return lambda args: bind(args[:split], dict(zip(names, args[split:], strict=True)))
+
+
 def make_checked(op: Op) -> Callable[..., Any]:
     """`f(x, *attributes)` for an op with one tensor whose shape rule need run only once per signature."""
-    fn, count, kernels, checked, bind = op.fn, len(op.parameters), op.kernels, op.checked, op.bind
+    fn, count, kernels, checked, normal = op.fn, len(op.parameters), op.kernels, op.checked, _normal(op)
     split = op.num_positional
     names = op.parameters[split:]
     defaults, least = op.defaults, sum(d is registry.REQUIRED for d in op.defaults)
@@ -219,7 +224,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
             else:
                 args += defaults[len(args) :]
         if modes.active:
-            return call(op, bind(args, NOTHING))
+            return call(op, normal(args))
         x = args[0]
         attrs = args[1:]
         try:
@@ -246,7 +251,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
                         return call(op, args)
                     out = fn(a, *attrs)
         except Exception:
-            return call(op, bind(args, NOTHING))
+            return call(op, normal(args))
         if type(out) is not ndarray:
             out = np.asarray(out)
         t = _new(Tensor)
@@ -348,12 +353,12 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
         f"    if kwargs or len(args) != {len(params)}:",
         "        args = bind(args, kwargs)",
         "    if modes.active:",
-        "        return call(op, bind(args, NOTHING))",
+        "        return call(op, normal(args))",
         f"    {', '.join(params)}, = args",
         "    try:",
         *[f"        {d} = {r}" for d, r in zip(datas, read, strict=True)],
         f"        if {' or '.join(strange)}:",
-        "            return call(op, bind(args, NOTHING))",
+        "            return call(op, normal(args))",
         f"        if {key} not in checked:",
         "            return call(op, args)",
         *([f"        refuse({given})"] if op.refuse is not None else []),
@@ -366,7 +371,7 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
         f"                outs = fn({given})",
         f"        recorded = grad_mode.enabled and ({' or '.join(needs)})",
         "    except Exception:",
-        "        return call(op, bind(args, NOTHING))",
+        "        return call(op, normal(args))",
         "    if outs.__class__ is not ndarray:",
         "        outs = as_arrays(outs)",
     ]
@@ -376,7 +381,7 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
     lines.append(f"    return finish(op, ({', '.join(tensors)},), ({', '.join(datas)},), {attrs}, outs)")
     names: dict[str, Any] = {
         "op": op, "fn": op.fn, "kernels": op.kernels, "checked": op.checked, "refuse": op.refuse, "bind": op.bind,
-        "NOTHING": NOTHING, "modes": modes, "call": call, "finish": finish, "wrap": wrap, "as_arrays": as_arrays,
+        "normal": _normal(op), "modes": modes, "call": call, "finish": finish, "wrap": wrap, "as_arrays": as_arrays,
         "errstate": np.errstate, "ndarray": ndarray, "grad_mode": grad_mode,
     }  # fmt: skip
     if set(names) & set(params):
