@@ -325,3 +325,26 @@ def test_under_vmap():
     np.testing.assert_allclose(wf.vmap(Exp.apply)(x).numpy(), np.exp(x.numpy()))
     g = wf.vmap(wf.grad_fn(lambda v: Product.apply(v, Exp.apply(v)).sum()))(x)
     np.testing.assert_allclose(g.numpy(), np.exp(x.numpy()) * (1 + x.numpy()))
+
+
+def test_a_row_sparse_gradient_reaches_functions_captures_and_branches_dense():
+    class Double(wf.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def branch(x):
+        return wf.cond(wf.sum(x) > 0, lambda: x * 2, lambda: x)
+
+    for fn in (Double.apply, wf.function(lambda x: x * 2), branch):
+
+        def gradient(x, fn=fn):
+            return wf.grad(wf.take(fn(x), wf.asarray([1, 1]), axis=0).sum(), x)[0]
+
+        for f in (gradient, wf.function(gradient)):
+            x = wf.ones((3, 2)).requires_grad_()
+            assert f(x).tolist() == [[0, 0], [4, 4], [0, 0]]
