@@ -12,7 +12,8 @@ import numpy as np
 
 from ..autograd.tape import no_grad
 from ..errors import format_shape
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
+from . import bare
 from . import scalar as s
 from .composed import composed
 from .creation import zeros_like
@@ -331,6 +332,10 @@ def batch_norm(
     With `training` the batch's own mean and variance are used, and the running ones move towards them in place by
     `momentum` (the running variance is the unbiased one, as in PyTorch). Without, the running statistics are used.
     """
+    if not training:
+        found = _eval_at_once(x, running_mean, running_var, weight, bias, eps)
+        if found is not None:
+            return found
     _check_channels("batch_norm", x)
     channels = (x.shape[1],)
     for name, value in (
@@ -363,6 +368,36 @@ def batch_norm(
         if running_var is not None:
             _move_average(running_var, _unbiased(var, x, _other_axes(x.ndim)), momentum)
     return y
+
+
+def _eval_at_once(
+    x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: Any
+) -> Tensor | None:
+    """What `batch_norm` gives with running statistics, for a few numbers of which nothing is recorded; else None."""
+    found = bare.arrays(x, running_mean, running_var, weight, bias)
+    if found is None:
+        return None
+    values, mean, var, factor, offset = found
+    shape = values.shape
+    if len(shape) < 2 or mean is None or var is None or eps.__class__ is not float:
+        return None
+    channels = shape[1:2]
+    for parameter in found[1:]:
+        if parameter is not None and parameter.shape != channels:
+            return None
+    with np.errstate(all="ignore"):
+        scale = s.rsqrt(var + eps)
+        if factor is not None:
+            scale *= factor
+        shift = -mean * scale
+        if offset is not None:
+            shift += offset
+        if len(shape) > 2:
+            column = (-1, *(1,) * (len(shape) - 2))
+            scale, shift = scale.reshape(column), shift.reshape(column)
+        out = values * scale
+        out += shift
+    return wrap(out)
 
 
 def _unbiased(var: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:

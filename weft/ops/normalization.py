@@ -252,6 +252,10 @@ def layer_norm_forward(
 
 def _trailing(op: str, x: Any, normalized_shape: Any) -> int:
     """How many axes `normalized_shape` names; it must be the end of the shape of `x`."""
+    if normalized_shape.__class__ is tuple and x.__class__ is Tensor and normalized_shape:
+        shape = x._data.shape
+        if shape.__class__ is tuple and shape[-len(normalized_shape) :] == normalized_shape:
+            return len(normalized_shape)
     sizes = check_shape(op, normalized_shape, "normalized_shape")
     last = tuple(x.shape[x.ndim - len(sizes) :]) if len(sizes) <= x.ndim else None
     if not sizes or last is None or any(not same_size(a, b) for a, b in zip(last, sizes, strict=True)):

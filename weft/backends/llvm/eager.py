@@ -21,6 +21,7 @@ from .eager_rows import layer_norm_backward as layer_norm_backward
 from .eager_rows import log_softmax as log_softmax
 from .eager_rows import log_softmax_backward as log_softmax_backward
 from .eager_rows import logsumexp as logsumexp
+from .eager_rows import mean_cross_entropy as mean_cross_entropy
 from .eager_rows import rms_norm as rms_norm
 from .eager_rows import rms_norm_backward as rms_norm_backward
 from .eager_rows import softmax as softmax

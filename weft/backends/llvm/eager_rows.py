@@ -222,6 +222,23 @@ def cross_entropy(x: np.ndarray, labels: np.ndarray, axis: int) -> tuple[np.ndar
     return loss, lse
 
 
+def mean_cross_entropy(x: np.ndarray, labels: np.ndarray, ignored: int) -> np.ndarray | None:
+    """The mean loss (0-d) of the rows of a small matrix whose label is not `ignored`; None for other arrays, and if a label
+    is out of range."""
+    dtype = x.dtype
+    key = (mean_cross_entropy, dtype, x.shape, x.strides, labels.dtype, labels.shape, labels.strides)
+    prepared = _prepared.get(key)
+    if prepared is None:
+        fits = x.ndim == 2 and x.flags.c_contiguous and labels.flags.c_contiguous and labels.shape == x.shape[:1]
+        if not fits or labels.dtype != s.INT64 or dtype not in (s.FLOAT32, s.FLOAT64) or not 0 < x.size < PARALLEL:
+            return None
+        _prepare(key, _compiled(rows.mean_cross_entropy, dtype), x.shape, (x,), (x,))
+        prepared = _prepared[key]
+    mean, wrong = np.empty((), dtype), np.empty((), dtype)
+    prepared[0](id(x), id(labels), id(mean), id(wrong), *prepared[1], ignored)
+    return None if wrong else mean
+
+
 def cross_entropy_backward(
     x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, axis: int
 ) -> np.ndarray | None:

@@ -277,3 +277,42 @@ def cross_entropy_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int
     scale = r.let(s.cast(r.own(g), compute_dtype(dtype)), "scale")
     r.store(dx, lambda j: (s.exp(r.at(x, j) - whole) - s.cast(s.eq(j, mine), compute_dtype(dtype))) * scale)
     return r.kernel()
+
+
+def mean_cross_entropy(dtype: np.dtype) -> Kernel:
+    """mean_cross_entropy(x, label, mean, wrong; rows, n, ignored): the mean loss of all rows whose label is not `ignored`,
+    and how many labels are out of range. For small arrays: one thread, one walk."""
+    n, row = s.param("n"), s.index("row")
+    x = Buffer.of("x", dtype, (s.param("rows"), n))
+    label = Buffer.of("label", s.INT64, (s.param("rows"),))
+    mean, wrong = Buffer.of("mean", dtype, (loops.as_index(1),)), Buffer.of("wrong", dtype, (loops.as_index(1),))
+    losses, counted, beyond = (Accumulator(name, "sum", dtype) for name in ("losses", "counted", "beyond"))
+    top, total = Accumulator("top", "max", dtype), Accumulator("total", "sum", dtype)
+    base = Let("base", s.where(s.isinf(top.value), 0, top.value))
+    mine = Let("mine", label[row])
+    counts = Let("counts", s.cast(s.ne(mine.var, s.param("ignored")), dtype))
+    place = Let("place", s.maximum(s.minimum(mine.var, n - 1), 0))
+    i, j = s.index("i"), s.index("j")
+    loss = (base.var - x[row, place.var]) + s.log(total.value)
+    each: list[Statement] = [
+        top,
+        loops.loop("i", n, [loops.update(top, x[row, i])], "vector"),
+        base,
+        total,
+        loops.loop("j", n, [loops.update(total, s.exp(x[row, j] - base.var))], "vector"),
+        mine,
+        counts,
+        place,
+        loops.update(losses, s.where(s.gt(counts.var, 0), loss, 0)),
+        loops.update(counted, counts.var),
+        loops.update(beyond, s.where(s.ne(mine.var, place.var), counts.var, 0)),
+    ]
+    body: list[Statement] = [
+        losses,
+        counted,
+        beyond,
+        loops.loop("row", s.param("rows"), each, "serial"),
+        loops.store(mean[0], losses.value / counted.value),
+        loops.store(wrong[0], beyond.value),
+    ]
+    return Kernel("mean_cross_entropy", (x, label, mean, wrong), ("rows", "n", "ignored"), tuple(body))
