@@ -271,6 +271,8 @@ def test_summary(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
         == run("summary", "mlp", "--input", "2,64", "--depth", "1")
     )
     assert "1,210" in capsys.readouterr().out  # 64 x 16 + 16 + 16 x 10 + 10
+    assert run("summary", "vit_tiny", "--depth", "1") == 0
+    assert "input (1, 3, 32, 32)" in capsys.readouterr().out
     for arguments, words in (
         (["lennet"], "Did you mean 'lenet'?"),
         (["lenet", "--input", "1,3,28,28"], "does not take an input of shape (1, 3, 28, 28): conv1: "),

@@ -20,13 +20,13 @@ def run(arguments: argparse.Namespace) -> int:
     model, shape = _model(arguments.model)
     if arguments.input:
         shape = _shape(arguments.input)
-    wanted = examples(model, shape)
+    wanted, problem = examples(model, shape), None
     for inputs in wanted:
         try:
             print(model.eval().summary(*inputs, depth=arguments.depth))
             return 0
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
-            problem = error
+            problem = problem or error  # of the likeliest input, which the message names
     raise CommandError(
         f"{arguments.model}: does not take an input of shape {tuple(wanted[0][0].shape)}: {problem} Give another with "
         "--input 1,3,224,224."
@@ -78,8 +78,9 @@ def _default_shape(constructor: Any) -> tuple[int, ...] | None:
         return (1, defaults["in_features"])
     if "block_size" in defaults:
         return (1, min(128, defaults["block_size"]))
-    if isinstance(defaults.get("image_size"), int):
-        return (1, defaults.get("in_channels", 3), defaults["image_size"], defaults["image_size"])
+    side = defaults.get("image_size", defaults.get("size"))
+    if isinstance(side, int):
+        return (1, defaults.get("in_channels", 3), side, side)
     return None
 
 
