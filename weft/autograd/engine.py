@@ -337,7 +337,8 @@ def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> 
     """Apply the gradient rules of `node.op`: gradients for the inputs with an edge, aligned with `edges`."""
     op = node.op
     if op.pullback is not None:  # a user's Function; its outputs' gradients come as a dict by index
-        return op.pullback(node, {i: dense(gi) for i, gi in g.items()}, edges, create_graph)
+        given = {i: dense(gi) for i, gi in g.items()} if g.__class__ is dict else dense(g)
+        return op.pullback(node, given, edges, create_graph)
     if g.__class__ is dict:
         g = [_output_gradient(g.get(i), spec, op.fills) for i, spec in enumerate(node.outputs)]
     elif g.__class__ is not Tensor:
