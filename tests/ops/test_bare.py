@@ -90,3 +90,25 @@ def test_captured_functions_record_their_ops():
     np.testing.assert_allclose(
         wf.function(F.cross_entropy)(x, target).numpy(), F.cross_entropy(x, target).numpy(), rtol=2e-6
     )
+
+
+@pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)])
+def test_layer_norm_at_once_gives_the_bits_of_its_op(affine):
+    x = numbers(4, 3, 6)
+    for shape in ((6,), (3, 6)):
+        weight, bias = (numbers(*shape) if wanted else None for wanted in affine)
+        for _ in range(2):
+            got = F.layer_norm(x, shape, weight, bias)
+            np.testing.assert_array_equal(got.numpy(), recorded(F.layer_norm, x, shape, weight, bias).numpy())
+    with pytest.raises(ValueError, match=r"layer_norm: weight has shape \(2,\); expected \(6,\)"):
+        F.layer_norm(x, (6,), numbers(2))
+
+
+def test_a_keyword_for_the_second_argument_is_as_good_as_its_place():
+    x = numbers(3, 4)
+    np.testing.assert_array_equal(F.softmax(x, axis=0).numpy(), F.softmax(x, 0).numpy())
+    np.testing.assert_array_equal(wf.flip(x, axis=1).numpy(), x.numpy()[:, ::-1])
+    with pytest.raises(TypeError, match="softmax: unexpected argument 'dim'"):
+        F.softmax(x, dim=1)
+    with pytest.raises(TypeError, match="two values for argument 'x'"):
+        F.softmax(x, x=x)

@@ -215,11 +215,16 @@ def make_checked(op: Op) -> Callable[..., Any]:
     defaults, least = op.defaults, sum(d is registry.REQUIRED for d in op.defaults)
     differentiable, has_alias = op.differentiable and not op.declared_nondifferentiable, op.alias is not None
     kinds = [kind for kind, _, _ in op.saved_items]
+    second, rest = (op.parameters[1:2] or (None,))[0], defaults[2:]
+    if registry.REQUIRED in rest:
+        second = None
     promotes = op.promote is not None  # its formula may divide by nothing, which NumPy must not warn of
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
-            if kwargs or not least <= len(args) <= split:
+            if second in kwargs and len(args) == 1 == len(kwargs):  # such as softmax(x, axis=1)
+                args = (*args, kwargs[second], *rest)
+            elif kwargs or not least <= len(args) <= split:
                 args = op.bind(args, kwargs)
             else:
                 args += defaults[len(args) :]

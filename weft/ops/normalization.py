@@ -17,7 +17,8 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import format_shape
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
+from . import bare
 from .composed import composed
 from .creation import zeros_like
 from .dispatch import composite, primitive
@@ -35,6 +36,7 @@ from .formulas import (
     sum_tensors,
     wide,
 )
+from .general import native_kernels
 from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
@@ -304,7 +306,17 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """`x` with mean 0 and variance 1 over its last axes, which `normalized_shape` names, times weight plus bias."""
-    return layer_norm_forward(x, weight, bias, _trailing("layer_norm", x, normalized_shape), float(eps))[0]
+    axes = _trailing("layer_norm", x, normalized_shape)
+    found = bare.arrays(x, weight, bias)
+    if found is not None:
+        values, factor, offset = found
+        last = values.shape[values.ndim - axes :]
+        fits = (factor is None or factor.shape == last) and (offset is None or offset.shape == last)
+        native: Any = native_kernels() if fits and eps.__class__ is float else False
+        result = native.layer_norm(values, factor, offset, axes, eps) if native is not False else None
+        if result is not None:
+            return wrap(result[0])
+    return layer_norm_forward(x, weight, bias, axes, float(eps))[0]
 
 
 # RMS norm -------------------------------------------------------------------------------------------------------------

@@ -272,19 +272,27 @@ def layer_norm(
     x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, axes: int, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(y, mean, rstd): `x` normalised over its last `axes` axes; mean and rstd have the shape of the others."""
-    affine = [a for a in (weight, bias) if a is not None]
-    kind = weight is not None, bias is not None
-    key = (layer_norm, axes, eps, *kind, x.dtype, x.shape, x.strides, *[f for a in affine for f in (a.dtype, a.strides)])
+    shape, dtype = x.shape, x.dtype
+    key = (
+        layer_norm, axes, eps, dtype, shape, x.strides,
+        None if weight is None else (weight.dtype, weight.strides),
+        None if bias is None else (bias.dtype, bias.strides),
+    )  # fmt: skip
     prepared = _prepared.get(key)
     if prepared is not None:
         call, integers = prepared
-        shape = x.shape
         lead = shape[: len(shape) - axes]
-        y, mean, rstd = np.empty(shape, x.dtype), np.empty(lead, x.dtype), np.empty(lead, x.dtype)
-        call(id(x), *map(id, affine), id(y), id(mean), id(rstd), *integers)
+        y, mean, rstd = np.empty(shape, dtype), np.empty(lead, dtype), np.empty(lead, dtype)
+        if weight is not None and bias is not None:
+            call(id(x), id(weight), id(bias), id(y), id(mean), id(rstd), *integers)
+        elif weight is None and bias is None:
+            call(id(x), id(y), id(mean), id(rstd), *integers)
+        else:
+            call(id(x), id(bias if weight is None else weight), id(y), id(mean), id(rstd), *integers)
         return y, mean, rstd
     if not _same(x, weight, bias):
         return None
+    affine = [a for a in (weight, bias) if a is not None]
     given = [x, *affine]
     n_rows, n = _flat(x, axes)
     x = _dense(x, None)
@@ -292,6 +300,7 @@ def layer_norm(
     lead = x.shape[: x.ndim - axes]
     mean, rstd = (memory.empty(lead, compute_dtype(x.dtype)) for _ in range(2))
     affine = [_dense(a, None) for a in affine]
+    kind = weight is not None, bias is not None
     compiled = _compiled(norms.layer_norm, x.dtype, *kind, float(eps), y.nbytes >= STREAMING)
     integers = (n_rows, n, n, n)
     _run(compiled, [x, *affine, y, mean, rstd], integers)
