@@ -240,11 +240,12 @@ class Graph:
             if not is_known(v.shape):
                 self.unknown_size(node)
         outs: Any = node.outputs if op.num_outputs != 1 else node.outputs[0]
-        result = dispatch.finish(op, tensors, node.inputs, attrs, outs)
+        # what the tape keeps are the operands as they were given: a cast is not on it, rules and engine undo it
+        result = dispatch.finish(op, tensors, datas, attrs, outs)
         if self.open_sizes:
             from .late import postpone_rules
 
-            postpone_rules(node, result)
+            postpone_rules(node, datas, result)
         self.made(result)
         return result
 

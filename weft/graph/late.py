@@ -295,8 +295,9 @@ class _RulesLater:
     saved_items: tuple[Any, ...] = ()
     variadic = False
 
-    def __init__(self, node: Node) -> None:
-        self.node, self.name, self.title, self.tensor_names = node, node.op.name, node.op.title, node.op.tensor_names
+    def __init__(self, node: Node, operands: Sequence[Any]) -> None:
+        self.node, self.operands = node, operands
+        self.name, self.title, self.tensor_names = node.op.name, node.op.title, node.op.tensor_names
 
     def pullback(self, entry: TapeNode, g: Any, edges: tuple[Any, ...], create_graph: bool) -> list[Any]:
         node = self.node
@@ -304,7 +305,7 @@ class _RulesLater:
             given = [g.get(i) for i in range(len(node.outputs))]
         else:
             given = [g]
-        inputs = [wrap(v, e) if isinstance(v, Value) else v for v, e in zip(node.inputs, entry.edges, strict=True)]
+        inputs = [wrap(v, e) if isinstance(v, Value) else v for v, e in zip(self.operands, entry.edges, strict=True)]
         wanted = [i for i, e in enumerate(edges) if e is not None]
         specs = [Spec(None if node.op.broadcasts else inputs[i].shape, inputs[i].dtype) for i in wanted]
         rule = LateRule(node.op, node.attrs, len(inputs), wanted, specs)
@@ -312,11 +313,14 @@ class _RulesLater:
         return _spread(len(edges), wanted, rule.declare([*inputs, *outs, *[dense(gi) for gi in given]]))
 
 
-def postpone_rules(node: Node, result: Any) -> None:
-    """If sizes of `node` are open, let the gradient of its results, which are on the tape, wait until they are known."""
-    if node.op.expression is not None or all(is_known(v.shape) for v in (*node.inputs, *node.outputs) if v is not None):
+def postpone_rules(node: Node, operands: Sequence[Any], result: Any) -> None:
+    """If sizes of `node` are open, let the gradient of its results, which are on the tape, wait until they are known.
+
+    `operands` are its inputs before they were cast to a common dtype.
+    """
+    if node.op.expression is not None or all(is_known(getattr(v, "shape", ())) for v in (*operands, *node.outputs)):
         return
     for t in result if isinstance(result, tuple) else (result,):
         entry = t._node.parent if t._node.__class__ is Output else t._node
         if entry is not None and entry.op is node.op:
-            entry.op, entry.saved = _RulesLater(node), ()
+            entry.op, entry.saved = _RulesLater(node, operands), ()

@@ -365,7 +365,7 @@ class _Reader:
                 args = [tensors.get(v, wrap(v)) if isinstance(v, Value) else v for v in node.inputs]
                 outs: Any = node.outputs if node.op.num_outputs != 1 else node.outputs[0]
                 made = dispatch.finish(node.op, args, node.inputs, node.attrs, outs)
-                postpone_rules(node, made)
+                postpone_rules(node, node.inputs, made)
                 made = list(made) if isinstance(made, tuple) else [made]
             elif isinstance(node.op, LateOp):
                 args = [tensors.get(v, wrap(v)) if isinstance(v, Value) else v for v in node.inputs]

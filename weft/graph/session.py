@@ -271,6 +271,11 @@ def _feed(value: Value, given: Any) -> ndarray:
     else:
         if isinstance(given, Tensor) and given.is_symbolic:
             raise TypeError(f"run: the value fed to {value.name!r} is symbolic. Feed numbers or eager tensors.")
+        if isinstance(given, (float, complex, list, tuple)) and value.dtype.kind in "iub" and _has_fractions(given):
+            raise TypeError(
+                f"run: wrong dtype fed to {value.name!r}. Got {describe(given)}; expected {value.dtype.name}. "
+                f"Made at {value.node.where}."
+            )
         try:
             array = to_array(given, value.dtype if isinstance(given, (bool, int, float, complex, list, tuple)) else None)
         except (TypeError, ValueError, OverflowError) as error:
@@ -291,6 +296,13 @@ def _feed(value: Value, given: Any) -> ndarray:
             f"Made at {value.node.where}."
         )
     return array
+
+
+def _has_fractions(given: Any) -> bool:
+    """Whether numbers of Python are floats, which would lose their fractions as integers."""
+    if isinstance(given, (list, tuple)):
+        return any(_has_fractions(v) for v in given)
+    return isinstance(given, (float, complex, np.inexact))
 
 
 def _check_fed(nodes: Sequence[Node], given: set[Value]) -> None:
