@@ -22,6 +22,7 @@ from ..ops.registry import Op
 from ..ops.spec import num_elements
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import run_alone, run_node
+from .late import LateOp
 from .naive import Interpreter
 
 # Seconds: rough estimates, for what nobody has measured; only their ratios matter.
@@ -96,7 +97,7 @@ class Measuring(Interpreter):
     kinds: tuple[str, ...] = ("cpu",)
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-        pure = isinstance(node.op, Op) and not node.op.effects
+        pure = isinstance(node.op, (Op, LateOp)) and not node.op.effects
         outputs: Sequence[Any] = ()
         best = float("inf")
         for _ in range(REPEATS if pure else 1):
