@@ -100,3 +100,11 @@ def test_a_resumed_run_hides_what_came_after(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     found = read(tmp_path).Scalars("loss")
     assert [s.value for s in found] == [1.0] * 5 + [2.0]
+
+
+def test_files_of_one_directory_lie_in_the_order_in_which_they_were_begun(tmp_path):
+    made = []
+    for _ in range(12):
+        with SummaryWriter(tmp_path) as writer:
+            made.append(writer.path.name)
+    assert sorted(made) == made

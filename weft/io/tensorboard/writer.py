@@ -36,8 +36,9 @@ class SummaryWriter:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         host = re.sub(r"[^\w.-]", "_", socket.gethostname())
-        # the number keeps apart files of one second; the first two fields are the names TensorBoard looks for
-        name = f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{next(_numbers)}.weft"
+        # TensorBoard reads files in the order of their names as text: later ones must come later, also of one second
+        seconds, rest = divmod(time.time_ns(), 10**9)
+        name = f"events.out.tfevents.{seconds}.{rest:09d}.{next(_numbers):09d}.{os.getpid()}.{host}.weft"
         self.path = self.directory / name
         self._lock = threading.Lock()
         self._file: Any = open(self.path, "xb")
