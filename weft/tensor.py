@@ -349,12 +349,18 @@ class Tensor:
     def __len__(self) -> int:
         if self.ndim == 0:
             raise TypeError("len: a 0-d tensor has no length.")
-        return self._data.shape[0]
+        return self._length("len")
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.ndim == 0:
             raise TypeError("iter: a 0-d tensor cannot be iterated over; use `x.item()`.")
-        return (self[i] for i in range(self._data.shape[0]))
+        return (self[i] for i in range(self._length("iter")))
+
+    def _length(self, action: str) -> int:
+        shape: Any = self._data.shape
+        if shape is None or shape[0].__class__ is not int:
+            raise TypeError(f"{action}: the size of axis 0 is known only when a step runs. Got a tensor of shape {shape}.")
+        return shape[0]
 
     def __contains__(self, value: Any) -> bool:
         equal = self == value

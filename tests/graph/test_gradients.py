@@ -38,3 +38,25 @@ def test_a_tensor_that_is_used_and_asked_for_twice(session, fresh_graph):
     assert wf.gradients(z, wf.placeholder(wf.float32)) is None
     with session(fresh_graph) as sess:
         assert [float(v) for v in sess.run([gx, gy, itself, scaled], {x: 2.0}, timeout=WAIT)] == [22.0, 4.0, 1.0, 22.0]
+
+
+@pytest.mark.parametrize("shape", [(2,), None], ids=["known", "open"])
+def test_what_was_dequeued_has_a_gradient(session, fresh_graph, tmp_path, shape):
+    queue = wf.FIFOQueue(2, wf.float32, shape)
+    taken = queue.dequeue()
+    gradient = wf.gradients(wf.sum(taken * taken), taken)
+    queue.put(np.array([1.0, 3.0], np.float32), timeout=WAIT)
+    with session(fresh_graph) as sess:
+        assert sess.run(gradient, timeout=WAIT).tolist() == [2.0, 6.0]
+    fresh_graph.save(tmp_path / "queue")
+    loaded = wf.Graph.load(tmp_path / "queue")
+    again = loaded.tensor(taken._data.name)
+    assert wf.gradients(wf.sum(again * again), again) is not None
+
+
+@pytest.mark.parametrize("shape", [(None, 3), None], ids=["sizes", "rank"])
+def test_a_length_that_is_not_known_is_refused_in_words(fresh_graph, shape):
+    x = wf.placeholder(wf.float32, shape)
+    for action in (len, list):
+        with pytest.raises(TypeError, match="the size of axis 0 is known only when a step runs"):
+            action(x)

@@ -36,7 +36,7 @@ from .. import dtypes
 from ..errors import format_shape, user_location
 from ..ops.spec import Spec
 from ..tensor import Tensor, to_array, wrap
-from .declare import DeclaredGraph, GraphOp, effects_graph
+from .declare import DeclaredGraph, GraphOp, effects_graph, leaf
 from .graph import Node, Value
 
 ndarray = np.ndarray
@@ -379,7 +379,7 @@ class Queue:
         return self._add("cancel" if cancel_pending else "close", (), ())
 
     def _results(self, node: Node) -> Any:
-        made = tuple([wrap(v) for v in node.outputs])
+        made = tuple([leaf(wrap(v)) for v in node.outputs])  # gradients with respect to what was dequeued exist
         return made[0] if self.single else made
 
 

@@ -374,7 +374,7 @@ class _Reader:
                 args = [tensors.get(v, wrap(v)) for v in node.inputs]
                 node.op.backward = backward_again(node.op, args)
                 made = record(node, node.op, args, made)
-            elif node.op is PLACEHOLDER or node.op is CONSTANT or isinstance(node.op, ReadOp):
+            elif node.op is PLACEHOLDER or node.op is CONSTANT or isinstance(node.op, (ReadOp, _QueueOp)):
                 made = [leaf(t) for t in made]
             if isinstance(node.op, ReadOp):
                 graph.reads_of.setdefault(id(node.op.state.tensor), []).extend(made)
