@@ -44,6 +44,7 @@ def cases(library: str) -> dict[str, Callable[[], object]]:
     x, w, b, s = tensor(16, 64), tensor(64, 64), tensor(64), tensor(4, 10)
     xg, wg, bg, sg = tensor(16, 64, grad=True), tensor(64, 64, grad=True), tensor(64, grad=True), tensor(4, 10, grad=True)
     y = lib.asarray(np.array([1, 2, 3, 0]))
+    mean, var = s[0] + 0, s[1] * s[1]
 
     def both(fn: Callable[[], Any], *leaves: Any) -> Callable[[], object]:
         def run() -> None:
@@ -73,6 +74,9 @@ def cases(library: str) -> dict[str, Callable[[], object]]:
         "cross entropy": lambda: F.cross_entropy(s, y),
         "cross entropy fw+bw": both(lambda: F.cross_entropy(sg, y), sg),
         "layer norm": lambda: F.layer_norm(s, (10,)),
+        "batch norm, running statistics": lambda: F.batch_norm(s, mean, var),
+        "layer norm 16×64, weights": lambda: F.layer_norm(x, (64,), b, b),
+        "softmax 16×64": lambda: F.softmax(x, **axis),
         "layer norm fw+bw": both(lambda: F.layer_norm(sg, (10,)), sg),
     }
 
@@ -115,10 +119,10 @@ def main() -> None:
             for name, value in json.loads(done.stdout.splitlines()[-1]).items():
                 best[library][name] = min(value, best[library].get(name, value))
     print(f"load average {os.getloadavg()[0]:.1f}, {options.rounds} rounds, best in µs")
-    print(f"{'':26}{'weft':>9}{'torch':>9}{'ratio':>8}")
+    print(f"{'':34}{'weft':>9}{'torch':>9}{'ratio':>8}")
     for name, mine in best["weft"].items():
         theirs = best["torch"][name]
-        print(f"{name:26}{mine:9.2f}{theirs:9.2f}{mine / theirs:8.2f}")
+        print(f"{name:34}{mine:9.2f}{theirs:9.2f}{mine / theirs:8.2f}")
 
 
 if __name__ == "__main__":
