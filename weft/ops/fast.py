@@ -2,7 +2,8 @@
 
 Note [Fast path]. On small arrays of equal dtype they are a handful of bytecodes around the NumPy ufunc. Anything unusual
 (a Python scalar of another kind, a dtype to promote, a large array, a symbolic tensor, an error) raises or fails a cheap
-test and falls through to `call`, which does everything properly and raises the error that the user should see.
+test and falls through to `call`, which does everything properly and raises the error that the user should see. Whoever
+wants tape nodes to remember the user's line is a mode too, so that nodes made here never do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd.tape import Node, grad_mode, tick
-from ..errors import user_location
 from ..tensor import Tensor, wrap
 from . import modes, registry
 from .general import LARGE, as_arrays, call
@@ -53,7 +53,7 @@ def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[.
         if nx is None or not differentiable or not grad_mode.enabled:
             t._node = None
             return t
-        if not simple or modes.lines:
+        if not simple:
             t._node = make_node(op, (x,), (a,), (), out, 1)
             return t
         n = _new(Node)
@@ -132,7 +132,7 @@ def make_binary(
         if nx is None and ny is None or not differentiable or not grad_mode.enabled:
             t._node = None
             return t
-        if not plain or modes.lines:
+        if not plain:
             needs = (nx is not None) | (ny is not None) << 1
             t._node = make_node(op, (x, y), (a, b), (), out, needs)
             return t
@@ -141,7 +141,7 @@ def make_binary(
         n.edges = (nx, ny)
         n.attrs = ()
         n.hooks = n.where = n.outputs = None
-        if cls is float or cls is int:
+        if b is y:  # a number
             n.specs = None
         else:
             # shapes are kept where a gradient will have to be summed back to one
@@ -267,8 +267,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
                 n = _new(Node)
                 n.op, n.edges, n.attrs = op, (x._node,), attrs
                 n.saved = tuple([a if k == "in" else out if k == "out" else Spec(a.shape, a.dtype) for k in kinds])
-                n.specs = n.hooks = n.outputs = None
-                n.where = user_location(1) if modes.lines else None
+                n.specs = n.hooks = n.outputs = n.where = None
                 n.seq = tick()
                 t._node = n
             if has_alias:

@@ -106,7 +106,8 @@ def constant(array: np.ndarray) -> Tensor:
 
 
 def trace_lines(enabled: bool) -> None:
-    """Ask that tape nodes remember the user's line (slower), or take that wish back."""
+    """Ask that tape nodes remember the user's line (slower), or take that wish back. Only a mode may, while it is entered:
+    the short paths of dispatch look for modes alone."""
     global lines
     with _lock:
         lines += 1 if enabled else -1
