@@ -293,3 +293,45 @@ def test_what_a_session_assigns_is_seen_by_the_next_call():
         for _ in range(3):  # from the second run on, writes are noted in a shorter way
             session.run(add, {amount: 1.0})
             np.testing.assert_array_equal(frozen(x).numpy(), np.cumsum(weight.numpy()))
+
+
+def test_an_instance_that_was_put_back_during_a_refresh_is_not_used_again():
+    weight = wf.tensor(np.arange(64, dtype=np.float32))
+    frozen = wf.function(lambda x: x + wf.cumsum(weight, axis=0), freeze=True)
+    x = wf.zeros((64,))
+    frozen(x)
+    stale = list(program(frozen)._free)
+    assert stale
+    weight.fill_(1.0)
+    frozen(x)
+    program(frozen)._free[:] = stale  # as a thread does that ended while another one refreshed
+    np.testing.assert_array_equal(frozen(x).numpy(), np.arange(64) + 1.0)
+
+
+def test_calls_that_begin_after_a_write_see_it_whatever_other_threads_do():
+    weight = wf.tensor(np.ones(4096, np.float32))
+    frozen = wf.function(lambda x: x + wf.cumsum(weight, axis=0), freeze=True)
+    x = wf.zeros((4096,))
+    frozen(x)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def others() -> None:
+        try:
+            while not stop.is_set():
+                frozen(x)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=others) for _ in range(2)]
+    for t in threads:
+        t.start()
+    try:
+        for i in range(1, 60):
+            weight.fill_(float(i))
+            assert frozen(x).numpy()[0] == float(i)
+    finally:
+        stop.set()
+        for t in threads:
+            t.join(60)
+    assert not any(t.is_alive() for t in threads) and not failures

@@ -354,7 +354,7 @@ class Trace:
         ]
         freeze = self._only_read() if self.owner.freeze else []
         self._frozen = [t for t, f in zip(self.variables, freeze, strict=False) if f]
-        self._watch()
+        self._watch(tick())
         self.compiled: CompiledFlow = compile_flow(
             self.flow,
             len(graph.inputs),
@@ -409,13 +409,14 @@ class Trace:
     def refresh(self) -> None:
         """Frozen tensors are read anew by the next call."""
         if self._frozen:
-            self._watch()
+            now = tick()
             self.compiled.program.refresh()
+            self._watch(now)  # last: whoever finds nothing changed must not get what was kept before
 
-    def _watch(self) -> None:
-        """Writes to frozen tensors from now on count as changes."""
-        self._since = tick()
+    def _watch(self, now: int) -> None:
+        """Writes to frozen tensors after `now` count as changes."""
         self._watched = [(t, t._data, id(memory_of(t._data))) for t in self._frozen]
+        self._since = now
 
     def _separate(self, arguments: list[Any]) -> None:
         """An argument that shares memory with a variable the program writes is copied: it is read as it was on entry."""

@@ -86,6 +86,8 @@ class Program:
         """Run on arrays that have the layouts the program was compiled for; returns the fresh outputs."""
         try:
             instance = self._free.pop()
+            if instance.kept is not self.kept:  # put back while somebody refreshed
+                instance = self.instance()
         except IndexError:
             instance = self.instance()
         try:
