@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 
 import numpy as np
@@ -118,3 +119,94 @@ def test_many_modules_compiled_in_parallel_are_the_same_code(monkeypatch):
         assert jit.compile_many(modules, host) == alone
     with pytest.raises(RuntimeError):
         jit.compile_many([*modules, "define void @broken("], host)
+
+
+def _run_script(program):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(program)],
+        env=dict(os.environ, WEFT_CACHE="0", WEFT_NUM_THREADS="2"), capture_output=True, timeout=90, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_interrupt_while_compiling_in_parallel_leaves_no_thread_at_work(monkeypatch):
+    host = target.host()
+    modules = [jit.kernel_ir(kernel(float(i))) for i in range(8)]
+    monkeypatch.setattr(jit.threads, "get_num_threads", lambda: 3)
+    compile_ir, main = jit.compile_ir, threading.current_thread()
+
+    def interrupted(ir, host):
+        if threading.current_thread() is main:
+            raise KeyboardInterrupt
+        return compile_ir(ir, host)
+
+    monkeypatch.setattr(jit, "compile_ir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        jit.compile_many(modules, host)
+    assert not [t for t in threading.enumerate() if t.name == "weft-compile"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fork_while_another_thread_is_about_to_compile_in_parallel():
+    """The fork has done what Python's own libraries ask of it before it waits for the compilation."""
+    _run_script(
+        """
+        import os, signal, threading, time
+        import weft as wf
+        import concurrent.futures.thread  # takes a lock of its own over a fork
+        from weft.backends.llvm import jit, target
+
+        signal.alarm(60)
+        held = threading.Event()
+        module = "define void @f{}() {{\\n  ret void\\n}}\\n"
+
+        def work():
+            with jit._lock:
+                held.set()
+                time.sleep(0.5)
+                assert len(jit.compile_many([module.format(i) for i in range(8)], target.host())) == 8
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            wf.function(lambda x: (x @ x).sum())(wf.ones((8, 8)))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        thread.join()
+        """
+    )
+
+
+@pytest.mark.parametrize("when", ["thread", "atexit"])
+def test_program_is_compiled_after_the_main_thread_has_ended(when):
+    start = "threading.Thread(target=work).start()" if when == "thread" else "atexit.register(work)"
+    out = _run_script(
+        f"""
+        import atexit, threading, time
+        import weft as wf
+
+        def work():
+            time.sleep(0.2)
+            print(float(wf.function(lambda x: wf.exp(wf.sort(x @ x)).sum(axis=0).max())(wf.zeros((8, 8)))))
+
+        {start}
+        """
+    )
+    assert out == "8.0\n"
+
+
+def test_small_stacks_for_threads_are_no_danger_to_compilation():
+    out = _run_script(
+        """
+        import threading
+        import weft as wf
+
+        threading.stack_size(32 * 1024)
+        print(float(wf.function(lambda x: wf.exp(wf.sort(x @ x)).sum(axis=0).max())(wf.zeros((8, 8)))))
+        print(threading.stack_size())
+        """
+    )
+    assert out == "8.0\n32768\n"

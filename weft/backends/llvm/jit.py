@@ -6,6 +6,8 @@ over threads of its own (Note [Compiling in parallel]). A loaded kernel stays lo
 Note [Compiling in parallel]. LLVM may work in several threads if each has a context and a target machine of its own, which
 is so here. llvmlite puts one lock around every call all the same, because its users share a context by default; the two
 calls that take nine tenths of the time go around that lock, straight to the C function, which lets the GIL go as well.
+The threads are plain ones. An executor of `concurrent.futures` takes a lock of the whole process to start work, which a fork
+takes before it waits for ours (each would wait for the other), and it refuses work as soon as the main thread has ended.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,15 +136,64 @@ def compile_ir(ir: str, host: target.Target) -> bytes:
 
 
 def compile_many(modules: Sequence[str], host: target.Target) -> list[bytes]:
-    """Object code for each module, made by as many threads as native code may use. The caller holds the lock."""
-    width = min(threads.get_num_threads(), len(modules))
-    if width < 2:
-        return [compile_ir(ir, host) for ir in modules]
+    """Object code for each module, made by as many threads as native code may use, the caller's among them.
+
+    The caller holds the lock, and no thread is at work any more when this returns or raises.
+    """
     # The largest first: whoever gets one last would be waited for.
-    order = sorted(range(len(modules)), key=lambda i: -len(modules[i]))
-    with ThreadPoolExecutor(width, "weft-compile") as pool:
-        found = dict(zip(order, pool.map(lambda i: compile_ir(modules[i], host), order)))
+    waiting = deque(sorted(range(len(modules)), key=lambda i: -len(modules[i])))
+    found: dict[int, bytes] = {}
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while True:
+                try:
+                    i = waiting.popleft()
+                except IndexError:
+                    return
+                found[i] = compile_ir(modules[i], host)
+        except BaseException as error:  # an interrupt too: the others stop, and the caller raises it
+            waiting.clear()
+            problems.append(error)
+
+    helpers: list[threading.Thread] = []
+    try:
+        _start_helpers(helpers, work, min(threads.get_num_threads(), len(modules)) - 1)
+    except KeyboardInterrupt as error:
+        waiting.clear()
+        problems.append(error)
+    work()
+    for helper in helpers:
+        while helper.is_alive():
+            try:
+                helper.join()
+            except KeyboardInterrupt as error:
+                waiting.clear()
+                problems.append(error)
+    if problems:
+        raise problems[0]
     return [found[i] for i in range(len(modules))]
+
+
+_STACK = 1 << 20  # bytes that LLVM may need; a program may have set less for threads of its own
+
+
+def _start_helpers(helpers: list[threading.Thread], work: Callable[[], None], count: int) -> None:
+    """Add up to `count` threads that run `work`: fewer, or none, when the system or an ending interpreter gives no more."""
+    asked = threading.stack_size()
+    if 0 < asked < _STACK:
+        threading.stack_size(_STACK)
+    try:
+        for _ in range(count):
+            helper = threading.Thread(target=work, name="weft-compile", daemon=True)
+            helpers.append(helper)
+            helper.start()
+    except RuntimeError:
+        helpers.pop()
+    finally:
+        if 0 < asked < _STACK:
+            threading.stack_size(asked)
 
 
 def _load(e: Engine, code: bytes, symbols: list[str]) -> dict[str, int]:
