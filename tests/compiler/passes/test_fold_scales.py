@@ -113,3 +113,24 @@ def test_what_follows_a_convolution_with_bias_is_taken_in_when_frozen():
     assert "convolution_then" not in names(epilogues(flow))
     assert "convolution_then" in names(check_flow(epilogues(flow, frozen=True)))
     assert any(s.label == "convolution + add + relu" for s in f.traces[0].compiled.program.steps)
+
+
+@pytest.mark.skipif(not library.available(), reason="the kernels are oneDNN's")
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_kernel_with_shorter_vectors_gives_the_same_numbers(groups):
+    wf.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(24, 96, 1, bias=False, groups=groups), norm(96), nn.ReLU6()).eval()
+    with tuning.forced("narrow"):
+        f = frozen(lambda x: model(x), wf.randn(2, 24, 13, 14))
+        other = wf.function(lambda x: model(x))
+        with wf.no_grad():
+            other(wf.randn(2, 24, 13, 14))
+
+    def ways(fn):
+        return [choice.way for choice in fn.traces[0].compiled.choices]
+
+    assert ways(f) == (["narrow"] if groups == 1 else [])
+    assert ways(other) == []  # only where weights are brought into a layout once
+    if groups == 1:
+        made = [s.primitive.implementation for s in f.traces[0].compiled.program.steps if s.primitive is not None]
+        assert any(name.endswith("avx2") for name in made) or not any("avx512" in name for name in made)

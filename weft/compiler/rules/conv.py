@@ -100,16 +100,18 @@ def _make(build: Any) -> Any:
     return None if is_reference(primitive) else primitive
 
 
-def _direct(lowering: Any, node: Node) -> bool:
+def _direct(lowering: Any, node: Node, isa: str = "") -> bool:
     """`convolution` by oneDNN."""
-    return convolve(lowering, node, node.attrs, _bias(lowering, node, node.inputs[2]))
+    return convolve(lowering, node, node.attrs, _bias(lowering, node, node.inputs[2]), isa=isa)
 
 
 def convolve(
     lowering: Any, node: Node, attrs: Any, bias: Layout | None = None, post: Any = (),
-    operands: dict[int, Layout] | None = None, label: str = "convolution",
+    operands: dict[int, Layout] | None = None, label: str = "convolution", isa: str = "",
 ) -> bool:  # fmt: skip
-    """The convolution of a node's first two inputs by oneDNN, with post-ops and their operands by argument number."""
+    """The convolution of a node's first two inputs by oneDNN, with post-ops and their operands by argument number.
+
+    `isa`: see `convolution_forward`."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
     from ...backends.onednn.primitives.convolution import convolution_forward
@@ -122,7 +124,7 @@ def convolve(
     dtype = x_value.dtype
     primitive = _make(lambda: convolution_forward(
         MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(w.shape, dtype),
-        None if bias is None else desc(bias), MemoryDesc.strided(y_shape, dtype, channels_last(y_shape)), window, post,
+        None if bias is None else desc(bias), MemoryDesc.strided(y_shape, dtype, channels_last(y_shape)), window, post, isa=isa,
     ))  # fmt: skip
     if primitive is None:
         return False
@@ -282,6 +284,8 @@ def _matmul_weight(lowering: Any, node: Node) -> bool:
 
 WORTH_TRYING = 20e6
 """Multiply-adds from which it is worth a measurement which way is faster."""
+FEW_CHANNELS = 32
+"""Channels up to which vectors of half the length may be faster in a 1 x 1 convolution: less of them is empty."""
 SAMPLE = 0.3e9
 """Multiply-adds of a sample: some milliseconds."""
 
@@ -290,6 +294,7 @@ def lower_image(
     lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any
 ) -> bool:
     ways = {"direct": direct}
+    least = WORTH_TRYING
     frozen = node.inputs[1] in lowering.still and not node.op.name.startswith("convolution_backward_w")
     stride, padding, dilation, groups = node.attrs[-4:]
     (_, c, _, _), (n, k, height, width) = (
@@ -307,10 +312,13 @@ def lower_image(
         ways["matmul"] = _matmul_weight
         preferred = "matmul" if min(c, k) >= 128 else "direct"
         tried = ["direct", "matmul"]
+    elif frozen and kernel == (1, 1) and groups == 1 and min(c, k) <= FEW_CHANNELS:
+        ways["narrow"] = partial(direct, isa="avx2")
+        preferred, tried, least = "direct", ["direct", "narrow"], WORTH_TRYING / 10
     else:
         return direct(lowering, node)
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
-    sample = partial(_sample, node, images, kernel, frozen)
+    sample = partial(_sample, node, images, kernel, frozen, least)
     return lower_tuned(lowering, node, ways, preferred, title, sample, tried, "frozen" if frozen else "")
 
 
@@ -323,11 +331,13 @@ class Images(NamedTuple):
     inputs: tuple[int, ...]  # which inputs of the node are images
 
 
-def _sample(node: Node, images: Images, kernel: tuple[int, ...], frozen: bool = False) -> Sample | None:
+def _sample(
+    node: Node, images: Images, kernel: tuple[int, ...], frozen: bool = False, least: float = WORTH_TRYING
+) -> Sample | None:
     """The convolution on fewer images, and lower ones if one is still a lot."""
     (n, c, _, _), (_, k, height, width) = images.x.shape, images.y.shape
     work = kernel[0] * kernel[1] * c * k * n * height * width
-    if work < WORTH_TRYING or min(c, k) < 16:
+    if work < least or min(c, k) < 16:
         return None
     count, cut = min(n, max(1, round(n * SAMPLE / work))), 0
     if count == 1 and height > 32:

@@ -99,7 +99,7 @@ def lower_convolution_then(lowering: Any, node: Node) -> bool:
     return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then)
 
 
-def _direct_then(lowering: Any, node: Node) -> bool:
+def _direct_then(lowering: Any, node: Node, isa: str = "") -> bool:
     """`convolution_then` by oneDNN; what is added to every pixel first is its bias."""
     steps, *attrs = node.attrs
     shape = tuple(node.outputs[0].shape)
@@ -111,7 +111,7 @@ def _direct_then(lowering: Any, node: Node) -> bool:
         bias = Layout(column.storage, column.dtype, (shape[1],), (1,), column.offset)
         rest = steps[1:]
     post, arguments = _post_ops(rest, operands)
-    return convolve(lowering, node, attrs, bias, post, arguments, _label("convolution", steps))
+    return convolve(lowering, node, attrs, bias, post, arguments, _label("convolution", steps), isa)
 
 
 def _winograd_then(m: int, lowering: Any, node: Node) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import library
-from ..capi import Alg, Arg, Prop, dims
+from ..capi import Alg, Arg, Prop, Unsupported, dims
 from ..descriptors import MemoryDesc
 from .base import PostOp, Primitive, PrimitiveDesc
 
@@ -53,7 +53,7 @@ def _forward_desc(
 
 def convolution_forward(
     x: MemoryDesc, w: MemoryDesc, bias: MemoryDesc | None, y: MemoryDesc, window: Window,
-    post_ops: Sequence[PostOp] = (), transposed: bool = False, training: bool = True,
+    post_ops: Sequence[PostOp] = (), transposed: bool = False, training: bool = True, isa: str = "",
 ) -> Primitive:  # fmt: skip
     """`DST = conv(SRC, WEIGHTS) + BIAS`, then the post-ops.
 
@@ -63,9 +63,16 @@ def convolution_forward(
             convolution O is the number of channels of `y` as well. Best given as `MemoryDesc.any`.
         bias: (O,) or `None`, argument BIAS.
         y: (N, O, spatial...), argument DST.
+        isa: take oneDNN's first choice whose name ends so ("avx2": vectors of half the length, which suit few channels),
+            or its first choice of all if there is none.
     """
     prop = Prop.FORWARD_TRAINING if training else Prop.FORWARD_INFERENCE
     desc = _forward_desc(x, w, bias, y, window, transposed, prop, post_ops)
+    try:
+        while not desc.implementation.endswith(isa):
+            desc.next_implementation()
+    except Unsupported:
+        desc = _forward_desc(x, w, bias, y, window, transposed, prop, post_ops)
     return Primitive(_names(transposed)[0], desc, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS), (Arg.DST,), post_ops)
 
 
