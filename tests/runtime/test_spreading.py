@@ -35,6 +35,12 @@ def two_threads():
     threads.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def room(monkeypatch):
+    """A machine that is not crowded, whatever else runs on it."""
+    monkeypatch.setattr(spreading, "crowded", lambda: False)
+
+
 def workers(width: int = 2) -> list[set[int]]:
     return [mask for tid, mask in allowed_by_thread(width).items() if tid != threading.get_native_id()]
 
@@ -60,9 +66,26 @@ def test_workers_follow_when_the_caller_moves_but_not_at_once(two_threads, monke
     place[0] = second
     threads.spread_out()
     assert workers() == [everywhere - {first}]  # too soon
-    monkeypatch.setattr(spreading, "AT_MOST_EVERY", 0.0)
+    spreading._team.since = 0.0
     threads.spread_out()
     assert workers() == [everywhere - {second}]
+
+
+def test_on_a_crowded_machine_workers_run_anywhere(two_threads, monkeypatch):
+    everywhere = os.sched_getaffinity(0)
+    spreading.forget()
+    threads.spread_out()
+    assert [len(mask) for mask in workers()] == [len(everywhere) - 1]
+    monkeypatch.setattr(spreading, "crowded", lambda: True)
+    spreading._team.since = 0.0
+    threads.spread_out()
+    assert workers() == [everywhere]
+    monkeypatch.setattr(spreading, "crowded", lambda: False)
+    threads.spread_out()
+    assert workers() == [everywhere]  # for a while
+    spreading._team.since = 0.0
+    threads.spread_out()
+    assert [len(mask) for mask in workers()] == [len(everywhere) - 1]
 
 
 def test_staying_costs_no_parallel_region(two_threads, monkeypatch):

@@ -194,7 +194,7 @@ SHOW_SPIN = """
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, "20000 None"),
+        ({}, "5000 None"),
         ({"GOMP_SPINCOUNT": "77"}, "77 77"),
         ({"OMP_WAIT_POLICY": "passive"}, "None None"),
     ],

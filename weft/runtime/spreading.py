@@ -8,6 +8,10 @@ wide work takes twice as long as it should (with a library that spins, several t
 use any processor it may use except that one. The caller itself stays free to move, and so do the workers among the
 rest. *Rejected*: binding each thread to one processor, because two processes would then fight over the same ones.
 
+*On a crowded machine* a worker must not be kept from any processor: it would wait for its turn behind others while its
+caller's is free. So every few milliseconds the number of runnable threads is looked at, and while it exceeds the
+processors, workers may run anywhere.
+
 *Guarantee*: nothing but speed depends on it. It does nothing where there is nothing to choose (fewer processors than
 threads, no `sched_setaffinity`), and where the user has bound threads with OpenMP's own variables.
 """
@@ -23,6 +27,9 @@ from collections.abc import Callable
 AT_MOST_EVERY = 0.005
 """Seconds between two moves: telling the workers wakes them, and a caller that is pushed around moves again soon."""
 
+CROWDED_FOR = 0.5
+"""Seconds for which a machine that was found crowded counts as such."""
+
 _BOUND_BY_USER = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
 
 
@@ -32,6 +39,7 @@ class _Team(threading.local):
     cpu = -1
     free = False
     since = float("-inf")
+    workers: tuple[int, ...] = ()
 
 
 _team = _Team()
@@ -64,34 +72,66 @@ def forget() -> None:
     _team.since = float("-inf")
 
 
+def crowded() -> bool:
+    """Whether more threads want to run on this machine than it has processors."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[3].split(b"/")[0]) > (os.cpu_count() or 1)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def spread(library: ctypes.CDLL, width: int) -> None:
-    """Tell this thread's workers to avoid its processor, if it moved since they were told (0.2 µs if it did not)."""
-    if _processor is None or _processor() == _team.cpu:
-        return
+    """Tell this thread's workers to avoid its processor, or on a crowded machine to run anywhere, if that changed since they
+    were told. Nothing is looked at more often than `AT_MOST_EVERY` (0.1 µs in between)."""
     now = time.monotonic()
-    if now - _team.since < AT_MOST_EVERY:
+    if now < _team.since or _processor is None:
         return
-    _team.since = now
+    _team.since = now + AT_MOST_EVERY
+    if crowded():
+        _team.since = now + CROWDED_FOR
+        _release()
+        return
     cpu = _processor()
+    if cpu == _team.cpu:
+        return
     allowed = os.sched_getaffinity(0)
     if len(allowed) >= width and cpu in allowed:
         _tell(library, width, allowed - {cpu})
+        _team.cpu, _team.free = cpu, False
     elif not _team.free:  # a worker of a narrower team may have been told otherwise
         _tell(library, width, allowed)
-        _team.free = True
-    _team.cpu = cpu
+        _team.cpu, _team.free = -1, True
+
+
+def _release() -> None:
+    """Let the workers run anywhere, without waking them."""
+    if _team.cpu < 0:
+        return
+    allowed = os.sched_getaffinity(0)
+    for worker in _team.workers:
+        try:
+            if os.path.exists(f"/proc/self/task/{worker}"):  # a worker that is gone has left its number to others
+                os.sched_setaffinity(worker, allowed)
+        except OSError:
+            continue  # it went this moment
+    _team.cpu = -1
 
 
 def _tell(library: ctypes.CDLL, width: int, processors: set[int]) -> None:
     """Every worker asks for itself: by the time somebody else asked, its thread number might be another's."""
     caller = threading.get_native_id()
+    workers: list[int] = []
 
     def ask(_: int | None) -> None:
-        if threading.get_native_id() == caller:
+        me = threading.get_native_id()
+        if me == caller:
             return
+        workers.append(me)
         try:
             os.sched_setaffinity(0, processors)
         except OSError:
             return  # its processors were taken away this moment; it goes on where it is
 
     library.GOMP_parallel(_ANYWHERE(ask), None, width, 0)
+    _team.workers = tuple(workers)

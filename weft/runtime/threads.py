@@ -6,9 +6,9 @@ user set it). It never exceeds OpenMP's thread limit. oneDNN primitives are crea
 kernels split their work by shape, so at a fixed width the results are the same bits on any number of cores.
 
 **OpenMP.** Compiled kernels and oneDNN use the same `libgomp.so.1`, loaded once by `openmp()`. Idle workers
-spin for a bounded while (`GOMP_SPINCOUNT` 20000, about half a millisecond) and then sleep: spinning for ever collapses
-on a busy machine, never spinning costs 50 µs per region. Workers keep off their caller's processor (`weft.runtime.spreading`). A
-`GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` set by the user is respected.
+spin for a bounded while (`GOMP_SPINCOUNT` 5000, about a tenth of a millisecond) and then sleep: spinning for
+ever collapses on a busy machine, never spinning costs 50 µs per region. Workers keep off their caller's
+processor unless the machine is crowded (`weft.runtime.spreading`). A `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` set by the user is respected.
 `WEFT_OPENMP=0` switches OpenMP off; `WEFT_OPENMP=/path/to/libgomp.so.1` names another copy.
 
 **Which thread.** OpenMP keeps its width per calling thread. Any thread that creates or runs native work calls
@@ -42,7 +42,7 @@ from typing import Self
 
 from . import _host, spreading
 
-SPIN_COUNT = "20000"
+SPIN_COUNT = "5000"
 _OMP_PAUSE_SOFT = 1
 
 _state_lock = threading.RLock()
