@@ -8,7 +8,8 @@ kernels split their work by shape, so at a fixed width the results are the same 
 **OpenMP.** Compiled kernels and oneDNN use the same `libgomp.so.1`, loaded once by `openmp()`. Idle workers
 spin for a bounded while (`GOMP_SPINCOUNT` 5000, about a tenth of a millisecond) and then sleep: spinning for
 ever collapses on a busy machine, never spinning costs 50 µs per region. Workers keep off their caller's
-processor unless the machine is crowded (`weft.runtime.spreading`). A `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` set by the user is respected.
+processor unless the machine is crowded (`weft.runtime.spreading`). A
+`GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` set by the user is respected.
 `WEFT_OPENMP=0` switches OpenMP off; `WEFT_OPENMP=/path/to/libgomp.so.1` names another copy.
 
 **Which thread.** OpenMP keeps its width per calling thread. Any thread that creates or runs native work calls
