@@ -149,7 +149,10 @@ def rescued(
     made = late_result(name, function, args, kwargs)
     if made is not None:
         return made
-    tell(explained(name, function, args, kwargs, error), error)
+    try:
+        tell(explained(name, function, args, kwargs, error), error)
+    finally:
+        del error  # as in `tell`
 
 
 def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
