@@ -96,7 +96,7 @@ def test_indices_that_the_step_changes_are_read_before():
         return loss
 
     expected = F.cross_entropy(x, wf.tensor([0, 1])).item()
-    one_rounding = np.spacing(np.float32(3))  # of the log-sum-exp, from which 3 is subtracted
+    one_rounding = float(np.spacing(np.float32(3)))  # of the log-sum-exp, from which 3 is subtracted
     assert wf.function(fn)().item() == pytest.approx(expected, abs=one_rounding)
     assert i.tolist() == [1, 2]
 

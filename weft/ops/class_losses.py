@@ -219,9 +219,13 @@ def _cross_entropy_rule(
     return cross_entropy_backward(grad, g[1], x, out1, target, ignore_index, label_smoothing), None
 
 
-def _np_lse(x: Any, axis: int) -> Any:
+def _np_top(x: Any, axis: int) -> Any:
     top = x.max(axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0)
+    return np.where(np.isfinite(top), top, x.dtype.type(0))
+
+
+def _np_lse(x: Any, axis: int) -> Any:
+    top = _np_top(x, axis)
     return (np.log(np.exp(x - top).sum(axis, keepdims=True)) + top).squeeze(axis)
 
 
@@ -268,11 +272,14 @@ def cross_entropy_forward(x: Tensor, target: Tensor, ignore_index: int, label_sm
     """(loss per row, log-sum-exp per row) of logits `x` (N, C, ...) and class numbers; 0 where ignored."""
     axis = _class_axis(x)
     (xs,) = wide(x)  # type: ignore[arg-type]
-    lse = np.asarray(_np_lse(xs, axis), xs.dtype)
-    loss = lse - xs.dtype.type(1 - label_smoothing) * _np_pick(xs, target, ignore_index)
+    top = _np_top(xs, axis)
+    below = xs - top  # the loss does not change, and its digits are not spent on how large the logits are
+    total = np.log(np.exp(below).sum(axis))
+    loss = total - xs.dtype.type(1 - label_smoothing) * _np_pick(below, target, ignore_index)
     if label_smoothing:
-        loss = loss - xs.dtype.type(label_smoothing) * xs.mean(axis)
+        loss = loss - xs.dtype.type(label_smoothing) * below.mean(axis)
     loss = np.where(np.asarray(target) == ignore_index, xs.dtype.type(0), loss)
+    lse = np.asarray(total + top.squeeze(axis))
     return np.asarray(loss).astype(x.dtype, copy=False), lse.astype(x.dtype, copy=False)
 
 

@@ -110,11 +110,12 @@ def cross_entropy_forward(x: Any, target: Any, ignore_index: int, label_smoothin
     hot, counts = _hot(x, target, axis, ignore_index, "cross_entropy: class")
     top = reduction.max_(x, axis=axis, keepdims=True)
     top = e.where(e.isfinite(top), top, 0.0)
-    lse = e.log(reduction.reduce_sum(e.exp(x - top), axis, True)) + top
-    loss = lse - reduction.reduce_sum(e.where(hot, x, 0.0), axis, True) * (1 - label_smoothing)
+    below = x - top  # the loss does not change, and its digits are not spent on how large the logits are
+    total = e.log(reduction.reduce_sum(e.exp(below), axis, True))
+    loss = total - reduction.reduce_sum(e.where(hot, below, 0.0), axis, True) * (1 - label_smoothing)
     if label_smoothing:
-        loss = loss - reduction.reduce_sum(x, axis, True) * (label_smoothing / x.shape[axis])
-    return shaping.squeeze(e.where(counts, loss, 0.0), axis), shaping.squeeze(lse, axis)
+        loss = loss - reduction.reduce_sum(below, axis, True) * (label_smoothing / x.shape[axis])
+    return shaping.squeeze(e.where(counts, loss, 0.0), axis), shaping.squeeze(total + top, axis)
 
 
 @decomposition("cross_entropy_backward")
