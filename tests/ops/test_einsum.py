@@ -61,3 +61,19 @@ def test_sizes_of_one_broadcast():
 def test_equations_that_make_no_sense_are_refused(equation):
     with pytest.raises((ValueError, TypeError), match="einsum: "):
         wf.einsum(equation, wf.ones((2, 2)))
+
+
+@pytest.mark.parametrize("equation", ["ijkl,kl->ij", "ijkl,kl,l->i", "ijkl,ml->im"])
+def test_sizes_that_are_not_known_yet_do_not_count_as_broadcast(equation):
+    rng = np.random.default_rng(0)
+    shapes = [tuple({"i": 2, "j": 3, "k": 4, "l": 5, "m": 6}[c] for c in t) for t in equation.split("->")[0].split(",")]
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    for hidden in range(len(shapes)):
+        graph = wf.Graph()
+        with graph.as_default():
+            open_ = [(None,) * len(s) if i == hidden else s for i, s in enumerate(shapes)]
+            xs = [wf.placeholder(wf.float64, s) for s in open_]
+            y = wf.einsum(equation, *xs)
+        with wf.Session(graph) as session:
+            got = session.run(y, dict(zip(xs, arrays, strict=True)), timeout=30)
+        np.testing.assert_allclose(got.numpy(), np.einsum(equation, *arrays), rtol=1e-10)

@@ -86,9 +86,17 @@ def batched(op: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
 def out_size(
     size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation: int, ceil: bool = False
 ) -> Any:
-    """How many windows fit along one axis; None if the size is unknown, 0 or less if none fits."""
+    """How many windows fit along one axis; None if the size is unknown, 0 or less if none fits.
+
+    Every window op asks here before it forms views of memory, so this is where windows that would leave it are refused.
+    """
     if not isinstance(size, (int, np.integer)):
         return None
+    if kernel < 1 or stride < 1 or dilation < 1 or pad[0] < 0 or pad[1] < 0:
+        raise ValueError(
+            f"windows: expected a kernel, stride and dilation of at least 1 and padding of at least 0. "
+            f"Got kernel {kernel}, stride {stride}, dilation {dilation} and padding {pad}."
+        )
     room = int(size) + pad[0] + pad[1] - dilation * (kernel - 1) - 1
     if room < 0:
         return 0

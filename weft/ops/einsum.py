@@ -25,7 +25,7 @@ from .products import matmul
 from .reduction import reduce_sum
 from .samples import Bad, Sample
 from .shaping import broadcast_to, expand_dims, permute_dims, reshape
-from .spec import is_known
+from .spec import is_known, same_size
 
 _EXHAUSTIVE = 6  # operands up to which all contraction orders are compared
 _GREEDY = 24  # terms up to which the pair that shrinks most is looked for, one after the other
@@ -192,9 +192,10 @@ def _contract(a: Tensor, ta: str, b: Tensor, tb: str, output: str, sizes: dict[s
     both = [c for c in ta if c in tb]
     batch = [c for c in both if c in output]
     summed = [c for c in both if c not in output]
-    # A size of 1 that meets a larger one broadcasts: it is no partner in a product, but a factor of its own.
+    # A size of 1 that meets a larger one broadcasts: it is no partner in a product, but a factor of its own. Sizes that
+    # are not known may be equal: they are left to the product with broadcasting below.
     for c in list(summed):
-        if a.shape[ta.index(c)] != b.shape[tb.index(c)]:
+        if not same_size(a.shape[ta.index(c)], b.shape[tb.index(c)]):
             if a.shape[ta.index(c)] == 1:
                 b, tb = _sum_out(b, tb, set(tb) - {c})
                 a, ta = reduce_sum(a, (ta.index(c),), False), ta.replace(c, "")

@@ -27,7 +27,7 @@ from .dispatch import composite, primitive
 from .pool import _gradient, fold_batch
 from .samples import Bad, Sample
 from .shaping import permute_dims, reshape, squeeze
-from .spec import Spec, check_size
+from .spec import Spec, check_size, same_size
 
 Sizes = tuple[int, ...]
 
@@ -90,6 +90,18 @@ def _infer_image(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, paddi
     spatial = tuple(like.shape[2:] if size is None else size)
     if g.shape is None:
         return Spec((None, None, *spatial), g.dtype)
+    # Here and not in `fold`: a declared graph may learn these sizes when it runs, and kernels rely on them.
+    sizes = out_sizes("fold", Spec((1, 1, *spatial), g.dtype), kernel, stride, padding, dilation)
+    if len(g.shape) != 3 or isinstance(g.shape[1], int) and g.shape[1] % prod(kernel):
+        raise ValueError(
+            f"fold: x does not fit the kernel. Got x of shape {format_shape(g.shape)}; the channels must be a multiple of "
+            f"{prod(kernel)}."
+        )
+    if None not in sizes and not same_size(g.shape[2], prod(sizes)):
+        raise ValueError(
+            f"fold: x does not fit the output size. Got {g.shape[2]} columns in x of shape {format_shape(g.shape)}; "
+            f"expected {prod(sizes)} columns for output_size={spatial}."
+        )
     channels = g.shape[1] // prod(kernel) if isinstance(g.shape[1], int) else None
     return Spec((g.shape[0], channels, *spatial), g.dtype)
 
@@ -225,16 +237,6 @@ def fold(
         pad_pairs("fold", padding, 2),
         per_axis("fold", stride, 2, "stride", 1),
     )
-    if x.shape[1] is not None and x.shape[1] % prod(kernel):
-        raise ValueError(
-            f"fold: x does not fit the kernel. Got {x.shape[1]} channels; the channels must be a multiple of {prod(kernel)}."
-        )
-    expected = prod(out_sizes("fold", Spec((1, 1, *size), x.dtype), kernel, window[3], window[2], window[1]))
-    if x.shape[2] is not None and x.shape[2] != expected:
-        raise ValueError(
-            f"fold: x does not fit the output size. Got {x.shape[2]} columns in x of shape {format_shape(x.shape)}; "
-            f"expected {expected} columns for output_size={size}."
-        )
     y = unfold_backward(x, None, size, *window)
     return squeeze(y, 0) if single else y
 
