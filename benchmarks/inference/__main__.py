@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.harness import peers, store
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.protocol import WEIGHTS
+from benchmarks.harness.protocol import CLOCK, WEIGHTS
 from benchmarks.harness.report import Section
 from benchmarks.harness.runners import KEPT, Runner
 from benchmarks.harness.turns import Entry, Plan, compare
@@ -87,6 +87,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="at most so many; 0 only checks that scores agree")
     parser.add_argument("--turn", type=float, default=1.0, help="seconds of one runner's turn, at least one step")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--clock", choices=("passing", "processor"), default="passing",
+        help="time that passes, or processor time: for a busy machine, with --threads 1",
+    )  # fmt: skip
     parser.add_argument("--patience", type=float, default=600.0, help="seconds to wait for a first step")
     store.add_arguments(parser, "inference")
     peers.add_arguments(parser)
@@ -95,6 +99,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """All cases; results are saved after each."""
     interpreters = peers.interpreters(args)
+    os.environ[CLOCK] = args.clock  # workers inherit it
     cases, runners = store.names(args.cases, CASES, "case"), store.names(args.runners, RUNNERS, "runner")
     document = store.load(args)
     until = time.monotonic() + 60 * args.minutes

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.harness.process import Worker, WorkerError
+from benchmarks.harness.protocol import CLOCK
 from benchmarks.harness.turns import Entry, Plan, compare, disagreement, quartiles
 
 FAKE = """
@@ -36,6 +37,15 @@ def test_workers_take_turns_and_are_compared_with_the_first() -> None:
     assert rows["weft"]["rounds"] >= 2 and rows["weft"]["steps"] > rows["slow"]["steps"] >= 2
     assert rows["weft"]["peak_bytes"] > 2**20 and rows["weft"]["check"] == [3.0, 2.0, 1.0]
     assert len(result["machine"]) == 1 and "rounds of weft, slow" in said[-1]
+
+
+def test_processor_time_leaves_out_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CLOCK, "processor")
+    row = compare([fake("weft", seconds=0.02)], QUICK, lambda text: None)["rows"]["weft"]
+    assert row["best"] < 0.01
+    monkeypatch.setenv(CLOCK, "passing")
+    row = compare([fake("weft", seconds=0.02)], QUICK, lambda text: None)["rows"]["weft"]
+    assert row["best"] >= 0.02
 
 
 def test_a_worker_that_computes_something_else_is_not_timed() -> None:
