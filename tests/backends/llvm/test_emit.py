@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from weft import dtypes
 from weft.backends.llvm import jit, target
 from weft.backends.llvm.emit import emit_kernel
 from weft.compiler import loops
@@ -290,3 +291,19 @@ def test_local_integers_hold_every_lane_of_a_loop_over_smaller_elements():
     out = np.zeros(2, np.int64)
     run(one(body, x, y), np.array([[1, 3], [5, 1], [2, 2], [9, 0]], np.float32), out, 2)
     assert out.tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "int16", "bool_"])
+@pytest.mark.parametrize("source", ["float32", "float64", "int32", "int64"])
+def test_a_tail_of_one_narrow_element_leaves_its_neighbours_alone(source, dtype):
+    """Sizes that are part of the kernel, so that LLVM knows how long the tail is."""
+    source, dtype = getattr(dtypes, source), getattr(dtypes, dtype)
+    i = s.index("i")
+    for n in (9, 17, 33, 65, 129, 257, 1025):
+        x, y = Buffer.of("x", source, (n,)), Buffer.of("y", dtype, (n,))
+        doubled = x[i] + x[i]
+        value = s.gt(doubled, 0) if dtype == s.BOOL else s.cast(doubled, dtype)
+        kernel = one([loops.loop("i", n, [loops.store(y[i], value)], "vector")], x, y, params=())
+        out = np.ones(n + 16, dtype)
+        run(kernel, np.zeros(n, source), out)
+        assert not out[:n].astype(bool).any() and out[n:].astype(bool).all(), n

@@ -11,6 +11,10 @@ Each statement is written out in order; the emitter decides what LLVM's own vect
 * a parallel loop becomes a function of a range. Threads take ranges from a shared counter.
 
 LLVM is left with what it does well: registers, common subexpressions, loop invariants, instruction selection.
+
+Note [One lane]. For x86 LLVM turns a masked store of which it knows that exactly one lane is on into a scalar store, and
+takes the width of the value before it was made narrower: a tail of one bfloat16 is written as four bytes, over the
+neighbour or past the end. So we write such a tail as a scalar ourselves, and hide counts that LLVM could find out.
 """
 
 from __future__ import annotations
@@ -281,6 +285,8 @@ class KernelEmitter:
                     )
                 elif mask is None:
                     f.store(stored, pointer, align)
+                elif mask.ref.count("i1 true") == 1:  # a constant one, Note [One lane]
+                    f.store(f.op(f"extractelement {stored}, i64 0", t), pointer, align)
                 else:
                     name = f"llvm.masked.store.{mangle(t, lanes.width)}.p0"
                     f.call_void(name, stored, pointer, literal("i32", align), mask)
@@ -469,6 +475,8 @@ class KernelEmitter:
             left = f.binary("sub", end, i)
             limit = literal("i64", lanes)
             left = f.select(f.compare("slt", left, limit), left, limit)
+            if self.target.triple.startswith(("x86", "i386", "i686")):  # Note [One lane]
+                left = f.op(f'call i64 asm "", "=r,0"({left})', "i64")
             narrow = "i32" if lanes <= 16 else "i8"
             count = f.splat(f.convert("trunc", left, narrow), lanes)
             mask = f.compare("ult", f.iota(narrow, lanes), count) if lanes > 1 else None
