@@ -235,6 +235,23 @@ def memory_of(array: ndarray) -> ndarray:
     return array
 
 
+class _Latest:
+    """The clock of some write: another one after every write to any memory."""
+
+    __slots__ = ("clock",)
+
+    def __init__(self) -> None:
+        self.clock = 0
+
+
+latest = _Latest()
+
+
+def renew(write: Write, now: int) -> None:
+    """The memory of `write` is being written again, `now`, by the same op at the same line."""
+    write.clock = latest.clock = now
+
+
 def note_mutation(array: ndarray, op: str) -> None:
     """Remember that the memory of `array` is being written by `op` now, at the user's line."""
     owner = memory_of(array)
@@ -249,6 +266,7 @@ def note_mutation(array: ndarray, op: str) -> None:
         mutations[key] = [write]
     else:
         writes.append(write)
+    latest.clock = write.clock  # when others can find it
 
 
 def _forget(key: int) -> None:

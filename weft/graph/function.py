@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd.tape import grad_mode, memory_of, mutations, note_mutation, tick
+from ..autograd.tape import grad_mode, latest, memory_of, mutations, note_mutation, renew, tick
 from ..compiler.build import CompiledFlow, compile_flow
 from ..compiler.flow import from_graph
 from ..errors import describe
@@ -252,6 +252,9 @@ def _differ(variables: list[ndarray], seen: list[ndarray]) -> bool:
 class Trace:
     """One signature: the captured graph and its compiled program."""
 
+    _since: int  # when frozen tensors were last read
+    _looked: int  # the clock of writes when they were last looked at
+
     def __init__(
         self, owner: Function, leaves: list[Any], structure: Any, python: Callable[..., Any]
     ) -> None:
@@ -399,11 +402,15 @@ class Trace:
 
     def _changed(self) -> bool:
         """Whether a tensor that the program takes as frozen was written since it was read."""
+        clock = latest.clock
+        if clock == self._looked and not self._small:
+            return False  # nothing at all was written since the last look
         since = self._since
         for tensor, array, key in self._watched:
             writes = mutations.get(key)
             if writes is not None and writes[-1].clock > since or tensor._data is not array:
                 return True
+        self._looked = clock
         return False
 
     def refresh(self) -> None:
@@ -416,6 +423,9 @@ class Trace:
     def _watch(self, now: int) -> None:
         """Writes to frozen tensors after `now` count as changes."""
         self._watched = [(t, t._data, id(memory_of(t._data))) for t in self._frozen]
+        # lists of arrays compare equal if those of one element hold equal numbers: such a tensor's array may be another
+        self._small = any(t._data.size == 1 for t in self._frozen)
+        self._looked = -1
         self._since = now
 
     def _separate(self, arguments: list[Any]) -> None:
@@ -434,7 +444,7 @@ class Trace:
             if write is not None:
                 known = mutations.get(write[0])
                 if known is not None and known[-1] is write[1] and write[2] is t._data:
-                    write[1].clock = now
+                    renew(write[1], now)
                     continue
             note_mutation(t._data, self.owner.__name__)
             key = id(memory_of(t._data))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import memory_of, mutations, no_grad, note_mutation, tick
+from ..autograd.tape import memory_of, mutations, no_grad, note_mutation, renew, tick
 from ..compiler.build import CompiledFlow, compile_flow
 from ..compiler.flow import Flow
 from ..ops.spec import Spec, is_known
@@ -156,7 +156,7 @@ class _Compiled:
             if write is not None and write[2] is data:
                 known = mutations.get(write[0])
                 if known is not None and known[-1] is write[1]:
-                    write[1].clock = now
+                    renew(write[1], now)
                     continue
             note_mutation(data, "assign")
             key = id(memory_of(data))
