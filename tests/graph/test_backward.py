@@ -45,14 +45,80 @@ def test_gradient_penalty_of_a_captured_model(layer):
             np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-3, atol=1e-5)
 
 
-def test_control_flow_can_be_differentiated_once_from_outside():
-    x = wf.tensor([1.0, 2.0], requires_grad=True)
-    f = wf.function(lambda x: wf.cond(x.sum() > 0, lambda: x * x, lambda: x * 3.0).sum())
-    assert wf.grad(f(x), [x])[0].tolist() == [2.0, 4.0]
-    with pytest.raises(
-        RuntimeError, match=r"cannot be differentiated twice from outside \(cond, made at .*test_backward"
-    ):
+W = wf.tensor([1.1, 0.9], dtype=wf.float64, requires_grad=True)
+
+
+def branch(x):
+    return wf.cond(wf.sum(x) > 0, lambda: wf.sin(x * W), lambda: wf.cos(x) * W).sum()
+
+
+def loop(x):
+    return wf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, wf.sin(y * W)), (wf.asarray(0), x))[1].sum()
+
+
+def scan(x):
+    rows = wf.asarray([1.0, 0.5, 2.0], dtype=wf.float64)
+    last, seen = wf.scan(lambda c, v: (wf.sin(c * v * W), c * 2), x, rows)
+    return (last * last).sum() + seen.sum()
+
+
+def rewritten(x):
+    while x.sum() < 5:
+        x = x * 1.5 + W * W
+    return (x * x).sum()
+
+
+@pytest.mark.parametrize("fn", [branch, loop, scan, rewritten])
+def test_control_flow_can_be_differentiated_twice_from_outside(fn):
+    def second(f):
+        x = wf.tensor([0.5, 0.7], dtype=wf.float64, requires_grad=True)
+        gx, gw = wf.grad(f(x), [x, W], create_graph=True)
+        return wf.grad((gx**2).sum() + (gw**3).sum(), [x, W])
+
+    for got, expected in zip(second(wf.function(fn)), second(fn), strict=True):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-10)
+
+
+class Through(wf.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return wf.round(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def with_a_function(x):
+    return (Through.apply(x) * x).sum()
+
+
+def without_gradients(x):
+    with wf.no_grad():
+        scale = x * x
+    return (scale * x).sum() + (x**3).sum()
+
+
+def detached(x):
+    return (x.detach() * x * W.detach().sum()).sum() + (W * x**3).sum()
+
+
+def with_a_hook(x):
+    y = x * x
+    y.register_hook(lambda g: g * 5)
+    return y.sum()
+
+
+@pytest.mark.parametrize("fn", [with_a_function, without_gradients, detached, with_a_hook])
+def test_gradients_that_the_nodes_do_not_tell_are_not_differentiated_again_from_outside(fn):
+    x = wf.tensor([1.2, 2.7], dtype=wf.float64, requires_grad=True)
+    f = wf.function(fn)
+    np.testing.assert_allclose(wf.grad(f(x), [x])[0].numpy(), wf.grad(fn(x), [x])[0].numpy())
+    with pytest.raises(RuntimeError, match="cannot be differentiated again from outside"):
         wf.grad(f(x), [x], create_graph=True)
+    inside = wf.function(lambda x: wf.grad(wf.grad(fn(x), [x], create_graph=True)[0].sum(), [x], allow_unused=True)[0])
+    expected = wf.grad(wf.grad(fn(x), [x], create_graph=True)[0].sum(), [x], allow_unused=True)[0]
+    np.testing.assert_allclose(inside(x).numpy(), expected.numpy())
 
 
 def test_dropout_has_one_mask_for_the_value_and_the_gradient():

@@ -9,7 +9,8 @@ that is an error, as eagerly. Outside tensors that the function itself writes (t
 as they were.
 
 Gradients that will be differentiated again (`create_graph=True`) come from a captured function of their own: the nodes of
-the forward pass are run again and differentiated, and that function has a pull-back in turn.
+the forward pass are run again and differentiated, and that function has a pull-back in turn. Where the tape said less than
+the nodes (`no_grad`, `detach`, a Function of the user's, hooks) they would give other gradients, so that is refused.
 """
 
 from __future__ import annotations
@@ -41,6 +42,22 @@ def is_freed(tensor: Tensor) -> bool:
     return False
 
 
+def hooked(roots: list[Tensor]) -> bool:
+    """Whether a hook may change a gradient on its way from `roots`."""
+    stack, seen = [r._node for r in roots], set()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Output):
+            node = node.parent
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if getattr(node, "hooks", None):
+            return True
+        stack.extend(getattr(node, "edges", None) or ())
+    return False
+
+
 def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
     """Capture the gradients of `roots` with respect to everything outside that requires them."""
     roots = [r for r in roots if not is_freed(r) and not isinstance(r._node, Leaf)]
@@ -48,6 +65,7 @@ def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
         return None
     graph = trace.capture.graph
     boundary = len(graph.nodes)
+    has_hooks = hooked(roots)
     with trace.capture:
         cotangents = [wrap(graph.placeholder(tuple(r.shape), r.dtype, "cotangent")) for r in roots]
         wanted: list[tuple[Any, Tensor]] = []
@@ -62,11 +80,15 @@ def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
         gradients = run_backward(roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False)
     assert gradients is not None
     reached = [(target, g._data) for (target, _), g in zip(wanted, gradients, strict=True) if g is not None]
-    return Backward(trace, [r._data for r in roots], [c._data for c in cotangents], reached, boundary)
+    made = Backward(trace, [r._data for r in roots], [c._data for c in cotangents], reached, boundary)
+    made.hooked = has_hooks
+    return made
 
 
 class Backward:
     """The pull-back of one trace. `saved` are values the forward program must return for it."""
+
+    hooked = False
 
     def __init__(
         self, trace: Trace, roots: list[Value], cotangents: list[Value], reached: list[Any], boundary: int
@@ -194,16 +216,17 @@ class Backward:
 
     def _capture_again(self) -> Any:
         from .function import Function
+        from .inlining import control_again
 
         graph = self.trace.capture.graph
         nodes = self._forward_nodes()
-        for n in nodes:
-            if hasattr(n.op, "subs") or hasattr(n.op, "backward"):
-                raise RuntimeError(
-                    f"backward of {self.op.name}: a captured function with control flow or a Function of the user's "
-                    f"cannot be differentiated twice from outside ({n.op.name}, made at {n.where}). Take the second "
-                    "derivative inside the captured function, or run with WEFT_EAGER=1."
-                )
+        cut = next((graph.cuts[n] for n in nodes if n in graph.cuts), None)
+        if cut is not None or self.hooked:
+            what = f"`no_grad`, `detach` or a Function of the user's at {cut}" if cut is not None else "hooks"
+            raise RuntimeError(
+                f"backward of {self.op.name}: the gradient of a captured function with {what} cannot be differentiated "
+                "again from outside. Take the second derivative inside the captured function, or run with WEFT_EAGER=1."
+            )
         kept = [v for v in graph.variables if v.entry in set(self.saved)]
 
         def gradients(arguments: Any, states: Any, cotangents: Any) -> Any:
@@ -214,7 +237,13 @@ class Backward:
             values: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
             values |= {v.entry: v.tensor for v in graph.variables}
             values |= {v.entry: s for v, s in zip(kept, states, strict=True)}
-            replay(nodes, values, capture.constant, lambda n, operands: capture.graph.call(n.op, operands, n.attrs))
+
+            def call(node: Any, operands: list[Any]) -> Any:
+                if hasattr(node.op, "subs"):
+                    return control_again(node.op, operands)
+                return capture.graph.call(node.op, operands, node.attrs)
+
+            replay(nodes, values, capture.constant, call)
             entry = {id(v.tensor): v.entry for v in graph.variables}
             wanted = [
                 values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t, _ in self.reached

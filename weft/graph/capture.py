@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..autograd.tape import Leaf
+from ..autograd.tape import Leaf, grad_mode
 from ..errors import format_shape
 from ..ops import deferred
 from ..ops.dispatch import Mode, operand, suspended
@@ -60,12 +60,30 @@ class CapturedGraph(Graph):
         self.finished = False
         self.alive: list[Any] = []  # weak references to symbolic tensors made during the trace
         self.held: set[int] = set()  # those that the graph itself holds on to (operands of control flow)
+        self.links: dict[Any, bool] = {}  # whether a value (or outside array) had a gradient when it was first seen
+        self.cuts: dict[Node, Any] = {}  # nodes that use a value otherwise than it was first seen, with their lines
 
     def hold(self, tensor: Any) -> None:
         """Remember that the graph keeps `tensor` (and the base of a view) alive."""
         while tensor is not None:
             self.held.add(id(tensor))
             tensor = getattr(getattr(tensor, "_view", None), "base", None)
+
+    def compare_links(self, operands: list[Any], result: Any) -> None:
+        """Note where the tape says less than the nodes: a value that has a gradient is used as if it had none.
+
+        That is so under `no_grad`, after `detach` and inside a Function. See `weft.graph.backward`, which differentiates nodes.
+        """
+        made = [r for r in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(r, Tensor)]
+        for t in operands:
+            if isinstance(t, Tensor):
+                linked = t._node is not None and grad_mode.enabled
+                key = t._data if type(t._data) is Value else id(t._data)
+                if self.links.setdefault(key, linked) != linked and made and type(made[0]._data) is Value:
+                    self.cuts.setdefault(made[0]._data.node, made[0]._data.node.where)
+        for r in made:
+            if type(r._data) is Value:
+                self.links.setdefault(r._data, r._node is not None)
 
     def outside(self, tensor: Tensor) -> Value:
         # by the array, not the tensor: a tensor and what it was detached from are one variable
@@ -200,7 +218,9 @@ class Capture(Mode):
                 tensors, result = deferred.catch_up(op, tensors, op.attrs(values))
             if result is not None:
                 return result
-        return self.graph.call(op, tensors, op.attrs(values))
+        result = self.graph.call(op, tensors, op.attrs(values))
+        self.graph.compare_links(tensors, result)
+        return result
 
     def again(self) -> Any:
         """Re-enter this mode while it is set aside."""
@@ -228,6 +248,7 @@ class Capture(Mode):
         value = self.graph.placeholder(tuple(tensor.shape), tensor.dtype, name)
         self.graph.inputs.append(value)
         symbolic = wrap(value)
+        self.graph.links[value] = tensor._node is not None
         if tensor._node is not None:
             symbolic._node = Leaf(symbolic)
         return symbolic

@@ -288,6 +288,9 @@ class Graph:
     def made(self, result: Any) -> None:
         """Called with every symbolic tensor an op made (captures watch them for escapes)."""
 
+    def compare_links(self, operands: list[Any], result: Any) -> None:
+        """Called with what an op was given and made while a function is captured (captures look for a tape that is cut)."""
+
     def hold(self, tensor: Any) -> None:
         """Called with tensors that the graph keeps alive (captures must not take them for escapes)."""
 
