@@ -14,7 +14,7 @@ from .indexing import slice_axis
 from .reduction import sum as sum_
 from .samples import Bad, Sample
 from .shaping import as_tensor, concat_axis, expand_dims, reshape
-from .spec import Spec, broadcast_shapes, is_known, normalize_axis, same_size
+from .spec import Spec, broadcast_shapes, is_known, normalize_axis, require_sizes, same_size
 
 
 def matrix_shape(name: str, x: Any) -> Any:
@@ -278,6 +278,8 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
             f"cross: vectors must have 3 elements along axis {axis}. "
             f"Got shapes {format_shape(x1.shape)} and {format_shape(x2.shape)}."
         )
+    if not is_known((x1.shape[axis1], x2.shape[axis2])):
+        require_sizes("cross", x1, x2)
     a = [slice_axis(x1, axis1, i, i + 1) for i in range(3)]
     b = [slice_axis(x2, axis2, i, i + 1) for i in range(3)]
     shape = broadcast_shapes("cross", x1.shape, x2.shape, names=("x1", "x2"))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...ops import cumulative, gathering, indexing, reduction, searching, shaping, sorting
 from ...ops import elementwise as e
-from ...ops import gathering, indexing, reduction, searching, shaping, sorting
 from ...ops.creation import filled
 from ...ops.indexing import Slice
 from ...ops.interpolate import _out_size, _taps
@@ -240,7 +240,17 @@ def one_hot_encode(x: Any, num_classes: int) -> Any:
 
 @decomposition("bag_numbers")
 def bag_numbers(offsets: Any, count: int) -> Any:
-    return searching.search_places(offsets, constant(offsets, np.arange(count)), None, "right") - 1
+    """Offsets are rebuilt from their rises, so that what is checked is what is used."""
+    bags = offsets.shape[0]
+    starts = e.astype(offsets, np.dtype(np.int64))
+    if bags > 1:
+        first = indexing.slice_axis(starts, 0, 0, 1)
+        rises = indexing.slice_axis(starts, 0, 1, bags) - indexing.slice_axis(starts, 0, 0, bags - 1)
+        checked = gathering.checked_indices(rises, 0, count + 1, None, "embedding_bag: rise from an offset to the next")
+        starts = shaping.concat_axis((first, first + cumulative.accumulate_sum(checked, 0)), 0)
+    starts = gathering.checked_indices(starts, 0, count + 1, None, "embedding_bag: offset")
+    numbers = searching.search_places(starts, constant(offsets, np.arange(count)), None, "right") - 1
+    return gathering.checked_indices(numbers, 0, bags, None, "embedding_bag: bag (the first offset must be 0)")
 
 
 @decomposition("isin")
