@@ -210,3 +210,25 @@ def test_small_stacks_for_threads_are_no_danger_to_compilation():
         """
     )
     assert out == "8.0\n32768\n"
+
+
+def test_too_little_address_space_is_an_error_not_an_end():
+    """LLVM itself ends the process when memory is refused."""
+    pytest.importorskip("resource")
+    out = _run_script(
+        """
+        import mmap, resource
+        import weft as wf
+
+        wf.function(lambda x: x + 1)(wf.zeros((8, 8)))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * mmap.PAGESIZE + (60 << 20),) * 2)
+        for n in range(2, 30):
+            try:
+                wf.function(lambda x: wf.exp(wf.sort(x @ x)).sum(axis=0).max())(wf.zeros((n, n)))
+            except MemoryError as error:
+                print(error)
+                break
+        """
+    ) if os.path.exists("/proc/self/statm") else "no room to compile"
+    assert "no room to compile" in out

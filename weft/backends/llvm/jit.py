@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import mmap
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,6 +30,11 @@ from ...runtime import forks, threads
 from . import cache, target
 from .emit import emit_kernel
 from .parallel import START, WIDTH
+
+try:
+    import resource
+except ImportError:  # a system without such limits
+    resource = None  # type: ignore[assignment]
 
 # Fallback for `GOMP_parallel` where there is no OpenMP: the calling thread is the team.
 _ALONE = """define void @weft_alone(ptr %fn, ptr %data, i32 %n, i32 %flags) {
@@ -158,8 +164,9 @@ def compile_many(modules: Sequence[str], host: target.Target) -> list[bytes]:
             problems.append(error)
 
     helpers: list[threading.Thread] = []
+    width = _with_room(min(threads.get_num_threads(), len(modules))) if modules else 0
     try:
-        _start_helpers(helpers, work, min(threads.get_num_threads(), len(modules)) - 1)
+        _start_helpers(helpers, work, width - 1)
     except KeyboardInterrupt as error:
         waiting.clear()
         problems.append(error)
@@ -174,6 +181,29 @@ def compile_many(modules: Sequence[str], host: target.Target) -> list[bytes]:
     if problems:
         raise problems[0]
     return [found[i] for i in range(len(modules))]
+
+
+_ROOM = 192 << 20  # bytes of address space for one compilation: its stack, the C library's arena, and what LLVM takes
+
+
+def _with_room(width: int) -> int:
+    """How many of `width` threads may compile at once where the process's address space is limited.
+
+    LLVM ends the process when it is refused memory, so a mapping of that size is tried first.
+    """
+    if resource is None or resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return width
+    while width > 0:
+        try:
+            mmap.mmap(-1, width * _ROOM).close()
+        except (OSError, ValueError):
+            width //= 2
+        else:
+            return width
+    raise MemoryError(
+        f"llvm: there is no room to compile. The limit of this process's address space leaves less than {_ROOM >> 20} MiB. "
+        "Raise the limit (`ulimit -v`), free memory, or set WEFT_LLVM=0."
+    )
 
 
 _STACK = 1 << 20  # bytes that LLVM may need; a program may have set less for threads of its own
@@ -242,7 +272,7 @@ def compile_kernel(kernel: Kernel) -> Compiled:
         key = hashlib.sha256("\0".join((ir, e.target.key, versions())).encode()).hexdigest()
         code = cache.read(key)
         if code is None:
-            code = compile_ir(ir, e.target)
+            (code,) = compile_many([ir], e.target)
             cache.write(key, code)
         addresses = _load(e, code, ["kernel", "kernel.objects"])
     arguments = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.params)
