@@ -378,3 +378,13 @@ def test_a_deadline_in_the_past(session):
         with pytest.raises(TimeoutError):
             sess.run(x + 1.0, timeout=0)
         assert time.monotonic() - start < 5
+
+
+def test_loops_go_on_after_a_step_that_ran_out_of_time(session):
+    x = wf.placeholder(wf.float32, ())
+    endless = wf.while_loop(lambda i, y: i >= 0, lambda i, y: (i + 1, y * 0.5), (wf.constant(0), x))[1]
+    loop = wf.function(lambda n: wf.while_loop(lambda i: i < n, lambda i: i + 1, wf.tensor(0)))
+    with session() as sess:
+        with pytest.raises(TimeoutError):
+            sess.run(endless, {x: 1.0}, timeout=0.2)
+        assert loop(wf.tensor(1000)).item() == 1000

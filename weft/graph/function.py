@@ -185,7 +185,8 @@ def function(
             that what depends on them alone is computed once: weights in the layout that a kernel likes, a batch
             normalisation that becomes part of a convolution. Changes by in-place ops, optimisers and other captured
             functions are noticed, and the next call computes it anew. Writing through a NumPy array that shares a tensor's
-            memory (`t.numpy()[...] = 0`) is not: call `refresh()` after it.
+            memory (`t.numpy()[...] = 0`) is not: call `refresh()` after it. A NaN that reaches a ReLU right after a
+            product or convolution may come out as 0.
     """
     if fn is None:
         return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune, freeze=freeze)

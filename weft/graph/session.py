@@ -392,8 +392,10 @@ class Step:
             region = self.only.region
             assert region is not None
             watched.by = run
-            outputs = region.run([arrays[i] for i in self.order])
-            watched.by = None
+            try:
+                outputs = region.run([arrays[i] for i in self.order])
+            finally:
+                watched.by = None
             run.executed = self.executed
             made = [None if i is None else wrap(outputs[i]) for i in self.pick]
             return made[0] if self.structure is None else unflatten(self.structure, made)

@@ -32,17 +32,17 @@ def products(flow):
 
 
 def test_bias_and_activation_follow_the_product():
-    model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 128))
+    model = nn.Sequential(nn.Linear(128, 256), nn.SiLU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 128))
     f = captured(lambda x: model(x), wf.randn(64, 128))
     before = f.traces[0].flow
     assert products(before) == [("matmul", ())] * 3
     assert products(check_flow(epilogues(before))) == [
-        ("matmul_then", ("add", "relu")),
+        ("matmul_then", ("add", "silu")),
         ("matmul_then", ("add", "gelu_exact")),
         ("matmul_then", ("add",)),
     ]
     labels = [s.label for s in f.traces[0].compiled.program.steps]
-    assert labels == ["matmul + add + relu", "matmul + add + gelu_exact", "matmul + add"]
+    assert labels == ["matmul + add + silu", "matmul + add + gelu_exact", "matmul + add"]
 
 
 def test_a_nest_that_reads_the_product_adds_the_bias_itself():
@@ -78,7 +78,7 @@ class Block(nn.Module):
             self.norm.running_var.copy_(wf.rand(16) + 0.5)
 
     def forward(self, x):
-        return F.relu(self.norm(self.conv(x)) + x)
+        return F.silu(self.norm(self.conv(x)) + x)
 
 
 @pytest.mark.parametrize("groups", [1, 16])
@@ -86,9 +86,9 @@ def test_convolution_norm_residual_and_activation_are_one_primitive(groups):
     block = Block(groups).eval()
     f = captured(lambda x: block(x), wf.randn(2, 16, 6, 6))
     after = check_flow(epilogues(decompose(f.traces[0].flow)))
-    assert products(after) == [("convolution_then", ("multiply", "add", "add", "relu"))]
+    assert products(after) == [("convolution_then", ("multiply", "add", "add", "silu"))]
     labels = [s.label for s in f.traces[0].compiled.program.steps if s.kind == "primitive"]
-    assert labels[-1] == "convolution + multiply + add + add + relu"
+    assert labels[-1] == "convolution + multiply + add + add + silu"
 
 
 def test_training_keeps_batch_statistics_apart():
@@ -104,3 +104,19 @@ def test_activations_agree_with_the_eager_ones(name):
     options = {"approximate": "tanh"} if name == "gelu" else {}
     f = captured(lambda x: getattr(F, name)(x @ w * 0.1 + b, **options), wf.randn(64, 128))
     assert len(f.traces[0].compiled.program.steps) <= 2
+
+
+@pytest.mark.parametrize("activation", [F.relu, F.relu6])
+def test_activations_that_lose_a_nan_follow_products_of_frozen_functions_only(activation):
+    w, b = wf.randn(128, 256), wf.randn(256)
+    x = wf.randn(64, 128)
+    x[3, 5] = float("nan")
+    name = activation.__name__
+    f = captured(lambda x: activation(x @ w + b), x)  # NaN where eager code has NaN
+    assert [s.label for s in f.traces[0].compiled.program.steps] == ["matmul", f"add+{name}"]
+    image, kernel = wf.randn(2, 16, 8, 8), wf.randn(32, 16, 1, 1)
+    image[1, 2, 3, 4] = float("nan")
+    captured(lambda x: activation(F.conv2d(x, kernel)), image)
+    frozen = wf.function(lambda x: activation(x @ w + b), freeze=True)
+    frozen(x)
+    assert f"matmul + add + {name}" in [s.label for s in frozen.traces[0].compiled.program.steps]

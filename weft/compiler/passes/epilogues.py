@@ -1,7 +1,7 @@
 """What follows a matrix product or a convolution element by element is done before the result is written.
 
-%y = matmul(%x, %w); %z = add(%y, %b); %r = relu(%z)                              before
-%r = matmul_then(%x, %w, %b, steps=("add", "relu"))                               after
+%y = matmul(%x, %w); %z = add(%y, %b); %r = gelu_tanh(%z)                         before
+%r = matmul_then(%x, %w, %b, steps=("add", "gelu_tanh"))                          after
 
 %y = convolution(%x, %w); %z = scale_shift(%y, %a, %b); %s = add(%z, %old); %r = relu(%s)
 %r = convolution_then(%x, %w, %a, %b, %old, steps=("multiply", "add", "add", "relu"))
@@ -31,6 +31,8 @@ from ..kernels.small_matmul import LARGEST
 from ..primitives import available
 
 ACTIVATIONS = ("relu", "relu6", "gelu_exact", "gelu_tanh", "silu", "hardswish", "sigmoid", "tanh")
+LOSES_NAN = {"relu", "relu6"}
+"""oneDNN makes 0 of NaN in these. A training step must show that it has gone wrong, so only frozen functions use them."""
 MOST = 6  # steps after one product
 _THEN = {"matmul_then", "convolution_then"}
 
@@ -106,6 +108,8 @@ def _ways(node: Node, args: tuple[Any, ...]) -> list[tuple[int, tuple[str, ...],
 
 def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen: bool) -> bool:
     """Whether the steps can follow this value."""
+    if not frozen and LOSES_NAN.intersection(steps):
+        return False
     node = product.node
     shape = tuple(product.shape)
     if node.op.name in _THEN:
