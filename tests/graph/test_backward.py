@@ -109,7 +109,15 @@ def with_a_hook(x):
     return y.sum()
 
 
-@pytest.mark.parametrize("fn", [with_a_function, without_gradients, detached, with_a_hook])
+def with_a_hook_on_one_of_several(x):
+    first, _ = wf.topk(x * x, 2)
+    first.register_hook(lambda g: g * 5)
+    return (first**2).sum()
+
+
+@pytest.mark.parametrize(
+    "fn", [with_a_function, without_gradients, detached, with_a_hook, with_a_hook_on_one_of_several]
+)
 def test_gradients_that_the_nodes_do_not_tell_are_not_differentiated_again_from_outside(fn):
     x = wf.tensor([1.2, 2.7], dtype=wf.float64, requires_grad=True)
     f = wf.function(fn)

@@ -15,6 +15,7 @@ the nodes (`no_grad`, `detach`, a Function of the user's, hooks) they would give
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import run_backward
@@ -27,35 +28,29 @@ if TYPE_CHECKING:
     from .function import Trace
 
 
-def is_freed(tensor: Tensor) -> bool:
-    """Whether a backward pass inside the function already used up the tape of `tensor`."""
-    stack, seen = [tensor._node], set()
+def _tape(tensors: Iterable[Tensor]) -> Iterator[Any]:
+    """The nodes, outputs of nodes and leaves of the tape that `tensors` were computed from."""
+    stack, seen = [t._node for t in tensors], set()
     while stack:
         node = stack.pop()
-        node = node.parent if isinstance(node, Output) else node
-        if node is None or isinstance(node, Leaf) or node in seen:
+        if node is None or node in seen:
             continue
-        if node.saved is FREED:
-            return True
         seen.add(node)
-        stack.extend(node.edges)
-    return False
+        yield node
+        if isinstance(node, Output):
+            stack.append(node.parent)
+        elif not isinstance(node, Leaf):
+            stack.extend(node.edges)
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Whether a backward pass inside the function already used up the tape of `tensor`."""
+    return any(isinstance(node, Node) and node.saved is FREED for node in _tape([tensor]))
 
 
 def hooked(roots: list[Tensor]) -> bool:
     """Whether a hook may change a gradient on its way from `roots`."""
-    stack, seen = [r._node for r in roots], set()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Output):
-            node = node.parent
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if getattr(node, "hooks", None):
-            return True
-        stack.extend(getattr(node, "edges", None) or ())
-    return False
+    return any(node.hooks for node in _tape(roots))
 
 
 def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
