@@ -62,6 +62,16 @@ def test_printing_streaming_stores_and_positions():
     assert str(validate(kernel)).splitlines()[3:] == ["    best argmax= x[i] at i", "    y[i] <- x[i]"]
 
 
+def test_printing_prefetches():
+    n, i = s.param("n"), s.index("i")
+    x = Buffer.of("x", F32, (n,))
+    body = [loops.prefetch(x[i + 64]), loops.prefetch(x[i + 8], write=True), loops.store(x[i], x[i] + 1)]
+    kernel = Kernel("k", (x,), ("n",), (loops.loop("i", n, body),))
+    assert str(validate(kernel)).splitlines()[2:4] == ["    prefetch x[i + 64]", "    prefetch x[i + 8] to write"]
+    with pytest.raises(TypeError, match="must be an element of a buffer"):
+        loops.prefetch(i)
+
+
 def test_shared_parts_are_named_once_per_statement():
     n, i = s.param("n"), s.index("i")
     x = Buffer.of("x", F32, (n,))

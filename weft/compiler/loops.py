@@ -28,6 +28,7 @@ Meaning
   depends on extents only, never on the number of threads.
 * An *unroll* loop has a constant extent and is written out. A `Local` buffer with constant shape, indexed only by
   unrolled and vector loops of constant extent, lives in registers: that is how a matmul tile is written.
+* `prefetch b[i]` fetches a cache line that is needed soon. It changes nothing, and its place may lie outside the buffer.
 
 The IR knows no vector width and no pointer size; a backend chooses them. `validate` checks structure.
 """
@@ -180,7 +181,16 @@ class Local:
     buffer: Buffer
 
 
-Statement = Loop | Store | Let | Accumulator | Update | Local
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Brings the cache line of an element near, to be read soon or, with `write`, to be written. Not in vector loops."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    write: bool = False
+
+
+Statement = Loop | Store | Let | Accumulator | Update | Local | Prefetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +222,13 @@ def store(target: Expr, value: Expr, streaming: bool = False) -> Store:
     return Store(target.payload, target.args, s.cast(value, target.dtype), streaming)
 
 
+def prefetch(target: Expr, write: bool = False) -> Prefetch:
+    """`prefetch(x[i, j])`: the load expression names the place."""
+    if target.fn != "load":
+        raise TypeError(f"prefetch: the target must be an element of a buffer. Got {target!r}.")
+    return Prefetch(target.payload, target.args, write)
+
+
 def update(accumulator: Accumulator, value: Expr, index: Dim | None = None) -> Update:
     """An `Update` with the value cast to the accumulator's dtype."""
     return Update(accumulator, s.cast(value, accumulator.dtype), None if index is None else as_index(index))
@@ -234,6 +251,8 @@ def expressions(statement: Statement) -> Iterator[Expr]:
         case Store():
             yield from statement.indices
             yield statement.value
+        case Prefetch():
+            yield from statement.indices
         case Let():
             yield statement.value
         case Update():
@@ -320,6 +339,8 @@ def format_kernel(kernel: Kernel) -> str:
                 *where, value = texts
                 arrow = "<-" if statement.streaming else "="
                 lines.append(f"{indent}{statement.buffer.name}[{', '.join(where)}] {arrow} {value}")
+            case Prefetch():
+                lines.append(f"{indent}prefetch {statement.buffer.name}[{', '.join(texts)}]{' to write' * statement.write}")
             case Let():
                 lines.append(f"{indent}let {statement.name} = {texts[0]}")
             case Accumulator():

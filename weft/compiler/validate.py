@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..ops import scalar as s
 from ..ops.scalar import INT64, Expr
 from . import loops
-from .loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Statement, Store, Update
+from .loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Prefetch, Statement, Store, Update
 
 
 class _Scope:
@@ -130,6 +130,12 @@ class _Validator:
                         self.fail(
                             line, "every lane of the vector loop stores to one element; use an accumulator"
                         )
+                case Prefetch(buffer, indices):
+                    self.place(buffer, indices, scope, line)
+                    for i in indices:
+                        self.expr(i, scope, line, integer=True)
+                    if scope.vector:
+                        self.fail(line, "a prefetch stands outside vector loops")
                 case Let(name, value):
                     self.expr(value, scope, line)
                     self.define(name, line)

@@ -39,6 +39,18 @@ def test_every_element_once_and_nothing_beyond(n, parallel):
     np.testing.assert_array_equal(b[n:], -1)
 
 
+def test_prefetches_change_nothing_and_may_point_outside():
+    i, v = s.index("i"), s.index("v")
+    x = Buffer.of("x", F32, (N,))
+    inner = loops.loop("v", 16, [loops.store(x[i * 16 + v], x[i * 16 + v] + 1)], "vector")
+    ahead = [loops.prefetch(x[i * 16 + (1 << 40)]), loops.prefetch(x[i * 16 + 16], write=True)]
+    kernel = one([loops.loop("i", s.floor_divide(N, 16), [*ahead, inner], parallel=True)], x)
+    a = np.arange(160, dtype=np.float32)
+    run(kernel, a, 160)
+    np.testing.assert_array_equal(a, np.arange(160) + 2)  # `run` runs it twice
+    assert jit.assembly(kernel).count("prefetch") >= 2
+
+
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8, np.int64])
 def test_accumulators_reduce_lanes(op, dtype):

@@ -24,7 +24,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...compiler import loops
-from ...compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Statement, Store, Update
+from ...compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Prefetch, Statement, Store, Update
 from ...ops import scalar as s
 from ...ops.scalar import Expr
 from . import mathlib, parallel, primitives, reductions
@@ -314,8 +314,15 @@ class KernelEmitter:
                     self.update(statement)
                 case Local(buffer):
                     self.local(buffer)
+                case Prefetch():
+                    self.prefetch(statement)
                 case Loop():
                     self.loop(statement)
+
+    def prefetch(self, statement: Prefetch) -> None:
+        place = self.address(statement.buffer, self.value(self.offset(statement.buffer, statement.indices)))
+        most_local, data = literal("i32", 3), literal("i32", 1)
+        self.f.call_void("llvm.prefetch.p0", place, literal("i32", int(statement.write)), most_local, data)
 
     def local(self, buffer: Buffer) -> None:
         """Stack memory; each row is padded so that a vector may run past its end."""

@@ -96,6 +96,8 @@ def fingerprint(kernel: Kernel) -> str:
                     [number(d) for d in st.buffer.strides],
                     getattr(st, "streaming", None),
                 )
+            elif isinstance(st, loops.Prefetch):
+                facts = (st.buffer.name, st.buffer.dtype.name, [number(d) for d in st.buffer.strides], st.write)
             elif isinstance(st, loops.Let):
                 facts = (st.name,)
             elif isinstance(st, loops.Accumulator):
