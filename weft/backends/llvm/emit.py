@@ -24,7 +24,18 @@ from math import prod
 from typing import NamedTuple
 
 from ...compiler import loops
-from ...compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Prefetch, Statement, Store, Update
+from ...compiler.loops import (
+    Accumulator,
+    Buffer,
+    Kernel,
+    Let,
+    Local,
+    Loop,
+    Prefetch,
+    Statement,
+    Store,
+    Update,
+)
 from ...ops import scalar as s
 from ...ops.scalar import Expr
 from . import mathlib, parallel, primitives, reductions
