@@ -72,6 +72,15 @@ def test_printing_prefetches():
         loops.prefetch(i)
 
 
+def test_printing_transposes():
+    n = s.param("n")
+    x, y = Buffer.of("x", F32, (n,)), Buffer.of("y", F32, (n,))
+    kernel = Kernel("k", (x, y), ("n",), (loops.transpose(y[n - 256], 16, x[0], 64),))
+    assert str(validate(kernel)).splitlines()[1] == "  transpose x[0] step 64 to y[n - 256] step 16"
+    with pytest.raises(TypeError, match="expected two elements of 4 bytes and one dtype"):
+        loops.transpose(y[0], 16, Buffer.of("z", np.float64, (n,))[0], 16)
+
+
 def test_shared_parts_are_named_once_per_statement():
     n, i = s.param("n"), s.index("i")
     x = Buffer.of("x", F32, (n,))

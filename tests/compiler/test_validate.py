@@ -35,7 +35,7 @@ BAD = {
     "the buffer 'z' is not declared here": [vector(loops.store(Buffer.of("z", F32, (N,))[I], X[I]))],
     "a parallel loop must stand at the top": [loops.loop("j", N, [vector(parallel=True)])],
     "vector loops do not nest": [loops.loop("j", N, [vector()], "vector")],
-    "a prefetch stands outside vector loops": [vector(loops.prefetch(X[I]))],
+    "a prefetch or transpose stands outside vector loops": [vector(loops.prefetch(X[I]))],
     "an unrolled loop needs a constant extent": [loops.loop("i", N, [], "unroll")],
     "is defined twice": [vector(), vector()],
     "any and all, and only they, accumulate bools": [Accumulator("a", "any", F32)],

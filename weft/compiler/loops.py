@@ -28,6 +28,7 @@ Meaning
   depends on extents only, never on the number of threads.
 * An *unroll* loop has a constant extent and is written out. A `Local` buffer with constant shape, indexed only by
   unrolled and vector loops of constant extent, lives in registers: that is how a matmul tile is written.
+* `transpose` moves a square of `SQUARE` rows and columns, rows becoming columns, through registers.
 * `prefetch b[i]` fetches a cache line that is needed soon. It changes nothing, and its place may lie outside the buffer.
 
 The IR knows no vector width and no pointer size; a backend chooses them. `validate` checks structure.
@@ -190,7 +191,24 @@ class Prefetch:
     write: bool = False
 
 
-Statement = Loop | Store | Let | Accumulator | Update | Local | Prefetch
+SQUARE = 16
+"""Rows and columns of what one `Transpose` moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """`target[j, i] = source[i, j]` for a square whose first elements are at the places given, all of it read before any
+    of it is written. Rows lie `source_step` and `target_step` elements apart. Not in vector loops; 4-byte elements."""
+
+    target: Buffer
+    target_at: tuple[Expr, ...]
+    target_step: int
+    source: Buffer
+    source_at: tuple[Expr, ...]
+    source_step: int
+
+
+Statement = Loop | Store | Let | Accumulator | Update | Local | Prefetch | Transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +238,14 @@ def store(target: Expr, value: Expr, streaming: bool = False) -> Store:
     if target.fn != "load":
         raise TypeError(f"store: the target must be an element of a buffer. Got {target!r}.")
     return Store(target.payload, target.args, s.cast(value, target.dtype), streaming)
+
+
+def transpose(target: Expr, target_step: int, source: Expr, source_step: int) -> Transpose:
+    """`transpose(y[p], 64, x[q], 1024)`: the square at x[q] with rows 1024 apart, turned, to y[p] with rows 64 apart."""
+    for place in (target, source):
+        if place.fn != "load" or place.dtype != target.dtype or place.dtype.itemsize != 4:
+            raise TypeError(f"transpose: expected two elements of 4 bytes and one dtype. Got {target!r} and {source!r}.")
+    return Transpose(target.payload, target.args, target_step, source.payload, source.args, source_step)
 
 
 def prefetch(target: Expr, write: bool = False) -> Prefetch:
@@ -253,6 +279,9 @@ def expressions(statement: Statement) -> Iterator[Expr]:
             yield statement.value
         case Prefetch():
             yield from statement.indices
+        case Transpose():
+            yield from statement.target_at
+            yield from statement.source_at
         case Let():
             yield statement.value
         case Update():
@@ -341,6 +370,11 @@ def format_kernel(kernel: Kernel) -> str:
                 lines.append(f"{indent}{statement.buffer.name}[{', '.join(where)}] {arrow} {value}")
             case Prefetch():
                 lines.append(f"{indent}prefetch {statement.buffer.name}[{', '.join(texts)}]{' to write' * statement.write}")
+            case Transpose():
+                n = len(statement.target_at)
+                to = f"{statement.target.name}[{', '.join(texts[:n])}] step {statement.target_step}"
+                of = f"{statement.source.name}[{', '.join(texts[n:])}] step {statement.source_step}"
+                lines.append(f"{indent}transpose {of} to {to}")
             case Let():
                 lines.append(f"{indent}let {statement.name} = {texts[0]}")
             case Accumulator():

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from ..ops import scalar as s
 from ..ops.scalar import INT64, Expr
 from . import loops
-from .loops import Accumulator, Buffer, Kernel, Let, Local, Loop, Prefetch, Statement, Store, Update
+from .loops import (
+    Accumulator,
+    Buffer,
+    Kernel,
+    Let,
+    Local,
+    Loop,
+    Prefetch,
+    Statement,
+    Store,
+    Transpose,
+    Update,
+)
 
 
 class _Scope:
@@ -131,11 +143,10 @@ class _Validator:
                             line, "every lane of the vector loop stores to one element; use an accumulator"
                         )
                 case Prefetch(buffer, indices):
-                    self.place(buffer, indices, scope, line)
-                    for i in indices:
-                        self.expr(i, scope, line, integer=True)
-                    if scope.vector:
-                        self.fail(line, "a prefetch stands outside vector loops")
+                    self.apart(buffer, indices, scope, line)
+                case Transpose():
+                    self.apart(statement.target, statement.target_at, scope, line)
+                    self.apart(statement.source, statement.source_at, scope, line)
                 case Let(name, value):
                     self.expr(value, scope, line)
                     self.define(name, line)
@@ -148,6 +159,14 @@ class _Validator:
                     self.update(statement, scope, line)
                 case Local(buffer):
                     self.local(buffer, scope, line)
+
+    def apart(self, buffer: Buffer, indices: Sequence[Expr], scope: _Scope, line: _Line) -> None:
+        """A place that a statement names which stands outside vector loops."""
+        self.place(buffer, indices, scope, line)
+        for i in indices:
+            self.expr(i, scope, line, integer=True)
+        if scope.vector:
+            self.fail(line, "a prefetch or transpose stands outside vector loops")
 
     def loop(self, statement: Loop, scope: _Scope, line: _Line, top: bool) -> None:
         self.expr(statement.extent, scope, line, integer=True, uniform=True)

@@ -39,6 +39,27 @@ def test_every_element_once_and_nothing_beyond(n, parallel):
     np.testing.assert_array_equal(b[n:], -1)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_transpose_turns_a_square(dtype):
+    x, y = Buffer.of("x", dtype, (N,)), Buffer.of("y", dtype, (N,))
+    kernel = one([loops.transpose(y[3], 20, x[5], 17)], x, y)
+    a, b = np.arange(400, dtype=dtype), np.full(400, -1, dtype)
+    run(kernel, a, b, 400)
+    square = np.lib.stride_tricks.as_strided(a[5:], (16, 16), (17 * 4, 4))
+    got = np.lib.stride_tricks.as_strided(b[3:], (16, 16), (20 * 4, 4))
+    np.testing.assert_array_equal(got, square.T)
+    assert (b == -1).sum() == 400 - 256
+
+
+def test_transpose_in_place_reads_before_it_writes():
+    x = Buffer.of("x", F32, (N,))
+    compiled = jit.compile_kernel(one([loops.transpose(x[0], 16, x[0], 16)], x))
+    a = np.arange(256, dtype=np.float32).reshape(16, 16)
+    expected = a.T.copy()
+    compiled.call(a.ctypes.data, 256)
+    np.testing.assert_array_equal(a, expected)
+
+
 def test_prefetches_change_nothing_and_may_point_outside():
     i, v = s.index("i"), s.index("v")
     x = Buffer.of("x", F32, (N,))

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from ...compiler import loops
 from ...compiler.loops import (
+    SQUARE,
     Accumulator,
     Buffer,
     Kernel,
@@ -34,6 +35,7 @@ from ...compiler.loops import (
     Prefetch,
     Statement,
     Store,
+    Transpose,
     Update,
 )
 from ...ops import scalar as s
@@ -327,6 +329,8 @@ class KernelEmitter:
                     self.local(buffer)
                 case Prefetch():
                     self.prefetch(statement)
+                case Transpose():
+                    self.transpose(statement)
                 case Loop():
                     self.loop(statement)
 
@@ -334,6 +338,29 @@ class KernelEmitter:
         place = self.address(statement.buffer, self.value(self.offset(statement.buffer, statement.indices)))
         most_local, data = literal("i32", 3), literal("i32", 1)
         self.f.call_void("llvm.prefetch.p0", place, literal("i32", int(statement.write)), most_local, data)
+
+    def transpose(self, statement: Transpose) -> None:
+        """Rows in registers; halves, quarters, … of pairs of rows change places until every number has moved."""
+        f, kind = self.f, memory_type(statement.source.dtype)
+
+        def rows(buffer: Buffer, at: Sequence[Expr], step: int) -> list[Value]:
+            first = self.value(self.offset(buffer, at))
+            return [self.address(buffer, f.binary("add", first, literal("i64", i * step))) for i in range(SQUARE)]
+
+        held = [f.load(p, kind, SQUARE, 1) for p in rows(statement.source, statement.source_at, statement.source_step)]
+        half = SQUARE // 2
+        while half:
+            lanes = range(SQUARE)
+            upper = [SQUARE + n - half if n & half else n for n in lanes]
+            lower = [SQUARE + n if n & half else n + half for n in lanes]
+            for i in lanes:
+                if not i & half:
+                    pair = held[i], held[i + half]
+                    held[i], held[i + half] = f.shuffle(*pair, upper), f.shuffle(*pair, lower)
+            half //= 2
+        for row, place in zip(held, rows(statement.target, statement.target_at, statement.target_step), strict=True):
+            f.store(row, place, 1)
+        self.forget(statement.target)
 
     def local(self, buffer: Buffer) -> None:
         """Stack memory; each row is padded so that a vector may run past its end."""
@@ -384,6 +411,8 @@ class KernelEmitter:
         for inner in loops.walk(statement.body):
             if isinstance(inner, Store):
                 changed.add(inner.buffer)
+            elif isinstance(inner, Transpose):
+                changed.add(inner.target)
             elif isinstance(inner, (Update, Accumulator)):
                 name = inner.accumulator.name if isinstance(inner, Update) else inner.name
                 changed |= {name, name + ".index"}

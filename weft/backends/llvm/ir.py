@@ -6,6 +6,7 @@ Text is faster to make than a tree of Python objects, and it is what one reads w
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -140,6 +141,11 @@ class Function:
     def call_void(self, name: str, *args: Value) -> None:
         self.module.declare(name, "void", [a.full for a in args])
         self.do(f"call void @{name}({', '.join(map(str, args))})")
+
+    def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
+        """A vector of chosen lanes: those of `a`, then, counted on, those of `b`."""
+        chosen = ", ".join(f"i32 {n}" for n in lanes)
+        return self.op(f"shufflevector {a}, {b}, <{len(lanes)} x i32> <{chosen}>", a.type, len(lanes))
 
     def splat(self, value: Value, lanes: int) -> Value:
         """The value in every lane."""

@@ -98,6 +98,9 @@ def fingerprint(kernel: Kernel) -> str:
                 )
             elif isinstance(st, loops.Prefetch):
                 facts = (st.buffer.name, st.buffer.dtype.name, [number(d) for d in st.buffer.strides], st.write)
+            elif isinstance(st, loops.Transpose):
+                ends = (st.target, st.target_step), (st.source, st.source_step)
+                facts = tuple([(b.name, b.dtype.name, [number(d) for d in b.strides], step) for b, step in ends])
             elif isinstance(st, loops.Let):
                 facts = (st.name,)
             elif isinstance(st, loops.Accumulator):
