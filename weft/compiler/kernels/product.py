@@ -54,7 +54,7 @@ class Blocks:
 def blocks(left: Layout, columns: int) -> Blocks:
     """Blocks for a product with `left`: from sizes alone, so that results never depend on the machine's load."""
     rows, depth = left.shape
-    deepest = DEEPEST if left.strides[1] == 1 else loops.MAX_LOCAL_BYTES // (4 * HIGHEST)
+    deepest = DEEPEST if left.strides[1] == 1 else loops.MAX_LOCAL_BYTES // (4 * HIGHEST * SQUARE) * SQUARE
     pieces = -(-depth // deepest)
     deep = depth if pieces == 1 else _up(-(-depth // pieces), SQUARE)
     room = SECOND_CACHE // (4 * deep)
