@@ -70,6 +70,22 @@ def test_a_gradient_of_only_the_last_state() -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_the_gradient_of_an_initial_state_is_computed_only_where_it_is_read() -> None:
+    arrays = _inputs(3, 5, 16)
+
+    def labels(wanted: list[int]) -> list[str]:
+        def step(*args: Any) -> Any:
+            hidden, _, _ = lstm_sequence(*args, None, False)
+            return wf.grad((hidden * hidden).sum(), [args[i] for i in wanted])
+
+        captured = wf.function(step)
+        _run(captured, arrays)
+        return [s.label for s in captured.traces[0].compiled.program.steps]
+
+    assert "lstm initial state" in labels([0, 1])
+    assert "lstm initial state" not in labels([0, 3])
+
+
 def test_training_a_bidirectional_layer_captured_is_training_it_eagerly() -> None:
     x = np.random.default_rng(2).standard_normal((3, 6, 8)).astype(np.float32)
 

@@ -45,39 +45,31 @@ def pack_gates(weight: Layout, packed: Layout) -> Kernel:
     """Weights (4·H, H) as panels: packed[u, k, gate, unit] = weight[gate·H + 16·u + unit, k]."""
     hidden = weight.shape[1]
     w, p = _Matrix("w", weight), Buffer.of("p", FLOAT32, (1 << 40,))
-    tile = Buffer.of("tile", FLOAT32, (UNITS, COLUMNS))
-    task, block, r, k, g, u = (s.index(n) for n in ("task", "block", "r", "k", "g", "u"))
-    row = s.floor_divide(r, UNITS) * hidden + task * UNITS + s.remainder(r, UNITS)
-    k2 = s.index("k2")
-    place = ((task * hidden + block * UNITS + k2) * 4 + g) * UNITS + u
-    body: list[Statement] = [
-        loops.loop("block", hidden // UNITS, [
-            Local(tile),
-            loops.loop("r", COLUMNS, [
-                Let("row", row),
-                loops.loop("k", UNITS, [loops.store(tile[k, r], w.at(s.var("row", s.INT64), block * UNITS + k))], "vector"),
-            ]),
-            loops.loop("k2", UNITS, [loops.loop("g", 4, [
-                loops.loop("u", UNITS, [loops.store(p[place + packed.offset], tile[k2, g * UNITS + u])], "vector"),
-            ])]),
-        ]),
-    ]  # fmt: skip
+    task, block, g = (s.index(name) for name in ("task", "block", "g"))
+    row, column = Let("row", g * hidden + task * UNITS), Let("column", block * UNITS)
+    place = (task * hidden + column.var) * COLUMNS + g * UNITS + packed.offset
+    turn = loops.transpose(p[place], COLUMNS, w.at(row.var, column.var), weight.strides[0])
+    body: list[Statement] = [loops.loop("g", 4, [row, loops.loop("block", hidden // UNITS, [column, turn])])]
     kernel_loop = loops.loop("task", hidden // UNITS, body, parallel=True)
     return Kernel("pack_gates", (w.buffer, p), (), (kernel_loop,))
 
 
 def pack_columns(weight: Layout, packed: Layout) -> Kernel:
-    """Weights (K, N) as panels of 64 columns (fewer in the last one): packed[panel, k, column]."""
+    """Weights (K, N) as panels of 64 columns (fewer in the last one): packed[panel, k, column].
+
+    Rows are read from one end to the other, which memory likes better than the columns of a panel.
+    """
     depth, width = weight.shape
     w, p = _Matrix("w", weight), Buffer.of("p", FLOAT32, (1 << 40,))
-    body: list[Statement] = []
+    k = s.index("k")
+    row: list[Statement] = []
     for number, (first, count, columns) in enumerate(parts(width, COLUMNS)):
-        panel, k, v = (s.index(f"{n}{number}") for n in "pkv")
+        panel, v = (s.index(f"{n}{number}") for n in "pv")
         place = first * depth + (panel * depth + k) * columns + v + packed.offset
         store = loops.store(p[place], w.at(k, first + panel * columns + v))
-        rows = loops.loop(f"k{number}", depth, [loops.loop(f"v{number}", columns, [store], "vector")])
-        body.append(loops.loop(f"p{number}", count, [rows], parallel=True))
-    return Kernel("pack_columns", (w.buffer, p), (), tuple(body))
+        row.append(loops.loop(f"p{number}", count, [loops.loop(f"v{number}", columns, [store], "vector")]))
+    rows = loops.loop("k", depth, row, parallel=True, grain=loops.grain_for(width))
+    return Kernel("pack_columns", (w.buffer, p), (), (rows,))
 
 
 def _times_panel(
@@ -98,7 +90,7 @@ def _times_panel(
             return loops.store(sums[r, c], y)
 
         size = (rows[1], columns, piece)
-        tiles = product(f"{tag}m{first}", size, of_left, of_panel, keep, lambda r, c: sums[r, c], split=parts)
+        tiles = product(f"{tag}m{first}", size, of_left, of_panel, keep, lambda r, c: sums[r, c])
         made.append(loops.loop(f"{tag}d{first}", count, tiles))
     return made
 
