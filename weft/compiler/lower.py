@@ -265,6 +265,8 @@ class Lowering:
         here = self.position[id(unit)]
         if here <= self.barrier and self.barrier >= 0:
             return False
+        if any(x.storage is target.storage for operands in self.put_off.values() for x in operands):
+            return False  # a product that waits for its reader has yet to read it
         for value, layout in zip(self.flow.inputs, [self.layouts[v] for v in self.flow.inputs], strict=True):
             if layout.storage is not target.storage:
                 continue
@@ -337,25 +339,34 @@ class Lowering:
     def _used_outside(self, n: Node, cluster: Cluster) -> bool:
         return n.outputs[0] in self.wanted or any(u not in cluster.axes for u in self._users(n))
 
+    def is_read(self, value: Value) -> bool:
+        """Whether anybody reads this value, or a view of it."""
+        if value in self.wanted:
+            return True
+        return any(value in u.inputs for u in self._direct_users(value.node))
+
     def _users(self, n: Node) -> list[Node]:
         """The nodes that read the results of `n`, directly or through views; views that are outputs count."""
+        found: list[Node] = []
+        stack = list(self._direct_users(n))
+        while stack:
+            u = stack.pop()
+            if is_view(u):
+                if u.outputs[0] in self.wanted:
+                    found.append(u)
+                stack.extend(self._direct_users(u))
+            else:
+                found.append(u)
+        return found
+
+    def _direct_users(self, n: Node) -> list[Node]:
         if not hasattr(self, "_user_table"):
             self._user_table: dict[Node, list[Node]] = {}
             for node in self.flow.nodes:
                 for v in node.inputs:
                     if isinstance(v, Value):
                         self._user_table.setdefault(v.node, []).append(node)
-        found: list[Node] = []
-        stack = list(self._user_table.get(n, ()))
-        while stack:
-            u = stack.pop()
-            if is_view(u):
-                if u.outputs[0] in self.wanted:
-                    found.append(u)
-                stack.extend(self._user_table.get(u, ()))
-            else:
-                found.append(u)
-        return found
+        return self._user_table.get(n, [])
 
     def _emit_checks(self, nest: Nest) -> None:
         for layout, size, node in nest.checks:

@@ -174,15 +174,19 @@ def caught_up(
 
 
 def _infer_adam(
-    index: Any, place: Any, sums: Any, table: Any, mean: Any, square: Any, last: Any, step: Any, history: Any, numbers: Any
+    index: Any, place: Any, times: Any, following: Any, values: Any, table: Any, mean: Any, square: Any,
+    last: Any, step: Any, history: Any, known: Any, numbers: Any,
 ) -> tuple[Spec, ...]:  # fmt: skip
     return Spec(table.shape, table.dtype), Spec(mean.shape, mean.dtype), Spec(square.shape, square.dtype)
 
 
 def _adam(
-    index: Any, place: Any, sums: Any, table: Any, mean: Any, square: Any, last: Any, step: Any, history: Any, numbers: Any
+    index: Any, place: Any, times: Any, following: Any, values: Any, table: Any, mean: Any, square: Any,
+    last: Any, step: Any, history: Any, known: Any, numbers: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     first = place == np.arange(len(place))
+    sums = np.zeros((len(place), *values.shape[1:]), values.dtype)
+    np.add.at(sums, place[: len(values)], values)
     rows, g = index[first], sums[first]
     if last is None:
         p, m, v = table[rows], mean[rows], square[rows]
@@ -199,14 +203,22 @@ def _adam(
 
 
 def _adam_samples(m: Any) -> list[Sample]:
-    def sample(replay: bool) -> Sample:
-        missed = (np.array([5, 9, 9, 2]), m.normal() * 0 + 10, m.positive(8, COLUMNS)) if replay else (None, None, None)
+    """With steps to catch up, with them and rows that have caught up, and without; the last row has no gradient."""
+
+    def sample(replay: bool, known: bool) -> Sample:
+        index, table, mean, square = np.array([3, 0, 3, 1]), m.normal(4, 2), m.normal(4, 2), m.positive(4, 2)
+        missed: tuple[Any, ...] = (None, None, None)
+        caught = None
+        if replay:
+            missed = (np.array([5, 9, 9, 2]), m.normal() * 0 + 10, m.positive(8, COLUMNS) * 0.2)  # rates below one
+            if known:
+                caught = _replay(index[:3], table, mean, square, missed[0], missed[1] - 1, missed[2])[0]
         return Sample(
-            np.array([3, 0, 3]), np.array([0, 1, 0]), m.normal(3, 2), m.normal(4, 2), m.normal(4, 2), m.positive(4, 2),
-            *missed, m.positive(COLUMNS),
+            index, np.array([0, 1, 0, 3]), np.array([2, 1, 0]), np.array([2, 3, 3]), m.normal(3, 2), table, mean, square,
+            *missed, caught, m.positive(COLUMNS),
         )  # fmt: skip
 
-    return [sample(True), sample(False)]
+    return [sample(True, False), sample(True, True), sample(False, False)]
 
 
 @primitive(
@@ -221,18 +233,28 @@ def _adam_samples(m: Any) -> list[Sample]:
 def adam_rows(
     index: Tensor,
     place: Tensor,
-    sums: Tensor,
+    times: Tensor,
+    following: Tensor,
+    values: Tensor,
     table: Tensor,
     mean: Tensor,
     square: Tensor,
     last: Tensor | None,
     step: Tensor | None,
     history: Tensor | None,
+    known: Tensor | None,
     numbers: Tensor,
 ) -> Any:
-    """A table and its means after Adam's step on rows `index`, whose gradients are `sums` at their first places.
+    """A table and its means after Adam's step on rows `index`. One pass over the rows, in place where a program may.
 
-    With `last` the rows first catch up with the steps before `step`. `numbers` are those of this step, as in a row of
-    `history`. One pass over the rows, in place where a program may.
+    Args:
+        place: the first place of each row, as `row_places` returns it.
+        times, following: what `row_chain` says of the positions that have a gradient, the first len(values) ones.
+        values: gradients; those of one row are added up in order.
+        last, step, history: of a deferred table; the rows first catch up with the steps before `step`.
+        known: the rows of the table at the first len(values) positions, if somebody has let them catch up already.
+        numbers: those of this step, as in a row of `history`.
     """
-    return _adam(index, place, sums, table, mean, square, last, step, history, numbers)
+    return _adam(
+        index, place, times, following, values, table, mean, square, last, step, history, known, numbers
+    )

@@ -2,7 +2,8 @@
 
 A row-sparse gradient may name a row several times. A captured program has to know sizes before it knows indices, so it
 cannot make the list shorter; instead every position learns the first position that names the same row (`row_places`),
-sums are gathered there, and the result of that first position is what `put_rows` writes for each of them.
+sums are gathered there, and the result of that first position is what `put_rows` writes for each of them. Where the sum
+is used up at once (`adam_rows`), the positions of a row are walked in order instead (`row_chain`).
 """
 
 from __future__ import annotations
@@ -68,6 +69,47 @@ def _first_places(index: Any) -> np.ndarray:
 def row_places(index: Tensor, rows: int) -> Any:
     """For each position of `index`, numbers from 0 to rows - 1, the first position that holds the same number."""
     return _first_places(index)
+
+
+def _infer_chain(place: Any) -> tuple[Spec, Spec]:
+    if place.shape is not None and len(place.shape) != 1:
+        raise ValueError(f"row_chain: place must be a vector. Got shape {format_shape(place.shape)}.")
+    return Spec(place.shape, dtypes.int64), Spec(place.shape, dtypes.int64)
+
+
+def _chain(place: Any) -> tuple[np.ndarray, np.ndarray]:
+    count = len(place)
+    times = np.bincount(place, minlength=count).astype(np.int64)
+    following = np.full(count, count, np.int64)
+    order = np.argsort(place, kind="stable")
+    again = place[order[1:]] == place[order[:-1]]
+    following[order[:-1][again]] = order[1:][again]
+    return times, following
+
+
+def _chain_reference(place: Any) -> tuple[np.ndarray, np.ndarray]:
+    n = len(place)
+    times = [sum(1 for p in place if p == k) for k in range(n)]
+    following = [next((j for j in range(k + 1, n) if place[j] == place[k]), n) for k in range(n)]
+    return np.array(times, np.int64), np.array(following, np.int64)
+
+
+@primitive(
+    namespace="internal",
+    outputs=2,
+    cost="sort",
+    infer=_infer_chain,
+    vjp=NOT_DIFFERENTIABLE,
+    reference=_chain_reference,
+    samples=lambda m: [
+        Sample(np.array([0, 1, 0, 3, 1, 0])), Sample(np.zeros((0,), np.int64)), Sample(np.array([0])),
+    ],  # fmt: skip
+    errors=lambda m: [Bad(ValueError, "row_chain: place must be a vector", np.zeros((2, 2), np.int64))],
+)
+def row_chain(place: Tensor) -> Any:
+    """Of each position, given its first place as `row_places` returns it: how often its row is named (0 unless the position
+    is the first), and the next position that names the same row (the number of positions where there is none)."""
+    return _chain(place)
 
 
 def _infer_put(x: Any, index: Any, source: Any, place: Any) -> Spec:

@@ -25,7 +25,7 @@ from ..ops.shaping import broadcast_to, reshape, stack
 from ..runtime import epoch
 from ..tensor import Tensor, wrap
 from .group import update_dtype
-from .rows import gathered
+from .rows import chained
 
 PERIOD = 512
 """steps that the history holds"""
@@ -118,11 +118,11 @@ def update_at_once(
     Returns:
         The row numbers, where each comes first, and the numbers of this step.
     """
-    index, place, sums = gathered(g, more)
+    index, place, times, following = chained(g, more)
     mean, square = state["exp_avg"], state["exp_avg_sq"]
     numbers = stack([astype(settings[k], mean.dtype) for k in ("rate1", "rate2", "step_size", "scale", "eps")])
-    sums = -sums if settings["maximize"] else sums
-    new = adam_rows(index, place, sums, p.detach(), mean, square, *missed, numbers)
+    values = -g.values if settings["maximize"] else g.values
+    new = adam_rows(index, place, times, following, values, p.detach(), mean, square, *missed, None, numbers)
     for x, value in zip((p, mean, square), new, strict=True):
         inplace.replace(x, value, inplace.writer_of(x))
     return index, place, numbers

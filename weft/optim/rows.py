@@ -16,7 +16,7 @@ from ..ops import inplace
 from ..ops.creation import zeros
 from ..ops.gathering import checked_indices, index_add, take
 from ..ops.row_sparse import RowSparse
-from ..ops.rows import put_rows, row_numbers, row_places
+from ..ops.rows import put_rows, row_chain, row_numbers, row_places
 from ..ops.shaping import concat
 from ..tensor import Tensor
 
@@ -64,14 +64,22 @@ def _is_known(g: RowSparse) -> bool:
     return type(g.indices._data) is np.ndarray and type(g.values._data) is np.ndarray
 
 
-def gathered(g: RowSparse, more: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """In a captured step: row numbers, the first position of each, and the sums at these positions (zeros at the others).
-
-    `more` are numbers of further rows, whose gradient is zero unless `g` names them too.
-    """
-    indices = g.indices if g.checked else checked_indices(g.indices, -g.shape[0], g.shape[0], None, "RowSparse: row")
-    n = indices.shape[0]
-    rows = row_numbers(indices if more is None else concat([indices, more]), g.shape[0])
-    place = row_places(rows, g.shape[0])
+def gathered(g: RowSparse) -> tuple[Tensor, Tensor, Tensor]:
+    """In a captured step: row numbers, the first position of each, and the sums at these positions (zeros at the others)."""
+    rows, place = _placed(g, None)
     sums = zeros((rows.shape[0], *g.shape[1:]), dtype=g.dtype)
-    return rows, place, index_add(sums, place if more is None else place[:n], g.values, 0)
+    return rows, place, index_add(sums, place, g.values, 0)
+
+
+def chained(g: RowSparse, more: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """In a captured step: row numbers, the first position of each, and how to walk through the values of a row in order
+    (`row_chain`). `more` are numbers of further rows, whose gradient is zero unless `g` names them too."""
+    rows, place = _placed(g, more)
+    times, following = row_chain(place if more is None else place[: g.indices.shape[0]])
+    return rows, place, times, following
+
+
+def _placed(g: RowSparse, more: Tensor | None) -> tuple[Tensor, Tensor]:
+    indices = g.indices if g.checked else checked_indices(g.indices, -g.shape[0], g.shape[0], None, "RowSparse: row")
+    rows = row_numbers(indices if more is None else concat([indices, more]), g.shape[0])
+    return rows, row_places(rows, g.shape[0])

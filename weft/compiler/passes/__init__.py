@@ -9,6 +9,7 @@ from functools import partial
 from ..check_flow import check_flow
 from ..flow import Flow
 from .assemble import assemble
+from .catch_up_once import catch_up_once
 from .decompose import decompose
 from .duplicate import duplicate
 from .empty import drop_empty
@@ -18,7 +19,9 @@ from .merge import merge
 from .simplify import simplify
 from .split_reductions import split_reductions
 
-PASSES = (drop_empty, decompose, simplify, merge, simplify, assemble, epilogues, split_reductions, duplicate)
+PASSES = (
+    drop_empty, decompose, simplify, merge, simplify, catch_up_once, assemble, epilogues, split_reductions, duplicate,
+)  # fmt: skip
 
 
 def optimise(flow: Flow, still: Sequence[int] = ()) -> Flow:

@@ -1,0 +1,69 @@
+"""Rows of a deferred table that a look-up has let catch up need not do it again for their update.
+
+%p:0, … = caught_up(%i, %table, %m, %v, %last, %t, %history)
+%new:0, … = adam_rows(%i and others, …, %table, %m, %v, %last, add(%t, 1), %history, None, …)      before
+%new:0, … = adam_rows(%i and others, …, %table, %m, %v, %last, add(%t, 1), %history, %p:0, …)      after
+
+See Note [Deferred rows] in `weft.ops.deferred`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...graph.graph import CONSTANT, Node, Value
+from ..flow import Flow, rebuild
+
+_VALUES, _TABLE, _LAST, _STEP, _HISTORY, _KNOWN = 4, 5, 8, 9, 10, 11
+"""operands of `adam_rows`"""
+
+
+def catch_up_once(flow: Flow) -> Flow:
+    """Hand the rows of look-ups to the updates of the same rows, where both start from the same table."""
+    if not any(n.op.name == "adam_rows" for n in flow.nodes):
+        return flow
+    rows: dict[Any, Value] = {}  # what a look-up reads -> its rows
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.name == "caught_up":
+            made = new.again(node, args)
+            index, table, mean, square, last, step, history = args
+            rows[_numbered(index), table, mean, square, last, step, history] = made[0]
+            return made
+        if node.op.name != "adam_rows" or args[_LAST] is None or args[_KNOWN] is not None:
+            return None
+        before = _one_less(args[_STEP])
+        if before is None:
+            return None
+        known = rows.get((_named(args[0]), *args[_TABLE : _LAST + 1], before, args[_HISTORY]))
+        if known is None or tuple(known.shape) != tuple(args[_VALUES].shape):
+            return None
+        return new.again(node, (*args[:_KNOWN], known, *args[_KNOWN + 1 :]))
+
+    return rebuild(flow, rule)
+
+
+def _numbered(index: Value) -> Value:
+    """Indices before they were made numbers of rows; making them twice changes nothing."""
+    while index.node.op.name == "row_numbers":
+        index = index.node.inputs[0]
+    return index
+
+
+def _named(index: Value) -> Value:
+    """Of the rows that are updated, those that the gradient names: they come before the others."""
+    index = _numbered(index)
+    if index.node.op.name == "concat_axis" and len(index.shape) == 1:
+        index = index.node.inputs[0]
+    return _numbered(index)
+
+
+def _one_less(step: Value) -> Value | None:
+    """`t`, if `step` is t + 1."""
+    if step.node.op.name != "add":
+        return None
+    a, b = step.node.inputs
+    for t, one in ((a, b), (b, a)):
+        if one.node.op is CONSTANT and one.node.attrs[0].size == 1 and one.node.attrs[0].item() == 1:
+            return t
+    return None
