@@ -315,11 +315,11 @@ class Lowering:
                 reads = self._reduced_reads(cluster, nest, n)
             return self.place(n, 0, strides, cluster, reads)
 
-        nest = Nest(cluster, self.layout_of, stored, place)
+        nest = Nest(cluster, self.layout_of, stored, place, self.temporary)
         kernel, storages = nest.build("k", self.memo)
         self._emit_checks(nest)
         reads = nest.read_storages
-        writes = [layout.storage for layout, _ in nest.outputs.values()]
+        writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.room]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
         self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params))
 

@@ -9,6 +9,10 @@ Note [Two schedules]. Where the reduced axes lie next to each other in memory th
 an outer axis does (a column sum), rows are walked one after another and a row of accumulators in scratch memory is
 updated by a vector loop across the columns: memory is read in order either way.
 
+Note [Blocks of rows]. Where all the rows go into one row of sums (the gradient of a bias), a block of rows after the other is
+walked through from end to end, each with sums of its own, and the sums of the blocks are combined in order: threads share out
+the blocks, and whatever else is computed per element streams through memory. The size of a block depends on the shape alone.
+
 Note [Equal clusters]. A deep network repeats its layers, so most clusters of a program equal another one up to the memory
 they work on. A kernel depends on the members and on how values lie, not on which storages they lie in: `Memo` keeps, by
 that signature, what was found and made for a cluster, with storages as numbers.
@@ -37,10 +41,15 @@ _COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
 SCRATCH = 4096  # elements of a row kept in scratch memory between phases
 TILE = 1024  # columns whose accumulators are kept together
 DEEP = 4096  # additions in a row from which float32 sums are accumulated in float64
+BLOCKS = 64  # of rows that a column sum is cut into, about
+BLOCK_ROWS = (16, 1024)  # of a block: at least, at most
+BLOCK = 8192  # elements of a block, at least
+WIDEST = 4096  # columns whose sums fit beside a block in the first cache
 LANES = 32  # partial sums that the vector loop of a reduction keeps, at least
 
 
-# signature -> (strides of results, loads with the numbers of their storages, places of results -> the finished kernel)
+# signature -> (strides of results, loads with the numbers of their storages, places of results -> the finished kernel with
+# the numbers of its storages, where negative ones stand for room of its own)
 Memo = dict[Any, tuple[tuple[int, ...] | None, list[tuple[int, Load]], dict[Any, Any]]]
 
 
@@ -53,10 +62,13 @@ class Nest(Expressions):
         layout_of: Callable[[Value], Layout],
         stored: list[Node],
         place: Callable[[Node, tuple[int, ...]], Layout],
+        temporary: Callable[[tuple[int, ...], np.dtype], Layout],
     ) -> None:
         super().__init__(cluster, layout_of)
         self.stored_nodes = stored
         self.place = place
+        self.temporary = temporary
+        self.room: list[Layout] = []  # what the kernel writes for itself
         self.params: list[int] = []
         self.checks: list[tuple[Layout, int, Node]] = []
 
@@ -122,11 +134,16 @@ class Nest(Expressions):
                 self._find_loads()
             kernel, used = self._build(name)
             read = {numbers[load.storage] for load in self.loads.values()}
-            made = kernels[places] = (kernel, [numbers[st] for st in used], self.params, read)
-        kernel, used_numbers, self.params, read = made
+            own = {x.storage: ~i for i, x in enumerate(self.room)}
+            used_numbers = [own[st] if st in own else numbers[st] for st in used]
+            shapes = [(x.shape, x.dtype) for x in self.room]
+            made = kernels[places] = (kernel, used_numbers, self.params, read, shapes)
+        else:
+            self.room = [self.temporary(*x) for x in made[4]]
+        kernel, used_numbers, self.params, read, _ = made
         storages = list(numbers)
         self.read_storages = [storages[k] for k in used_numbers if k in read]
-        return kernel, [storages[k] for k in used_numbers]
+        return kernel, [storages[k] if k >= 0 else self.room[~k].storage for k in used_numbers]
 
     def _signature(self) -> tuple[Any, dict[Storage, int]]:
         """What the kernel depends on, with storages as numbers; and the storages from outside with their numbers."""
@@ -323,7 +340,18 @@ class Nest(Expressions):
         )
         if not outer or fast in self.cluster.reduced or not inner:
             return self._inner_vectors(outer, inner)
+        if len(outer) == len(inner) == 1 and self._once():
+            rows = block_rows(self._size(inner[0]), self._size(outer[0]))
+            if rows:
+                return self._column_blocks(outer[0], inner[0], rows)
         return self._column_vectors(outer, inner)
+
+    def _once(self) -> bool:
+        """Whether one walk over the space does: nothing in it depends on a reduction."""
+        return all(
+            self.level[n] == (1 if self._is_reduction(n) else 0)
+            for n in self.members if self._is_reduction(n) or self._full(n)
+        )  # fmt: skip
 
     def _inner_vectors(self, outer: list[list[int]], inner: list[list[int]]) -> list[Any]:
         body: list[Any] = [("local", b) for b in self.scratch.values()]
@@ -465,6 +493,38 @@ class Nest(Expressions):
             body = [("loop", "ct", width // tile, body, "serial", not rest, grain(inner_size * tile), [])]
         return self._loops(rest, body, "i", vector=False, parallel=True, inner_work=inner_size * width)
 
+    def _column_blocks(self, columns: list[int], rows: list[int], count: int) -> list[Any]:
+        """`count` rows at a time, walked in order; then what follows from their sums. See Note [Blocks of rows]."""
+        width, depth = self._size(columns), self._size(rows)
+        blocks = -(-depth // count)
+        self._tiled = (columns, width, width)
+        self._row = ("j", s.index("block") * count + s.index("j"))
+
+        def along(body: list[Any], least: int = 0) -> Any:
+            return ("loop", "c", width, body, "vector", least > 0, max(least, 1), columns)
+
+        before: list[Any] = []
+        inside: list[Any] = []
+        after: list[Any] = []
+        totals: list[Any] = []
+        for i, n in enumerate(n for n in self.members if self._is_reduction(n)):
+            sums = Buffer.of(f"acc{i}", _accumulator_dtype(n, count), (width,))
+            before += [("local", sums), along([("direct", loops.store(sums[_COLUMN], _identity(n, sums.dtype)))])]
+            inside.append(("combine", sums, _COLUMN, n, self.operand(n.inputs[0], n, 0)))
+            room = self.temporary((blocks, width), sums.dtype)
+            self.room.append(room)
+            after.append(along([("room", room, s.index("block") * width + _COLUMN, sums[_COLUMN])]))
+            part, b = s.var(f"part{i}", room.dtype), f"p{i}"
+            self.leaves[part] = Load(room.storage, room.dtype, 0, (0,) * self.rank, s.index(b) * width + _COLUMN, part)
+            total = Accumulator(f"a{i}", REDUCTIONS[n.op.name], _accumulator_dtype(n, blocks))  # type: ignore[arg-type]
+            totals += [total, ("loop", b, blocks, [("update", total, part)], "serial", False, 1, [])]
+            totals.append(("let", self.scalars[n], s.cast(total.value, n.outputs[0].dtype)))
+        inside += [self._store(n, self.member(n, 0)) for n in self.members if self._full(n) and n in self.outputs]
+        here: Any = count if depth % count == 0 else s.minimum(loops.as_index(count), depth - s.index("block") * count)
+        walk = ("loop", "j", here, [along(inside)], "serial", False, 1, rows)
+        body: Any = ("loop", "block", blocks, [*before, walk, *after], "serial", True, grain(count * width), [])
+        return [body, along([*totals, *self._between(1)], grain(blocks))]
+
     def _needed_after(self, n: Node, level: int) -> bool:
         return any(
             self._inside(v) is n and (self._full(m) or self._is_reduction(m) or self.level[m] > level)
@@ -549,6 +609,10 @@ class Nest(Expressions):
                                 st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value)
                             )
                         )
+                    case "room":
+                        _, room, at, value = st
+                        target = buffer_for(room.storage, room.dtype)[resolve(at)]
+                        made.append(loops.store(target, resolve(value)))
                     case "combine":
                         _, buffer, at, n, value = st
                         at = resolve(at)
@@ -564,11 +628,15 @@ class Nest(Expressions):
         return kernel, [st for _, st in buffers.values()]
 
     def _loop_index(self, var: str) -> Expr:
+        if var == self._row[0]:
+            return self._row[1]
         if var == self._column and self._tiled[1] != self._tiled[2]:
             return s.index("ct") * self._tiled[1] + s.index(var)
         return s.index(var)
 
     _column = ""
+
+    _row: tuple[str, Expr] = ("", loops.as_index(0))  # a loop over the rows of a block, and the row in the whole
 
     _tiled: tuple[Any, int, int] = (None, 0, 0)
 
@@ -587,6 +655,15 @@ def within_range(indices: Value, size: int) -> bool:
 def grain(work: int, least: int = 32768) -> int:
     """How many iterations of this much work are worth a thread."""
     return least // max(work, 1) + 1
+
+
+def block_rows(depth: int, width: int) -> int:
+    """How many rows of a column sum to walk through at a time, or 0 if they are not worth cutting or too wide for it."""
+    if depth * width < 4 * BLOCK or width > WIDEST:
+        return 0
+    least, most = BLOCK_ROWS
+    rows = min(max(depth // BLOCKS, least, -(-BLOCK // width)), most)
+    return rows if 2 * rows <= depth else 0
 
 
 def _tile(width: int, others: int) -> int:
