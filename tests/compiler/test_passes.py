@@ -221,6 +221,26 @@ def test_transposed_product_that_is_needed_twice_is_computed_once():
     assert ops(simplify(captured(fn, wf.ones(2, 3), wf.ones(3, 4)))) == ["matmul", "permute_dims"]
 
 
+def test_outer_product_in_another_shape_is_made_in_it():
+    column, row = (
+        wf.tensor(np.arange(12, dtype=np.float32).reshape(12, 1)),
+        wf.tensor(np.ones((1, 5), np.float32)),
+    )
+    for fn in (lambda c, r: (c * r).reshape(3, 4, 5), lambda c, r: (r[0] * c).reshape(3, 4, 5)):
+        flow = check_flow(simplify(captured(fn, column, row)))
+        assert text(flow)[-2].startswith("reshape(x0, shape=(3, 4, 1)")
+        assert ops(flow)[-1] == "multiply"
+        np.testing.assert_array_equal(wf.function(fn)(column, row).numpy(), fn(column, row).numpy())
+
+
+def test_outer_product_that_is_needed_in_both_shapes_is_made_once():
+    def fn(c, r):
+        z = c * r
+        return z, z.reshape(3, 4, 5)
+
+    assert ops(simplify(captured(fn, wf.ones(12, 1), wf.ones(1, 5)))) == ["multiply", "reshape"]
+
+
 def test_constants_are_folded_up_to_a_limit():
     def build(n):
         def inner(graph, x):

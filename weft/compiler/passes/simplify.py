@@ -38,7 +38,11 @@ def simplify(flow: Flow) -> Flow:
     uses = flow.uses()
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        return _transposed_product(new, node, args, uses) or _rule(new, node, args)
+        return (
+            _transposed_product(new, node, args, uses)
+            or _outer_product(new, node, args, uses)
+            or _rule(new, node, args)
+        )
 
     return rebuild(flow, rule)
 
@@ -55,6 +59,30 @@ def _transposed_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict
         for v in (y, x)
     )
     return _emit(new, "matmul", (left, right), (), node.outputs[0])
+
+
+def _outer_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict[Value, int]) -> Any:
+    """A column times a row, seen in another shape, is made in that shape: there it shares loops with what reads it."""
+    if node.op.name != "reshape" or args[0].node.op.name != "multiply" or uses.get(node.inputs[0]) != 1:
+        return None
+    inputs, shape, wanted = args[0].node.inputs, tuple(args[0].shape), tuple(node.outputs[0].shape)
+    if (
+        not all(isinstance(v, Value) for v in inputs)
+        or len(shape) != 2
+        or wanted[-1:] != shape[1:]
+        or len(wanted) < 3
+    ):
+        return None
+    column, row = inputs if inputs[0].shape[-1:] == (1,) else inputs[::-1]
+    if (
+        tuple(column.shape) != (shape[0], 1)
+        or tuple(row.shape) not in ((1, shape[1]), shape[1:])
+        or 1 in shape
+    ):
+        return None
+    tall = (*wanted[:-1], 1)
+    column = _emit(new, "reshape", (column,), (tall, None), Value(node, 0, tall, column.dtype))[0]
+    return _emit(new, "multiply", (column, row), args[0].node.attrs, node.outputs[0])
 
 
 def _scalar(value: Any) -> Any:

@@ -49,11 +49,6 @@ def _step(
     return Step("kernel", label, [node], inputs, outputs, kernel, [*inputs, *outputs])
 
 
-def _is_read(lowering: Any, value: Value) -> bool:
-    """Whether a step or an output uses the value: layers mostly start from zeros, whose gradient nobody wants."""
-    return value in lowering.wanted or any(value in node.inputs for node in lowering.flow.nodes)
-
-
 class _Walk:
     """Makes the steps of a walk through time; `at` is a slice at a fixed time, `cursor` one that moves."""
 
@@ -166,7 +161,7 @@ def lower_lstm_backward(lowering: Any, node: Node) -> bool:
         lowering.steps.append(fixed(end, walk.at(out, end - direction), c0))
     whole = walk.at(out, end)
     assert whole is not None
-    if _is_read(lowering, node.outputs[1]):
+    if lowering.is_read(node.outputs[1]):  # layers mostly start from zeros, whose gradient nobody wants
         lowering.steps.append(
             _step(
                 node, "lstm initial state", kernels.times_panels(whole, packed, g_h0), [whole, packed], [g_h0]
