@@ -18,6 +18,7 @@ from ..ops import scalar as s
 from . import loops
 from .flow import Flow
 from .fusion import Cluster, Fuser, base_of, is_view, members
+from .joins import part_of
 from .kernels.copy import copy_kernel
 from .layout import Layout, Storage, row_major, same_strides, view_layout
 from .loops import Accumulator, Buffer, Kernel
@@ -75,6 +76,7 @@ class Lowering:
         self.fuser = Fuser(flow)
         self.readers: dict[Value, set[int]] = {}  # value from outside -> units that read it
         self.done: set[int] = set()
+        self.joined: dict[Node, Layout] = {}  # memory of concatenations whose parts are computed in it
         self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
         self.memo: Memo = {}
         self.still: frozenset[Value] = frozenset()  # values that are the same at every call, see `weft.compiler.frozen`
@@ -231,12 +233,19 @@ class Lowering:
         return last
 
     def place(
-        self, node: Node, index: int, strides: tuple[int, ...], unit: Any, reads: dict[int, list[Any]] | None
+        self,
+        node: Node,
+        index: int,
+        strides: tuple[int, ...],
+        unit: Any,
+        reads: dict[int, list[Any]] | None,
+        joins: bool = False,
     ) -> Layout:
         """Where output `index` of a node goes: a program output, a variable's own memory if that is safe, or the arena.
 
         `reads` maps the storages that the same step reads to the ways it reads them (offset, strides over the value's
-        axes), or is None if the step may not write over anything it reads.
+        axes), or is None if the step may not write over anything it reads. With `joins` it may be a part of a larger array
+        that it is to become a part of: for steps that write with any strides.
         """
         value = node.outputs[index]
         shape = tuple(value.shape)
@@ -255,7 +264,8 @@ class Lowering:
                 self.settled[i] = layout
                 self.layouts[value] = layout
                 return layout
-        layout = self.temporary(shape, value.dtype, strides)
+        part = part_of(self, value, strides) if joins else None
+        layout = part if part is not None else self.temporary(shape, value.dtype, strides)
         self.layouts[value] = layout
         return layout
 
@@ -313,7 +323,7 @@ class Lowering:
                     reads.setdefault(id(load.storage), []).append(way)
             elif cluster.reduced and not nest._full(n):
                 reads = self._reduced_reads(cluster, nest, n)
-            return self.place(n, 0, strides, cluster, reads)
+            return self.place(n, 0, strides, cluster, reads, joins=True)
 
         nest = Nest(cluster, self.layout_of, stored, place, self.temporary)
         kernel, storages = nest.build("k", self.memo)
@@ -341,9 +351,11 @@ class Lowering:
 
     def is_read(self, value: Value) -> bool:
         """Whether anybody reads this value, or a view of it."""
-        if value in self.wanted:
-            return True
-        return any(value in u.inputs for u in self._direct_users(value.node))
+        return value in self.wanted or bool(self.readers_of(value))
+
+    def readers_of(self, value: Value) -> list[Node]:
+        """The nodes (views, too) that have this value for an operand."""
+        return [u for u in self._direct_users(value.node) if any(v is value for v in u.inputs)]
 
     def _users(self, n: Node) -> list[Node]:
         """The nodes that read the results of `n`, directly or through views; views that are outputs count."""

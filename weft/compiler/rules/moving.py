@@ -17,18 +17,22 @@ from ..routines import Routine, native, over_rows
 
 @lowers("concat_axis")
 def lower_concat(lowering: Any, node: Node) -> bool:
-    """Every part is copied to its place."""
+    """Every part is copied to its place, unless it was computed there (`weft.compiler.joins`)."""
     out = node.outputs[0]
     if not native(out):
         return False
     axis = node.attrs[0] % len(out.shape)
     parts = [lowering.layout_of(v) for v in node.inputs]
     shape = tuple(out.shape)
-    target = lowering.place(node, 0, _order(parts[0], shape), node, None)
+    target = lowering.joined.get(node)
+    if target is None:
+        target = lowering.place(node, 0, _order(parts[0], shape), node, None, joins=True)
+    lowering.layouts[out] = target
     start = 0
     for part in parts:
-        if 0 not in part.shape:
-            place = target.offset + start * target.strides[axis]
+        place = target.offset + start * target.strides[axis]
+        there = part.storage is target.storage and part.offset == place
+        if 0 not in part.shape and not there:
             lowering.copy(part, node, Layout(target.storage, target.dtype, part.shape, target.strides, place))
         start += part.shape[axis]
     return True

@@ -242,7 +242,7 @@ def lower_caught_up(lowering: Any, node: Node) -> bool:
     index, table, mean, square, last, step, history = (lowering.layout_of(v) for v in node.inputs)
     shape = tuple(node.outputs[0].shape)
     wanted = [i == 0 or lowering.is_read(v) for i, v in enumerate(node.outputs)]
-    outs = [lowering.place(node, i, row_major(shape), node, None) if w else None for i, w in enumerate(wanted)]
+    outs = [lowering.place(node, i, row_major(shape), node, None, True) if w else None for i, w in enumerate(wanted)]
     width = prod(shape[1:])
     sources = [_dense_rows(lowering, node, x) for x in (table, mean, square)]
     targets = [None if x is None else _as_rows(x) or _as_rows(lowering.temporary(shape, x.dtype)) for x in outs]
