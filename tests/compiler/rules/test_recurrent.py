@@ -59,6 +59,34 @@ def test_lstm_agrees_with_float64(steps: int, batch: int, size: int, reverse: bo
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("steps, reverse", [(1, False), (4, False), (3, True)])
+def test_a_walk_from_zeros_agrees_with_float64(steps: int, reverse: bool) -> None:
+    gates, _, _, weight = _inputs(steps, 9, 32)
+
+    def step(gates: Any, weight: Any) -> Any:
+        start = wf.zeros((9, 32), dtype=gates.dtype)
+        hidden, cells, _ = lstm_sequence(gates, start, start, weight, None, reverse)
+        return hidden, cells, *wf.grad((hidden * cells).sum(), [gates, weight])
+
+    captured = wf.function(step)
+    found = _run(captured, [gates, weight])
+    for got, expected in zip(found, _run(step, [gates, weight], np.float64), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-5)
+    kernels = [str(s.kernel) for s in captured.traces[0].compiled.program.steps if s.label == "lstm step"]
+    assert any("w: float32" not in k for k in kernels) == (steps > 1)  # nothing to multiply with
+
+
+def test_a_weight_that_is_not_a_number_shows() -> None:
+    gates, _, _, weight = _inputs(3, 2, 16)
+    weight[5, 3] = np.nan
+
+    def step(gates: Any, weight: Any) -> Any:
+        start = wf.zeros((2, 16))
+        return lstm_sequence(gates, start, start, weight, None, False)[0]
+
+    assert np.isnan(wf.function(step)(wf.tensor(gates), wf.tensor(weight)).numpy()[1:]).any()
+
+
 def test_a_gradient_of_only_the_last_state() -> None:
     arrays = _inputs(4, 5, 16)
 

@@ -96,15 +96,23 @@ def _times_panel(
 
 
 def lstm_step(
-    gates: Layout, h: Layout, c: Layout, packed: Layout, hidden: Layout, cells: Layout, acts: Layout
+    gates: Layout,
+    h: Layout | None,
+    c: Layout,
+    packed: Layout | None,
+    hidden: Layout,
+    cells: Layout,
+    acts: Layout,
 ) -> Kernel:
-    """i, f, o = σ, g = tanh of gates + h Wᵀ; c' = f c + i g; h' = o tanh(c'). Buffers in the order of the arguments."""
+    """i, f, o = σ, g = tanh of gates + h Wᵀ; c' = f c + i g; h' = o tanh(c').
+
+    Without `h` and `packed`, h is zero. Buffers in the order of the arguments that are given.
+    """
     rows, size = hidden.shape
     named = {"a": gates, "h": h, "c": c, "w": packed, "hidden": hidden, "cells": cells, "acts": acts}
-    m = {n: _Matrix(n, x) for n, x in named.items()}
-    weights = m["w"].buffer
+    m = {n: _Matrix(n, x) for n, x in named.items() if x is not None}
     first = Let("first", s.index("task") * UNITS)
-    start = Let("start", s.index("task") * (size * COLUMNS) + packed.offset)
+    start = Let("start", s.index("task") * (size * COLUMNS) + (packed.offset if packed is not None else 0))
     body: list[Statement] = [first, start]
     for row0, blocks, count in parts(rows, ROWS):
         tag = f"r{row0}"
@@ -125,10 +133,13 @@ def lstm_step(
             loops.store(m["hidden"].at(base + b, unit), o.var * s.tanh(new.var)),
             *[loops.store(m["acts"].at(base + b, unit + k * size), x.var) for k, x in enumerate((i, f, cell, o))],
         ]  # fmt: skip
+        multiply: list[Statement] = []
+        if h is not None:
+            multiply = _times_panel(tag, sums, (base, count), size, m["h"], m["w"].buffer, start.var, COLUMNS)
         body.append(loops.loop(tag, blocks, [
             Local(sums),
             loops.loop(f"{tag}z", count, [loops.loop(f"{tag}g", 4, [loops.loop(f"{tag}v", UNITS, [load], "vector")])]),
-            *_times_panel(tag, sums, (base, count), size, m["h"], weights, start.var, COLUMNS),
+            *multiply,
             loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", UNITS, finish, "vector")]),
         ]))  # fmt: skip
     return _kernel("lstm_step", list(m.values()), size // UNITS, body)

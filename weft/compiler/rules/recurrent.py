@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node, Value
+from ..fusion import base_of
 from ..kernels import recurrent as kernels
 from ..layout import Layout, Storage, row_major
 from ..loops import Kernel
@@ -47,6 +48,12 @@ def _step(
     inputs = [x.storage for x in reads if x is not None]
     outputs = [x.storage for x in writes]
     return Step("kernel", label, [node], inputs, outputs, kernel, [*inputs, *outputs])
+
+
+def _is_zero(value: Value) -> bool:
+    """Whether the value is known to be zero everywhere."""
+    node = base_of(value).node
+    return node.op.name == "filled" and node.attrs[1] == 0
 
 
 class _Walk:
@@ -109,9 +116,12 @@ def lower_lstm(lowering: Any, node: Node) -> bool:
     walk = _Walk(lowering, node)
 
     def one(a: Any, h: Any, c: Any, outs: Any) -> Step:
-        return _step(node, "lstm step", kernels.lstm_step(a, h, c, packed, *outs), [a, h, c, packed], outs)
+        w = packed if h is not None else None
+        return _step(node, "lstm step", kernels.lstm_step(a, h, c, w, *outs), [a, h, c, w], outs)
 
-    lowering.steps.append(one(walk.at(gates, first), h0, c0, [walk.at(r, first) for r in results]))
+    # if a weight is not a number, the second step shows it
+    start = None if count > 1 and _is_zero(h_value) else h0
+    lowering.steps.append(one(walk.at(gates, first), start, c0, [walk.at(r, first) for r in results]))
     if count > 1:
         a = walk.cursor(gates, first + direction, direction)
         h, c = (walk.cursor(r, first, direction) for r in results[:2])
