@@ -16,11 +16,12 @@ from .empty import drop_empty
 from .epilogues import epilogues
 from .fold_scales import fold_scales
 from .merge import merge
+from .narrow import narrow
 from .simplify import simplify
 from .split_reductions import split_reductions
 
 PASSES = (
-    drop_empty, decompose, simplify, merge, simplify, catch_up_once, assemble, epilogues, split_reductions, duplicate,
+    drop_empty, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, epilogues, split_reductions, duplicate,
 )  # fmt: skip
 
 

@@ -1,0 +1,72 @@
+"""Values that are spread from small operands and then read only in parts are made part by part.
+
+%g = multiply(%column, %row); %a = getitem(%g, [:, 0:64]); %b = getitem(%g, [:, 64:128])                before
+%a = multiply(%column, getitem(%row, [:, 0:64])); %b = multiply(%column, getitem(%row, [:, 64:128]))    after
+
+That is what the gradient of `concat([x, y], axis=1) @ w` with one output leaves behind: a large array that nobody reads as
+a whole. Its parts share loops with what reads them. Where an operand is as large as the result this would gain nothing,
+and keep a bias out of the product before it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ...graph.graph import Node, Value
+from ...ops.indexing import Slice
+from ...ops.registry import table
+from ...ops.spec import Spec
+from ..flow import Flow, rebuild
+
+_ALL = Slice(None, None, None)
+
+
+def narrow(flow: Flow) -> Flow:
+    """Take slices of the operands instead of slices of the result."""
+    if not any(n.op.name == "getitem" for n in flow.nodes):
+        return flow
+    readers: dict[Value, list[Node]] = {}
+    for node in flow.nodes:
+        for v in node.inputs:
+            if isinstance(v, Value):
+                readers.setdefault(v, []).append(node)
+    outputs = set(flow.outputs)
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.name != "getitem":
+            return None
+        whole = node.inputs[0]
+        if whole in outputs or not _spread(whole) or not _only_parts(whole, readers[whole]):
+            return None
+        made, out = args[0].node, node.outputs[0]
+        inputs = [_part(new, v, node.attrs[0], len(whole.shape)) for v in made.inputs]
+        return new.add(made.op, inputs, made.attrs, (Spec(out.shape, out.dtype),)).outputs
+
+    return rebuild(rebuild(flow, rule))  # the second time without the wholes that nobody reads any more
+
+
+def _spread(value: Value) -> bool:
+    """Whether a value is computed element by element from operands that are small beside it."""
+    node = value.node
+    if node.op.expression is None or len(node.outputs) != 1 or not all(isinstance(v, Value) for v in node.inputs):
+        return False
+    return 4 * sum(prod(v.shape) for v in node.inputs) <= prod(value.shape)
+
+
+def _only_parts(value: Value, readers: list[Node]) -> bool:
+    """Whether all readers take slices, which are not larger than the whole when taken together."""
+    plain = all(
+        n.op.name == "getitem" and len(n.inputs) == 1 and all(i.__class__ is Slice for i in n.attrs[0]) for n in readers
+    )
+    return plain and sum(prod(n.outputs[0].shape) for n in readers) <= prod(value.shape)
+
+
+def _part(new: Flow, operand: Value, index: tuple[Any, ...], rank: int) -> Value:
+    """The part of an operand that the part of the result needs; axes of size one are the same for all parts."""
+    full = (*index, *[_ALL] * (rank - len(index)))[rank - len(operand.shape) :]
+    own = tuple([_ALL if d == 1 else i for d, i in zip(operand.shape, full, strict=True)])
+    shape = tuple([len(range(d)[slice(*i)]) for d, i in zip(operand.shape, own, strict=True)])
+    if shape == tuple(operand.shape) and all(i[2] in (None, 1) for i in own):
+        return operand
+    return new.add(table["getitem"], (operand,), (own,), (Spec(shape, operand.dtype),)).outputs[0]
