@@ -1,4 +1,4 @@
-"""Convolution and its gradients on channels-last activations: oneDNN, or Winograd's products where they are faster.
+"""Convolution and its gradients on channels-last activations: oneDNN, or kernels of our own where they are faster.
 
 Weights stay plain arrays outside; oneDNN is fastest with a layout of its own, so they are reordered on the way in and
 their gradient on the way out (a few per cent of the convolution's time). Which way a convolution is computed is for
@@ -16,7 +16,7 @@ from ...graph.graph import Node, Value
 from ..layout import Layout, channels_last, row_major, same_strides
 from ..primitives import add_primitive, available, desc, lowers
 from ..tuning import Sample, lower_tuned
-from . import winograd
+from . import depthwise, winograd
 
 
 def channels_last_layout(lowering: Any, layout: Layout, node: Node) -> Layout:
@@ -247,6 +247,45 @@ def _winograd_weight(m: int, lowering: Any, node: Node) -> bool:
     return True
 
 
+# Depthwise -----------------------------------------------------------------------------------------------------------
+
+
+def _depthwise(lowering: Any, node: Node) -> bool:
+    x_value, w_value, b_value = node.inputs
+    shape = depthwise.shape_of(x_value.shape, node.outputs[0].shape, w_value.shape[2:], node.attrs)
+    x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
+    bias = _bias(lowering, node, b_value)
+    y, target = place_channels_last(lowering, node, 0)
+    then, operands = ((), ()) if bias is None else (("bias",), (bias,))
+    depthwise.convolve(lowering, node, shape, x, lowering.layout_of(w_value), y, False, then, operands)
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    return True
+
+
+def _depthwise_input(lowering: Any, node: Node) -> bool:
+    g_value, w_value = node.inputs[:2]
+    shape = depthwise.shape_of(node.outputs[0].shape, g_value.shape, w_value.shape[2:], node.attrs[1:])
+    g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
+    x, target = place_channels_last(lowering, node, 0)
+    label = "depthwise convolution grad input"
+    depthwise.convolve(lowering, node, shape, g, lowering.layout_of(w_value), x, True, label=label)
+    if x.storage is not target.storage:
+        lowering.copy(x, node, target)
+    return True
+
+
+def _depthwise_weight(lowering: Any, node: Node) -> bool:
+    x_value, g_value = node.inputs
+    w_shape = tuple(node.outputs[0].shape)
+    shape = depthwise.shape_of(x_value.shape, g_value.shape, w_shape[2:], node.attrs[1:])
+    x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
+    g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
+    target = lowering.place(node, 0, row_major(w_shape), node, None)
+    depthwise.weight_gradient(lowering, node, shape, x, g, target)
+    return True
+
+
 # 1 x 1 ---------------------------------------------------------------------------------------------------------------
 
 
@@ -286,13 +325,15 @@ WORTH_TRYING = 20e6
 """Multiply-adds from which it is worth a measurement which way is faster."""
 FEW_CHANNELS = 32
 """Channels up to which vectors of half the length may be faster in a 1 x 1 convolution: less of them is empty."""
-SAMPLE = 0.3e9
-"""Multiply-adds of a sample: some milliseconds."""
+SAMPLE, DEPTHWISE_SAMPLE = 0.3e9, 0.05e9
+"""Multiply-adds of a sample: some milliseconds. Depthwise ones move so much memory that no cache holds it."""
 
 
 def lower_image(
-    lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any
-) -> bool:
+    lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any, by_channel: Any,
+) -> bool:  # fmt: skip
+    """A convolution, or a gradient of one, in the way that is fastest: oneDNN's (`direct`), Winograd's (`tiled`, by the size of
+    a tile) or our own for depthwise ones (`by_channel`)."""
     ways = {"direct": direct}
     least = WORTH_TRYING
     frozen = node.inputs[1] in lowering.still and not node.op.name.startswith("convolution_backward_w")
@@ -304,6 +345,9 @@ def lower_image(
         ways |= {name: partial(tiled, m) for name, m in TILES.items()}
         preferred = winograd.preferred(c, k, n, height, width, frozen)
         tried = ["direct", "winograd_f4"]  # the smaller tile is more exact, but never the fastest
+    elif depthwise.suits(images.x.shape, images.y.shape, kernel, node.attrs[-4:]):
+        ways["depthwise"] = by_channel
+        preferred, tried, least = depthwise.preferred(c), ["direct", "depthwise"], WORTH_TRYING / 10
     elif (
         node.op.name == "convolution_backward_weight"
         and (kernel, tuple(stride), groups) == ((1, 1), (1, 1), 1)
@@ -318,7 +362,7 @@ def lower_image(
     else:
         return direct(lowering, node)
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
-    sample = partial(_sample, node, images, kernel, frozen, least)
+    sample = partial(_sample, node, images, kernel, groups, frozen, least)
     return lower_tuned(lowering, node, ways, preferred, title, sample, tried, "frozen" if frozen else "")
 
 
@@ -332,15 +376,17 @@ class Images(NamedTuple):
 
 
 def _sample(
-    node: Node, images: Images, kernel: tuple[int, ...], frozen: bool = False, least: float = WORTH_TRYING
-) -> Sample | None:
+    node: Node, images: Images, kernel: tuple[int, ...], groups: int = 1, frozen: bool = False,
+    least: float = WORTH_TRYING,
+) -> Sample | None:  # fmt: skip
     """The convolution on fewer images, and lower ones if one is still a lot."""
     (n, c, _, _), (_, k, height, width) = images.x.shape, images.y.shape
-    work = kernel[0] * kernel[1] * c * k * n * height * width
+    work = kernel[0] * kernel[1] * c * k // groups * n * height * width
     if work < least or min(c, k) < 16:
         return None
-    count, cut = min(n, max(1, round(n * SAMPLE / work))), 0
-    if count == 1 and height > 32:
+    size = SAMPLE if groups == 1 else DEPTHWISE_SAMPLE
+    count, cut = min(n, max(1, round(n * size / work))), 0
+    if count == 1 and height > 32 and groups == 1:
         cut = max(0, height - max(16, 4 * round(height * SAMPLE * n / work / 4)))
 
     def smaller(shape: Any) -> tuple[int, ...]:
@@ -361,7 +407,7 @@ def _sample(
 
 
 FIXED = frozenset(
-    ["reorder weights", "reorder grad weight"]
+    ["reorder weights", "reorder grad weight", "depthwise convolution grad weight sum"]
     + [f"winograd {m}x{m} weight{g}" for m in (2, 4) for g in ("", " gradient")]
 )
 """Steps whose time does not depend on the number of images."""
@@ -372,7 +418,8 @@ def lower_convolution(lowering: Any, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv", node.inputs[0], node.outputs[0], (0,))
-    return lower_image(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct, _winograd)
+    kernel = tuple(node.inputs[1].shape[2:])
+    return lower_image(lowering, node, images, kernel, _direct, _winograd, _depthwise)
 
 
 @lowers("convolution_backward_input")
@@ -380,7 +427,8 @@ def lower_backward_input(lowering: Any, node: Node) -> bool:
     if not applies(*node.inputs[:2]):
         return False
     images = Images("conv grad input", node.outputs[0], node.inputs[0], (0, 2))
-    return lower_image(lowering, node, images, tuple(node.inputs[1].shape[2:]), _direct_input, _winograd_input)
+    kernel = tuple(node.inputs[1].shape[2:])
+    return lower_image(lowering, node, images, kernel, _direct_input, _winograd_input, _depthwise_input)
 
 
 @lowers("convolution_backward_weight")
@@ -388,4 +436,5 @@ def lower_backward_weight(lowering: Any, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv grad weight", node.inputs[0], node.inputs[1], (0, 1))
-    return lower_image(lowering, node, images, tuple(node.outputs[0].shape[2:]), _direct_weight, _winograd_weight)
+    kernel = tuple(node.outputs[0].shape[2:])
+    return lower_image(lowering, node, images, kernel, _direct_weight, _winograd_weight, _depthwise_weight)

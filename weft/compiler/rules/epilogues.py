@@ -10,7 +10,7 @@ from ...graph.graph import Node, Value
 from ..layout import Layout, channels_last, row_major
 from ..passes.epilogues import takes_steps
 from ..primitives import add_primitive, available, desc, lowers
-from . import winograd
+from . import depthwise, winograd
 from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last
 from .matmul import _operand, multiply_few_rows
 
@@ -96,7 +96,7 @@ def lower_convolution_then(lowering: Any, node: Node) -> bool:
     images = Images(_label("conv", node.attrs[0]), node.inputs[0], node.outputs[0], (0, *like))
     if not takes_steps(node.attrs[0]):
         return _direct_then(lowering, node)
-    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then)
+    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then, _depthwise_then)
 
 
 def _direct_then(lowering: Any, node: Node, isa: str = "") -> bool:
@@ -116,19 +116,39 @@ def _direct_then(lowering: Any, node: Node, isa: str = "") -> bool:
 
 def _winograd_then(m: int, lowering: Any, node: Node) -> bool:
     """`convolution_then` with the steps in the last transform."""
-    steps, _, padding, *_ = node.attrs
-    shape = tuple(node.outputs[0].shape)
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
-    operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
-    kinds = iter(["bias" if _is_column(v, shape) else "image" for v in node.inputs[2:]])
-    then = tuple([next(kinds) if step == "add" else step for step in steps])
+    then, operands = _own_steps(lowering, node)
     weight = lowering.layout_of(node.inputs[1])
     y, target = place_channels_last(lowering, node, 0)
+    padding = node.attrs[2]
     before = padding[0][0], padding[1][0]
     winograd.convolve(lowering, node, m, x, weight, y, before, then, operands)
     if y.storage is not target.storage:
         lowering.copy(y, node, target)
     return True
+
+
+def _depthwise_then(lowering: Any, node: Node) -> bool:
+    """`convolution_then` by our own depthwise kernel, with the steps in it."""
+    steps, *attrs = node.attrs
+    shape = depthwise.shape_of(node.inputs[0].shape, node.outputs[0].shape, node.inputs[1].shape[2:], attrs)
+    x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
+    then, operands = _own_steps(lowering, node)
+    weight = lowering.layout_of(node.inputs[1])
+    y, target = place_channels_last(lowering, node, 0)
+    label = _label("depthwise convolution", steps)
+    depthwise.convolve(lowering, node, shape, x, weight, y, False, then, operands, label)
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    return True
+
+
+def _own_steps(lowering: Any, node: Node) -> tuple[tuple[str, ...], list[Layout]]:
+    """The steps of a `convolution_then` as kernels of our own take them, and their operands."""
+    shape = tuple(node.outputs[0].shape)
+    operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
+    kinds = iter(["bias" if _is_column(v, shape) else "image" for v in node.inputs[2:]])
+    return tuple([next(kinds) if step == "add" else step for step in node.attrs[0]]), operands
 
 
 def _is_column(value: Value, shape: tuple[int, ...]) -> bool:

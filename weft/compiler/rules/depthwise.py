@@ -1,0 +1,100 @@
+"""Depthwise convolutions by kernels of our own: the steps around `weft.compiler.kernels.depthwise`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node
+from .. import loops
+from ..kernels import depthwise as d
+from ..layout import Layout
+from ..lower import Step
+
+FLOAT = np.dtype(np.float32)
+STREAMING = 4 << 20
+"""Bytes of a result that passes the caches by: the next step would find little of it there."""
+MOST_PIECES = 16
+"""Pieces of code of a kernel: tiny images with wide windows would have one for every tile."""
+MOST_TAPS = 49
+
+
+def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> d.Shape:
+    """Of a convolution from images of shape `x` to `y`; `attrs` are (stride, padding, dilation, groups)."""
+    stride, padding, dilation, _ = attrs
+    rows, columns = (
+        d.Axis(x[2 + i], y[2 + i], kernel[i], stride[i], padding[i][0], dilation[i]) for i in range(2)
+    )
+    return d.Shape(x[1], rows, columns)
+
+
+def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
+    """Whether a convolution has one filter per channel, and one that these kernels are for."""
+    if len(kernel) != 2 or not attrs[3] == x[1] == y[1] > 1:
+        return False
+    shape = shape_of(x, y, kernel, attrs)
+    return (
+        shape.taps <= MOST_TAPS
+        and 4 * shape.taps * shape.channels <= loops.MAX_LOCAL_BYTES
+        and all(d.Grid(shape, turned).pieces <= MOST_PIECES for turned in (False, True))
+    )
+
+
+def preferred(channels: int) -> str:
+    """The way to take where nothing was measured."""
+    return "depthwise" if channels >= 16 else "direct"
+
+
+def _add(
+    lowering: Any,
+    node: Node,
+    label: str,
+    kernel: Any,
+    reads: Sequence[Layout],
+    write: Layout,
+    params: list[int],
+) -> None:
+    """A step that runs a kernel on buffers `reads` and then `write`."""
+    storages = [x.storage for x in (*reads, write)]
+    step = Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages, params)
+    lowering.steps.append(step)
+
+
+def convolve(
+    lowering: Any, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
+    then: tuple[str, ...] = (), operands: Sequence[Layout] = (), label: str = "depthwise convolution",
+) -> None:  # fmt: skip
+    """Steps for y = x convolved with weight, then `then` with `operands`; see `d.convolution`.
+
+    Args:
+        x, y: channels-last and dense; the gradients of result and image if `turned`.
+        weight: (channels, 1, rows, columns) with any strides.
+    """
+    sc, _, sh, sw = weight.strides
+    taps = (shape.rows.taps, shape.columns.taps, shape.channels)
+    w = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node)
+    lowering.steps[-1].label = "reorder weights"
+    streaming = 4 * int(np.prod(y.shape)) >= STREAMING
+    kernel = d.convolution(shape, turned, then, streaming)
+    params = [
+        *d.Grid(shape, turned).split(x.shape[0]),
+        x.offset,
+        w.offset,
+        y.offset,
+        *[z.offset for z in operands],
+    ]
+    _add(lowering, node, label, kernel, [x, w, *operands], y, params)
+
+
+def weight_gradient(lowering: Any, node: Node, shape: d.Shape, x: Layout, g: Layout, dw: Layout) -> None:
+    """Steps for the gradient of the weight, (channels, 1, rows, columns) with any strides, from channels-last x and g."""
+    strips, tasks = d.Grid(shape, False).split(x.shape[0])
+    taps = (shape.rows.taps, shape.columns.taps)
+    parts = lowering.temporary((tasks, *taps, shape.channels), FLOAT)
+    label = "depthwise convolution grad weight"
+    _add(lowering, node, label, d.weight_gradient(shape), [x, g], parts, [strips, tasks, x.offset, g.offset])
+    sc, _, sh, sw = dw.strides
+    params = [tasks, dw.offset, sc, sh, sw]
+    _add(lowering, node, f"{label} sum", d.add_parts(*taps, shape.channels), [parts], dw, params)
