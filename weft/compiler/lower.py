@@ -78,6 +78,7 @@ class Lowering:
         self.done: set[int] = set()
         self.joined: dict[Node, Layout] = {}  # memory of concatenations whose parts are computed in it
         self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
+        self.kernels: dict[Any, Kernel] = {}  # by all that they depend on, see `weft.compiler.rules.update`
         self.memo: Memo = {}
         self.still: frozenset[Value] = frozenset()  # values that are the same at every call, see `weft.compiler.frozen`
 

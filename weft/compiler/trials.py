@@ -55,17 +55,19 @@ class Trial:
 
     def run(self, sample: Sample) -> tuple[float, float]:
         """Run once more, and note what the node itself would have taken if that is the least so far: the time of each
-        step, scaled unless it costs the same in both. Returns the time that passed and that of this thread."""
+        step, scaled unless it costs the same in both. Returns the time that passed and that of this thread.
+
+        Both the time that passed and that of all threads are noted: how much falls to this one is chance."""
         run, at = self.instance.program.run_native, self.instance.table_at
-        passed, own = time.perf_counter, time.thread_time
+        passed, own, everybody = time.perf_counter, time.thread_time, time.process_time
         totals = [0.0, 0.0]
         all_passed, all_own = -passed(), -own()
         for i, step in enumerate(self.steps):
             factor = (0.0 if sample.once else 1.0) if sample.fixed(step.label) else sample.scale
             totals[0] -= passed() * factor
-            totals[1] -= own() * factor
+            totals[1] -= everybody() * factor
             run(at + 16 * i, 1)
-            totals[1] += own() * factor
+            totals[1] += everybody() * factor
             totals[0] += passed() * factor
         self.best = min(self.best[0], totals[0]), min(self.best[1], totals[1])
         return all_passed + passed(), all_own + own()
@@ -89,7 +91,7 @@ def measure(node: Node, ways: Mapping[str, Way], sample: Sample, limit: float) -
     """Seconds per way, of those that are possible. Running them takes about `limit` seconds, unless the two runs that
     every way gets take longer. Making kernels does not count: those that are chosen are needed anyway.
 
-    On a busy machine the time that passes says little; then the ways are compared by the time this thread computed.
+    On a busy machine the time that passes says little; then the ways are compared by the time that all threads computed.
     """
     trials = {name: Trial(node, way, sample) for name, way in ways.items()}
     trials = {name: trial for name, trial in trials.items() if trial.possible}

@@ -16,15 +16,19 @@ The order of a sum depends on the depth alone: blocks of rows and columns never 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ...ops import scalar as s
 from ...ops.scalar import Expr
 from .. import loops
-from ..layout import Layout
+from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
-from .tiles import COLUMNS, ROWS, parts, product
+from .tiles import COLUMNS, ROWS, follow, parts, product
+from .turning import plain_copy, turned_copy
 
 SECOND_CACHE = 512 * 1024
 """Bytes of the right operand at a time: half of the second cache of processors of today."""
@@ -33,8 +37,8 @@ DEEPEST = 640
 HIGHEST, FEWEST = 48, 8
 """Rows of a block, at most; tasks that a product is cut into, at least, so that threads end at about the same time."""
 
-AHEAD = 6
-"""Squares that are asked for before they are turned."""
+Place = tuple[tuple[int, ...], int]
+"""Strides and offset, in elements."""
 
 Finish = Callable[[Expr, Expr, Expr, str], Sequence[Statement]]
 """`finish(row, column, value, tag)`: what is done with an element. Names in it are made unique by the tag."""
@@ -75,44 +79,61 @@ def _up(x: int, unit: int) -> int:
 
 def pack_panels(right: Layout, packed: Layout) -> Kernel:
     """(K, N) as panels of 64 columns, fewer in the last one: packed[panel, k, column]. Either axis may be the dense one."""
-    depth, width = right.shape
-    w, p = Buffer.of("w", right.dtype, (1 << 40,)), Buffer.of("p", right.dtype, (1 << 40,))
-    body: list[Statement] = []
+    return _packing(right.shape, right.dtype, (right.strides, right.offset), packed.offset)
+
+
+@functools.lru_cache(maxsize=1024)
+def _packing(shape: tuple[int, int], dtype: np.dtype, right: Place, offset: int) -> Kernel:
+    w, p = Buffer.of("w", dtype, (1 << 40,)), Buffer.of("p", dtype, (1 << 40,))
+    (depth, width), ((down, along), first_at) = shape, right
+    made: list[Loop] = []
     for number, (first, count, columns) in enumerate(parts(width, COLUMNS)):
-        panel = s.index(f"p{number}")
-        start = Let(f"start{number}", (panel * columns + first) * depth + packed.offset)
-        origin = Let(f"origin{number}", (panel * columns + first) * right.strides[1] + right.offset)
-
-        def move(tag: str, k0: int, ks: int, c0: int, cs: int, start: Let = start, origin: Let = origin,
-                 columns: int = columns) -> list[Statement]:  # fmt: skip
-            """One by one: a part of the panel of `ks` rows and `cs` columns."""
-            k, c = s.index(f"{tag}k") + k0, s.index(f"{tag}c") + c0
-            store = loops.store(p[start.var + k * columns + c], w[origin.var + k * right.strides[0] + c * right.strides[1]])
-            return [loops.loop(f"{tag}k", ks, [loops.loop(f"{tag}c", cs, [store], "vector")])] if ks and cs else []
-
-        if right.strides[0] != 1 or right.strides[1] == 1:
-            inner = move(f"m{number}", 0, depth, 0, columns)
+        name = f"p{number}"
+        panel = s.index(name) * columns + first
+        start = Let(f"{name}to", panel * depth + offset)
+        origin = Let(f"{name}of", panel * along + first_at)
+        to = lambda k, c, start=start, columns=columns: p[start.var + k * columns + c]
+        of = lambda k, c, origin=origin: w[origin.var + k * down + c * along]
+        if down == 1 and along != 1:
+            copy = turned_copy(name, (depth, columns), (to, columns), (of, along))
         else:
-            whole_k, whole_c = depth // SQUARE, columns // SQUARE
-            block = s.index(f"b{number}")
-            ahead = s.index(f"a{number}")
-            squares: list[Statement] = [  # rows lie far apart: ask for what comes a few squares later
-                loops.loop(f"a{number}", columns, [loops.prefetch(
-                    w[origin.var + (block + AHEAD) * SQUARE + ahead * right.strides[1]])]),
-            ]  # fmt: skip
-            squares += [
-                loops.transpose(
-                    p[start.var + block * (SQUARE * columns) + c * SQUARE], columns,
-                    w[origin.var + block * SQUARE + c * SQUARE * right.strides[1]], right.strides[1],
-                )
-                for c in range(whole_c)
-            ]  # fmt: skip
-            inner = [loops.loop(f"b{number}", whole_k, squares)] if whole_k and whole_c else []
-            done_k, done_c = whole_k * SQUARE, whole_c * SQUARE
-            inner += move(f"c{number}", 0, done_k, done_c, columns - done_c)
-            inner += move(f"k{number}", done_k, depth - done_k, 0, columns)
-        body.append(loops.loop(f"p{number}", count, [start, origin, *inner], parallel=True))
-    return Kernel("pack_panels", (w, p), (), tuple(body))
+            copy = plain_copy(name, (0, depth), (0, columns), to, of)
+        made.append(loops.loop(name, count, [start, origin, *copy], parallel=True))
+    return Kernel("pack_panels", (w, p), (), tuple(made))
+
+
+def product_kernel(
+    left: Layout, right: Layout, out: Layout, then: Sequence[str] = (), operands: Sequence[Layout] = ()
+) -> Kernel:
+    """`out = left @ right`, then the steps (see `tiles.follow`) with operands of out's shape or one row of it, rows dense.
+
+    Buffers: left, right, operands, out. `right` is in panels where its layout has no strides; rows of `out` are dense.
+    """
+    places = [(x.strides, x.offset) for x in (left, right, out)]
+    extras = tuple([(x.strides if x.shape[0] > 1 else (0, 1), x.offset) for x in operands])
+    return _kernel((*left.shape, right.shape[1]), *places, tuple(then), extras)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kernel(
+    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, then: tuple[str, ...], extras: tuple[Place, ...]
+) -> Kernel:
+    m, k, n = sizes
+    a, b, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in "abc")
+    others = [(Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)), place) for i, place in enumerate(extras)]
+    storage = Storage("arena", 0)
+    a_layout = Layout(storage, s.FLOAT32, (m, k), *left)
+    b_layout = Layout(storage, s.FLOAT32, (k, n), *right)
+    at = lambda x, place, i, j: x[place[1] + i * place[0][0] + j]
+
+    def finish(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
+        return [loops.store(at(c, out, i, j), follow(value, then, [at(z, place, i, j) for z, place in others]))]
+
+    def near(i: Expr, j: Expr) -> list[Statement]:
+        return [loops.prefetch(at(c, out, i, j), write=True)]
+
+    body = blocked_product((a, a_layout), (b, b_layout), blocks(a_layout, n), finish, near)
+    return Kernel("_".join(["product", *then]), (a, b, *[z for z, _ in others], c), (), tuple(body))
 
 
 def blocked_product(
@@ -137,6 +158,16 @@ def blocked_product(
             body = [i0, j0, *block.statements(depth)]
             made.append(loops.loop(tag, row_blocks * column_blocks, body, parallel=True))
     return made
+
+
+def dense_rows(tag: str, source: tuple[Buffer, Expr, int, int], size: tuple[int, int], target: Buffer) -> list[Statement]:
+    """Statements that copy a matrix (buffer, place, strides) of this size to a local buffer with dense rows."""
+    a, at, down, along = source
+    to = lambda r, k: target[r, k]
+    of = lambda r, k: a[at + r * down + k * along]
+    if down != 1:
+        return plain_copy(tag, (0, size[0]), (0, size[1]), to, of)
+    return turned_copy(tag, size, (to, loops.constant(target.strides[0]) or 0), (of, along))
 
 
 class _Block:
@@ -206,33 +237,7 @@ class _Block:
         if along == 1:
             return []
         first = Let(f"{tag}a", self.i0 * down + k0 * along + self.a_layout.offset)
-        step = _up(self.deepest, SQUARE)
-
-        def move(name: str, r0: int, rs: int, d0: int, ds: int) -> list[Statement]:
-            """One by one."""
-            r, k = s.index(f"{name}r") + r0, s.index(f"{name}k") + d0
-            store = loops.store(self.turned[r, k], self.a[first.var + r * down + k * along])
-            return [loops.loop(f"{name}r", rs, [loops.loop(f"{name}k", ds, [store], "vector")])] if rs and ds else []
-
-        if down != 1:
-            return [first, *move(f"{tag}m", 0, self.rows, 0, depth)]
-        whole_r, whole_k = self.rows // SQUARE, depth // SQUARE
-        block, ahead = s.index(f"{tag}q"), s.index(f"{tag}p")
-        squares: list[Statement] = [
-            loops.loop(f"{tag}p", SQUARE, [loops.prefetch(self.a[first.var + ((block + 2) * SQUARE + ahead) * along + r])
-                                           for r in range(0, self.rows, SQUARE)]),
-        ]  # fmt: skip
-        squares += [
-            loops.transpose(
-                self.turned[r * SQUARE, block * SQUARE], step,
-                self.a[first.var + block * (SQUARE * along) + r * SQUARE], along,
-            )
-            for r in range(whole_r)
-        ]  # fmt: skip
-        done_r, done_k = whole_r * SQUARE, whole_k * SQUARE
-        made: list[Statement] = [loops.loop(f"{tag}q", whole_k, squares)] if whole_k and whole_r else []
-        return [first, *made, *move(f"{tag}x", 0, done_r, done_k, depth - done_k),
-                *move(f"{tag}y", done_r, self.rows - done_r, 0, depth)]  # fmt: skip
+        return [first, *dense_rows(tag, (self.a, first.var, down, along), (self.rows, depth), self.turned)]
 
     def _tile(
         self, name: str, of_left: Callable[[Expr, Expr], Expr], i: Expr, j: Expr, k0: Expr, depth: int, rows: int,
@@ -247,7 +252,8 @@ class _Block:
         size = (rows, columns, depth)
         if not only:
             wait = lambda r, c: self.sums[i + r, j + c]
-            return [start, *product(name, size, of_left, of_right, lambda r, c, x: loops.store(wait(r, c), x), wait)]
+            keep = lambda r, c, x: loops.store(wait(r, c), x)
+            return [start, *product(name, size, of_left, of_right, keep, wait)]
         soon = [p for r in range(rows) for c in range(0, columns, SQUARE)
                 for p in self._soon(self.i0 + i + r, self.j0 + j + c)]  # fmt: skip
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)

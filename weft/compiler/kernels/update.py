@@ -14,7 +14,8 @@ from ...ops import scalar as s
 from ...ops.scalar import Expr
 from .. import loops
 from ..layout import Layout
-from ..loops import Buffer, Let, Local, Loop, Statement
+from ..loops import SQUARE, Buffer, Let, Local, Loop, Statement
+from .product import Near
 from .tiles import COLUMNS, ROWS, parts, product, row_parts
 
 STRIP = 1024  # columns at a time
@@ -24,7 +25,7 @@ Update = Callable[[Expr, Expr, Expr, str], list[Statement]]
 
 
 def product_and_update(
-    left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], update: Update, grain: int = 8
+    left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], update: Update, near: Near | None = None, grain: int = 8
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `update(row, column, value, tag)`.
 
@@ -33,6 +34,7 @@ def product_and_update(
         right: (K, N), as panels of columns one after the other (see `pack_columns`); the layout has this shape.
         update: the statements for one element. They must only touch memory that belongs to that element, and may name
             things with the unique `tag`.
+        near: prefetches of what `update` will touch at (row, column).
     """
     (a, a_layout), (b, b_layout) = left, right
     (height, depth), width = a_layout.shape, b_layout.shape[1]
@@ -67,7 +69,11 @@ def product_and_update(
                     return loops.store(strip[i, at + j], x)
 
                 inner = product(f"{tag}p{first}", (rows, wide, depth), of_left, of_right, keep)
-                tiles.append(loops.loop(f"{tag}b{first}", panels, [start, *inner]))
+                column = j0.var + first + panel * wide
+                soon = [] if near is None else [
+                    p for r in range(rows) for c in range(0, wide, SQUARE) for p in near(i0.var + r, column + c)
+                ]  # fmt: skip
+                tiles.append(loops.loop(f"{tag}b{first}", panels, [start, *soon, *inner]))
 
             r, c = s.index(f"{tag}r"), s.index(f"{tag}c")
             use = update(i0.var + r, j0.var + c, strip[r, c], tag)

@@ -1,4 +1,4 @@
-"""Matrix products: a oneDNN matmul on the operands as they lie, transposed views included."""
+"""Matrix products: by a kernel of our own or by oneDNN, on the operands as they lie, transposed views included."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ..kernels.small_matmul import small_matmul, suits
 from ..layout import Layout, row_major
 from ..lower import Step
 from ..primitives import add_primitive, available, dense, desc, lowers, usable
+from .product import leads, lower_blocks
+from .product import suits as suits_blocks
 from .update import put_off
 
 
@@ -23,8 +25,17 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     out = node.outputs[0]
     if 0 in a.shape or 0 in b.shape or 0 in out.shape:
         return False
-    if multiply_few_rows(lowering, node, a, b) or _small(lowering, node, a, b) or put_off(lowering, node, a, b):
+    if multiply_few_rows(lowering, node, a, b) or _small(lowering, node, a, b):
         return True
+    if put_off(lowering, node, a, b, lambda: suits_blocks(a, b, followed=True) and leads(_library)):
+        return True
+    return suits_blocks(a, b) and leads(_library) and lower_blocks(lowering, node) or _library(lowering, node)
+
+
+def _library(lowering: Any, node: Node) -> bool:
+    """By oneDNN, if it is there."""
+    a, b = (lowering.layout_of(v) for v in node.inputs)
+    out = node.outputs[0]
     if a.dtype != np.float32 or not available():
         return False
     from ...backends.onednn.capi import Arg

@@ -3,12 +3,17 @@
     %g = matmul(%grad.T, %x); %m' = gather_speed(%m, %g); %w' = descend(%w, %m')          two steps, %g in memory
     %w', %m' = (one kernel, see `kernels/update.py`)                                         one step, %g nowhere
 
+    %y = matmul(%x, %w.T); %z = add(%y, %b); %r = relu(%z)                                      and so for other neighbours
+    %r = (one kernel)
+
 A product is put off (`put_off`) when its one reader is an elementwise cluster of the same shape, and computed inside that
-cluster's loops (`lower_update`). Deep products stay with the library: they are limited by arithmetic, not by memory.
+cluster's loops (`lower_update`): shallow ones a strip at a time, because memory limits them; deep ones in blocks
+(`kernels/product.py`), unless the library's product is the faster one on this machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +23,19 @@ from ...ops import scalar as s
 from ...ops.scalar import Expr
 from .. import loops
 from ..fusion import Cluster, is_view
+from ..kernels.product import blocked_product, blocks
 from ..kernels.recurrent import pack_columns
 from ..kernels.update import DEEPEST, product_and_update
 from ..layout import Layout, Storage, row_major
 from ..loops import Buffer, Kernel, Let, Statement
 from ..lower import Step
+from .product import panels
 
 LEAST = 1 << 17  # elements of a gradient that are worth a kernel of its own
 
 
-def put_off(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
-    """Whether the product `a @ b` waits for the cluster that reads it."""
+def put_off(lowering: Any, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
+    """Whether the product `a @ b` waits for the cluster that reads it. `own()`: whether our kernel for blocks suits it."""
     out = node.outputs[0]
     shape = tuple(out.shape)
     if (
@@ -36,15 +43,12 @@ def put_off(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
         or len(a.shape) != 2
         or len(b.shape) != 2
         or out.dtype != np.float32
-        or shape[0] * shape[1] < LEAST
-        or a.shape[1] > DEEPEST
-        or b.strides[1] != 1
         or out in lowering.wanted
-        or any(x.storage.kind in ("variable", "cursor") for x in (a, b))  # might be written before it is read
+        or any(x.storage.kind == "cursor" for x in (a, b))  # moves on before it is read
     ):
         return False
     unit = _reader(lowering, node)
-    if unit is None or not _simple(unit, shape):
+    if unit is None or not _simple(unit, shape) or not (_shallow(a, b) or own()):
         return False
     if any(_reader(lowering, v.node) is unit for v in lowering.put_off):
         return False  # one product per sweep
@@ -52,11 +56,15 @@ def put_off(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
     return True
 
 
+def _shallow(a: Layout, b: Layout) -> bool:
+    return a.shape[0] * b.shape[1] >= LEAST and a.shape[1] <= DEEPEST and b.strides[1] == 1
+
+
 def _reader(lowering: Any, node: Node) -> Cluster | None:
-    """The one cluster that reads the node's result, directly."""
-    users = lowering._users(node)
-    numbers = {lowering.fuser.unit_of.get(u) for u in users if node.outputs[0] in u.inputs}
-    if len(numbers) != 1 or not all(node.outputs[0] in u.inputs for u in users):
+    """The one cluster that reads the node's result, never through a view."""
+    users = lowering._direct_users(node)
+    numbers = {lowering.fuser.unit_of.get(u) for u in users}
+    if len(numbers) != 1 or any(is_view(u) for u in users):
         return None
     unit = lowering.fuser.units.get(numbers.pop())
     return unit if isinstance(unit, Cluster) else None
@@ -93,7 +101,8 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
     if grad is None:
         return False
     left, right = lowering.put_off.pop(grad)
-    right = _panels(lowering, right, grad.node)
+    strips = _shallow(left, right)
+    right = _panels(lowering, right, grad.node) if strips else panels(lowering, grad.node, right)
     members = sorted(cluster.members, key=lambda n: n.order)
     buffers: dict[int, tuple[Buffer, Storage]] = {}
 
@@ -143,8 +152,35 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
             statements.append(loops.store(at(target, target.strides, i, j), known[n.outputs[0]]))
         return statements
 
-    body = product_and_update((buffer(left), left), (buffer(right), right), update)
-    kernel = Kernel("update", tuple([b for b, _ in buffers.values()]), (), tuple(body))
+    def near(i: Expr, j: Expr) -> list[Statement]:
+        whole = [(layout, strides, False) for layout, strides in read.values() if strides[1] == 1 and strides[0]]
+        whole = [(x, strides, False) for x, strides, _ in whole if all(x.storage is not y.storage for y in places.values())]
+        whole += [(x, x.strides, True) for x in places.values()]
+        return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in whole]
+
+    operands = [(left, left.strides), (right, right.strides), *read.values(), *[(x, x.strides) for x in places.values()]]
+    lie = {id(layout): (buffer(layout).name, layout.offset, tuple(strides)) for layout, strides in operands}
+
+    def reference(v: Value) -> Any:
+        if v in read:
+            return lie[id(read[v][0])]
+        if v is grad or v.node in cluster.axes:
+            return None if v is grad else members.index(v.node)
+        return v.node.attrs[0].tobytes()
+
+    # layers repeat, and an equal kernel that is another object costs time to compare
+    key = (
+        strips, left.shape, right.shape[1], lie[id(left)], lie[id(right)],
+        tuple([(n.op, *map(reference, n.inputs), lie[id(places[n])] if n in places else None) for n in members]),
+    )  # fmt: skip
+    kernel = lowering.kernels.get(key)
+    if kernel is None:
+        a, b = (buffer(left), left), (buffer(right), right)
+        if strips:
+            body = product_and_update(a, b, update, near)
+        else:
+            body = blocked_product(a, b, blocks(left, right.shape[1]), update, near)
+        kernel = lowering.kernels[key] = Kernel("update", tuple([x for x, _ in buffers.values()]), (), tuple(body))
     storages = [st for _, st in buffers.values()]
     writes = [x.storage for x in places.values()]
     reads = [left.storage, right.storage, *[layout.storage for layout, _ in read.values()]]

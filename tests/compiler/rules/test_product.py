@@ -1,0 +1,131 @@
+"""Large products by our own kernel: with what follows them, beside the library's, and when their operands are written."""
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import nn, optim
+from weft.compiler import tuning
+from weft.compiler.layout import Layout, Storage
+from weft.compiler.rules.product import MANY_ROWS, suits
+from weft.nn import functional as F
+
+
+def data(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+
+
+def labels(function):
+    (trace,) = function._traces.values()
+    return [st.label for st in trace.compiled.program.steps]
+
+
+def captured(way, fn, *tensors):
+    function = wf.function(fn)
+    with tuning.forced(way):
+        result = function(*tensors)
+    return result.numpy(), labels(function)
+
+
+def layout(rows, columns, turned=False):
+    strides = (1, rows) if turned else (columns, 1)
+    return Layout(Storage("argument", 4 * rows * columns), np.dtype(np.float32), (rows, columns), strides)
+
+
+def test_products_with_many_rows_and_a_packed_weight():
+    x, w = wf.tensor(data(MANY_ROWS, 64)), wf.tensor(data(100, 64))
+    own, steps = captured("blocks", lambda x, w: x @ w.T, x, w)
+    assert steps == ["pack", "matmul"]
+    library, steps = captured("library", lambda x, w: x @ w.T, x, w)
+    assert "pack" not in steps
+    exact = x.numpy().astype(np.float64) @ w.numpy().T
+    for result in (own, library):
+        np.testing.assert_allclose(result, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_bias_and_relu_are_part_of_the_product_and_show_nan():
+    x, w, b = data(512, 100), data(70, 100), data(70)
+    x[7, 3], x[9, 0] = np.nan, np.inf
+    fn = lambda x, w, b: F.relu(F.linear(x, w, b))
+    result, steps = captured("blocks", fn, *map(wf.tensor, (x, w, b)))
+    assert steps == ["pack", "matmul+add+relu"]
+    with np.errstate(invalid="ignore"):
+        expected = np.maximum(x.astype(np.float64) @ w.T + b, 0)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    assert np.isnan(result[7]).all()
+
+
+def test_a_product_that_is_read_twice_or_through_a_view_stays_whole():
+    x, w = wf.tensor(data(512, 64)), wf.tensor(data(64, 64))
+
+    def fn(x, w):
+        a = x @ w
+        return wf.tanh(a) @ w + a * a[::1]
+
+    result, _ = captured("blocks", fn, x, w)
+    np.testing.assert_allclose(result, fn(x, w).numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_weight_is_not_written_before_a_product_that_waits_has_read_it():
+    x, w = data(600, 64), data(64, 64)
+    weight = wf.tensor(w)
+
+    def fn(x):
+        y = x @ weight
+        weight.add_(1.0)
+        return wf.tanh(y) * 0.5
+
+    with tuning.forced("blocks"):
+        function = wf.function(fn)
+        first, second = function(wf.tensor(x)).numpy(), function(wf.tensor(x)).numpy()
+    for result, old in ((first, w), (second, w + 1)):
+        np.testing.assert_allclose(result, 0.5 * np.tanh(x.astype(np.float64) @ old), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["blocks", "library"])
+def test_training_is_the_same_as_eager(way):
+    def build():
+        wf.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10))
+        opt = optim.Adam(model.parameters(), lr=1e-2)
+
+        def step(x, y):
+            loss = F.cross_entropy(model(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            return loss
+
+        return step
+
+    x, y = wf.tensor(data(MANY_ROWS, 64)), wf.tensor(np.arange(MANY_ROWS) % 10)
+    eager = build()
+    expected = [float(eager(x, y)) for _ in range(6)]
+    with tuning.forced(way):
+        step = wf.function(build())
+        got = [float(step(x, y)) for _ in range(6)]
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def test_repeated_layers_share_the_kernel_with_what_follows():
+    x, w = wf.tensor(data(512, 64)), wf.tensor(data(64, 64))
+
+    def fn(x, w):
+        for _ in range(3):
+            x = wf.tanh(x @ w) * 2.0
+        return x
+
+    with tuning.forced("blocks"):
+        function = wf.function(fn)
+        function(x, w)
+    (trace,) = function._traces.values()
+    made = [st.kernel for st in trace.compiled.program.steps if st.label.startswith("matmul")]
+    assert len(made) == 3 and len({id(k) for k in made[:2]}) == 1
+
+
+def test_which_products_are_ours():
+    many = layout(MANY_ROWS, 64)
+    assert suits(many, layout(64, 64)) and suits(many, layout(64, 64, turned=True))
+    assert not suits(layout(MANY_ROWS, 64, turned=True), layout(64, 64))  # its rows would have to be turned
+    assert not suits(layout(512, 64), layout(64, 64)) and suits(layout(512, 64), layout(64, 64), followed=True)
+    assert not suits(many, layout(64, 8))

@@ -1,0 +1,100 @@
+"""Matrix products by our own kernel, in blocks (`kernels/product.py`), and whether it is the faster one on this machine.
+
+Its lead over the library is a few per cent where the right operand, once packed, is used for many rows (`suits`), and what
+follows a product costs nothing. One product of this kind is tried, once per machine, instead of every product of
+every program: a trial costs more time than most programs would gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node
+from ...ops.registry import table
+from ...ops.spec import Spec
+from ..flow import Flow
+from ..kernels.product import pack_panels, product_kernel
+from ..layout import Layout, row_major
+from ..lower import Step
+from ..primitives import available
+from ..tuning import Sample, Way, choose
+
+LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 24, 48, 32
+"""Sizes from which blocks are worth while: a tile is 6 by 64 numbers."""
+MANY_ROWS = 4096
+"""Rows from which on packing the right operand costs next to nothing."""
+FLOAT = np.dtype(np.float32)
+ORDINARY = (MANY_ROWS, 256, 256)
+
+
+def suits(a: Layout, b: Layout, followed: bool = False) -> bool:
+    """Whether `a @ b` should be computed here, if this machine is one where our kernel leads.
+
+    The left operand must lie in rows: turning it costs the lead. The right one is packed, which is repaid where it is used
+    for many rows; or for fewer, if the product is `followed` by something that else would read and write it once more.
+    """
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        return False
+    (rows, depth), columns = a.shape, b.shape[1]
+    return (
+        a.dtype == b.dtype == FLOAT
+        and rows >= LEAST_ROWS
+        and columns >= LEAST_COLUMNS
+        and depth >= LEAST_DEPTH
+        and a.strides[1] == 1
+        and 1 in b.strides
+        and (rows >= MANY_ROWS or followed and rows >= 2 * depth)
+    )
+
+
+def leads(library: Way) -> bool:
+    """Whether our kernel is to be preferred to `library`, another way to lower a matmul."""
+    if not available():
+        return True
+    from ...backends.llvm import target
+
+    flow = Flow("ordinary")
+    m, k, n = ORDINARY
+    inputs = [flow.placeholder(shape, FLOAT) for shape in ((m, k), (k, n))]
+    node = flow.add(table["matmul"], inputs, (), (Spec((m, n), FLOAT),))
+    sample = Sample(((m, k), (k, n)), ((m, n),), (), 1.0, lambda label: False)
+    ways: dict[str, Way] = {"library": library, "blocks": lower_blocks}
+    # 24 registers hold a tile where vectors are long; elsewhere it would be moved to and from memory
+    preferred = "blocks" if target.host().vector_bytes >= 64 else "library"
+    return choose(node, ways, preferred, "products", lambda: sample, variant="product").way == "blocks"
+
+
+def lower_blocks(lowering: Any, node: Node) -> bool:
+    """A `matmul` node."""
+    a, b = (lowering.layout_of(v) for v in node.inputs)
+    return 1 in b.strides and multiply(lowering, node, a, b)
+
+
+def multiply(
+    lowering: Any, node: Node, a: Layout, b: Layout, then: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+) -> bool:
+    """Steps that compute the node: `a @ b`, and what follows."""
+    c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
+    right = panels(lowering, node, b)
+    storages = [a.storage, right.storage, *[x.storage for x in operands], target.storage]
+    kernel = product_kernel(a, right, target, then, operands)
+    label = " + ".join(["matmul", *then])
+    lowering.steps.append(Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages))
+    if target is not c:
+        lowering.copy(target, node, c)
+    return True
+
+
+def panels(lowering: Any, node: Node, b: Layout) -> Layout:
+    """The right operand in panels: a layout without strides."""
+    room = lowering.temporary(b.shape, b.dtype)
+    packed = Layout(room.storage, b.dtype, b.shape, (0, 0))
+    storages = [b.storage, packed.storage]
+    lowering.steps.append(Step("kernel", "pack", [node], storages[:1], storages[1:], pack_panels(b, packed), storages))
+    return packed
+
+
