@@ -1,4 +1,4 @@
-"""Column sums of many rows: blocks of rows with sums of their own, against NumPy in float64."""
+"""Column sums of many rows, in blocks of rows with sums of their own, against NumPy in float64; and look-ups of rows."""
 
 from __future__ import annotations
 
@@ -112,3 +112,13 @@ def test_the_size_of_a_block_depends_on_the_shape() -> None:
     assert block_rows(128, 512) == BLOCK // 512
     assert block_rows(16384, 256) == 256
     assert block_rows(1 << 22, 64) == BLOCK_ROWS[1]
+
+
+def test_looked_up_rows_are_asked_for_ahead_and_right_to_the_last():
+    table = np.random.default_rng(0).standard_normal((50, 48), np.float32)
+    index = np.array([3, -1, 49, 0, 3, -50, 7, 49])
+    function = wf.function(lambda t, i: t[i] * 2.0)
+    np.testing.assert_array_equal(function(wf.tensor(table), wf.tensor(index)).numpy(), table[index] * 2)
+    (trace,) = function._traces.values()
+    (kernel,) = [str(st.kernel) for st in trace.compiled.program.steps if st.label.startswith("take_axis")]
+    assert kernel.count("prefetch") == 1

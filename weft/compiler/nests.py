@@ -45,6 +45,8 @@ BLOCKS = 64  # of rows that a column sum is cut into, about
 BLOCK_ROWS = (16, 1024)  # of a block: at least, at most
 BLOCK = 8192  # elements of a block, at least
 WIDEST = 4096  # columns whose sums fit beside a block in the first cache
+AHEAD = 4  # rows between the one that is looked up and the one that is brought near
+LINES = 16  # cache lines of a row that are brought near; the processor itself finds those after them
 LANES = 32  # partial sums that the vector loop of a reduction keeps, at least
 
 
@@ -273,7 +275,28 @@ class Nest(Expressions):
             kind, var, size, *rest = loops_[0]
             self.params = [size]
             loops_ = [(kind, var, s.param("n"), *rest)]
+        elif len(groups) > 1 and (rows := self._looked_up(groups[-1])):
+            self._bring_near(loops_, groups, rows)
         return loops_
+
+    def _looked_up(self, lanes: list[int]) -> list[Load]:
+        """The loads of rows that an index names, dense along the `lanes`."""
+
+        def fixed(extra: Expr) -> bool:
+            inner = [self.leaves[e] for e in s.topological([extra]) if e in self.leaves]
+            return all(not load.strides[a] for load in inner for a in lanes)
+
+        found = [ld for ld in self.loads.values() if ld.extra is not None and abs(ld.strides[lanes[-1]]) == 1]
+        return [ld for ld in found if fixed(ld.extra)]  # type: ignore[arg-type]
+
+    def _bring_near(self, loops_: list[Any], groups: list[list[int]], rows: list[Load]) -> None:
+        """Ask for the rows that the iterations a few after this one look up: they lie anywhere, nothing else foresees them."""
+        level = loops_[0]
+        for _ in groups[:-2]:
+            level = level[3][0]
+        length = self._size(groups[-1])
+        asked = [("near", ld, level[1], level[2], min(-(-length * ld.dtype.itemsize // 64), LINES)) for ld in rows]
+        level[3][:0] = asked
 
     def _stores(self, values: list[tuple[Node, Expr]]) -> list[Any]:
         """Stores of several values: all are computed before the first is stored, which may overwrite what another reads."""
@@ -593,6 +616,13 @@ class Nest(Expressions):
                         made.append(
                             loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least)
                         )
+                    case "near":
+                        _, load, var, size, lines = st
+                        here = {s.index(var): s.minimum(s.index(var) + AHEAD, size - 1)}
+                        place = s.substitute(position(load.offset, load.strides) + resolve(load.extra), here.get)
+                        line = s.index(f"near{len(made)}")
+                        row = buffer_for(load.storage, load.dtype)[place + line * (64 // load.dtype.itemsize)]
+                        made.append(loops.loop(f"near{len(made)}", lines, [loops.prefetch(row)], "unroll"))
                     case "store":
                         _, layout, strides, value = st
                         target = buffer_for(layout.storage, layout.dtype)[position(layout.offset, strides)]

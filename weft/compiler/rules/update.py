@@ -126,7 +126,7 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
     for layout, strides in read.values():
         ways.setdefault(id(layout.storage), []).append((layout.offset, strides, cluster.space))
     stored = [n for n in members if lowering._used_outside(n, cluster)]
-    places = {n: lowering.place(n, 0, row_major(cluster.space), cluster, ways) for n in stored}
+    places = {n: lowering.place(n, 0, row_major(cluster.space), cluster, ways, joins=True) for n in stored}
 
     def at(layout: Layout, strides: Any, i: Expr, j: Expr) -> Expr:
         return buffer(layout)[i * strides[0] + j * strides[1] + layout.offset]
