@@ -129,3 +129,21 @@ def test_which_products_are_ours():
     assert not suits(layout(MANY_ROWS, 64, turned=True), layout(64, 64))  # its rows would have to be turned
     assert not suits(layout(512, 64), layout(64, 64)) and suits(layout(512, 64), layout(64, 64), followed=True)
     assert not suits(many, layout(64, 8))
+
+
+def test_weight_gradients_over_many_samples_or_pixels():
+    g, x = data(5000, 64), data(5000, 80)
+    fn = lambda g, x: g.T @ x
+    result, steps = captured("blocks", fn, wf.tensor(g), wf.tensor(x))
+    assert steps == ["matmul"]
+    np.testing.assert_allclose(result, g.T.astype(np.float64) @ x, rtol=1e-3, atol=1e-3)
+
+    images, weight = wf.tensor(data(8, 32, 24, 24)), wf.tensor(data(96, 32, 1, 1)).requires_grad_()
+
+    def gradient(images):
+        (made,) = wf.grad((F.conv2d(images, weight) ** 2).sum(), [weight])
+        return made
+
+    with tuning.forced("matmul"):
+        result = wf.function(gradient)(images)
+    np.testing.assert_allclose(result.numpy(), gradient(images).numpy(), rtol=2e-4, atol=2e-2)

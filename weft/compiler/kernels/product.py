@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -85,21 +85,29 @@ def pack_panels(right: Layout, packed: Layout) -> Kernel:
 @functools.lru_cache(maxsize=1024)
 def _packing(shape: tuple[int, int], dtype: np.dtype, right: Place, offset: int) -> Kernel:
     w, p = Buffer.of("w", dtype, (1 << 40,)), Buffer.of("p", dtype, (1 << 40,))
-    (depth, width), ((down, along), first_at) = shape, right
+    layout = Layout(Storage("arena", 0), dtype, shape, *right)
+    made = panels_of("", (w, layout), loops.as_index(0), shape[0], p, loops.as_index(offset))
+    return Kernel("pack_panels", (w, p), (), tuple([replace(loop, parallel=True) for loop in made]))
+
+
+def panels_of(tag: str, right: tuple[Buffer, Layout], k0: Expr, depth: int, packed: Buffer, at: Expr) -> list[Loop]:
+    """Loops that pack `depth` rows of the right operand, from row `k0` on, to the place `at`."""
+    w, layout = right
+    down, along = layout.strides
     made: list[Loop] = []
-    for number, (first, count, columns) in enumerate(parts(width, COLUMNS)):
-        name = f"p{number}"
+    for number, (first, count, columns) in enumerate(parts(layout.shape[1], COLUMNS)):
+        name = f"{tag}p{number}"
         panel = s.index(name) * columns + first
-        start = Let(f"{name}to", panel * depth + offset)
-        origin = Let(f"{name}of", panel * along + first_at)
-        to = lambda k, c, start=start, columns=columns: p[start.var + k * columns + c]
+        start = Let(f"{name}to", panel * depth + at)
+        origin = Let(f"{name}of", k0 * down + panel * along + layout.offset)
+        to = lambda k, c, start=start, columns=columns: packed[start.var + k * columns + c]
         of = lambda k, c, origin=origin: w[origin.var + k * down + c * along]
         if down == 1 and along != 1:
             copy = turned_copy(name, (depth, columns), (to, columns), (of, along))
         else:
             copy = plain_copy(name, (0, depth), (0, columns), to, of)
-        made.append(loops.loop(name, count, [start, origin, *copy], parallel=True))
-    return Kernel("pack_panels", (w, p), (), tuple(made))
+        made.append(loops.loop(name, count, [start, origin, *copy]))
+    return made
 
 
 def product_kernel(
@@ -257,4 +265,14 @@ class _Block:
         soon = [p for r in range(rows) for c in range(0, columns, SQUARE)
                 for p in self._soon(self.i0 + i + r, self.j0 + j + c)]  # fmt: skip
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)
-        return [start, *soon, *product(name, size, of_left, of_right, finish)]
+        return [start, *soon, *product(name, size, of_left, of_right, finish, each=self._next_rows(i, j, depth, rows))]
+
+    def _next_rows(self, i: Expr, j: Expr, depth: int, rows: int) -> Callable[[Expr], Sequence[Statement]] | None:
+        """Ask for the rows of the left operand that the next tiles need, a little at every step of this one's depth: a
+        burst of prefetches would wait for memory itself."""
+        down, along = self.a_layout.strides
+        if along != 1 or down != depth:
+            return None
+        share = -(-rows * COLUMNS // self.columns)  # numbers per step, of each panel
+        start = (self.i0 + i + rows) * down + s.floor_divide(j, COLUMNS) * (depth * share) + self.a_layout.offset
+        return lambda k: [loops.prefetch(self.a[start + k * share])]

@@ -60,6 +60,7 @@ def product(
     tile: tuple[int, int] = (ROWS, COLUMNS),
     dtype: np.dtype = s.FLOAT32,
     split: Callable[[int, int], list[tuple[int, int, int]]] = row_parts,
+    each: Callable[[Expr], Sequence[Statement]] | None = None,
 ) -> list[Statement]:
     """Statements that compute `start + left @ right`, tile by tile.
 
@@ -70,6 +71,7 @@ def product(
         finish: what to do with the result (row, column, value): usually a store.
         start: what the sum (row, column) starts from; zero unless given.
         split: how rows are cut into tiles.
+        each: what else to do at every step of the depth, given its number: prefetches, one at a time.
     """
     rows, columns, depth = size
     body: list[Statement] = []
@@ -107,7 +109,7 @@ def product(
             inside = [
                 Local(sums),
                 lanes("z", first),
-                loops.loop(f"{name}k", depth, [lanes("m", multiply)]),
+                loops.loop(f"{name}k", depth, [*(each(k) if each else ()), lanes("m", multiply)]),
                 lanes("s", last),
             ]
             body.append(loops.loop(f"{name}i", row_tiles, [loops.loop(f"{name}j", column_tiles, inside)]))

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph.graph import Node, Value
+from ..kernels import deep_product
 from ..layout import Layout, channels_last, row_major, same_strides
 from ..primitives import add_primitive, available, desc, lowers
 from ..tuning import Sample, lower_tuned
 from . import depthwise, winograd
+from .matmul import library_product
+from .product import leads, multiply_deep, suits_deep
 
 
 def channels_last_layout(lowering: Any, layout: Layout, node: Node) -> Layout:
@@ -301,6 +304,12 @@ def _matmul_weight(lowering: Any, node: Node) -> bool:
     target = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     c, k = x.shape[1], g.shape[1]
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
+    grads = Layout(g.storage, g.dtype, (k, pixels), (1, k), g.offset)
+    images = Layout(x.storage, x.dtype, (pixels, c), (c, 1), x.offset)
+    if suits_deep(grads, images) and leads(library_product):
+        flat = Layout(target.storage, target.dtype, (k, c), target.strides[:2], target.offset)
+        multiply_deep(lowering, node, grads, images, flat, "convolution grad weight")
+        return True
     # The longer rows are better columns of a product: compute its transpose if those are the result's.
     turned = k > c
     left, right, rows, columns = (x, g, c, k) if turned else (g, x, k, c)
@@ -336,6 +345,7 @@ def lower_image(
     a tile) or our own for depthwise ones (`by_channel`)."""
     ways = {"direct": direct}
     least = WORTH_TRYING
+    certain = False  # that the preferred way is the fastest: a trial would only cost the time to compile its kernel
     frozen = node.inputs[1] in lowering.still and not node.op.name.startswith("convolution_backward_w")
     stride, padding, dilation, groups = node.attrs[-4:]
     (_, c, _, _), (n, k, height, width) = (
@@ -348,13 +358,15 @@ def lower_image(
     elif depthwise.suits(images.x.shape, images.y.shape, kernel, node.attrs[-4:]):
         ways["depthwise"] = by_channel
         preferred, tried, least = depthwise.preferred(c), ["direct", "depthwise"], WORTH_TRYING / 10
+        certain = depthwise.leads(images.x.shape)
     elif (
         node.op.name == "convolution_backward_weight"
         and (kernel, tuple(stride), groups) == ((1, 1), (1, 1), 1)
         and not any(before or after for before, after in padding)
     ):
         ways["matmul"] = _matmul_weight
-        preferred = "matmul" if min(c, k) >= 128 else "direct"
+        certain = min(c, k) >= FEW_CHANNELS and deep_product.suits(k, c, n * height * width) and leads(library_product)
+        preferred = "matmul" if certain or min(c, k) >= 128 else "direct"
         tried = ["direct", "matmul"]
     elif frozen and kernel == (1, 1) and groups == 1 and min(c, k) <= FEW_CHANNELS:
         ways["narrow"] = partial(direct, isa="avx2")
@@ -362,7 +374,7 @@ def lower_image(
     else:
         return direct(lowering, node)
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
-    sample = partial(_sample, node, images, kernel, groups, frozen, least)
+    sample = None if certain else partial(_sample, node, images, kernel, groups, frozen, least)
     return lower_tuned(lowering, node, ways, preferred, title, sample, tried, "frozen" if frozen else "")
 
 

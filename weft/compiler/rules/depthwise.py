@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ STREAMING = 4 << 20
 MOST_PIECES = 16
 """Pieces of code of a kernel: tiny images with wide windows would have one for every tile."""
 MOST_TAPS = 49
+LARGE = 16 << 20
+"""Bytes of images that come from memory: there oneDNN reaches a third of what it gives."""
 
 
 def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> d.Shape:
@@ -45,6 +48,13 @@ def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequ
 def preferred(channels: int) -> str:
     """The way to take where nothing was measured."""
     return "depthwise" if channels >= 16 else "direct"
+
+
+def leads(x: Sequence[int]) -> bool:
+    """Whether these kernels are the faster ones without a doubt: images that come from memory, and long vectors."""
+    from ...backends.llvm import target
+
+    return 4 * prod(x) >= LARGE and x[1] >= 16 and target.host().vector_bytes >= 64
 
 
 def _add(

@@ -13,7 +13,7 @@ from ..kernels.small_matmul import small_matmul, suits
 from ..layout import Layout, row_major
 from ..lower import Step
 from ..primitives import add_primitive, available, dense, desc, lowers, usable
-from .product import leads, lower_blocks
+from .product import leads, lower_blocks, multiply_deep, suits_deep
 from .product import suits as suits_blocks
 from .update import put_off
 
@@ -27,12 +27,15 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
         return False
     if multiply_few_rows(lowering, node, a, b) or _small(lowering, node, a, b):
         return True
-    if put_off(lowering, node, a, b, lambda: suits_blocks(a, b, followed=True) and leads(_library)):
+    if put_off(lowering, node, a, b, lambda: suits_blocks(a, b, followed=True) and leads(library_product)):
         return True
-    return suits_blocks(a, b) and leads(_library) and lower_blocks(lowering, node) or _library(lowering, node)
+    if suits_deep(a, b) and leads(library_product):
+        multiply_deep(lowering, node, a, b, lowering.place(node, 0, row_major(tuple(out.shape)), node, None))
+        return True
+    return suits_blocks(a, b) and leads(library_product) and lower_blocks(lowering, node) or library_product(lowering, node)
 
 
-def _library(lowering: Any, node: Node) -> bool:
+def library_product(lowering: Any, node: Node) -> bool:
     """By oneDNN, if it is there."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
     out = node.outputs[0]

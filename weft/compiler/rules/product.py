@@ -16,6 +16,8 @@ from ...graph.graph import Node
 from ...ops.registry import table
 from ...ops.spec import Spec
 from ..flow import Flow
+from ..kernels import deep_product
+from ..kernels.deep_product import deep_kernel
 from ..kernels.product import pack_panels, product_kernel
 from ..layout import Layout, row_major
 from ..lower import Step
@@ -47,6 +49,17 @@ def suits(a: Layout, b: Layout, followed: bool = False) -> bool:
         and a.strides[1] == 1
         and 1 in b.strides
         and (rows >= MANY_ROWS or followed and rows >= 2 * depth)
+    )
+
+
+def suits_deep(a: Layout, b: Layout) -> bool:
+    """Whether `a @ b` should be computed by `multiply_deep`, if this machine is one where our kernel leads."""
+    return (
+        len(a.shape) == len(b.shape) == 2
+        and a.dtype == b.dtype == FLOAT
+        and 1 in a.strides
+        and 1 in b.strides
+        and deep_product.suits(a.shape[0], b.shape[1], a.shape[1])
     )
 
 
@@ -98,3 +111,17 @@ def panels(lowering: Any, node: Node, b: Layout) -> Layout:
     return packed
 
 
+
+
+def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
+    """A step for `out = a @ b`, matrices whose depth is what is large."""
+    if b.shape[1] < a.shape[0]:  # the longer side is the better one for vectors
+        a, b, out = _turned(b), _turned(a), _turned(out)
+    kernel, sizes = deep_kernel(a, b, out)
+    rooms = [lowering.temporary((n,), FLOAT) for n in sizes]
+    storages = [x.storage for x in (a, b, *rooms, out)]
+    lowering.steps.append(Step("kernel", label, [node], storages[:2], storages[2:], kernel, storages))
+
+
+def _turned(x: Layout) -> Layout:
+    return Layout(x.storage, x.dtype, x.shape[::-1], x.strides[::-1], x.offset)

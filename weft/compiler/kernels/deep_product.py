@@ -1,0 +1,192 @@
+"""Products of little width and height over a great depth: weight gradients, whose depth is a batch of samples or pixels.
+
+    for a share of the depth (in parallel), a piece at a time:
+        pack the rows of the right operand, turn those of the left one    each read from memory once
+        sums[share] += left @ right                                       in the second cache
+    finish(row, column, sum over the shares in order)
+
+How many shares there are follows from sizes alone, so the order of a sum is the same for any number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...ops import scalar as s
+from ...ops.scalar import Expr
+from .. import loops
+from ..layout import Layout, Storage
+from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
+from .product import HIGHEST, Finish, dense_rows, panels_of
+from .product import Place as LayoutPlace
+from .tiles import COLUMNS, ROWS, Place, parts, product
+
+MOST_SUMS = 1 << 17
+"""Elements of the result, at most: they stay in the second cache beside a piece of both operands."""
+PIECE = 256
+"""Depth that is worked on at a time, about."""
+SHARES, SHARES_BYTES = (8, 32), 4 << 20
+"""How many shares, at least and at most; and what all their sums may take."""
+
+
+@dataclass(frozen=True)
+class Deep:
+    """The depth in pieces of `piece`, `pieces` of them in each of `shares`; what is left comes last."""
+
+    piece: int
+    pieces: int
+    shares: int
+
+
+def suits(rows: int, columns: int, depth: int) -> bool:
+    """Whether the depth is what is large, and neither side is less than a vector."""
+    return (
+        depth >= 4096
+        and depth >= 16 * max(rows, columns)
+        and min(rows, columns) >= SQUARE
+        and max(rows, columns) >= COLUMNS
+        and rows * columns <= MOST_SUMS
+    )
+
+
+def shares(rows: int, columns: int, depth: int) -> Deep:
+    """How to cut the depth."""
+    piece = next((p for p in range(PIECE + 64, PIECE - 65, -SQUARE) if depth % p == 0), PIECE)
+    whole = depth // piece
+    count = max(SHARES[0], min(SHARES[1], SHARES_BYTES // (4 * rows * columns)))
+    each = -(-whole // min(count, whole))
+    return Deep(piece, each, -(-whole // each))
+
+
+def scratch(rows: int, columns: int, size: Deep) -> tuple[int, int]:
+    """Elements that the sums of all shares take, and those of the packed right operand."""
+    return size.shares * rows * columns, size.shares * size.piece * columns
+
+
+def deep_product(
+    left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, packed: Buffer, size: Deep, finish: Finish
+) -> list[Loop]:
+    """Loops that compute every element of `left @ right` and hand it to `finish`.
+
+    Args:
+        left, right: (M, K) and (K, N), strided anyhow.
+        sums, packed: memory of the sizes that `scratch` says.
+        finish: the statements for one element. They must only touch memory that belongs to that element.
+    """
+    (rows, depth), columns = left[1].shape, right[1].shape[1]
+    share = s.index("share")
+    mine = Let("mine", share * (rows * columns))
+    whole = depth // size.piece
+    r, c = s.index("zr"), s.index("zc")
+    zero = loops.store(sums[mine.var + r * columns + c], s.const(0, s.FLOAT32))
+    task = _Share(left, right, sums, packed, mine.var, share * (size.piece * columns))
+    count = s.minimum(loops.as_index(size.pieces), whole - share * size.pieces)
+    at = Let("at", (share * size.pieces + s.index("piece")) * size.piece)
+    body: list[Statement] = [
+        mine,
+        loops.loop("zr", rows, [loops.loop("zc", columns, [zero], "vector")]),
+        loops.loop("piece", count, [at, *task.piece("a", at.var, size.piece)]),
+    ]
+    rest = depth - whole * size.piece
+    if rest:
+        last = s.where(s.eq(share, size.shares - 1), loops.as_index(1), loops.as_index(0))
+        body.append(loops.loop("rest", last, task.piece("b", loops.as_index(depth - rest), rest)))
+    i, j = s.index("fi"), s.index("fj")
+    total = sums[i * columns + j]
+    for n in range(1, size.shares):
+        total = total + sums[n * rows * columns + i * columns + j]
+    end = loops.loop("fj", columns, finish(i, j, total, "f"), "vector")
+    return [
+        loops.loop("share", size.shares, body, parallel=True),
+        loops.loop("fi", rows, [end], parallel=True, grain=loops.grain_for(columns * size.shares)),
+    ]
+
+
+def deep_kernel(left: Layout, right: Layout, out: Layout) -> tuple[Kernel, tuple[int, int]]:
+    """`out = left @ right`, and what the kernel's scratch memory takes. Buffers: left, right, the two of scratch, out."""
+    places = [(x.strides, x.offset) for x in (left, right, out)]
+    return _kernel((*left.shape, right.shape[1]), *places)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kernel(
+    sizes: tuple[int, int, int], left: LayoutPlace, right: LayoutPlace, out: LayoutPlace
+) -> tuple[Kernel, tuple[int, int]]:
+    m, k, n = sizes
+    a, b, sums, packed, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("a", "b", "sums", "packed", "c"))
+    storage = Storage("arena", 0)
+    a_layout, b_layout = Layout(storage, s.FLOAT32, (m, k), *left), Layout(storage, s.FLOAT32, (k, n), *right)
+    (down, along), offset = out
+    finish = lambda i, j, x, tag: [loops.store(c[i * down + j * along + offset], x)]
+    size = shares(m, n, k)
+    body = deep_product((a, a_layout), (b, b_layout), sums, packed, size, finish)
+    return Kernel("deep_product", (a, b, sums, packed, c), (), tuple(body)), scratch(m, n, size)
+
+
+class _Share:
+    """One task: a share of the depth, all rows and columns."""
+
+    def __init__(
+        self, left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, packed: Buffer, mine: Expr, at: Expr
+    ) -> None:
+        (self.a, self.a_layout), self.right = left, right
+        self.sums, self.packed, self.mine, self.at = sums, packed, mine, at
+        self.rows, self.columns = self.a_layout.shape[0], right[1].shape[1]
+
+    def piece(self, tag: str, k0: Expr, depth: int) -> list[Statement]:
+        """sums += left @ right over a piece of the depth."""
+        place = Let(f"{tag}at", self.at)
+        made: list[Statement] = [place, *panels_of(tag, self.right, k0, depth, self.packed, place.var)]
+        down, along = self.a_layout.strides
+        for number, (row0, count, high) in enumerate(parts(self.rows, HIGHEST)):
+            name = f"{tag}r{number}"
+            i0 = Let(f"{name}i", s.index(name) * high + row0)
+            start = Let(f"{name}a", i0.var * down + k0 * along + self.a_layout.offset)
+            block: list[Statement] = [i0, start]
+            if along == 1:
+                of_left: Place = lambda r, k, start=start: self.a[start.var + r * down + k]  # type: ignore[misc]
+            else:
+                turned = Buffer.of(f"{name}turned", s.FLOAT32, (high, -(-depth // SQUARE) * SQUARE))
+                block += [Local(turned), *dense_rows(f"{name}d", (self.a, start.var, down, along), (high, depth), turned)]
+                of_left = lambda r, k, turned=turned: turned[r, k]  # type: ignore[misc]
+            block += self._tiles(name, of_left, i0.var, high, depth, place.var, k0)
+            made.append(loops.loop(name, count, block))
+        return made
+
+    def _tiles(
+        self, name: str, of_left: Place, i0: Expr, high: int, depth: int, at: Expr, k0: Expr
+    ) -> list[Statement]:
+        made: list[Statement] = []
+        for row0, tiles, rows in parts(high, ROWS):
+            i = Let(f"{name}i{row0}", s.index(f"{name}t{row0}") * rows + row0)
+            panels: list[Statement] = []
+            for column0, count, columns in parts(self.columns, COLUMNS):
+                tag = f"{name}t{row0}p{column0}"
+                j = Let(f"{tag}j", s.index(tag) * columns + column0)
+                b0, c0 = Let(f"{tag}b", at + j.var * depth), Let(f"{tag}c", self.mine + (i0 + i.var) * self.columns + j.var)
+                inner = product(
+                    tag, (rows, columns, depth), lambda r, k, i=i: of_left(i.var + r, k),  # type: ignore[misc]
+                    lambda k, c, b0=b0, columns=columns: self.packed[b0.var + k * columns + c],  # type: ignore[misc]
+                    lambda r, c, x, c0=c0: loops.store(self.sums[c0.var + r * self.columns + c], x),  # type: ignore[misc]
+                    lambda r, c, c0=c0: self.sums[c0.var + r * self.columns + c],  # type: ignore[misc]
+                    each=self._next_piece(i0 + i.var, j.var, k0 + depth, depth),
+                )  # fmt: skip
+                panels.append(loops.loop(tag, count, [j, b0, c0, *inner]))
+            made.append(loops.loop(f"{name}t{row0}", tiles, [i, *panels]))
+        return made
+
+    def _next_piece(self, row: Expr, column: Expr, k0: Expr, depth: int) -> Callable[[Expr], Sequence[Statement]]:
+        """Ask for the next piece of both operands while this one is multiplied, a little at every step of the depth."""
+        tiles = -(-self.rows // ROWS) * -(-self.columns // COLUMNS)
+        tile = s.floor_divide(row, ROWS) * -(-self.columns // COLUMNS) + s.floor_divide(column, COLUMNS)
+        made: list[Callable[[Expr], Statement]] = []
+        for buffer, layout, axis in ((self.a, self.a_layout, 1), (*self.right, 0)):
+            step, other, width = layout.strides[axis], layout.strides[1 - axis], layout.shape[1 - axis]
+            if other != 1 or step > 2 * width:
+                continue  # not one stretch of memory
+            share = -(-step // tiles)  # numbers for each step of each tile
+            start = k0 * step + layout.offset + tile * (depth * share)
+            made.append(lambda k, buffer=buffer, start=start, share=share: loops.prefetch(buffer[start + k * share]))  # type: ignore[misc]
+        return lambda k: [ask(k) for ask in made]
