@@ -12,10 +12,12 @@ import functools
 from collections.abc import Sequence
 
 from ...ops import scalar as s
+from ...ops.registry import table
+from ...ops.scalar import Expr
 from .. import loops
 from ..layout import Layout
 from ..loops import Accumulator, Buffer, Kernel, Local, Statement
-from .tiles import follow, parts
+from .tiles import parts
 
 MOST_ROWS = 4
 """Rows of x; with more, a product in tiles is better."""
@@ -72,7 +74,7 @@ def _kernel(
         finish = [
             loops.store(
                 ys[y[1] + r * y[0][0] + start + c],
-                follow(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
+                _steps(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
             )
             for r in range(rows)
         ]
@@ -84,3 +86,16 @@ def _kernel(
         grain = LEAST // (width * depth) + 1
         body.append(loops.loop(tag + "t", count, tile, parallel=count > 1, grain=grain))
     return Kernel("_".join(["few_rows", *then]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
+
+
+def _steps(value: Expr, then: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
+    """What follows the product, on one element."""
+    rest = iter(operands)
+    for step in then:
+        if step == "add":
+            value = value + next(rest)
+        elif step == "multiply":
+            value = value * next(rest)
+        else:
+            value = table[step].expression(value)  # type: ignore[misc]
+    return value

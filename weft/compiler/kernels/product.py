@@ -27,7 +27,7 @@ from ...ops.scalar import Expr
 from .. import loops
 from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
-from .tiles import COLUMNS, ROWS, follow, parts, product
+from .tiles import COLUMNS, ROWS, parts, product
 from .turning import plain_copy, turned_copy
 
 SECOND_CACHE = 512 * 1024
@@ -110,38 +110,25 @@ def panels_of(tag: str, right: tuple[Buffer, Layout], k0: Expr, depth: int, pack
     return made
 
 
-def product_kernel(
-    left: Layout, right: Layout, out: Layout, then: Sequence[str] = (), operands: Sequence[Layout] = ()
-) -> Kernel:
-    """`out = left @ right`, then the steps (see `tiles.follow`) with operands of out's shape or one row of it, rows dense.
-
-    Buffers: left, right, operands, out. `right` is in panels where its layout has no strides; rows of `out` are dense.
-    """
+def product_kernel(left: Layout, right: Layout, out: Layout) -> Kernel:
+    """`out = left @ right`. Buffers: left, right, out. `right` is in panels where its layout has no strides; rows of `out` are
+    dense."""
     places = [(x.strides, x.offset) for x in (left, right, out)]
-    extras = tuple([(x.strides if x.shape[0] > 1 else (0, 1), x.offset) for x in operands])
-    return _kernel((*left.shape, right.shape[1]), *places, tuple(then), extras)
+    return _kernel((*left.shape, right.shape[1]), *places)
 
 
 @functools.lru_cache(maxsize=1024)
-def _kernel(
-    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, then: tuple[str, ...], extras: tuple[Place, ...]
-) -> Kernel:
+def _kernel(sizes: tuple[int, int, int], left: Place, right: Place, out: Place) -> Kernel:
     m, k, n = sizes
     a, b, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in "abc")
-    others = [(Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)), place) for i, place in enumerate(extras)]
     storage = Storage("arena", 0)
     a_layout = Layout(storage, s.FLOAT32, (m, k), *left)
     b_layout = Layout(storage, s.FLOAT32, (k, n), *right)
-    at = lambda x, place, i, j: x[place[1] + i * place[0][0] + j]
-
-    def finish(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
-        return [loops.store(at(c, out, i, j), follow(value, then, [at(z, place, i, j) for z, place in others]))]
-
-    def near(i: Expr, j: Expr) -> list[Statement]:
-        return [loops.prefetch(at(c, out, i, j), write=True)]
-
+    at = lambda i, j: c[out[1] + i * out[0][0] + j]
+    finish = lambda i, j, value, tag: [loops.store(at(i, j), value)]
+    near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
     body = blocked_product((a, a_layout), (b, b_layout), blocks(a_layout, n), finish, near)
-    return Kernel("_".join(["product", *then]), (a, b, *[z for z, _ in others], c), (), tuple(body))
+    return Kernel("product", (a, b, c), (), tuple(body))
 
 
 def blocked_product(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...ops import scalar as s
-from ...ops.registry import table
 from ...ops.scalar import Expr
 from .. import loops
 from ..loops import Buffer, Local, Statement
@@ -35,19 +34,6 @@ def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
         if size % tile == 0:
             return [(0, size // tile, tile)]
     return parts(size, most)
-
-
-def follow(value: Expr, steps: Sequence[str], operands: Sequence[Expr]) -> Expr:
-    """What follows a product, on one element: "add" and "multiply" take the next operand, others are elementwise ops."""
-    rest = iter(operands)
-    for step in steps:
-        if step == "add":
-            value = value + next(rest)
-        elif step == "multiply":
-            value = value * next(rest)
-        else:
-            value = table[step].expression(value)  # type: ignore[misc]
-    return value
 
 
 def product(

@@ -7,7 +7,6 @@ every program: a trial costs more time than most programs would gain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -86,17 +85,14 @@ def lower_blocks(lowering: Any, node: Node) -> bool:
     return 1 in b.strides and multiply(lowering, node, a, b)
 
 
-def multiply(
-    lowering: Any, node: Node, a: Layout, b: Layout, then: tuple[str, ...] = (), operands: Sequence[Layout] = ()
-) -> bool:
-    """Steps that compute the node: `a @ b`, and what follows."""
+def multiply(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
+    """Steps that compute the node as `a @ b`."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
     right = panels(lowering, node, b)
-    storages = [a.storage, right.storage, *[x.storage for x in operands], target.storage]
-    kernel = product_kernel(a, right, target, then, operands)
-    label = " + ".join(["matmul", *then])
-    lowering.steps.append(Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages))
+    storages = [a.storage, right.storage, target.storage]
+    kernel = product_kernel(a, right, target)
+    lowering.steps.append(Step("kernel", "matmul", [node], storages[:-1], storages[-1:], kernel, storages))
     if target is not c:
         lowering.copy(target, node, c)
     return True
@@ -109,8 +105,6 @@ def panels(lowering: Any, node: Node, b: Layout) -> Layout:
     storages = [b.storage, packed.storage]
     lowering.steps.append(Step("kernel", "pack", [node], storages[:1], storages[1:], pack_panels(b, packed), storages))
     return packed
-
-
 
 
 def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
