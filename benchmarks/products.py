@@ -1,0 +1,71 @@
+"""Large matrix products: our own kernels beside oneDNN's.
+
+    python benchmarks/products.py [--seconds N]
+
+Shapes are those of NCF (tall, and its weight gradients) and of 1 x 1 convolutions. Both ways are compiled as captured functions
+of their own and run in turn; figures are GFLOP/s of the best run and of the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+
+SHAPES = [
+    (16384, 256, 256, "x @ w.T"), (16384, 256, 256, "x @ w"), (16384, 256, 128, "x @ w.T"),
+    (256, 16384, 256, "g.T @ x"), (128, 16384, 256, "g.T @ x"), (64, 16384, 128, "g.T @ x"),
+    (64, 50176, 256, "g.T @ x"), (128, 12544, 512, "g.T @ x"), (32, 25088, 192, "g.T @ x"),
+]  # fmt: skip
+"""(rows, depth, columns, how the operands lie)"""
+
+
+def functions(m: int, k: int, n: int, kind: str):  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    import weft as wf
+    from weft.compiler import tuning
+
+    rng = np.random.default_rng(0)
+    left = wf.tensor(rng.standard_normal((k, m) if kind == "g.T @ x" else (m, k), np.float32))
+    right = wf.tensor(rng.standard_normal((n, k) if kind == "x @ w.T" else (k, n), np.float32))
+    multiply = {"x @ w.T": lambda x, w: x @ w.T, "x @ w": lambda x, w: x @ w, "g.T @ x": lambda g, x: g.T @ x}[kind]
+    made = {}
+    for name, way in (("oneDNN", "library"), ("own", "blocks")):
+        with tuning.forced(way):
+            function = wf.function(multiply)
+            function(left, right)
+        made[name] = (way, function)
+
+    def run(name: str) -> float:
+        way, function = made[name]
+        with tuning.forced(way):  # a captured function belongs to the setting it was captured with
+            start = time.perf_counter()
+            function(left, right)
+            return time.perf_counter() - start
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="per shape")
+    options = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, load {os.getloadavg()[0]:.1f}")
+    for m, k, n, kind in SHAPES:
+        run = functions(m, k, n, kind)
+        taken: dict[str, list[float]] = {"oneDNN": [], "own": []}
+        until = time.perf_counter() + options.seconds
+        while time.perf_counter() < until:
+            for name, times in taken.items():
+                times.append(run(name))
+        speed = lambda t, work=2e-9 * m * n * k: f"{work / t:5.0f}"
+        text = "   ".join(f"{w} {speed(min(t))} / {speed(statistics.median(t))}" for w, t in taken.items())
+        ratio = statistics.median(taken["oneDNN"]) / statistics.median(taken["own"])
+        print(f"{m:6} x {k:6} x {n:4}  {kind:8} {text}   {ratio:.2f}x", flush=True)
+
+
+if __name__ == "__main__":
+    main()
