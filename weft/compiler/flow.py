@@ -78,6 +78,15 @@ class Flow(Graph):
             found[v] = found.get(v, 0) + 1
         return found
 
+    def readers(self) -> dict[Value, list[Node]]:
+        """The nodes that have a value for an operand, as often as they have it."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for v in node.inputs:
+                if isinstance(v, Value):
+                    found.setdefault(v, []).append(node)
+        return found
+
     def __str__(self) -> str:
         return format_graph(self, self.outputs)
 

@@ -67,11 +67,7 @@ def _without_idle(flow: Flow) -> Flow:
     A loop nest that reads the product next adds a bias for nothing, while the library may walk over the result again.
     """
     flow = rebuild(flow)  # without the products that nobody reads any more
-    readers: dict[Value, list[Node]] = {}
-    for node in flow.nodes:
-        for v in node.inputs:
-            if isinstance(v, Value):
-                readers.setdefault(v, []).append(node)
+    readers = flow.readers()
     outputs = set(flow.outputs)
 
     def in_nests(value: Value) -> bool:

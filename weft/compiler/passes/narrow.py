@@ -26,11 +26,7 @@ def narrow(flow: Flow) -> Flow:
     """Take slices of the operands instead of slices of the result."""
     if not any(n.op.name == "getitem" for n in flow.nodes):
         return flow
-    readers: dict[Value, list[Node]] = {}
-    for node in flow.nodes:
-        for v in node.inputs:
-            if isinstance(v, Value):
-                readers.setdefault(v, []).append(node)
+    readers = flow.readers()
     outputs = set(flow.outputs)
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:

@@ -152,11 +152,12 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
             statements.append(loops.store(at(target, target.strides, i, j), known[n.outputs[0]]))
         return statements
 
+    written = {id(x.storage) for x in places.values()}
+    touched = [(x, x.strides, True) for x in places.values()]
+    touched += [(x, st, False) for x, st in read.values() if st[0] and st[1] == 1 and id(x.storage) not in written]
+
     def near(i: Expr, j: Expr) -> list[Statement]:
-        whole = [(layout, strides, False) for layout, strides in read.values() if strides[1] == 1 and strides[0]]
-        whole = [(x, strides, False) for x, strides, _ in whole if all(x.storage is not y.storage for y in places.values())]
-        whole += [(x, x.strides, True) for x in places.values()]
-        return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in whole]
+        return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in touched]
 
     operands = [(left, left.strides), (right, right.strides), *read.values(), *[(x, x.strides) for x in places.values()]]
     lie = {id(layout): (buffer(layout).name, layout.offset, tuple(strides)) for layout, strides in operands}
