@@ -92,6 +92,9 @@ class Buffer:
             return Buffer(name, np.dtype(dtype), dims, tuple(reversed(steps)))
         return Buffer(name, np.dtype(dtype), dims, tuple(map(as_index, strides)))
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # looked up often; two of one name in one kernel are rare
+
     def __getitem__(self, indices: Dim | tuple[Dim, ...]) -> Expr:
         return s.load(self, tuple(map(as_index, indices if isinstance(indices, tuple) else (indices,))))
 

@@ -7,14 +7,15 @@ import pytest
 
 from weft.backends.llvm import jit
 from weft.compiler import loops
-from weft.compiler.kernels.product import Blocks, blocked_product, blocks, pack_panels
+from weft.compiler.kernels.panels import pack_panels
+from weft.compiler.kernels.product import Blocks, blocked_product, blocks, row_tiles
 from weft.compiler.layout import Layout, Storage
 from weft.compiler.loops import Buffer, Kernel
 from weft.ops import scalar as s
 from weft.runtime import threads
 
 F32 = np.dtype(np.float32)
-BUFFERS = tuple(Buffer.of(name, F32, (1 << 40,)) for name in "abcd")
+BUFFERS = tuple(Buffer.of(name, F32, (1 << 40,)) for name in "abcde")
 
 
 def layout(array):
@@ -27,22 +28,25 @@ def matrix(rng, rows, columns, turned):
 
 
 def panels(b):
-    """The right operand packed, and its layout as `blocked_product` wants it: a shape, no strides."""
+    """The right operand packed."""
     packed = np.full(b.size, np.nan, np.float32)
     place = Layout(Storage("arena", packed.nbytes), F32, b.shape, (0, 0))
     jit.compile_kernel(pack_panels(layout(b), place)).call(b.ctypes.data, packed.ctypes.data)
-    return packed, place
+    return packed
 
 
-def multiply(a, b, size=None, direct=False):
-    x, y, z, _ = BUFFERS
-    packed, place = (b, layout(b)) if direct else panels(b)
-    c = np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
-    finish = lambda i, j, value, tag: [loops.store(z[i * b.shape[1] + j], value)]
-    near = lambda i, j: [loops.prefetch(z[i * b.shape[1] + j], write=True)]
-    size = size or blocks(layout(a), b.shape[1])
-    body = blocked_product((x, layout(a)), (y, place), size, finish, near)
-    jit.compile_kernel(Kernel("product", (x, y, z), (), tuple(body))).call(*[m.ctypes.data for m in (a, packed, c)])
+def multiply(a, b, size=None, finish=None, others=()):
+    """`a @ b` by `blocked_product`; `finish` gets the buffers of the result and of `others`."""
+    x, y, room, z, *rest = BUFFERS[: 4 + len(others)]
+    columns = b.shape[1]
+    size = size or blocks(layout(a), columns)
+    c = np.full((a.shape[0], columns), np.nan, np.float32)
+    packed = np.full(size.copies(a.shape[0]) * b.size, np.nan, np.float32)
+    store = lambda i, j, value, tag: [loops.store(z[i * columns + j], value)]
+    near = lambda i, j: [loops.prefetch(z[i * columns + j], write=True)]
+    body = blocked_product((x, layout(a)), (y, layout(b)), room, size, finish(z, *rest) if finish else store, near)
+    kernel = jit.compile_kernel(Kernel("product", (x, y, room, z, *rest), (), tuple(body)))
+    kernel.call(*[m.ctypes.data for m in (a, b, packed, c, *others)])
     return c
 
 
@@ -50,7 +54,7 @@ def multiply(a, b, size=None, direct=False):
 @pytest.mark.parametrize(("depth", "columns"), [(1, 1), (16, 64), (33, 70), (130, 128), (48, 17)])
 def test_panels_hold_the_columns_in_order(depth, columns, turned):
     b = matrix(np.random.default_rng(0), depth, columns, turned)
-    packed, _ = panels(b)
+    packed = panels(b)
     expected = [b[:, j : j + 64].ravel() for j in range(0, columns, 64)]
     np.testing.assert_array_equal(packed, np.concatenate(expected))
 
@@ -67,39 +71,46 @@ def test_products_of_every_orientation(sizes):
         assert error.max() < 1e-6, (left, right)
 
 
-def test_a_left_operand_without_a_dense_axis_and_a_right_one_as_it_lies():
+def test_operands_without_a_dense_axis():
     rng = np.random.default_rng(2)
     a = rng.standard_normal((60, 200), np.float32)[::2, ::3]
-    b = rng.standard_normal((67, 140), np.float32)[:, :129]
-    np.testing.assert_allclose(multiply(a, b, direct=True), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-5)
+    b = rng.standard_normal((67, 280), np.float32)[:, :258:2]
+    np.testing.assert_allclose(multiply(a, b), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_done_at_the_end_is_done_once_per_element_however_deep():
     rng = np.random.default_rng(3)
-    x, y, z, w = BUFFERS
-    for k in (100, 1500):  # in registers; from sums in local memory
-        a, b = rng.standard_normal((45, k), np.float32), rng.standard_normal((k, 100), np.float32)
+    for k, turned in itertools.product((100, 1500), (False, True)):  # in registers; from sums in local memory
+        a, b = matrix(rng, 45, k, turned), rng.standard_normal((k, 100), np.float32)
         old = rng.standard_normal((45, 100), np.float32)
         new = old.copy()
-        packed, place = panels(b)
 
-        def finish(i, j, value, tag):
-            g = loops.Let(f"{tag}g", value * 0.5)
-            return [g, loops.store(z[i * 100 + j], z[i * 100 + j] + g.var), loops.store(w[i * 100 + j], g.var)]
+        def finish(z, w):
+            def update(i, j, value, tag):
+                g = loops.Let(f"{tag}g", value * 0.5)
+                return [g, loops.store(w[i * 100 + j], w[i * 100 + j] + g.var), loops.store(z[i * 100 + j], g.var)]
 
-        grad = np.full((45, 100), np.nan, np.float32)
-        body = blocked_product((x, layout(a)), (y, place), blocks(layout(a), 100), finish)
-        kernel = jit.compile_kernel(Kernel("update", BUFFERS, (), tuple(body)))
-        kernel.call(*[m.ctypes.data for m in (a, packed, new, grad)])
+            return update
+
+        grad = multiply(a, b, finish=finish, others=(new,))
         np.testing.assert_allclose(grad, 0.5 * (a @ b), rtol=1e-3, atol=1e-3)
         np.testing.assert_array_equal(new, old + grad)
+
+
+@pytest.mark.parametrize("rows", range(1, 60))
+def test_tiles_cover_all_rows_once_and_low_ones_are_rare(rows):
+    tiles = [(start + n * size, size) for start, count, size in row_tiles(rows) for n in range(count)]
+    assert [r for start, size in tiles for r in range(start, start + size)] == list(range(rows))
+    assert all(3 <= size <= 6 for _, size in tiles) or rows < 6
+    assert sum(size < 4 for _, size in tiles) <= 1
 
 
 def test_blocks_and_threads_never_change_a_result():
     rng = np.random.default_rng(4)
     a, b = rng.standard_normal((150, 900), np.float32), rng.standard_normal((900, 300), np.float32)
     expected = multiply(a, b, Blocks(48, 256, 512))
-    np.testing.assert_array_equal(multiply(a, b, Blocks(30, 128, 512)), expected)
+    for size in (Blocks(30, 128, 512), Blocks(48, 64, 512, 150), Blocks(20, 128, 512, 70)):
+        np.testing.assert_array_equal(multiply(a, b, size), expected)
     before = threads.get_num_threads()
     try:
         threads.set_num_threads(1)
@@ -115,7 +126,7 @@ def test_local_memory_stays_within_its_limit():
             if size.depth < k:
                 assert 4 * size.rows * size.columns <= loops.MAX_LOCAL_BYTES
             if strides[1] != 1:
-                assert 4 * size.rows * (-(-size.depth // 16) * 16) <= loops.MAX_LOCAL_BYTES
+                assert 4 * size.rows * size.depth <= loops.MAX_LOCAL_BYTES
 
 
 def test_infinities_and_nan_stay_where_they_are():

@@ -9,6 +9,7 @@ import pytest
 
 import weft as wf
 from weft import nn, optim
+from weft.compiler import tuning
 from weft.compiler.rules import update
 from weft.nn import functional as F
 
@@ -71,7 +72,7 @@ def test_fused_updates_agree_with_separate_ones(optimizer: str, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("small")
-def test_wide_layers_are_cut_into_strips() -> None:
+def test_wide_layers_are_cut_into_blocks() -> None:
     fused, losses, weights = _train("momentum", (1300, 40, 3), 20)
     assert len(fused) == 1
     wf.manual_seed(0)
@@ -97,8 +98,10 @@ def test_a_gradient_that_others_need_is_not_fused() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_deep_products_stay_with_the_library() -> None:
-    assert not _train("sgd", (250, 517, 10), update.DEEPEST + 1)[0]
+@pytest.mark.parametrize(("way", "fused"), [("library", []), ("blocks", ["matmul+add+relu", "matmul+descend"])])
+def test_deep_products_stay_with_the_library_where_it_is_faster(way: str, fused: list[str]) -> None:
+    with tuning.forced(way):
+        assert _train("sgd", (250, 517, 10), update.SHALLOW + 1)[0] == fused
 
 
 @pytest.mark.usefixtures("small")

@@ -69,6 +69,7 @@ class KernelEmitter:
         self.memo: dict[Expr, Value] = {}
         self.base_memo: dict[Expr, Value] = {}
         self.reads: dict[Expr, frozenset[object]] = {}
+        self.named: dict[Expr, frozenset[str]] = {}
         self.pointers: dict[Buffer, Value] = {}
         self.locals: dict[Buffer, Buffer] = {}  # local buffers, with their rows padded to whole vectors
         self.names: dict[str, Value] = {}  # params, loop variables and lets
@@ -76,6 +77,7 @@ class KernelEmitter:
         self.lanes: _Lanes | None = None
         self.plans: dict[Loop, Plan] = {}
         self.strides: dict[tuple[Expr, str], Expr | None] = {}
+        self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Expr] = {}
         self.streaming = False  # whether stores that ask for it may pass the caches by
         self.streamed = False
 
@@ -122,8 +124,9 @@ class KernelEmitter:
         """Drop values that read one of these buffers or accumulators."""
         gone = set(changed)
         if gone:
-            self.memo = {e: v for e, v in self.memo.items() if gone.isdisjoint(self.sources(e))}
-            self.base_memo = {e: v for e, v in self.base_memo.items() if gone.isdisjoint(self.sources(e))}
+            reads = self.reads
+            self.memo = {e: v for e, v in self.memo.items() if gone.isdisjoint(reads[e])}
+            self.base_memo = {e: v for e, v in self.base_memo.items() if gone.isdisjoint(reads[e])}
 
     def node(self, e: Expr) -> Value:
         f = self.f
@@ -220,7 +223,10 @@ class KernelEmitter:
             del self.names[lanes.var]
 
     def offset(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-        return self.locals.get(buffer, buffer).offset(indices)
+        key = (buffer, tuple(indices))
+        if key not in self.offsets:
+            self.offsets[key] = self.locals.get(buffer, buffer).offset(indices)
+        return self.offsets[key]
 
     def mask_for(self, buffer: Buffer, indices: Sequence[Expr]) -> Value | None:
         """The loop's mask, unless the place is in a row of local memory, which is padded: then all lanes may go.
@@ -428,11 +434,15 @@ class KernelEmitter:
         self.hoist(statement, changed)
         outer = self.memo, self.base_memo, dict(self.names)
         self.range(statement, ZERO, extent)
-        self.memo, self.base_memo, self.names = outer
+        written_out = statement.kind == "vector" and self.plan(statement).static and is_literal(extent)
+        survivors = self.memo if written_out else outer[0]
+        self.memo, self.base_memo, self.names = survivors, outer[1], outer[2]
         self.forget(*changed)
 
     def hoist(self, statement: Loop, changed: set[object]) -> None:
         """Read finished accumulators before the loop, not in every iteration."""
+        if not self.accumulators:
+            return
         for inner in loops.walk([statement]):
             for expr in loops.expressions(inner):
                 for node in s.topological([expr]):
@@ -465,19 +475,24 @@ class KernelEmitter:
         self.names = outer_names
         survivors = self.memo, self.base_memo
         if statement.kind == "unroll":
-            # The copies follow each other: what does not name the loop's own things stays valid.
-            own = {statement.var} | {
-                x.name for x in loops.walk(statement.body) if isinstance(x, (Let, Accumulator))
-            }
             self.memo, self.base_memo = (
-                {e: v for e, v in m.items() if e in k or not self.mentions(e, own)}
-                for m, k in zip(survivors, kept, strict=True)
+                self.still_valid(statement, m, k) for m, k in zip(survivors, kept, strict=True)
             )
         else:
             self.memo, self.base_memo = kept
 
-    def mentions(self, expr: Expr, own: set[str]) -> bool:
-        return any(x.fn in ("index", "var") and x.payload in own for x in s.topological([expr]))
+    def still_valid(self, statement: Loop, known: dict[Expr, Value], before: dict[Expr, Value]) -> dict[Expr, Value]:
+        """Copies of a loop's body that is written out follow each other: what does not name the loop's own things stays."""
+        own = {statement.var} | {x.name for x in loops.walk(statement.body) if isinstance(x, (Let, Accumulator))}
+        return {e: v for e, v in known.items() if e in before or own.isdisjoint(self.named_in(e))}
+
+    def named_in(self, expr: Expr) -> frozenset[str]:
+        """The loop variables, lets and accumulators that an expression names."""
+        known = self.named.get(expr)
+        if known is None:
+            own = frozenset((expr.payload,)) if expr.fn in ("index", "var") else frozenset()
+            known = self.named[expr] = own.union(*map(self.named_in, expr.args)) if expr.args else own
+        return known
 
     def counted(self, hint: str, start: Value, end: Value, step: int, emit) -> None:  # type: ignore[no-untyped-def]
         """`for i in range(start, end, step)`: emits a loop whose body `emit(i)` writes."""
@@ -588,7 +603,10 @@ class KernelEmitter:
         self.lanes = _Lanes(statement.var, self.plan(statement).lanes, base, mask, copy)
         self.body(statement.body)
         self.lanes = None
+        scalars = self.base_memo
         self.memo, self.base_memo, self.names = outer
+        if is_literal(base):
+            self.memo = self.still_valid(statement, scalars, self.memo)
 
 
 def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: int | None = None) -> str:

@@ -181,6 +181,9 @@ def _divide_integers(f: Function, e: Expr, v: list[Value]) -> Value:
         safe = b if known else f.select(f.compare("eq", b, zero), one, b)
         result = f.binary("udiv" if quotient else "urem", a, safe)
         return result if known else f.select(f.compare("eq", b, zero), zero, result)
+    if known > 0 and known & (known - 1) == 0:  # shifts and masks round down as they are
+        bits, mask = known.bit_length() - 1, known - 1
+        return f.binary("ashr" if quotient else "and", a, f.const(a.type, bits if quotient else mask, a.lanes))
     # 0 and -1 would trap or overflow: divide by 1 instead and put the answer right afterwards.
     if known > 0:
         safe = b

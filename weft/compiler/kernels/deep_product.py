@@ -1,7 +1,7 @@
 """Products of little width and height over a great depth: weight gradients, whose depth is a batch of samples or pixels.
 
     for a share of the depth (in parallel), a piece at a time:
-        pack the rows of the right operand, turn those of the left one    each read from memory once
+        pack the rows of the right operand, copy those of the left one    each read from memory once
         sums[share] += left @ right                                       in the second cache
     finish(row, column, sum over the shares in order)
 
@@ -19,8 +19,9 @@ from ...ops.scalar import Expr
 from .. import loops
 from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
-from .product import HIGHEST, Finish, dense_rows, panels_of
-from .product import Place as LayoutPlace
+from .panels import Place as LayoutPlace
+from .panels import panels_of
+from .product import HIGHEST, Finish, copy_by_tiles, row_tiles
 from .tiles import COLUMNS, ROWS, Place, parts, product
 
 MOST_SUMS = 1 << 17
@@ -145,29 +146,31 @@ class _Share:
             i0 = Let(f"{name}i", s.index(name) * high + row0)
             start = Let(f"{name}a", i0.var * down + k0 * along + self.a_layout.offset)
             block: list[Statement] = [i0, start]
-            if along == 1:
-                of_left: Place = lambda r, k, start=start: self.a[start.var + r * down + k]  # type: ignore[misc]
-            else:
-                turned = Buffer.of(f"{name}turned", s.FLOAT32, (high, -(-depth // SQUARE) * SQUARE))
-                block += [Local(turned), *dense_rows(f"{name}d", (self.a, start.var, down, along), (high, depth), turned)]
-                of_left = lambda r, k, turned=turned: turned[r, k]  # type: ignore[misc]
-            block += self._tiles(name, of_left, i0.var, high, depth, place.var, k0)
+            of = lambda r, k, start=start: self.a[start.var + r * down + k * along]  # type: ignore[misc]
+            copy = Buffer.of(f"{name}copy", s.FLOAT32, (high * depth,))
+            if along != 1:
+                block += [Local(copy), *copy_by_tiles(name, of, (high, depth), copy, depth)]
+            block += self._tiles(name, of, copy if along != 1 else None, i0.var, high, depth, place.var, k0)
             made.append(loops.loop(name, count, block))
         return made
 
     def _tiles(
-        self, name: str, of_left: Place, i0: Expr, high: int, depth: int, at: Expr, k0: Expr
+        self, name: str, of: Place, copy: Buffer | None, i0: Expr, high: int, depth: int, at: Expr, k0: Expr
     ) -> list[Statement]:
         made: list[Statement] = []
-        for row0, tiles, rows in parts(high, ROWS):
+        for row0, tiles, rows in row_tiles(high):
             i = Let(f"{name}i{row0}", s.index(f"{name}t{row0}") * rows + row0)
+
+            def of_left(r: Expr, k: Expr, i: Let = i, rows: int = rows) -> Expr:
+                return of(i.var + r, k) if copy is None else copy[i.var * depth + k * rows + r]
+
             panels: list[Statement] = []
             for column0, count, columns in parts(self.columns, COLUMNS):
                 tag = f"{name}t{row0}p{column0}"
                 j = Let(f"{tag}j", s.index(tag) * columns + column0)
                 b0, c0 = Let(f"{tag}b", at + j.var * depth), Let(f"{tag}c", self.mine + (i0 + i.var) * self.columns + j.var)
                 inner = product(
-                    tag, (rows, columns, depth), lambda r, k, i=i: of_left(i.var + r, k),  # type: ignore[misc]
+                    tag, (rows, columns, depth), of_left,
                     lambda k, c, b0=b0, columns=columns: self.packed[b0.var + k * columns + c],  # type: ignore[misc]
                     lambda r, c, x, c0=c0: loops.store(self.sums[c0.var + r * self.columns + c], x),  # type: ignore[misc]
                     lambda r, c, c0=c0: self.sums[c0.var + r * self.columns + c],  # type: ignore[misc]

@@ -74,7 +74,7 @@ def _kernel(
         finish = [
             loops.store(
                 ys[y[1] + r * y[0][0] + start + c],
-                _steps(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
+                steps_on(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
             )
             for r in range(rows)
         ]
@@ -88,7 +88,7 @@ def _kernel(
     return Kernel("_".join(["few_rows", *then]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
 
 
-def _steps(value: Expr, then: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
+def steps_on(value: Expr, then: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
     """What follows the product, on one element."""
     rest = iter(operands)
     for step in then:

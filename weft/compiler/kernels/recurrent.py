@@ -54,24 +54,6 @@ def pack_gates(weight: Layout, packed: Layout) -> Kernel:
     return Kernel("pack_gates", (w.buffer, p), (), (kernel_loop,))
 
 
-def pack_columns(weight: Layout, packed: Layout) -> Kernel:
-    """Weights (K, N) as panels of 64 columns (fewer in the last one): packed[panel, k, column].
-
-    Rows are read from one end to the other, which memory likes better than the columns of a panel.
-    """
-    depth, width = weight.shape
-    w, p = _Matrix("w", weight), Buffer.of("p", FLOAT32, (1 << 40,))
-    k = s.index("k")
-    row: list[Statement] = []
-    for number, (first, count, columns) in enumerate(parts(width, COLUMNS)):
-        panel, v = (s.index(f"{n}{number}") for n in "pv")
-        place = first * depth + (panel * depth + k) * columns + v + packed.offset
-        store = loops.store(p[place], w.at(k, first + panel * columns + v))
-        row.append(loops.loop(f"p{number}", count, [loops.loop(f"v{number}", columns, [store], "vector")]))
-    rows = loops.loop("k", depth, row, parallel=True, grain=loops.grain_for(width))
-    return Kernel("pack_columns", (w.buffer, p), (), (rows,))
-
-
 def _times_panel(
     tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int
 ) -> list[Statement]:  # fmt: skip
@@ -208,7 +190,7 @@ def lstm_step_backward(
 
 
 def times_panels(left: Layout, packed: Layout, out: Layout) -> Kernel:
-    """out = left @ weights, which were packed by `pack_columns`."""
+    """out = left @ weights, which were packed by `pack_panels`."""
     rows, size = out.shape
     depth = left.shape[1]
     m = {n: _Matrix(n, x) for n, x in {"left": left, "w": packed, "out": out}.items()}

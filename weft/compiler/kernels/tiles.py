@@ -47,6 +47,7 @@ def product(
     dtype: np.dtype = s.FLOAT32,
     split: Callable[[int, int], list[tuple[int, int, int]]] = row_parts,
     each: Callable[[Expr], Sequence[Statement]] | None = None,
+    unless: tuple[Expr, Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]]] | None = None,
 ) -> list[Statement]:
     """Statements that compute `start + left @ right`, tile by tile.
 
@@ -58,6 +59,7 @@ def product(
         start: what the sum (row, column) starts from; zero unless given.
         split: how rows are cut into tiles.
         each: what else to do at every step of the depth, given its number: prefetches, one at a time.
+        unless: (a condition, what to do with the result while it does not hold).
     """
     rows, columns, depth = size
     body: list[Statement] = []
@@ -87,16 +89,23 @@ def product(
             ) -> Statement:
                 return loops.store(sums[r, v], s.fma(left(i + r, k), right(k, j + v), sums[r, v]))
 
-            def last(
-                r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j
-            ) -> Statement | Sequence[Statement]:
-                return finish(i + r, j + v, sums[r, v])
+            def ends(
+                then: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]], sums: Buffer = sums, i: Expr = i, j: Expr = j
+            ) -> Callable[[Expr, Expr], Statement | Sequence[Statement]]:
+                return lambda r, v: then(i + r, j + v, sums[r, v])
 
+            last = [lanes("s", ends(finish))]
+            if unless is not None:
+                done = s.cast(unless[0], s.INT64)
+                last = [
+                    loops.loop(f"{name}y", done, last),
+                    loops.loop(f"{name}n", 1 - done, [lanes("w", ends(unless[1]))]),
+                ]
             inside = [
                 Local(sums),
                 lanes("z", first),
                 loops.loop(f"{name}k", depth, [*(each(k) if each else ()), lanes("m", multiply)]),
-                lanes("s", last),
+                *last,
             ]
             body.append(loops.loop(f"{name}i", row_tiles, [loops.loop(f"{name}j", column_tiles, inside)]))
     return body

@@ -31,15 +31,16 @@ def turned_copy(
     made: list[Statement] = []
     if whole_r and whole_c:
         block, line = s.index(f"{tag}b") * SQUARE, s.index(f"{tag}l")
+        other = s.index(f"{tag}o") * SQUARE
         if rows >= columns:  # down the columns, all of them side by side
-            soon = [loops.loop(f"{tag}l", columns, [loops.prefetch(of(block + AHEAD * SQUARE, line))])]
-            places = [(block, loops.as_index(c)) for c in range(0, done_c, SQUARE)]
+            soon = loops.loop(f"{tag}l", columns, [loops.prefetch(of(block + AHEAD * SQUARE, line))])
+            r, c, count = block, other, whole_c
         else:
-            lines = [loops.prefetch(of(loops.as_index(r), block + 2 * SQUARE + line)) for r in range(0, rows, SQUARE)]
-            soon = [loops.loop(f"{tag}l", SQUARE, lines)]
-            places = [(loops.as_index(r), block) for r in range(0, done_r, SQUARE)]
-        squares = [loops.transpose(to(r, c), to_step, of(r, c), of_step) for r, c in places]
-        made.append(loops.loop(f"{tag}b", whole_r if rows >= columns else whole_c, [*soon, *squares]))
+            lines = [loops.prefetch(of(loops.as_index(n), block + 2 * SQUARE + line)) for n in range(0, rows, SQUARE)]
+            soon = loops.loop(f"{tag}l", SQUARE, lines)
+            r, c, count = other, block, whole_r
+        squares = loops.loop(f"{tag}o", count, [loops.transpose(to(r, c), to_step, of(r, c), of_step)])
+        made.append(loops.loop(f"{tag}b", whole_r if rows >= columns else whole_c, [soon, squares]))
     if not (whole_r and whole_c):
         done_r = done_c = 0
     return [

@@ -12,7 +12,9 @@ from ..passes.epilogues import takes_steps
 from ..primitives import add_primitive, available, desc, lowers
 from . import depthwise, winograd
 from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last
-from .matmul import _operand, multiply_few_rows
+from .matmul import _operand, library_product, multiply_few_rows
+from .product import leads, multiply
+from .product import suits as suits_blocks
 
 
 def _eltwise(step: str) -> Any:
@@ -65,6 +67,8 @@ def lower_matmul_then(lowering: Any, node: Node) -> bool:
     columns = [_matrix(lowering, node, v) for v in node.inputs[2:]]
     if multiply_few_rows(lowering, node, a, b, steps, columns):
         return True
+    if suits_blocks(a, b) and leads(library_product):
+        return multiply(lowering, node, a, b, steps, columns)
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     bias = columns[0] if steps[0] == "add" and columns[0].shape[0] == 1 else None
     post, arguments = _post_ops(

@@ -1,12 +1,13 @@
 """Matrix products by our own kernel, in blocks (`kernels/product.py`), and whether it is the faster one on this machine.
 
-Its lead over the library is a few per cent where the right operand, once packed, is used for many rows (`suits`), and what
-follows a product costs nothing. One product of this kind is tried, once per machine, instead of every product of
+Its lead over the library is a few per cent where what is packed is used often enough (`suits`), and what follows a product
+costs nothing. One product of this kind is tried, once per machine, instead of every product of
 every program: a trial costs more time than most programs would gain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,25 +18,22 @@ from ...ops.spec import Spec
 from ..flow import Flow
 from ..kernels import deep_product
 from ..kernels.deep_product import deep_kernel
-from ..kernels.product import pack_panels, product_kernel
+from ..kernels.product import product_kernel
 from ..layout import Layout, row_major
 from ..lower import Step
 from ..primitives import available
 from ..tuning import Sample, Way, choose
 
-LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 24, 48, 32
-"""Sizes from which blocks are worth while: a tile is 6 by 64 numbers."""
-MANY_ROWS = 4096
-"""Rows from which on packing the right operand costs next to nothing."""
+LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 96, 48, 32
+"""Sizes from which blocks are worth while: a tile is 6 by 64 numbers, and with few rows most of the time goes to packing."""
 FLOAT = np.dtype(np.float32)
-ORDINARY = (MANY_ROWS, 256, 256)
+ORDINARY = (4096, 256, 256)
 
 
-def suits(a: Layout, b: Layout, followed: bool = False) -> bool:
+def suits(a: Layout, b: Layout) -> bool:
     """Whether `a @ b` should be computed here, if this machine is one where our kernel leads.
 
-    The left operand must lie in rows: turning it costs the lead. The right one is packed, which is repaid where it is used
-    for many rows; or for fewer, if the product is `followed` by something that else would read and write it once more.
+    The right operand is packed, which is repaid where it is used for many rows; so is a left one whose rows are not dense.
     """
     if len(a.shape) != 2 or len(b.shape) != 2:
         return False
@@ -45,9 +43,8 @@ def suits(a: Layout, b: Layout, followed: bool = False) -> bool:
         and rows >= LEAST_ROWS
         and columns >= LEAST_COLUMNS
         and depth >= LEAST_DEPTH
-        and a.strides[1] == 1
+        and 1 in a.strides
         and 1 in b.strides
-        and (rows >= MANY_ROWS or followed and rows >= 2 * depth)
     )
 
 
@@ -82,29 +79,24 @@ def leads(library: Way) -> bool:
 def lower_blocks(lowering: Any, node: Node) -> bool:
     """A `matmul` node."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
-    return 1 in b.strides and multiply(lowering, node, a, b)
+    return multiply(lowering, node, a, b)
 
 
-def multiply(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
-    """Steps that compute the node as `a @ b`."""
+def multiply(
+    lowering: Any, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+) -> bool:
+    """A step that computes the node as `a @ b` followed by `steps`, whose operands have one number per column."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
-    right = panels(lowering, node, b)
-    storages = [a.storage, right.storage, target.storage]
-    kernel = product_kernel(a, right, target)
-    lowering.steps.append(Step("kernel", "matmul", [node], storages[:-1], storages[-1:], kernel, storages))
+    kernel, size = product_kernel(a, b, target, steps, operands)
+    room = lowering.temporary((size,), FLOAT)
+    storages = [x.storage for x in (a, b, room, target, *operands)]
+    reads = [storages[0], storages[1], *storages[4:]]
+    label = " + ".join(["matmul", *steps])
+    lowering.steps.append(Step("kernel", label, [node], reads, storages[2:4], kernel, storages))
     if target is not c:
         lowering.copy(target, node, c)
     return True
-
-
-def panels(lowering: Any, node: Node, b: Layout) -> Layout:
-    """The right operand in panels: a layout without strides."""
-    room = lowering.temporary(b.shape, b.dtype)
-    packed = Layout(room.storage, b.dtype, b.shape, (0, 0))
-    storages = [b.storage, packed.storage]
-    lowering.steps.append(Step("kernel", "pack", [node], storages[:1], storages[1:], pack_panels(b, packed), storages))
-    return packed
 
 
 def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ...graph.graph import Node, Value
 from ..fusion import base_of
 from ..kernels import recurrent as kernels
+from ..kernels.panels import pack_panels
 from ..layout import Layout, Storage, row_major
 from ..loops import Kernel
 from ..lower import Step
@@ -143,7 +144,7 @@ def lower_lstm_backward(lowering: Any, node: Node) -> bool:
     out, g_h0, g_c0 = (
         lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
     )
-    packed = _pack(lowering, node, weight, kernels.pack_columns)
+    packed = _pack(lowering, node, weight, pack_panels)
     lowering.fill(g_c0, 0, node)  # carries the gradient of the cells from step to step
     count = acts.shape[0]
     last, direction = (0, 1) if reverse else (count - 1, -1)  # where the walk starts, and which way it goes

@@ -1,14 +1,13 @@
 """Weight gradients that an optimiser's step uses up at once: the product and the step become one kernel.
 
     %g = matmul(%grad.T, %x); %m' = gather_speed(%m, %g); %w' = descend(%w, %m')          two steps, %g in memory
-    %w', %m' = (one kernel, see `kernels/update.py`)                                         one step, %g nowhere
+    %w', %m' = (one kernel, see `kernels/product.py`)                                        one step, %g nowhere
 
     %y = matmul(%x, %w.T); %z = add(%y, %b); %r = relu(%z)                                      and so for other neighbours
     %r = (one kernel)
 
 A product is put off (`put_off`) when its one reader is an elementwise cluster of the same shape, and computed inside that
-cluster's loops (`lower_update`): shallow ones a strip at a time, because memory limits them; deep ones in blocks
-(`kernels/product.py`), unless the library's product is the faster one on this machine.
+cluster's loops (`lower_update`), unless it is deep and the library's product is the faster one on this machine.
 """
 
 from __future__ import annotations
@@ -24,14 +23,12 @@ from ...ops.scalar import Expr
 from .. import loops
 from ..fusion import Cluster, is_view
 from ..kernels.product import blocked_product, blocks
-from ..kernels.recurrent import pack_columns
-from ..kernels.update import DEEPEST, product_and_update
 from ..layout import Layout, Storage, row_major
 from ..loops import Buffer, Kernel, Let, Statement
 from ..lower import Step
-from .product import panels
 
 LEAST = 1 << 17  # elements of a gradient that are worth a kernel of its own
+SHALLOW = 128  # depth up to which memory limits a weight gradient and its update: better in one sweep, whoever multiplies faster
 
 
 def put_off(lowering: Any, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
@@ -57,7 +54,7 @@ def put_off(lowering: Any, node: Node, a: Layout, b: Layout, own: Callable[[], b
 
 
 def _shallow(a: Layout, b: Layout) -> bool:
-    return a.shape[0] * b.shape[1] >= LEAST and a.shape[1] <= DEEPEST and b.strides[1] == 1
+    return a.shape[0] * b.shape[1] >= LEAST and a.shape[1] <= SHALLOW and b.strides[1] == 1
 
 
 def _reader(lowering: Any, node: Node) -> Cluster | None:
@@ -86,23 +83,14 @@ def _simple(cluster: Cluster, shape: tuple[int, ...]) -> bool:
     return True
 
 
-def _panels(lowering: Any, right: Layout, node: Node) -> Layout:
-    """The right operand as panels of columns: rows that lie a power of two apart would share few cache sets."""
-    packed = lowering.temporary(right.shape, right.dtype)
-    kernel = pack_columns(right, packed)
-    storages = [right.storage, packed.storage]
-    lowering.steps.append(Step("kernel", "pack", [node], storages[:1], storages[1:], kernel, storages))
-    return packed
-
-
 def lower_update(lowering: Any, cluster: Cluster) -> bool:
     """Lower a cluster together with the product it was waiting for, if there is one."""
     grad = next((v for n in cluster.members for v in n.inputs if v in lowering.put_off), None)
     if grad is None:
         return False
     left, right = lowering.put_off.pop(grad)
-    strips = _shallow(left, right)
-    right = _panels(lowering, right, grad.node) if strips else panels(lowering, grad.node, right)
+    size = blocks(left, right.shape[1])
+    room = lowering.temporary((size.copies(left.shape[0]) * right.shape[0] * right.shape[1],), right.dtype)
     members = sorted(cluster.members, key=lambda n: n.order)
     buffers: dict[int, tuple[Buffer, Storage]] = {}
 
@@ -122,7 +110,7 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
                     [0, 0] + [0 if d == 1 else st for d, st in zip(layout.shape, layout.strides, strict=True)]
                 )[-2:]
                 read[v] = (layout, (rows, columns))
-    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right)}
+    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right, room)}
     for layout, strides in read.values():
         ways.setdefault(id(layout.storage), []).append((layout.offset, strides, cluster.space))
     stored = [n for n in members if lowering._used_outside(n, cluster)]
@@ -159,7 +147,8 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
     def near(i: Expr, j: Expr) -> list[Statement]:
         return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in touched]
 
-    operands = [(left, left.strides), (right, right.strides), *read.values(), *[(x, x.strides) for x in places.values()]]
+    own = [(x, x.strides) for x in (left, right, room, *places.values())]
+    operands = [*own, *read.values()]
     lie = {id(layout): (buffer(layout).name, layout.offset, tuple(strides)) for layout, strides in operands}
 
     def reference(v: Value) -> Any:
@@ -171,19 +160,16 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
 
     # layers repeat, and an equal kernel that is another object costs time to compare
     key = (
-        strips, left.shape, right.shape[1], lie[id(left)], lie[id(right)],
+        left.shape, right.shape[1], lie[id(left)], lie[id(right)], lie[id(room)],
         tuple([(n.op, *map(reference, n.inputs), lie[id(places[n])] if n in places else None) for n in members]),
     )  # fmt: skip
     kernel = lowering.kernels.get(key)
     if kernel is None:
         a, b = (buffer(left), left), (buffer(right), right)
-        if strips:
-            body = product_and_update(a, b, update, near)
-        else:
-            body = blocked_product(a, b, blocks(left, right.shape[1]), update, near)
+        body = blocked_product(a, b, buffer(room), size, update, near)
         kernel = lowering.kernels[key] = Kernel("update", tuple([x for x, _ in buffers.values()]), (), tuple(body))
     storages = [st for _, st in buffers.values()]
-    writes = [x.storage for x in places.values()]
+    writes = [room.storage, *[x.storage for x in places.values()]]
     reads = [left.storage, right.storage, *[layout.storage for layout, _ in read.values()]]
     label = "matmul+" + "+".join(dict.fromkeys(n.op.name for n in members))
     lowering.steps.append(Step("kernel", label, [grad.node, *members], reads, writes, kernel, storages))
