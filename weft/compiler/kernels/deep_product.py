@@ -21,11 +21,13 @@ from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
 from .panels import Place as LayoutPlace
 from .panels import panels_of
-from .product import HIGHEST, Finish, copy_by_tiles, row_tiles
+from .product import Finish, copy_rows, row_tiles
 from .tiles import COLUMNS, ROWS, Place, parts, product
 
 MOST_SUMS = 1 << 17
 """Elements of the result, at most: they stay in the second cache beside a piece of both operands."""
+HIGHEST = 48
+"""Rows of the left operand that are copied at a time, at most."""
 PIECE = 256
 """Depth that is worked on at a time, about."""
 SHARES, SHARES_BYTES = (8, 32), 4 << 20
@@ -149,7 +151,7 @@ class _Share:
             of = lambda r, k, start=start: self.a[start.var + r * down + k * along]  # type: ignore[misc]
             copy = Buffer.of(f"{name}copy", s.FLOAT32, (high * depth,))
             if along != 1:
-                block += [Local(copy), *copy_by_tiles(name, of, (high, depth), copy, depth)]
+                block += [Local(copy), *copy_rows(name, of, (high, depth), copy, loops.as_index(0))]
             block += self._tiles(name, of, copy if along != 1 else None, i0.var, high, depth, place.var, k0)
             made.append(loops.loop(name, count, block))
         return made
@@ -161,8 +163,8 @@ class _Share:
         for row0, tiles, rows in row_tiles(high):
             i = Let(f"{name}i{row0}", s.index(f"{name}t{row0}") * rows + row0)
 
-            def of_left(r: Expr, k: Expr, i: Let = i, rows: int = rows) -> Expr:
-                return of(i.var + r, k) if copy is None else copy[i.var * depth + k * rows + r]
+            def of_left(r: Expr, k: Expr, i: Let = i) -> Expr:
+                return of(i.var + r, k) if copy is None else copy[k * high + i.var + r]
 
             panels: list[Statement] = []
             for column0, count, columns in parts(self.columns, COLUMNS):

@@ -31,16 +31,18 @@ from .panels import Operand, Place, panels_of, side_by_side
 from .tiles import COLUMNS, ROWS, parts, product, row_parts
 
 SECOND_CACHE = 512 * 1024
-"""Bytes of the right operand at a time: half of the second cache of processors of today."""
+"""Bytes of one operand at a time: half of the second cache of processors of today."""
 DEEPEST = 640
 """Depth of a piece, at most."""
-HIGHEST, CHUNK = 48, 2048
-"""Rows of a block whose left operand is copied, at most; rows of a task, at most."""
-WIDEST = 256
-"""Columns of a task that packs them itself, at most."""
+CHUNK, WIDEST = 2048, 256
+"""Rows and columns of a task that packs its columns itself, at most."""
+AHEAD = 12
+"""Steps of the depth that are asked for ahead of the one whose rows are copied."""
+HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
+"""Rows of a task whose left operand is copied, in the order in which they are tried."""
 FEWEST, ENOUGH, LOWEST = 8, 16, 256
 """Tasks that a product is cut into, so that threads end at about the same time: at least `FEWEST`, as long as each keeps
-`LOWEST` rows; and `ENOUGH` are not worth narrower blocks."""
+`LOWEST` rows; and `ENOUGH` are not worth smaller ones."""
 
 Finish = Callable[[Expr, Expr, Expr, str], Sequence[Statement]]
 """`finish(row, column, value, tag)`: what is done with an element. Names in it are made unique by the tag."""
@@ -52,17 +54,12 @@ Asking = Callable[[Expr], Sequence[Statement]]
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many rows, columns and how much depth is worked on at a time. A task is one block, or, with a `chunk`, so many
-    rows in several blocks: it then packs its columns of the right operand itself."""
+    """Rows, columns and depth that are worked on at a time, and rows and columns of a task, which is some of these."""
 
     rows: int
     columns: int
     depth: int
-    chunk: int = 0
-
-    def copies(self, height: int) -> int:
-        """How many copies of the packed right operand there are, for a left one of this height."""
-        return -(-height // self.chunk) if self.chunk else 1
+    task: tuple[int, int]
 
 
 def blocks(left: Layout, columns: int) -> Blocks:
@@ -79,21 +76,22 @@ def blocks(left: Layout, columns: int) -> Blocks:
     high = chunk if deep == depth else loops.MAX_LOCAL_BYTES // (4 * wide)  # sums of a block wait in local memory
     few = -(-chunk // high)
     even = next((n for n in range(few, 2 * few) if chunk % n == 0), None)
-    return Blocks(min(high, chunk) if even is None else chunk // even, wide, deep, chunk)
+    return Blocks(min(high, chunk) if even is None else chunk // even, wide, deep, (chunk, wide))
 
 
 def _copied_blocks(rows: int, columns: int, depth: int) -> Blocks:
-    """Blocks for a left operand that is copied a block at a time: wide ones, and the right operand is packed before."""
-    deep = _piece(depth, loops.MAX_LOCAL_BYTES // (4 * HIGHEST * SQUARE) * SQUARE)
-    room = SECOND_CACHE // (4 * deep)
-    if deep < depth:
-        room = min(room, loops.MAX_LOCAL_BYTES // (4 * HIGHEST))
-    wide, room = columns, max(room // COLUMNS, 1) * COLUMNS
-    if columns > room:
-        wide = _up(-(-columns // -(-columns // room)), COLUMNS)
-    least = max(-(-rows // HIGHEST), min(-(-FEWEST // -(-columns // wide)), -(-rows // SQUARE)))
-    even = next((n for n in range(least, 3 * least // 2 + 1) if rows % (n * SQUARE) == 0), None)
-    return Blocks(_up(-(-rows // least), SQUARE) if even is None else rows // even, wide, deep)
+    """Blocks for a left operand that is copied: few rows and many columns to a task, so that it is copied once or twice."""
+    deep = _piece(depth, DEEPEST)
+    heights = [h for h in HEIGHTS if 4 * h * depth <= SECOND_CACHE] or [HEIGHTS[-1]]
+    many = [h for h in heights if -(-rows // h) >= ENOUGH] or heights
+    high = min(next((h for h in (*many, *heights) if rows % h == 0), many[0]), rows)
+    groups = min(-(-ENOUGH // -(-rows // high)), -(-columns // (2 * COLUMNS)))
+    group = min(_up(-(-columns // groups), COLUMNS), columns)
+    if deep == depth:
+        return Blocks(high, group, deep, (high, group))
+    most = max(loops.MAX_LOCAL_BYTES // (4 * high) // COLUMNS, 1) * COLUMNS
+    wide = next((w for w in range(most, most // 2, -COLUMNS) if group % w == 0), most)
+    return Blocks(high, min(wide, group), deep, (high, group))
 
 
 def _piece(depth: int, most: int) -> int:
@@ -124,7 +122,7 @@ def _kernel(
     operands: tuple[tuple[int, int], ...],
 ) -> tuple[Kernel, int]:  # fmt: skip
     m, k, n = sizes
-    names = ["a", "b", "room", "c", *[f"o{i}" for i in range(len(operands))]]
+    names = ("a", "b", "room", "c", *[f"o{i}" for i in range(len(operands))])
     a, b, room, c, *others = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in names)
     storage = Storage("arena", 0)
     a_layout = Layout(storage, s.FLOAT32, (m, k), *left)
@@ -138,7 +136,15 @@ def _kernel(
     near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
     size = blocks(a_layout, n)
     body = blocked_product((a, a_layout), (b, b_layout), room, size, finish, near)
-    return Kernel("product", (a, b, room, c, *others), (), tuple(body)), size.copies(m) * k * n
+    return Kernel("product", (a, b, room, c, *others), (), tuple(body)), scratch(a_layout, n, size)
+
+
+def scratch(left: Layout, columns: int, size: Blocks) -> int:
+    """How many numbers the packed operands take."""
+    rows, depth = left.shape
+    if left.strides[1] == 1:
+        return -(-rows // size.task[0]) * depth * columns
+    return depth * columns + -(-columns // size.task[1]) * rows * depth
 
 
 def blocked_product(
@@ -146,33 +152,49 @@ def blocked_product(
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
+    If the rows of the left operand are dense, it is read as it lies, and each task packs its columns of the right one. Else
+    the right one is packed first, and each task copies its rows of the left one.
+
     Args:
-        left: (M, K), strided anyhow; read as it lies if its rows are dense, else copied a block at a time.
-        right: (K, N), strided anyhow.
-        room: where the right operand is packed to: memory for `size.copies(M)` times K·N numbers.
+        left, right: (M, K) and (K, N), strided anyhow.
+        room: memory of the size that `scratch` says.
         finish: the statements for one element. They must only touch memory that belongs to that element.
         near: prefetches of the line of an element that `finish` touches.
     """
-    (height, depth), width = left[1].shape, right[1].shape[1]
+    (a, a_layout), (height, depth), width = left, left[1].shape, right[1].shape[1]
+    down, along = a_layout.strides
     zero = loops.as_index(0)
-    made = [] if size.chunk else side_by_side(panels_of("q", right, zero, depth, room, zero), right[1])
-    chunk = size.chunk or size.rows
-    for row0, row_tasks, task_rows in parts(height, chunk):
-        for column0, column_tasks, columns in parts(width, size.columns):
+    made = side_by_side(panels_of("q", right, zero, depth, room, zero), right[1]) if along != 1 else []
+    for row0, row_tasks, task_rows in parts(height, size.task[0]):
+        for column0, column_tasks, task_columns in parts(width, size.task[1]):
             tag = f"g{len(made)}"
-            task = s.index(tag)
-            number = Let(f"{tag}n", s.remainder(task, row_tasks) + row0 // chunk)
-            j0 = Let(f"{tag}j", s.floor_divide(task, row_tasks) * columns + column0)
-            start = Let(f"{tag}s", number.var * (depth * width if size.chunk else 0))
-            body: list[Statement] = [number, j0, start]
-            if size.chunk:
-                at = Let(f"{tag}to", j0.var * depth + start.var)
-                body += [at, *panels_of(f"{tag}q", right, zero, depth, room, at.var, j0.var, columns)]
-            for within, count, rows in parts(task_rows, size.rows):
-                name = f"{tag}b{within}"
-                i0 = Let(f"{name}i", number.var * chunk + s.index(name) * rows + within)
-                block = _Block(name, left, (room, start.var), i0.var, j0.var, rows, columns, size.depth, finish, near)
-                body.append(loops.loop(name, count, [i0, *block.statements()]))
+            row, column = s.remainder(s.index(tag), row_tasks), s.floor_divide(s.index(tag), row_tasks)
+            i1, j1 = Let(f"{tag}i", row * task_rows + row0), Let(f"{tag}j", column * task_columns + column0)
+            body: list[Statement] = [i1, j1]
+            if along == 1:
+                packed = Let(f"{tag}b", (row + row0 // size.task[0]) * (depth * width))
+                to = j1.var * depth + packed.var
+                body += [packed, *panels_of(f"{tag}q", right, zero, depth, room, to, j1.var, task_columns)]
+                copied, right_at = None, packed.var
+            else:
+                group = column + column0 // size.task[1]
+                copied = Let(f"{tag}a", (group * height + i1.var) * depth + depth * width)
+                of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
+                body += [copied, *copy_rows(f"{tag}q", of, (task_rows, depth), room, copied.var)]
+                right_at = zero
+            for within, row_blocks, rows in parts(task_rows, size.rows):
+                name = f"{tag}r{within}"
+                i0 = Let(f"{name}i", i1.var + s.index(name) * rows + within)
+                inner: list[Statement] = [i0]
+                for beside, column_blocks, columns in parts(task_columns, size.columns):
+                    part = f"{name}c{beside}"
+                    j0 = Let(f"{part}j", j1.var + s.index(part) * columns + beside)
+                    block = _Block(
+                        part, left, None if copied is None else copied.var, (room, right_at), i0.var, j0.var, (rows, columns),
+                        size.depth, finish, near,
+                    )  # fmt: skip
+                    inner.append(loops.loop(part, column_blocks, [j0, *block.statements()]))
+                body.append(loops.loop(name, row_blocks, inner))
             made.append(loops.loop(tag, row_tasks * column_tasks, body, parallel=True))
     return made
 
@@ -192,99 +214,92 @@ def row_tiles(rows: int) -> list[tuple[int, int, int]]:
     return made
 
 
-def copy_by_tiles(
-    tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int | Expr], copy: Buffer, deepest: int
+def copy_rows(
+    tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int], copy: Buffer, at: Expr
 ) -> list[Statement]:
-    """Statements that copy rows of a left operand so that what a tile needs at one step of the depth lies side by side: the
-    tile of `rows` rows from row i on starts at `i * deepest`, its number (r, k) at `k * rows + r`."""
-    made: list[Statement] = []
-    for row0, tiles, rows in row_tiles(size[0]):
-        k, t, r = (s.index(f"{tag}c{n}{row0}") for n in "ktr")
-        store = loops.store(copy[(t * rows + row0) * deepest + k * rows + r], of(t * rows + row0 + r, k))
-        across = loops.loop(f"{tag}cr{row0}", rows, [store], "vector")
-        made.append(loops.loop(f"{tag}ck{row0}", size[1], [loops.loop(f"{tag}ct{row0}", tiles, [across], "unroll")]))
-    return made
+    """Statements that copy rows of a left operand to the place `at` so that the numbers of one step of the depth lie side by
+    side."""
+    rows, depth = size
+    r, k = (s.index(f"{tag}{n}") for n in "rk")
+    soon = [loops.prefetch(of(loops.as_index(n), k + AHEAD)) for n in range(0, rows, SQUARE)]
+    across = loops.loop(f"{tag}r", rows, [loops.store(copy[at + k * rows + r], of(r, k))], "vector")
+    return [loops.loop(f"{tag}k", depth, [*soon, across])]
 
 
 class _Block:
-    """A block of rows by a block of columns, over the whole depth."""
+    """A block of rows by a block of columns, over the whole depth. `copied` is where the rows of the task that are copied
+    start, the first of which is also the block's first."""
 
     def __init__(
-        self, tag: str, left: Operand, packed: tuple[Buffer, Expr], i0: Expr, j0: Expr, rows: int, columns: int,
-        deepest: int, finish: Finish, near: Near | None,
+        self, tag: str, left: Operand, copied: Expr | None, packed: tuple[Buffer, Expr], i0: Expr, j0: Expr,
+        size: tuple[int, int], deepest: int, finish: Finish, near: Near | None,
     ) -> None:  # fmt: skip
-        self.tag, self.rows, self.columns, self.deepest = tag, rows, columns, deepest
-        (self.a, self.a_layout), (self.b, self.b_start) = left, packed
+        self.tag, self.deepest, self.copied = tag, deepest, copied
+        self.rows, self.columns = size
+        (self.a, self.a_layout), (self.room, self.b_start) = left, packed
         self.depth = self.a_layout.shape[1]
         self.i0, self.j0, self.finish, self.near = i0, j0, finish, near
-        self.sums = Buffer.of(f"{tag}sums", s.FLOAT32, (rows, columns))
-        self.copied = self.a_layout.strides[1] != 1
-        self.copy = Buffer.of(f"{tag}copy", s.FLOAT32, (rows * deepest,))
+        self.sums = Buffer.of(f"{tag}sums", s.FLOAT32, size)
 
     def statements(self) -> list[Statement]:
         """Sums wait in local memory until the last piece of the depth; its tiles are finished in registers."""
-        made: list[Statement] = [Local(self.copy)] if self.copied else []
         if self.deepest >= self.depth:
-            return [*made, *self._piece(self.tag, loops.as_index(0), self.depth)]
+            return self._piece(self.tag, loops.as_index(0), self.depth)
         r, c = s.index(f"{self.tag}zr"), s.index(f"{self.tag}zc")
         clear = loops.store(self.sums[r, c], s.const(0, s.FLOAT32))
         at = Let(f"{self.tag}at", s.index(f"{self.tag}d") * self.deepest)
         deep = Let(f"{self.tag}deep", s.minimum(loops.as_index(self.deepest), self.depth - at.var))
         return [
-            *made,
             Local(self.sums),
             loops.loop(f"{self.tag}zr", self.rows, [loops.loop(f"{self.tag}zc", self.columns, [clear], "vector")]),
             loops.loop(f"{self.tag}d", -(-self.depth // self.deepest), [at, deep, *self._piece(self.tag, at.var, deep.var)]),
         ]
 
     def _piece(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
-        """A piece of the depth, from `k0` on."""
-        made: list[Statement] = self._copy(tag, k0, depth)
-        for row0, tiles, rows in row_tiles(self.rows):
-            name = f"{tag}{len(made)}"
-            i = Let(f"{name}i", s.index(f"{name}t") * rows + row0)
-            before, of_left = self._left(name, i.var, rows, k0)
-            panels: list[Statement] = []
-            for column0, count, columns in parts(self.columns, COLUMNS):
-                panel = Let(f"{name}j{column0}", s.index(f"{name}p{column0}") * columns + column0)
-                inner = self._tile(f"{name}w{column0}", of_left, i.var, panel.var, k0, (rows, columns, depth))
-                panels.append(loops.loop(f"{name}p{column0}", count, [panel, *inner]))
-            made.append(loops.loop(f"{name}t", tiles, [i, *before, *panels]))
+        """A piece of the depth, from `k0` on. What is packed or copied by the task is walked through again and again, the
+        other operand once: so its tiles are the outer loop."""
+        rows = [(f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows)]
+        columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, COLUMNS)]
+        outer, inner = (rows, columns) if self.copied is None else (columns, rows)
+        made: list[Statement] = []
+        for outside, first, count, size in outer:
+            at = Let(f"{tag}{outside}o", s.index(f"{tag}{outside}") * size + first)
+            body: list[Statement] = [at]
+            for within, first_in, count_in, size_in in inner:
+                name = f"{tag}{outside}{within}"
+                at_in = Let(f"{name}o", s.index(name) * size_in + first_in)
+                i, j = (at.var, at_in.var) if outer is rows else (at_in.var, at.var)
+                height, width = (size, size_in) if outer is rows else (size_in, size)
+                tile = self._tile(f"{name}t", i, j, k0, (height, width, depth))
+                body.append(loops.loop(name, count_in, [at_in, *tile]))
+            made.append(loops.loop(f"{tag}{outside}", count, body))
         return made
 
-    def _left(self, name: str, i: Expr, rows: int, k0: Expr) -> tuple[list[Statement], Callable[[Expr, Expr], Expr]]:
-        """How a tile reads its rows of the left operand, and what must be said before it does."""
-        if self.copied:
-            start = Let(f"{name}a", i * self.deepest)
-            return [start], lambda r, k: self.copy[start.var + k * rows + r]
+    def _left(self, name: str, i: Expr, rows: int, k0: Expr) -> tuple[Let, Callable[[Expr, Expr], Expr]]:
+        """Where a tile's rows of the left operand start, and how it reads them."""
+        if self.copied is not None:
+            start = Let(f"{name}a", self.copied + i + k0 * self.rows)
+            return start, lambda r, k: self.room[start.var + k * self.rows + r]
         down = self.a_layout.strides[0]
         start = Let(f"{name}a", (self.i0 + i) * down + k0 + self.a_layout.offset)
-        return [start], lambda r, k: self.a[start.var + r * down + k]
-
-    def _copy(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
-        """The block of a left operand whose rows are not dense, in local memory."""
-        if not self.copied:
-            return []
-        down, along = self.a_layout.strides
-        start = Let(f"{tag}a", self.i0 * down + k0 * along + self.a_layout.offset)
-        of = lambda r, k: self.a[start.var + r * down + k * along]
-        return [start, *copy_by_tiles(tag, of, (self.rows, depth), self.copy, self.deepest)]
+        return start, lambda r, k: self.a[start.var + r * down + k]
 
     def _tile(
-        self, name: str, of_left: Callable[[Expr, Expr], Expr], i: Expr, j: Expr, k0: Expr, size: tuple[int, int, int | Expr]
+        self, name: str, i: Expr, j: Expr, k0: Expr, size: tuple[int, int, int | Expr]
     ) -> list[Statement]:
         rows, columns, depth = size
+        left, of_left = self._left(name, i, rows, k0)
         start = Let(f"{name}s", (self.j0 + j) * self.depth + k0 * columns + self.b_start)
-        of_right = lambda k, c: self.b[start.var + k * columns + c]
+        of_right = lambda k, c: self.room[start.var + k * columns + c]
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)
-        soon = (self._next_left(i, j, k0, depth, rows), self._end_of_tile(i, j, rows, columns))
+        soon = (self._next_left(i, j, k0, rows), self._end_of_tile(i, j, rows, columns))
         each = lambda k: [p for ask in soon for p in ask(k)]
         if self.deepest >= self.depth:
-            return [start, *product(name, size, of_left, of_right, finish, each=each)]
+            return [left, start, *product(name, size, of_left, of_right, finish, each=each)]
         wait = lambda r, c: self.sums[i + r, j + c]
         keep = lambda r, c, x: [loops.store(wait(r, c), x)]
         ended = s.eq(k0 + depth, self.depth)
-        return [start, *product(name, size, of_left, of_right, finish, wait, each=each, unless=(ended, keep))]
+        return [left, start, *product(name, size, of_left, of_right, finish, wait, each=each, unless=(ended, keep))]
 
     def _end_of_tile(self, i: Expr, j: Expr, rows: int, columns: int) -> Asking:
         """Ask for what the end of a tile touches, its lines spread over the steps of its depth."""
@@ -303,18 +318,17 @@ class _Block:
 
         return ask
 
-    def _next_left(self, i: Expr, j: Expr, k0: Expr, depth: int | Expr, rows: int) -> Asking:
-        """Ask for the rows of the left operand that the next tile needs, or for the piece that is copied next: its lines lie
-        far apart, which no processor foresees."""
+    def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
+        """Ask for the rows of the left operand that the next tile needs, or for those that the next task copies: their lines
+        lie far apart, which no processor foresees."""
         down, along = self.a_layout.strides
         offset = self.a_layout.offset
-        if not self.copied:
+        if self.copied is None:
             share = -(-rows * COLUMNS // self.columns)  # rows that are asked for beside each panel
             start = (self.i0 + i + rows + s.floor_divide(j, COLUMNS) * share) * down + k0 + offset
             return lambda k: [loops.prefetch(self.a[start + r * down + k]) for r in range(share)]
         if down != 1:
             return lambda k: ()
         line = s.remainder(s.floor_divide(i, rows), -(-self.rows // SQUARE)) * SQUARE
-        ended = s.eq(k0 + depth, self.depth)
-        start = s.where(ended, self.i0 + self.rows, self.i0 + (k0 + depth) * along) + line + offset
+        start = self.i0 + self.rows + line + k0 * along + offset
         return lambda k: [loops.prefetch(self.a[start + k * along])]

@@ -27,9 +27,10 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
         return False
     if multiply_few_rows(lowering, node, a, b) or _small(lowering, node, a, b):
         return True
-    if put_off(lowering, node, a, b, lambda: suits_blocks(a, b) and leads(library_product)):
+    deep = suits_deep(a, b)
+    if put_off(lowering, node, a, b, lambda: not deep and suits_blocks(a, b) and leads(library_product)):
         return True
-    if suits_deep(a, b) and leads(library_product):
+    if deep and leads(library_product):
         multiply_deep(lowering, node, a, b, lowering.place(node, 0, row_major(tuple(out.shape)), node, None))
         return True
     return suits_blocks(a, b) and leads(library_product) and lower_blocks(lowering, node) or library_product(lowering, node)

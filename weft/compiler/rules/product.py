@@ -33,7 +33,8 @@ ORDINARY = (4096, 256, 256)
 def suits(a: Layout, b: Layout) -> bool:
     """Whether `a @ b` should be computed here, if this machine is one where our kernel leads.
 
-    The right operand is packed, which is repaid where it is used for many rows; so is a left one whose rows are not dense.
+    The right operand is packed, which is repaid where it is used for many rows. So is a left one whose rows are not dense;
+    over a great depth that takes longer than what it gains.
     """
     if len(a.shape) != 2 or len(b.shape) != 2:
         return False
@@ -43,8 +44,8 @@ def suits(a: Layout, b: Layout) -> bool:
         and rows >= LEAST_ROWS
         and columns >= LEAST_COLUMNS
         and depth >= LEAST_DEPTH
-        and 1 in a.strides
         and 1 in b.strides
+        and (a.strides[1] == 1 or a.strides[0] == 1 and depth <= 4 * min(rows, columns))
     )
 
 

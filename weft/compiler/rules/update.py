@@ -22,7 +22,7 @@ from ...ops import scalar as s
 from ...ops.scalar import Expr
 from .. import loops
 from ..fusion import Cluster, is_view
-from ..kernels.product import blocked_product, blocks
+from ..kernels.product import blocked_product, blocks, scratch
 from ..layout import Layout, Storage, row_major
 from ..loops import Buffer, Kernel, Let, Statement
 from ..lower import Step
@@ -90,7 +90,7 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
         return False
     left, right = lowering.put_off.pop(grad)
     size = blocks(left, right.shape[1])
-    room = lowering.temporary((size.copies(left.shape[0]) * right.shape[0] * right.shape[1],), right.dtype)
+    room = lowering.temporary((scratch(left, right.shape[1], size),), right.dtype)
     members = sorted(cluster.members, key=lambda n: n.order)
     buffers: dict[int, tuple[Buffer, Storage]] = {}
 
