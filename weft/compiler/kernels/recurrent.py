@@ -15,6 +15,7 @@ from ...ops.scalar import FLOAT32, Expr
 from .. import loops
 from ..layout import Layout
 from ..loops import Buffer, Kernel, Let, Local, Statement
+from .product import row_tiles
 from .tiles import parts, product
 
 UNITS = 16  # forward: hidden units of a task, times four gates
@@ -57,23 +58,28 @@ def pack_gates(weight: Layout, packed: Layout) -> Kernel:
 def _times_panel(
     tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int
 ) -> list[Statement]:  # fmt: skip
-    """sums += left[rows] @ panel, a piece of the depth at a time so that the panel is read from the first cache."""
+    """sums += left[rows] @ panel, a piece of the depth at a time so that the panel is read from the first cache.
+
+    The weights of a layer are larger than the second cache: each tile asks for its share of the next piece, which may be
+    the next task's first one.
+    """
     made: list[Statement] = []
     for first, count, piece in parts(depth, DEPTH):
-        at = s.index(f"{tag}d{first}") * piece + first
-
-        def of_left(r: Expr, k: Expr, at: Expr = at) -> Expr:
-            return left.at(rows[0] + r, at + k)
-
-        def of_panel(k: Expr, c: Expr, at: Expr = at) -> Expr:
-            return panel[start + (at + k) * columns + c]
-
-        def keep(r: Expr, c: Expr, y: Expr) -> Statement:
-            return loops.store(sums[r, c], y)
-
-        size = (rows[1], columns, piece)
-        tiles = product(f"{tag}m{first}", size, of_left, of_panel, keep, lambda r, c: sums[r, c])
-        made.append(loops.loop(f"{tag}d{first}", count, tiles))
+        at = Let(f"{tag}at{first}", s.index(f"{tag}d{first}") * piece + first)
+        body: list[Statement] = [at]
+        for row0, tiles, high in row_tiles(rows[1]):
+            name = f"{tag}m{first}_{row0}"
+            i = Let(f"{name}o", s.index(name) * high + row0)
+            of_left = lambda r, k, i=i, at=at: left.at(rows[0] + i.var + r, at.var + k)
+            of_panel = lambda k, c, at=at: panel[start + (at.var + k) * columns + c]
+            keep = lambda r, c, y, i=i: loops.store(sums[i.var + r, c], y)
+            begin = lambda r, c, i=i: sums[i.var + r, c]
+            share = -(-high * columns // rows[1])  # numbers that a step of the depth asks for
+            ahead = start + (at.var + piece) * columns + s.floor_divide(i.var, high) * (piece * share)
+            each = lambda k, ahead=ahead, share=share: [loops.prefetch(panel[ahead + k * share])]
+            inner = product(name, (high, columns, piece), of_left, of_panel, keep, begin, each=each)
+            body.append(loops.loop(name, tiles, [i, *inner]))
+        made.append(loops.loop(f"{tag}d{first}", count, body))
     return made
 
 
