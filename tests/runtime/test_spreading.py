@@ -77,7 +77,7 @@ def test_on_a_crowded_machine_workers_run_anywhere(two_threads, monkeypatch):
     threads.spread_out()
     assert [len(mask) for mask in workers()] == [len(everywhere) - 1]
     monkeypatch.setattr(spreading, "crowded", lambda: True)
-    spreading._team.since = 0.0
+    spreading._team.since = spreading._team.looked = 0.0
     threads.spread_out()
     assert workers() == [everywhere]
     monkeypatch.setattr(spreading, "crowded", lambda: False)

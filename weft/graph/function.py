@@ -371,6 +371,7 @@ class Trace:
         self.mutated = [v.tensor for v in self.written]
         self._writes: list[Any] = [None] * len(self.mutated)
         self._written: set[int] | None = None
+        self._noted = -1  # the clock of our last write
 
     def run(self, tensors: list[Tensor]) -> Any:
         compiled = self.compiled
@@ -378,7 +379,7 @@ class Trace:
         variables = [t._data for t in self.variables]
         if _differ(variables, compiled.seen):
             compiled.check_variables(variables)
-            self._written = None
+            self._written, self._noted = None, -1
             self.refresh()
         elif self._frozen and self._changed():
             self.refresh()
@@ -439,7 +440,12 @@ class Trace:
 
     def _note_writes(self) -> None:
         """Tell the tape that the variables were written (see Note [Mutation clock]); cheap from the second call on."""
-        now = tick()
+        alone = latest.clock == self._noted  # nobody wrote to any memory since this was called last
+        now = self._noted = tick()
+        if alone:
+            for write in self._writes:
+                renew(write[1], now)
+            return
         for i, t in enumerate(self.mutated):
             write = self._writes[i]
             if write is not None:

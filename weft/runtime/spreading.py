@@ -9,7 +9,7 @@ use any processor it may use except that one. The caller itself stays free to mo
 rest. *Rejected*: binding each thread to one processor, because two processes would then fight over the same ones.
 
 *On a crowded machine* a worker must not be kept from any processor: it would wait for its turn behind others while its
-caller's is free. So every few milliseconds the number of runnable threads is looked at, and while it exceeds the
+caller's is free. So every now and then the number of runnable threads is looked at, and while it exceeds the
 processors, workers may run anywhere.
 
 *Guarantee*: nothing but speed depends on it. It does nothing where there is nothing to choose (fewer processors than
@@ -27,9 +27,13 @@ from collections.abc import Callable
 AT_MOST_EVERY = 0.005
 """Seconds between two moves: telling the workers wakes them, and a caller that is pushed around moves again soon."""
 
+LOOK_EVERY = 0.025
+"""Seconds between two looks at how many threads want to run: it costs as much as a small step's Python code."""
+
 CROWDED_FOR = 0.5
 """Seconds for which a machine that was found crowded counts as such."""
 
+_PROCESSORS = os.cpu_count() or 1  # asking takes longer than all else here
 _BOUND_BY_USER = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
 
 
@@ -39,6 +43,7 @@ class _Team(threading.local):
     cpu = -1
     free = False
     since = float("-inf")
+    looked = float("-inf")
     workers: tuple[int, ...] = ()
 
 
@@ -69,14 +74,18 @@ def switched_off() -> bool:
 def forget() -> None:
     """This thread's team changes: nothing is known about where its workers may run."""
     _team.cpu, _team.free = -1, False
-    _team.since = float("-inf")
+    _team.since = _team.looked = float("-inf")
 
 
 def crowded() -> bool:
     """Whether more threads want to run on this machine than it has processors."""
     try:
-        with open("/proc/loadavg", "rb") as file:
-            return int(file.read().split()[3].split(b"/")[0]) > (os.cpu_count() or 1)
+        file = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)  # a file object takes ten times as long
+        try:
+            text = os.read(file, 128)
+        finally:
+            os.close(file)
+        return int(text.split()[3].split(b"/")[0]) > _PROCESSORS
     except (OSError, ValueError, IndexError):
         return False
 
@@ -88,10 +97,12 @@ def spread(library: ctypes.CDLL, width: int) -> None:
     if now < _team.since or _processor is None:
         return
     _team.since = now + AT_MOST_EVERY
-    if crowded():
-        _team.since = now + CROWDED_FOR
-        _release()
-        return
+    if now >= _team.looked:
+        _team.looked = now + LOOK_EVERY
+        if crowded():
+            _team.since = now + CROWDED_FOR
+            _release()
+            return
     cpu = _processor()
     if cpu == _team.cpu:
         return
