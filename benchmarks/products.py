@@ -2,7 +2,7 @@
 
     python benchmarks/products.py [--seconds N]
 
-Shapes are those of NCF (tall, and its weight gradients) and of 1 x 1 convolutions. Both ways are compiled as captured functions
+Shapes are those of the perceptron, GNMT, GPT, NCF (tall, and its weight gradients) and of 1 x 1 convolutions. Both ways are compiled as captured functions
 of their own and run in turn; figures are GFLOP/s of the best run and of the median.
 """
 
@@ -15,6 +15,9 @@ import statistics
 import time
 
 SHAPES = [
+    (128, 784, 512, "x @ w.T"), (128, 512, 512, "x @ w"), (512, 512, 512, "x @ w"), (1024, 1024, 1024, "x @ w"),
+    (800, 1024, 2048, "x @ w.T"), (800, 2048, 1024, "x @ w"), (2048, 800, 1024, "g.T @ x"),
+    (2048, 384, 1536, "x @ w.T"), (2048, 1536, 384, "x @ w"), (2048, 384, 8192, "x @ w.T"),
     (16384, 256, 256, "x @ w.T"), (16384, 256, 256, "x @ w"), (16384, 256, 128, "x @ w.T"),
     (256, 16384, 256, "g.T @ x"), (128, 16384, 256, "g.T @ x"), (64, 16384, 128, "g.T @ x"),
     (64, 50176, 256, "g.T @ x"), (128, 12544, 512, "g.T @ x"), (32, 25088, 192, "g.T @ x"),

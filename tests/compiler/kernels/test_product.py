@@ -131,6 +131,14 @@ def test_local_memory_stays_within_its_limit():
                 assert 4 * size.rows * size.columns <= loops.MAX_LOCAL_BYTES
 
 
+def test_packing_takes_no_more_memory_than_the_operands_unless_they_are_small():
+    for m, k, n in itertools.product((100, 5000, 200_000), (64, 4000), (64, 1000, 50_000)):
+        for strides in ((k, 1), (1, m)):
+            left = Layout(Storage("argument", 4), F32, (m, k), strides)
+            taken = 4 * scratch(left, n, blocks(left, n))
+            assert taken <= max(4 * k * n, 64 << 20) if strides[1] == 1 else taken <= 4 * k * (n + 16 * m)
+
+
 def test_infinities_and_nan_stay_where_they_are():
     a, b = np.ones((50, 64), np.float32), np.ones((64, 70), np.float32)
     a[3, 5], a[9, 0] = np.inf, np.nan

@@ -36,6 +36,8 @@ DEEPEST = 640
 """Depth of a piece, at most."""
 CHUNK, WIDEST = 2048, 256
 """Rows and columns of a task that packs its columns itself, at most."""
+MOST_SCRATCH = 64 << 20
+"""Bytes that several copies of a packed operand may take."""
 AHEAD = 12
 """Steps of the depth that are asked for ahead of the one whose rows are copied."""
 HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
@@ -70,6 +72,7 @@ def blocks(left: Layout, columns: int) -> Blocks:
     deep = _piece(depth, DEEPEST)
     most = min(max(SECOND_CACHE // (4 * deep) // COLUMNS, 1) * COLUMNS, WIDEST)
     chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // COLUMNS)), rows // LOWEST))
+    chunks = min(chunks, max(MOST_SCRATCH // (4 * depth * columns), 1))
     widths = [w for w in range(most, 0, -COLUMNS) if chunks * -(-columns // w) >= ENOUGH] or [COLUMNS]
     wide = min(next((w for w in widths if columns % w == 0), widths[0]), columns)  # no rest is less code
     chunk = -(-rows // chunks)
