@@ -9,8 +9,8 @@ use any processor it may use except that one. The caller itself stays free to mo
 rest. *Rejected*: binding each thread to one processor, because two processes would then fight over the same ones.
 
 *On a crowded machine* a worker must not be kept from any processor: it would wait for its turn behind others while its
-caller's is free. So every now and then the number of runnable threads is looked at, and while it exceeds the
-processors, workers may run anywhere.
+caller's is free. So every now and then the number of runnable threads is looked at, and when it exceeds the
+processors twice in a row, workers may run anywhere for a while.
 
 *Guarantee*: nothing but speed depends on it. It does nothing where there is nothing to choose (fewer processors than
 threads, no `sched_setaffinity`), and where the user has bound threads with OpenMP's own variables.
@@ -44,6 +44,7 @@ class _Team(threading.local):
     free = False
     since = float("-inf")
     looked = float("-inf")
+    full = False
     workers: tuple[int, ...] = ()
 
 
@@ -73,7 +74,7 @@ def switched_off() -> bool:
 
 def forget() -> None:
     """This thread's team changes: nothing is known about where its workers may run."""
-    _team.cpu, _team.free = -1, False
+    _team.cpu, _team.free, _team.full = -1, False, False
     _team.since = _team.looked = float("-inf")
 
 
@@ -99,7 +100,8 @@ def spread(library: ctypes.CDLL, width: int) -> None:
     _team.since = now + AT_MOST_EVERY
     if now >= _team.looked:
         _team.looked = now + LOOK_EVERY
-        if crowded():
+        before, _team.full = _team.full, crowded()
+        if before and _team.full:  # one look may have met somebody who ran for a moment
             _team.since = now + CROWDED_FOR
             _release()
             return
