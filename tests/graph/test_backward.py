@@ -155,3 +155,22 @@ def test_what_the_gradient_reads_must_not_be_overwritten(which):
 def test_a_result_of_a_captured_function_can_be_printed():
     x = wf.ones(2, requires_grad=True)
     assert "tensor" in repr(wf.function(lambda x: x * 2.0)(x))
+
+
+def test_repeated_captured_writes_are_noticed_by_gradients_recorded_between_them():
+    w, other = wf.ones(4).requires_grad_(), wf.ones(4)
+
+    @wf.function
+    def double():
+        with wf.no_grad():
+            w.mul_(2.0)
+
+    for interrupted in (False, True, False):
+        for _ in range(3):
+            double()
+            if interrupted:
+                other.add_(1.0)  # writes of others come between ours
+        loss = (w * w).sum()
+        double()
+        with pytest.raises(RuntimeError, match="overwritten in place by double"):
+            loss.backward()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import weft as wf
 from weft.backends.llvm import eager
 from weft.ops import scalar as s
 
@@ -151,3 +152,16 @@ def test_half_precision_rounds_once():
     f = x.astype(np.float32)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(got, (f * f + f - f).astype(np.float16))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint64])
+@pytest.mark.parametrize("divisor", [1, 2, 3, 8, 64])
+def test_division_by_a_constant_rounds_down_whatever_the_sign(dtype, divisor):
+    (x,) = operands(np.dtype(dtype), 1)
+
+    @wf.function
+    def both(x):
+        return x // divisor, x % divisor
+
+    for got, expected in zip(both(wf.asarray(x)), (x // dtype(divisor), x % dtype(divisor)), strict=True):
+        np.testing.assert_array_equal(got.numpy(), expected)
