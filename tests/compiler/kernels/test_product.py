@@ -8,7 +8,8 @@ import pytest
 from weft.backends.llvm import jit
 from weft.compiler import loops
 from weft.compiler.kernels.panels import pack_panels
-from weft.compiler.kernels.product import Blocks, blocked_product, blocks, row_tiles, scratch
+from weft.compiler.kernels.product import Blocks, blocked_product, blocks, scratch
+from weft.compiler.kernels.tiles import row_tiles
 from weft.compiler.layout import Layout, Storage
 from weft.compiler.loops import Buffer, Kernel
 from weft.ops import scalar as s

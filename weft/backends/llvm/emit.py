@@ -487,12 +487,13 @@ class KernelEmitter:
         return {e: v for e, v in known.items() if e in before or own.isdisjoint(self.named_in(e))}
 
     def named_in(self, expr: Expr) -> frozenset[str]:
-        """The loop variables, lets and accumulators that an expression names."""
-        known = self.named.get(expr)
-        if known is None:
-            own = frozenset((expr.payload,)) if expr.fn in ("index", "var") else frozenset()
-            known = self.named[expr] = own.union(*map(self.named_in, expr.args)) if expr.args else own
-        return known
+        """The loop variables, lets and accumulators that an expression names. Iterative, like `value`."""
+        named = self.named
+        if expr not in named:
+            for node in s.topological([expr]):
+                own = frozenset((node.payload,)) if node.fn in ("index", "var") else frozenset()
+                named[node] = own.union(*[named[x] for x in node.args])
+        return named[expr]
 
     def counted(self, hint: str, start: Value, end: Value, step: int, emit) -> None:  # type: ignore[no-untyped-def]
         """`for i in range(start, end, step)`: emits a loop whose body `emit(i)` writes."""

@@ -21,8 +21,8 @@ from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
 from .panels import Place as LayoutPlace
 from .panels import panels_of
-from .product import Finish, copy_rows, row_tiles
-from .tiles import COLUMNS, ROWS, Place, parts, product
+from .product import Finish, copy_rows
+from .tiles import COLUMNS, ROWS, Place, parts, product, row_tiles
 
 MOST_SUMS = 1 << 17
 """Elements of the result, at most: they stay in the second cache beside a piece of both operands."""

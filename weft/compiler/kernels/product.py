@@ -28,7 +28,7 @@ from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
 from .few_rows import steps_on
 from .panels import Operand, Place, panels_of, side_by_side
-from .tiles import COLUMNS, ROWS, parts, product, row_parts
+from .tiles import COLUMNS, parts, product, row_tiles
 
 SECOND_CACHE = 512 * 1024
 """Bytes of one operand at a time: half of the second cache of processors of today."""
@@ -202,21 +202,6 @@ def blocked_product(
     return made
 
 
-def row_tiles(rows: int) -> list[tuple[int, int, int]]:
-    """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else of six rows, and
-    none of fewer than three if there are enough: a low tile would wait for the right operand instead of multiplying."""
-    alike = row_parts(rows, ROWS)
-    if len(alike) == 1:
-        return alike
-    ends = {1: (4, 3), 2: (4, 4), 3: (5, 4)}.get(rows % ROWS, (rows % ROWS,))
-    at = rows - sum(ends)
-    made = [(0, at // ROWS, ROWS)] if at else []
-    for size in sorted(set(ends), reverse=True):
-        made.append((at, ends.count(size), size))
-        at += ends.count(size) * size
-    return made
-
-
 def copy_rows(
     tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int], copy: Buffer, at: Expr
 ) -> list[Statement]:
@@ -278,7 +263,7 @@ class _Block:
             made.append(loops.loop(f"{tag}{outside}", count, body))
         return made
 
-    def _left(self, name: str, i: Expr, rows: int, k0: Expr) -> tuple[Let, Callable[[Expr, Expr], Expr]]:
+    def _left(self, name: str, i: Expr, k0: Expr) -> tuple[Let, Callable[[Expr, Expr], Expr]]:
         """Where a tile's rows of the left operand start, and how it reads them."""
         if self.copied is not None:
             start = Let(f"{name}a", self.copied + i + k0 * self.rows)
@@ -291,7 +276,7 @@ class _Block:
         self, name: str, i: Expr, j: Expr, k0: Expr, size: tuple[int, int, int | Expr]
     ) -> list[Statement]:
         rows, columns, depth = size
-        left, of_left = self._left(name, i, rows, k0)
+        left, of_left = self._left(name, i, k0)
         start = Let(f"{name}s", (self.j0 + j) * self.depth + k0 * columns + self.b_start)
         of_right = lambda k, c: self.room[start.var + k * columns + c]
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)

@@ -15,8 +15,7 @@ from ...ops.scalar import FLOAT32, Expr
 from .. import loops
 from ..layout import Layout
 from ..loops import Buffer, Kernel, Let, Local, Statement
-from .product import row_tiles
-from .tiles import parts, product
+from .tiles import parts, product, row_tiles
 
 UNITS = 16  # forward: hidden units of a task, times four gates
 COLUMNS = 4 * UNITS

@@ -36,6 +36,21 @@ def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
     return parts(size, most)
 
 
+def row_tiles(rows: int) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else of six rows, and
+    none of fewer than three if there are enough: a low tile would wait for the right operand instead of multiplying."""
+    alike = row_parts(rows, ROWS)
+    if len(alike) == 1:
+        return alike
+    ends = {1: (4, 3), 2: (4, 4), 3: (5, 4)}.get(rows % ROWS, (rows % ROWS,))
+    at = rows - sum(ends)
+    made = [(0, at // ROWS, ROWS)] if at else []
+    for size in sorted(set(ends), reverse=True):
+        made.append((at, ends.count(size), size))
+        at += ends.count(size) * size
+    return made
+
+
 def product(
     tag: str,
     size: tuple[int, int, int | Expr],
