@@ -34,7 +34,7 @@ from .formulas import (
     wide,
 )
 from .reduction import reduce_sum
-from .registry import joint
+from .registry import NOT_DIFFERENTIABLE, joint
 from .samples import Bad, Sample
 from .shaping import concat, moveaxis, reshape
 from .spec import Spec, check_size, num_elements
@@ -209,6 +209,27 @@ def batch_norm_backward(
     axes = _other_axes(x.ndim)
     gw = np.zeros(0, x.dtype) if weight is None else product.sum(axis=axes).astype(weight.dtype, copy=False)
     return gx.astype(x.dtype, copy=False), gw, g.sum(axis=axes).astype(x.dtype, copy=False)
+
+
+def _infer_moments(x: Any) -> tuple[Spec, Spec]:
+    _check_channels("channel_moments", x)
+    shape = None if x.shape is None else (1, x.shape[1], *(1,) * (len(x.shape) - 2))
+    return Spec(shape, x.dtype), Spec(shape, x.dtype)
+
+
+@primitive(
+    namespace="internal",
+    outputs=2,
+    infer=_infer_moments,
+    vjp=NOT_DIFFERENTIABLE,  # the compiler's, made after differentiation
+    cost=cost_per_element(4),
+    reference=lambda x: tuple([f(x, axis=_other_axes(x.ndim), keepdims=True) for f in (np.mean, np.var)]),
+    samples=lambda m: [Sample(m.normal(4, 3)), Sample(m.normal(2, 3, 4)), Sample(m.normal(3, 16, 70, 7))],
+)
+def channel_moments(x: Tensor) -> Any:
+    """Mean and biased variance of every channel, each (1, C, 1, ...)."""
+    _, mean, var = statistics(wide(x)[0], _other_axes(x.ndim))  # type: ignore[arg-type]
+    return mean.astype(x.dtype, copy=False), var.astype(x.dtype, copy=False)
 
 
 @primitive(

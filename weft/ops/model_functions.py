@@ -28,7 +28,8 @@ from . import (
     sparse_ops,
     unfold,
 )
-from . import fused as fused  # what the compiler makes of some of them
+from . import depthwise as depthwise  # what the compiler makes of some of them, here and in `fused`
+from . import fused as fused
 
 MODULES: list[ModuleType] = [
     activations, linear, softmax, normalization, channel_norms, group_norms, class_losses, losses, ctc, embedding, dropout,

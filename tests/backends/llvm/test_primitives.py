@@ -165,3 +165,19 @@ def test_division_by_a_constant_rounds_down_whatever_the_sign(dtype, divisor):
 
     for got, expected in zip(both(wf.asarray(x)), (x // dtype(divisor), x % dtype(divisor)), strict=True):
         np.testing.assert_array_equal(got.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [s.FLOAT32, s.FLOAT64, s.INT32], ids=str)
+@pytest.mark.parametrize("number", [0, 6, -1.5, float("inf"), float("nan")])
+def test_extremum_with_a_number_on_either_side(dtype, number):
+    """One comparison is enough there, and nan still wins."""
+    if dtype == s.INT32 and number != int(number if np.isfinite(number) else 7):
+        pytest.skip("not an integer")
+    x = np.array([0.0, -0.0, 1, -1, 6, 7, -8, 100] * 5 + [np.nan, np.inf, -np.inf][: 0 if dtype == s.INT32 else 3])
+    x = x.astype(dtype)
+    out = np.empty_like(x)
+    for name in ("maximum", "minimum"):
+        fn = getattr(s, name)
+        for expression in (lambda v, fn=fn: fn(v, number), lambda v, fn=fn: fn(number, v)):
+            eager.elementwise(f"{name}_number", expression, [x], x.shape, out)
+            np.testing.assert_array_equal(out, getattr(np, name)(x, dtype.type(number)))

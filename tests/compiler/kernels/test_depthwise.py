@@ -7,6 +7,7 @@ import pytest
 
 from weft.backends.llvm.jit import compile_kernel
 from weft.compiler.kernels import depthwise as d
+from weft.compiler.kernels.depthwise_gradients import gradients
 from weft.compiler.validate import validate
 
 AXES = [
@@ -78,3 +79,40 @@ def test_tasks_follow_from_the_shape() -> None:
     assert grid.split(64) == [1, 64]
     assert grid.split(16) == [2, 32]
     assert grid.split(1) == [7, 7]
+
+
+def test_gradients_write_nothing_else() -> None:
+    shape = d.Shape(21, d.Axis(9, 5, 3, 2, 1), d.Axis(11, 11, 3, 1, 1))
+    doubled = (("add", (0, 0)), ("multiply", (~0, 2)))
+    kernel = validate(gradients(shape, (), doubled, (~1, 0, 1)))
+    g, x, w = (np.ones(size, np.float32) for size in ((2, 5, 11, 21), (2, 9, 11, 21), (3, 3, 21)))
+    column = np.full(21, 0.5, np.float32)
+    strips, tasks = d.Grid(shape, True).split(2)
+    y, parts = np.full(x.size + 64, np.nan, np.float32), np.full(tasks * 11 * 21 + 64, np.nan, np.float32)
+    buffers = [a.ctypes.data for a in (g, x, w, column, y, parts)]
+    compile_kernel(kernel).call(*buffers, strips, tasks, 0, 0, 0, 32, 0)
+    assert np.isnan(y[:32]).all() and np.isnan(y[32 + x.size :]).all() and np.isnan(parts[-64:]).all()
+    made, sums = y[32 : 32 + x.size].reshape(x.shape), parts[:-64].reshape(tasks, 11, 21).sum(0)
+    windows = [min(3, 11 - c + 1, c + 2) * (2 if r % 2 else 1) for r in range(9) for c in range(11)]
+    np.testing.assert_array_equal(made, np.tile(np.array(windows, np.float32).reshape(1, 9, 11, 1), (2, 1, 1, 21)))
+    np.testing.assert_array_equal(sums[4], 2 * 5 * 11)  # the tap in the middle meets every number of g
+    np.testing.assert_array_equal(sums[9], made.sum((0, 1, 2)))
+    np.testing.assert_array_equal(sums[10], 2 * 9 * 11)
+
+
+@pytest.mark.parametrize("rows", [7, 8, 19])
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_moments_of_all_from_those_of_blocks(rows: int, offset: float) -> None:
+    shape = d.Shape(20, d.Axis(rows, rows, 1, 1, 0), d.Axis(6, 6, 1, 1, 0))
+    x = (np.random.default_rng(rows).standard_normal((3, rows, 6, 20)) + offset).astype(np.float32)
+    w, y = np.ones((1, 1, 20), np.float32), np.zeros(x.shape, np.float32)
+    grid = d.Grid(shape, False)
+    parts, mean, var = np.zeros((3 * grid.tiles, 2, 20), np.float32), *np.zeros((2, 20), np.float32)
+    buffers = [a.ctypes.data for a in (x, w, y, parts)]
+    compile_kernel(validate(d.convolution(shape, False, moments=True))).call(*buffers, *grid.split(3), 0, 0, 0)
+    whole = compile_kernel(validate(d.join_moments(shape)))
+    whole.call(parts.ctypes.data, mean.ctypes.data, var.ctypes.data, 3, 0, 0)
+    exact = x.astype(np.float64)
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_allclose(mean, exact.mean((0, 1, 2)), atol=1e-6 * (1 + offset))
+    np.testing.assert_allclose(var, exact.var((0, 1, 2)), rtol=1e-6 * (1 + offset))

@@ -99,11 +99,16 @@ def _sign(f: Function, e: Expr, v: list[Value]) -> Value:
 
 @_emits("minimum", "maximum")
 def _extremum(f: Function, e: Expr, v: list[Value]) -> Value:
-    return extremum(f, e.fn == "maximum", s.kind(e.dtype), v[0], v[1])
+    kind, (a, b) = s.kind(e.dtype), v
+    for i, x in enumerate(e.args):
+        if kind == "f" and x.fn == "const" and x.payload == x.payload:
+            number, other = v[i], v[1 - i]
+            return f.select(f.compare("ogt" if e.fn == "maximum" else "olt", number, other), number, other)
+    return extremum(f, e.fn == "maximum", kind, a, b)
 
 
 def extremum(f: Function, greatest: bool, kind: str, a: Value, b: Value) -> Value:
-    """The greater or lesser of two values; nan wins."""
+    """The greater or lesser of two values; nan wins. (`_extremum` has the case of a number beside it, one instruction.)"""
     if kind == "f":
         # The first select is one instruction on x86 (it yields b when unordered); the second lets a nan in `a` through.
         best = f.select(f.compare("ogt" if greatest else "olt", a, b), a, b)

@@ -16,7 +16,7 @@ Kernels are the same for any number of images: trials run on a few of them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from ...ops import scalar as s
 from ...ops.registry import table
 from ...ops.scalar import Expr
+from ...ops.steps import Steps, count_inputs, expression_of, run_steps
 from .. import loops
 from ..loops import Accumulator, Buffer, Kernel, Let, Local, Statement
 
@@ -38,6 +39,8 @@ PRODUCTS = 144
 
 Reads = tuple[tuple[int, int], ...]
 """(tap, place) pairs: what a place of the result is the sum of."""
+Around = Callable[[str, Expr], tuple[Sequence[Statement], Sequence[Statement]]]
+"""`around(tag, block)`: statements before and after the tiles that lie beside each other, number `block` of all images."""
 
 
 class Axis(NamedTuple):
@@ -150,8 +153,12 @@ class Grid:
         strips = min(self.tiles, -(-TASKS // images))
         return [strips, strips * images]
 
-    def over_tiles(self, make: Callable[[str, Tile], list[Statement]]) -> list[Statement]:
-        """Statements for the tiles of task `task`, with `make(tag, tile)` for one of them; a tag makes names unique."""
+    def over_tiles(
+        self, make: Callable[[str, Tile], list[Statement]], around: Around | None = None
+    ) -> list[Statement]:
+        """Statements for the tiles of task `task`, with `make(tag, tile)` for one of them; a tag makes names unique.
+
+        `around(tag, number)` are statements before and after the tiles of some rows, of which an image has `tiles`."""
         strips = s.param("strips")
         image = Let("image", s.floor_divide(s.index("task"), strips))
         strip = s.index("task") - image.var * strips
@@ -167,6 +174,9 @@ class Grid:
             for c, columns in enumerate(self.columns):
                 tile = Tile(rows, columns, image.var, row.var, s.index(f"column{r}_{c}"))
                 across.append(loops.loop(f"column{r}_{c}", columns.tiles, make(f"{r}_{c}", tile)))
+            if around is not None:
+                start, stop = around(f"{r}", image.var * self.tiles + before + row.var)
+                across = [row, *start, *across[1:], *stop]
             body += [first, loops.loop(f"next{r}", count, across)]
             before += rows.tiles
         return body
@@ -182,10 +192,10 @@ class Tile(NamedTuple):
     column: Expr
 
     def source(
-        self, tag: str, x: Buffer, width: int, channels: int
+        self, tag: str, x: Buffer, width: int, channels: int, made: Callable[[Expr, Expr], Expr] = lambda value, _: value
     ) -> tuple[list[Let], Callable[[int, int, Expr], Expr]]:
-        """(lets, load): `load(i, j, c)` is channel c at the place (i, j) of what the tile reads of the images `x`; zero where
-        that is outside."""
+        """(lets, load): `load(i, j, c)` is channel c at the place (i, j) of what the tile reads of the images `x`, and what
+        `made(value, c)` makes of it; zero where that is outside."""
         top = self.rows.base + self.row * self.rows.step
         left = (self.columns.base + self.column * self.columns.step) * channels + s.param("x_offset")
         first = self.image * self.rows.limit
@@ -200,8 +210,8 @@ class Tile(NamedTuple):
 
         def load(i: int, j: int, c: Expr) -> Expr:
             if i not in starts:
-                return x[start.var + c + (i * width + j) * channels]
-            value = x[starts[i] + c + j * channels]
+                return made(x[start.var + c + (i * width + j) * channels], c)
+            value = made(x[starts[i] + c + j * channels], c)
             return s.bitcast(s.bitwise_and(s.bitcast(value, INT), masks[i]), FLOAT)
 
         return lets, load
@@ -235,12 +245,88 @@ class Tile(NamedTuple):
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(256)
-def convolution(shape: Shape, turned: bool, then: tuple[str, ...] = (), streaming: bool = False) -> Kernel:
-    """depthwise(x, w, *operands, y, strips, tasks, offsets of x, w, y and operands): y = x convolved with w, then `then`.
+class Columns:
+    """Operands of steps that have a number per channel: buffers with an offset each."""
 
-    Steps are "bias" (adds the operand's number of the channel), "image" (adds the same place of an operand that lies like
-    y), and names of elementwise ops of one operand.
+    def __init__(self, count: int) -> None:
+        self.buffers = [Buffer.of(f"column{k}", FLOAT, MEMORY) for k in range(count)]
+        self.params = [f"column_offset{k}" for k in range(count)]
+
+    def at(self, channel: Expr) -> list[Expr]:
+        return [b[channel + s.param(p)] for b, p in zip(self.buffers, self.params, strict=True)]
+
+    def run(self, steps: Steps, inputs: list[Expr], channel: Expr) -> Expr:
+        """What the steps make of the inputs and these operands: the last result, or the first input if there are none."""
+        return [inputs[0], *run_steps(steps, [*inputs, *self.at(channel)], expression_of)][-1]
+
+
+class Moments:
+    """Mean and sum of squared deviations per channel, of a *block*: all the tiles that lie beside each other.
+
+    A tile's own are found in registers and joined to those of the tiles before it, as Chan, Golub and LeVeque do: no digits
+    are lost, whatever the mean, and nothing is read again. They end up in parts[block, 0 and 1, channel].
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.channels = shape.channels
+        self.sums = Buffer.of("sums", FLOAT, (2, shape.channels))
+        self.parts = Buffer.of("parts", FLOAT, (1 << 40, 2, shape.channels))
+        self.locals = [Local(self.sums)]
+
+    def around(self, tag: str, block: Expr) -> tuple[list[Statement], list[Statement]]:
+        def over(name: str, make: Callable[[int, Expr], Statement]) -> Statement:
+            c = s.index(f"{name}{tag}")
+            return loops.loop(f"{name}{tag}", self.channels, [make(k, c) for k in (0, 1)], "vector")
+
+        zero = over("zero", lambda k, c: loops.store(self.sums[k, c], s.const(0, FLOAT)))
+        done = over("done", lambda k, c: loops.store(self.parts[block, k, c], self.sums[k, c]))
+        return [zero], [done]
+
+    def add(self, tag: str, tile: Tile, values: list[Expr], c: Expr) -> tuple[list[Let], list[Statement]]:
+        """Statements for a tile: once, and for a channel of it."""
+        count = len(values)
+        earlier = s.cast((tile.columns.start + tile.column * tile.columns.size) * tile.rows.size, FLOAT)
+        share = Let(f"share{tag}", count / (earlier + float(count)))
+        weight = Let(f"weight{tag}", earlier * share.var)
+        mean = Let(f"mean{tag}", _sum(values) * (1.0 / count))
+        apart = [Let(f"apart{tag}_{i}", v - mean.var) for i, v in enumerate(values)]
+        squares = Let(f"squares{tag}", _sum_of_squares([a.var for a in apart]))
+        step = Let(f"step{tag}", mean.var - self.sums[0, c])
+        return [share, weight], [
+            mean, *apart, squares, step,
+            loops.store(self.sums[0, c], s.fma(step.var, share.var, self.sums[0, c])),
+            loops.store(self.sums[1, c], self.sums[1, c] + s.fma(step.var * step.var, weight.var, squares.var)),
+        ]  # fmt: skip
+
+
+def _sum(values: list[Expr]) -> Expr:
+    """In pairs: a short chain."""
+    while len(values) > 1:
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
+    return values[0]
+
+
+def _sum_of_squares(values: list[Expr]) -> Expr:
+    halves = []
+    for half in (values[::2], values[1::2]):
+        total: Expr | None = None
+        for v in half:
+            total = plus(v, v, total)
+        halves += [total] if total is not None else []
+    return _sum(halves)
+
+
+@functools.lru_cache(256)
+def convolution(
+    shape: Shape, turned: bool, then: tuple[str, ...] = (), streaming: bool = False, before: Steps = (),
+    moments: bool = False,
+) -> Kernel:  # fmt: skip
+    """depthwise(x, w, *operands, *columns, y, moments, strips, tasks, offsets of x, w, y, operands and columns): y = `before`
+    of x convolved with w, then `then`.
+
+    Steps of `then` are "bias" (adds the operand's number of the channel), "image" (adds the same place of an operand that
+    lies like y), and names of elementwise ops of one operand. The inputs of `before` are x and `columns`, which have a
+    number per channel. With `moments`, those of the rows of a tile are kept, see `Moments`.
 
     `w` is (tap rows, tap columns, channels). If `turned`, x is the gradient of the result and y that of the image.
     """
@@ -248,15 +334,18 @@ def convolution(shape: Shape, turned: bool, then: tuple[str, ...] = (), streamin
     operands = {
         i: Buffer.of(f"operand{i}", FLOAT, MEMORY) for i, step in enumerate(then) if step in ("bias", "image")
     }
+    columns = Columns(count_inputs(before) - 1)
     channels = shape.channels
     height, width = (
         (shape.rows.size, shape.columns.size) if turned else (shape.rows.result, shape.columns.result)
     )
     x_width = shape.columns.result if turned else shape.columns.size
+    grid = Grid(shape, turned)
+    kept = Moments(shape) if moments else None
 
     def one(tag: str, tile: Tile) -> list[Statement]:
         c = s.index(f"c{tag}")
-        lets, load = tile.source(tag, x, x_width, channels)
+        lets, load = tile.source(tag, x, x_width, channels, lambda value, c: columns.run(before, [value], c))
         y_at = Let(f"y{tag}", tile.target(height, width, channels))
         sums: dict[tuple[int, int], Expr] = {}
         body: list[Statement] = []
@@ -266,15 +355,20 @@ def convolution(shape: Shape, turned: bool, then: tuple[str, ...] = (), streamin
             for place, row, column in uses:
                 weight = w[s.param("w_offset") + c + (row * shape.columns.taps + column) * channels]
                 total = Let(f"s{tag}_{place[0]}_{place[1]}_{row}_{column}",
-                            _plus(loaded.var, weight, sums.get(place)))  # fmt: skip
+                            plus(loaded.var, weight, sums.get(place)))  # fmt: skip
                 body.append(total)
                 sums[place] = total.var
+        made: list[Expr] = []
         for row, column in tile.places:
             here = y_at.var + c + (row * width + column) * channels
             # A window may lie in the padding altogether.
-            value = finished(sums.get((row, column), s.const(0, FLOAT)), c, here)
-            body.append(loops.store(y[here + s.param("y_offset")], value, streaming))
-        return [*lets, y_at, loops.loop(f"c{tag}", channels, body, "vector")]
+            value = Let(f"y{tag}_{row}_{column}", finished(sums.get((row, column), s.const(0, FLOAT)), c, here))
+            body += [value, loops.store(y[here + s.param("y_offset")], value.var, streaming)]
+            made.append(value.var)
+        if kept is None:
+            return [*lets, y_at, loops.loop(f"c{tag}", channels, body, "vector")]
+        shares, statements = kept.add(tag, tile, made, c)
+        return [*lets, y_at, *shares, loops.loop(f"c{tag}", channels, [*body, *statements], "vector")]
 
     def finished(value: Expr, channel: Expr, here: Expr) -> Expr:
         for k, step in enumerate(then):
@@ -285,21 +379,31 @@ def convolution(shape: Shape, turned: bool, then: tuple[str, ...] = (), streamin
                 value = table[step].expression(value)  # type: ignore[misc]
         return value
 
-    grid = Grid(shape, turned)
-    body = loops.loop("task", s.param("tasks"), grid.over_tiles(one), parallel=True, grain=_grain(shape))
+    tiles = grid.over_tiles(one, None if kept is None else kept.around)
+    body = [*([] if kept is None else kept.locals), *tiles]
+    task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=task_grain(shape))
     name = "_".join(["depthwise_turned" if turned else "depthwise", *then])
-    params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *[f"offset{k}" for k in operands])
-    return Kernel(name, (x, w, *operands.values(), y), params, (body,))
+    params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *[f"offset{k}" for k in operands], *columns.params)
+    buffers = (x, w, *operands.values(), *columns.buffers, y, *([] if kept is None else [kept.parts]))
+    return Kernel(name, buffers, params, (task,))
 
 
-def _plus(a: Expr, b: Expr, total: Expr | None) -> Expr:
+def plus(a: Expr, b: Expr, total: Expr | None) -> Expr:
+    """a * b, added to what there is already."""
     return a * b if total is None else s.fma(a, b, total)
 
 
-def _grain(shape: Shape) -> Expr:
+def task_grain(shape: Shape) -> Expr:
     """Tasks that are worth a thread."""
     products = shape.taps * shape.rows.result * shape.columns.result * shape.channels
     return s.floor_divide(s.param("strips") * (1 << 17), products) + 1
+
+
+def over_sums(name: str, rows: int, channels: int, make: Callable[[Expr, Expr], Statement]) -> Statement:
+    """`make(row, channel)` for every sum."""
+    row, channel = s.index(f"{name}_row"), s.index(f"{name}_channel")
+    inner = loops.loop(f"{name}_channel", channels, [make(row, channel)], "vector")
+    return loops.loop(f"{name}_row", rows, [inner])
 
 
 @functools.lru_cache(256)
@@ -331,37 +435,82 @@ def weight_gradient(shape: Shape) -> Kernel:
             for place, row, column in uses:
                 tap = row * shape.columns.taps + column
                 total = Let(f"s{tag}_{place[0]}_{place[1]}_{tap}",
-                            _plus(value.var, gradients[place].var, totals.get(tap)))  # fmt: skip
+                            plus(value.var, gradients[place].var, totals.get(tap)))  # fmt: skip
                 body.append(total)
                 totals[tap] = total.var
         body += [loops.store(sums[tap, c], sums[tap, c] + total) for tap, total in totals.items()]
         return [*lets, g_at, loops.loop(f"c{tag}", channels, body, "vector")]
 
-    def over_sums(name: str, make: Callable[[Expr, Expr], Statement]) -> Statement:
-        tap, channel = s.index(f"{name}_tap"), s.index(f"{name}_channel")
-        inner = loops.loop(f"{name}_channel", channels, [make(tap, channel)], "vector")
-        return loops.loop(f"{name}_tap", taps, [inner])
-
-    zero = over_sums("zero", lambda tap, c: loops.store(sums[tap, c], s.const(0, FLOAT)))
-    done = over_sums("done", lambda tap, c: loops.store(parts[s.index("task"), tap, c], sums[tap, c]))
+    zero = over_sums("zero", taps, channels, lambda tap, c: loops.store(sums[tap, c], s.const(0, FLOAT)))
+    done = over_sums("done", taps, channels, lambda tap, c: loops.store(parts[s.index("task"), tap, c], sums[tap, c]))
     body = [Local(sums), zero, *grid.over_tiles(one), done]
-    task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=_grain(shape))
+    task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=task_grain(shape))
     return Kernel("depthwise_weight", (x, g, parts), ("strips", "tasks", "x_offset", "g_offset"), (task,))
 
 
 @functools.lru_cache(256)
-def add_parts(rows: int, columns: int, channels: int) -> Kernel:
-    """depthwise_weight_sum(parts, w, tasks, offset, strides of channel, row, column): w[channel, row, column] is the sum of
-    parts[:, row, column, channel]."""
+def add_parts(rows: int, columns: int, channels: int, sums: int = 0) -> Kernel:
+    """depthwise_weight_sum(parts, w, *totals, tasks, offset, strides of channel, row, column, offsets of totals).
+
+    w[channel, row, column] is the sum of parts[:, tap, channel]; parts of other sums, which lie behind those of the taps, go
+    to `totals`."""
     tasks = s.param("tasks")
-    parts, w = Buffer.of("parts", FLOAT, (tasks, rows, columns, channels)), Buffer.of("w", FLOAT, MEMORY)
-    task, row, column, channel = (s.index(name) for name in ("task", "row", "column", "channel"))
-    total = Accumulator("total", "sum", FLOAT)
-    add = loops.loop("task", tasks, [loops.update(total, parts[task, row, column, channel])])
-    place = s.param("offset") + channel * s.param("channel_stride")
-    place = place + row * s.param("row_stride") + column * s.param("column_stride")
-    over = loops.loop("channel", channels, [total, add, loops.store(w[place], total.value)], "vector")
-    body = loops.loop("row", rows, [loops.loop("column", columns, [over])], parallel=True,
-                      grain=loops.grain_for(tasks * columns * channels))  # fmt: skip
-    params = ("tasks", "offset", "channel_stride", "row_stride", "column_stride")
-    return Kernel("depthwise_weight_sum", (parts, w), params, (body,))
+    parts = Buffer.of("parts", FLOAT, (tasks, rows * columns + sums, channels))
+    w, *totals = (Buffer.of(name, FLOAT, MEMORY) for name in ("w", *[f"total{k}" for k in range(sums)]))
+
+    def over(name: str, row: Expr | int, target: Callable[[Expr], Expr]) -> Statement:
+        channel = s.index(f"channel{name}")
+        total = Accumulator(f"sum{name}", "sum", FLOAT)
+        add = loops.loop(f"task{name}", tasks, [loops.update(total, parts[s.index(f"task{name}"), row, channel])])
+        done = loops.store(target(channel), total.value)
+        return loops.loop(f"channel{name}", channels, [total, add, done], "vector")
+
+    def at(total: Buffer, k: int, channel: Expr) -> Expr:
+        return total[channel + s.param(f"offset{k}")]
+
+    row, column = s.index("row"), s.index("column")
+    tap = s.param("offset") + row * s.param("row_stride") + column * s.param("column_stride")
+    weight = over("", row * columns + column, lambda c: w[tap + c * s.param("channel_stride")])
+    across = loops.loop("column", columns, [weight])
+    body = [
+        loops.loop("row", rows, [across], parallel=True, grain=loops.grain_for(tasks * columns * channels)),
+        *[over(f"{k}", rows * columns + k, functools.partial(at, total, k)) for k, total in enumerate(totals)],
+    ]
+    params = ("tasks", "offset", "channel_stride", "row_stride", "column_stride", *[f"offset{k}" for k in range(sums)])
+    return Kernel("depthwise_weight_sum", (parts, w, *totals), params, tuple(body))
+
+
+@functools.lru_cache(256)
+def join_moments(shape: Shape) -> Kernel:
+    """depthwise_moments(parts, mean, var, images, offsets of mean and var): those of all from those of the blocks."""
+    grid = Grid(shape, False)
+    parts = Buffer.of("parts", FLOAT, (1 << 40, 2, shape.channels))
+    mean, var = (Buffer.of(name, FLOAT, MEMORY) for name in ("mean", "var"))
+    c, images = s.index("c"), s.param("images")
+    width = shape.columns.result
+
+    def over(name: str, make: Callable[[Expr, int], Expr]) -> tuple[Accumulator, list[Statement]]:
+        """The sum of `make(block, count)` over all blocks."""
+        total = Accumulator(name, "sum", s.FLOAT64)
+        inner: list[Statement] = []
+        before = 0
+        for r, run in enumerate(grid.rows):
+            block = s.index(f"{name}_image") * grid.tiles + before + s.index(f"{name}{r}")
+            value = s.cast(make(block, run.size * width), s.FLOAT64)
+            inner.append(loops.loop(f"{name}{r}", run.tiles, [loops.update(total, value)]))
+            before += run.tiles
+        return total, [total, loops.loop(f"{name}_image", images, inner)]
+
+    share = Let("share", s.const(1.0, s.FLOAT64) / s.cast(images * (shape.rows.result * width), s.FLOAT64))
+    total, first = over("total", lambda block, count: parts[block, 0, c] * float(count))
+    middle = Let("middle", s.cast(total.value * share.var, FLOAT))
+    squares, second = over(
+        "squares", lambda block, count: parts[block, 1, c] + s.square(parts[block, 0, c] - middle.var) * float(count)
+    )
+    body = [
+        *first, middle, *second,
+        loops.store(mean[c + s.param("mean_offset")], middle.var),
+        loops.store(var[c + s.param("var_offset")], s.cast(squares.value * share.var, FLOAT)),
+    ]  # fmt: skip
+    sweep = loops.loop("c", shape.channels, body, "vector")
+    return Kernel("depthwise_moments", (parts, mean, var), ("images", "mean_offset", "var_offset"), (share, sweep))

@@ -10,7 +10,8 @@ from ..check_flow import check_flow
 from ..flow import Flow
 from .assemble import assemble
 from .catch_up_once import catch_up_once
-from .decompose import decompose
+from .decompose import decompose, decompose_late
+from .depthwise_blocks import depthwise_blocks
 from .duplicate import duplicate
 from .empty import drop_empty
 from .epilogues import epilogues
@@ -21,7 +22,8 @@ from .simplify import simplify
 from .split_reductions import split_reductions
 
 PASSES = (
-    drop_empty, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, epilogues, split_reductions, duplicate,
+    drop_empty, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, epilogues, depthwise_blocks,
+    decompose_late, split_reductions, duplicate,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ one. It is traced into the flow, so whatever it is made of is simplified and fus
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import dtypes
@@ -21,18 +22,22 @@ from ...tensor import wrap
 from ..flow import Flow, rebuild
 
 _table: dict[str, Callable[..., Any]] = {}
+_late: dict[str, Callable[..., Any]] = {}  # what other passes may still want whole
 _wide: set[Callable[..., Any]] = set()  # decompositions that compute half precision in float32
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
-def decomposition(name: str, wide: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def decomposition(
+    name: str, wide: bool = False, late: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register how the op `name` is written with other ops for the compiler.
 
-    With `wide`, operands of half precision come as float32 and results are rounded at the end.
+    With `wide`, operands of half precision come as float32 and results are rounded at the end. With `late`, it is done by
+    `decompose_late`.
     """
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
-        _table[name] = fn
+        (_late if late else _table)[name] = fn
         if wide:
             _wide.add(fn)
         return fn
@@ -58,14 +63,19 @@ def decompose(flow: Flow) -> Flow:
 
     for _ in range(8):
         before = [n.op.name for n in flow.nodes]
-        flow = rebuild(flow, _rule)
+        flow = rebuild(flow, partial(_rule, _table))
         if [n.op.name for n in flow.nodes] == before:
             break
     return flow
 
 
-def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-    fn = _table.get(node.op.name)
+def decompose_late(flow: Flow) -> Flow:
+    """Replace the ops that were left whole until now."""
+    return rebuild(flow, partial(_rule, _late)) if any(n.op.name in _late for n in flow.nodes) else flow
+
+
+def _rule(table: dict[str, Callable[..., Any]], new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+    fn = table.get(node.op.name)
     if fn is None or any(0 in v.shape for v in (*args, node.outputs[0]) if v is not None):
         return None  # nothing to compute
     tensors = [None if a is None else wrap(a) for a in args]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops import channel_norms, reduction, shaping
 from ...ops import elementwise as e
-from ...ops import reduction, shaping
 from ...ops.formulas import count, input_gradient, sum_tensors
 from ...ops.group_norms import _group_norm_backward_ops, _groups
 from ...ops.normalization import _rms_norm_backward_ops
@@ -61,7 +61,8 @@ def _column(v: Any, rank: int) -> Any:
     return None if v is None else shaping.reshape(v, (1, *v.shape, *(1,) * (rank - 2)))
 
 
-def _channel_moments(x: Any) -> tuple[Any, Any]:
+@decomposition("channel_moments", wide=True, late=True)
+def channel_moments(x: Any) -> tuple[Any, Any]:
     """Mean and variance of every channel, with one pass over memory.
 
     Blocks that fit into a core's cache are read twice, for their own mean and squared deviation; the moments of all
@@ -88,7 +89,7 @@ def _channel_moments(x: Any) -> tuple[Any, Any]:
 @decomposition("batch_norm_forward", wide=True)
 def batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     rank = len(x.shape)
-    mean, var = _channel_moments(x)
+    mean, var = channel_norms.channel_moments(x)  # whole for now: see `depthwise_blocks`
     centred = x - mean
     scale = e.rsqrt(var + eps)
     scale = scale if weight is None else scale * _column(weight, rank)

@@ -82,7 +82,7 @@ class _Plans:
                 isinstance(unit, Cluster)
                 and unit.full(node)
                 and node.outputs[0].nbytes >= LEAST
-                and _light(node)
+                and light(node)
             ):
                 self._consider(node.outputs[0], plans)
         return plans
@@ -136,7 +136,7 @@ class _Plans:
                 continue
             reading = base.nbytes if self._stored(base) else None
             expanding: set[Value] = set(again)
-            cost = self._expand(v, number, whole, expanding) if v is base and _light(v.node) else None
+            cost = self._expand(v, number, whole, expanding) if v is base and light(v.node) else None
             if cost is not None and (reading is None or cost < reading):
                 again |= expanding
                 total += cost
@@ -159,7 +159,7 @@ class _Plans:
         return any(is_view(r) or self.number[r] != home for r in self.readers.get(value, ()))
 
 
-def _light(node: Node) -> bool:
+def light(node: Node) -> bool:
     """Whether computing the node costs less than reading its result from memory."""
     op = node.op
     if op is PLACEHOLDER or op is CONSTANT or len(node.outputs) != 1 or op.effects:

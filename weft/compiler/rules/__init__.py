@@ -3,6 +3,7 @@
 from . import attention as attention
 from . import checks as checks
 from . import conv as conv
+from . import depthwise_blocks as depthwise_blocks
 from . import epilogues as epilogues
 from . import matmul as matmul
 from . import moving as moving

@@ -20,6 +20,8 @@ STREAMING = 4 << 20
 MOST_PIECES = 16
 """Pieces of code of a kernel: tiny images with wide windows would have one for every tile."""
 MOST_TAPS = 49
+MOST_SUMS = 4
+"""Sums per channel beside those of the weight's gradient, see `depthwise_backward`."""
 LARGE = 16 << 20
 """Bytes of images that come from memory: there oneDNN reaches a third of what it gives."""
 
@@ -45,6 +47,23 @@ def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequ
     )
 
 
+def suits_blocks(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
+    """Whether a convolution is one that these kernels compute together with its neighbours."""
+    return (
+        suits(x, y, kernel, attrs)
+        and preferred(x[1]) == "depthwise"
+        and 4 * (prod(kernel) + MOST_SUMS) * x[1] <= loops.MAX_LOCAL_BYTES
+        and long_vectors()
+    )
+
+
+def long_vectors() -> bool:
+    """Whether a vector holds enough numbers for these kernels to be the faster ones without a trial."""
+    from ...backends.llvm import target
+
+    return target.host().vector_bytes >= 64
+
+
 def preferred(channels: int) -> str:
     """The way to take where nothing was measured."""
     return "depthwise" if channels >= 16 else "direct"
@@ -52,9 +71,7 @@ def preferred(channels: int) -> str:
 
 def leads(x: Sequence[int]) -> bool:
     """Whether these kernels are the faster ones without a doubt: images that come from memory, and long vectors."""
-    from ...backends.llvm import target
-
-    return 4 * prod(x) >= LARGE and x[1] >= 16 and target.host().vector_bytes >= 64
+    return 4 * prod(x) >= LARGE and x[1] >= 16 and long_vectors()
 
 
 def _add(
@@ -63,13 +80,21 @@ def _add(
     label: str,
     kernel: Any,
     reads: Sequence[Layout],
-    write: Layout,
+    writes: Sequence[Layout],
     params: list[int],
 ) -> None:
-    """A step that runs a kernel on buffers `reads` and then `write`."""
-    storages = [x.storage for x in (*reads, write)]
-    step = Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages, params)
-    lowering.steps.append(step)
+    """A step that runs a kernel on buffers `reads` and then `writes`."""
+    read, written = [x.storage for x in reads], [x.storage for x in writes]
+    lowering.steps.append(Step("kernel", label, [node], read, written, kernel, [*read, *written], params))
+
+
+def _weights(lowering: Any, node: Node, shape: d.Shape, weight: Layout) -> Layout:
+    """A step that brings (channels, 1, rows, columns) into the order of the kernels."""
+    sc, _, sh, sw = weight.strides
+    taps = (shape.rows.taps, shape.columns.taps, shape.channels)
+    w: Layout = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node)
+    lowering.steps[-1].label = "reorder weights"
+    return w
 
 
 def convolve(
@@ -82,11 +107,8 @@ def convolve(
         x, y: channels-last and dense; the gradients of result and image if `turned`.
         weight: (channels, 1, rows, columns) with any strides.
     """
-    sc, _, sh, sw = weight.strides
-    taps = (shape.rows.taps, shape.columns.taps, shape.channels)
-    w = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node)
-    lowering.steps[-1].label = "reorder weights"
-    streaming = 4 * int(np.prod(y.shape)) >= STREAMING
+    w = _weights(lowering, node, shape, weight)
+    streaming = 4 * prod(y.shape) >= STREAMING
     kernel = d.convolution(shape, turned, then, streaming)
     params = [
         *d.Grid(shape, turned).split(x.shape[0]),
@@ -95,7 +117,7 @@ def convolve(
         y.offset,
         *[z.offset for z in operands],
     ]
-    _add(lowering, node, label, kernel, [x, w, *operands], y, params)
+    _add(lowering, node, label, kernel, [x, w, *operands], [y], params)
 
 
 def weight_gradient(lowering: Any, node: Node, shape: d.Shape, x: Layout, g: Layout, dw: Layout) -> None:
@@ -104,7 +126,7 @@ def weight_gradient(lowering: Any, node: Node, shape: d.Shape, x: Layout, g: Lay
     taps = (shape.rows.taps, shape.columns.taps)
     parts = lowering.temporary((tasks, *taps, shape.channels), FLOAT)
     label = "depthwise convolution grad weight"
-    _add(lowering, node, label, d.weight_gradient(shape), [x, g], parts, [strips, tasks, x.offset, g.offset])
+    _add(lowering, node, label, d.weight_gradient(shape), [x, g], [parts], [strips, tasks, x.offset, g.offset])
     sc, _, sh, sw = dw.strides
     params = [tasks, dw.offset, sc, sh, sw]
-    _add(lowering, node, f"{label} sum", d.add_parts(*taps, shape.channels), [parts], dw, params)
+    _add(lowering, node, f"{label} sum", d.add_parts(*taps, shape.channels), [parts], [dw], params)
