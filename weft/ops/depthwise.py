@@ -58,7 +58,8 @@ def _infer_forward(
 ) -> tuple[Spec, ...]:
     infer: Any = table["convolution"].infer
     x, w = arrays[:2]
-    y = infer(x, w, None, stride, padding, dilation, x.shape[1])
+    known = [size for size in (x.shape[1], w.shape[0]) if isinstance(size, int)]
+    y = infer(x, w, None, stride, padding, dilation, *(known[:1] or (1,)))
     return (y, *[Spec((1, x.shape[1], 1, 1), x.dtype)] * (2 * moments))
 
 
