@@ -17,7 +17,7 @@ from ..kernels import deep_product
 from ..layout import Layout, channels_last, row_major, same_strides
 from ..primitives import add_primitive, available, desc, lowers
 from ..tuning import Sample, lower_tuned
-from . import depthwise, winograd
+from . import depthwise, pixels, winograd
 from .matmul import library_product
 from .product import leads, multiply_deep, suits_deep
 
@@ -328,6 +328,33 @@ def _matmul_weight(lowering: Any, node: Node) -> bool:
     return True
 
 
+def weight_matrix(lowering: Any, node: Node, backward: bool = False) -> Layout:
+    """The weight of a 1 x 1 convolution as (input channels, output channels), or the other way round if `backward`."""
+    w: Layout = lowering.layout_of(node.inputs[1])
+    axes = (0, 1) if backward else (1, 0)
+    return Layout(w.storage, w.dtype, tuple([w.shape[a] for a in axes]), tuple([w.strides[a] for a in axes]), w.offset)
+
+
+def _pixels(lowering: Any, node: Node) -> bool:
+    x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
+    bias = _bias(lowering, node, node.inputs[2])
+    y, target = place_channels_last(lowering, node, 0)
+    then, operands = ((), ()) if bias is None else (("bias",), (bias,))
+    pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands)
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    return True
+
+
+def _pixels_input(lowering: Any, node: Node) -> bool:
+    g = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
+    x, target = place_channels_last(lowering, node, 0)
+    pixels.multiply(lowering, node, g, weight_matrix(lowering, node, True), x, label="convolution grad input")
+    if x.storage is not target.storage:
+        lowering.copy(x, node, target)
+    return True
+
+
 # The choice ----------------------------------------------------------------------------------------------------------
 
 WORTH_TRYING = 20e6
@@ -340,9 +367,10 @@ SAMPLE, DEPTHWISE_SAMPLE = 0.3e9, 0.05e9
 
 def lower_image(
     lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any, by_channel: Any,
+    by_pixel: Any,
 ) -> bool:  # fmt: skip
     """A convolution, or a gradient of one, in the way that is fastest: oneDNN's (`direct`), Winograd's (`tiled`, by the size of
-    a tile) or our own for depthwise ones (`by_channel`)."""
+    a tile) or our own for depthwise ones (`by_channel`) and for 1 x 1 ones (`by_pixel`)."""
     ways = {"direct": direct}
     least = WORTH_TRYING
     certain = False  # that the preferred way is the fastest: a trial would only cost the time to compile its kernel
@@ -359,15 +387,18 @@ def lower_image(
         ways["depthwise"] = by_channel
         preferred, tried, least = depthwise.preferred(c), ["direct", "depthwise"], WORTH_TRYING / 10
         certain = depthwise.leads(images.x.shape)
-    elif (
-        node.op.name == "convolution_backward_weight"
-        and (kernel, tuple(stride), groups) == ((1, 1), (1, 1), 1)
-        and not any(before or after for before, after in padding)
-    ):
-        ways["matmul"] = _matmul_weight
+    elif _is_product(node, kernel) and node.op.name == "convolution_backward_weight":
+        ways["matmul"] = by_pixel
         certain = min(c, k) >= FEW_CHANNELS and deep_product.suits(k, c, n * height * width) and leads(library_product)
         preferred = "matmul" if certain or min(c, k) >= 128 else "direct"
         tried = ["direct", "matmul"]
+    elif _is_product(node, kernel) and pixels.suits(*((k, c) if node.op.name == "convolution_backward_input" else (c, k))):
+        ways["pixels"] = by_pixel
+        certain = not frozen and pixels.leads(images.y.shape)
+        preferred, tried, least = "pixels" if certain else "direct", ["direct", "pixels"], WORTH_TRYING / 10
+        if frozen and min(c, k) <= FEW_CHANNELS:
+            ways["narrow"] = partial(direct, isa="avx2")
+            tried.append("narrow")
     elif frozen and kernel == (1, 1) and groups == 1 and min(c, k) <= FEW_CHANNELS:
         ways["narrow"] = partial(direct, isa="avx2")
         preferred, tried, least = "direct", ["direct", "narrow"], WORTH_TRYING / 10
@@ -376,6 +407,12 @@ def lower_image(
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
     sample = None if certain else partial(_sample, node, images, kernel, groups, frozen, least)
     return lower_tuned(lowering, node, ways, preferred, title, sample, tried, "frozen" if frozen else "")
+
+
+def _is_product(node: Node, kernel: tuple[int, ...]) -> bool:
+    """Whether a convolution multiplies every pixel by a matrix and does nothing else."""
+    stride, padding, _, groups = node.attrs[-4:]
+    return (kernel, tuple(stride), groups) == ((1, 1), (1, 1), 1) and not any(map(any, padding))
 
 
 class Images(NamedTuple):
@@ -431,7 +468,7 @@ def lower_convolution(lowering: Any, node: Node) -> bool:
         return False
     images = Images("conv", node.inputs[0], node.outputs[0], (0,))
     kernel = tuple(node.inputs[1].shape[2:])
-    return lower_image(lowering, node, images, kernel, _direct, _winograd, _depthwise)
+    return lower_image(lowering, node, images, kernel, _direct, _winograd, _depthwise, _pixels)
 
 
 @lowers("convolution_backward_input")
@@ -440,7 +477,7 @@ def lower_backward_input(lowering: Any, node: Node) -> bool:
         return False
     images = Images("conv grad input", node.outputs[0], node.inputs[0], (0, 2))
     kernel = tuple(node.inputs[1].shape[2:])
-    return lower_image(lowering, node, images, kernel, _direct_input, _winograd_input, _depthwise_input)
+    return lower_image(lowering, node, images, kernel, _direct_input, _winograd_input, _depthwise_input, _pixels_input)
 
 
 @lowers("convolution_backward_weight")
@@ -449,4 +486,4 @@ def lower_backward_weight(lowering: Any, node: Node) -> bool:
         return False
     images = Images("conv grad weight", node.inputs[0], node.inputs[1], (0, 1))
     kernel = tuple(node.outputs[0].shape[2:])
-    return lower_image(lowering, node, images, kernel, _direct_weight, _winograd_weight, _depthwise_weight)
+    return lower_image(lowering, node, images, kernel, _direct_weight, _winograd_weight, _depthwise_weight, _matmul_weight)

@@ -10,8 +10,8 @@ from ...graph.graph import Node, Value
 from ..layout import Layout, channels_last, row_major
 from ..passes.epilogues import takes_steps
 from ..primitives import add_primitive, available, desc, lowers
-from . import depthwise, winograd
-from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last
+from . import depthwise, pixels, winograd
+from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last, weight_matrix
 from .matmul import _operand, library_product, multiply_few_rows
 from .product import leads, multiply
 from .product import suits as suits_blocks
@@ -100,7 +100,7 @@ def lower_convolution_then(lowering: Any, node: Node) -> bool:
     images = Images(_label("conv", node.attrs[0]), node.inputs[0], node.outputs[0], (0, *like))
     if not takes_steps(node.attrs[0]):
         return _direct_then(lowering, node)
-    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then, _depthwise_then)
+    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then, _depthwise_then, _pixels_then)
 
 
 def _direct_then(lowering: Any, node: Node, isa: str = "") -> bool:
@@ -142,6 +142,18 @@ def _depthwise_then(lowering: Any, node: Node) -> bool:
     y, target = place_channels_last(lowering, node, 0)
     label = _label("depthwise convolution", steps)
     depthwise.convolve(lowering, node, shape, x, weight, y, False, then, operands, label)
+    if y.storage is not target.storage:
+        lowering.copy(y, node, target)
+    return True
+
+
+def _pixels_then(lowering: Any, node: Node) -> bool:
+    """`convolution_then` by our own kernel for 1 x 1 ones, with the steps in it."""
+    x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
+    then, operands = _own_steps(lowering, node)
+    y, target = place_channels_last(lowering, node, 0)
+    label = _label("convolution", node.attrs[0])
+    pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands, label)
     if y.storage is not target.storage:
         lowering.copy(y, node, target)
     return True
