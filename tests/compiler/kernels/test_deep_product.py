@@ -30,7 +30,12 @@ def multiply(a, b, turned=False):
     return c
 
 
-@pytest.mark.parametrize("sizes", [(256, 8192, 96), (96, 5000, 16), (100, 4097, 70), (16, 4100, 65)])
+SIZES = [
+    (256, 8192, 96), (96, 5000, 16), (100, 4097, 70), (16, 4100, 65), (144, 4111, 24), (70, 4096, 40), (49, 4100, 32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", SIZES)
 def test_products_of_every_orientation(sizes):
     m, k, n = sizes
     rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
 from .panels import Place as LayoutPlace
 from .panels import panels_of
 from .product import Finish, copy_rows
-from .tiles import COLUMNS, ROWS, Place, parts, product, row_tiles
+from .tiles import COLUMNS, Place, parts, product, row_tiles, rows_beside
 
 MOST_SUMS = 1 << 17
 """Elements of the result, at most: they stay in the second cache beside a piece of both operands."""
@@ -143,6 +143,7 @@ class _Share:
         place = Let(f"{tag}at", self.at)
         made: list[Statement] = [place, *panels_of(tag, self.right, k0, depth, self.packed, place.var)]
         down, along = self.a_layout.strides
+        copied = along != 1 and self.columns > COLUMNS  # a row that only one panel reads is read as it lies
         for number, (row0, count, high) in enumerate(parts(self.rows, HIGHEST)):
             name = f"{tag}r{number}"
             i0 = Let(f"{name}i", s.index(name) * high + row0)
@@ -150,9 +151,9 @@ class _Share:
             block: list[Statement] = [i0, start]
             of = lambda r, k, start=start: self.a[start.var + r * down + k * along]  # type: ignore[misc]
             copy = Buffer.of(f"{name}copy", s.FLOAT32, (high * depth,))
-            if along != 1:
+            if copied:
                 block += [Local(copy), *copy_rows(name, of, (high, depth), copy, loops.as_index(0))]
-            block += self._tiles(name, of, copy if along != 1 else None, i0.var, high, depth, place.var, k0)
+            block += self._tiles(name, of, copy if copied else None, i0.var, high, depth, place.var, k0)
             made.append(loops.loop(name, count, block))
         return made
 
@@ -160,32 +161,35 @@ class _Share:
         self, name: str, of: Place, copy: Buffer | None, i0: Expr, high: int, depth: int, at: Expr, k0: Expr
     ) -> list[Statement]:
         made: list[Statement] = []
-        for row0, tiles, rows in row_tiles(high):
-            i = Let(f"{name}i{row0}", s.index(f"{name}t{row0}") * rows + row0)
+        tiles_before = 0
+        for column0, count, columns in parts(self.columns, COLUMNS):
+            most = rows_beside(columns)
+            for row0, tiles, rows in row_tiles(high, most):
+                i = Let(f"{name}i{row0}c{column0}", s.index(f"{name}t{row0}c{column0}") * rows + row0)
 
-            def of_left(r: Expr, k: Expr, i: Let = i) -> Expr:
-                return of(i.var + r, k) if copy is None else copy[k * high + i.var + r]
+                def of_left(r: Expr, k: Expr, i: Let = i) -> Expr:
+                    return of(i.var + r, k) if copy is None else copy[k * high + i.var + r]
 
-            panels: list[Statement] = []
-            for column0, count, columns in parts(self.columns, COLUMNS):
                 tag = f"{name}t{row0}p{column0}"
                 j = Let(f"{tag}j", s.index(tag) * columns + column0)
                 b0, c0 = Let(f"{tag}b", at + j.var * depth), Let(f"{tag}c", self.mine + (i0 + i.var) * self.columns + j.var)
+                number = tiles_before + s.floor_divide(i0 + i.var, most) * count + s.index(tag)
                 inner = product(
                     tag, (rows, columns, depth), of_left,
                     lambda k, c, b0=b0, columns=columns: self.packed[b0.var + k * columns + c],  # type: ignore[misc]
                     lambda r, c, x, c0=c0: loops.store(self.sums[c0.var + r * self.columns + c], x),  # type: ignore[misc]
                     lambda r, c, c0=c0: self.sums[c0.var + r * self.columns + c],  # type: ignore[misc]
-                    each=self._next_piece(i0 + i.var, j.var, k0 + depth, depth),
+                    (rows, columns), each=self._next_piece(number, k0 + depth, depth),
                 )  # fmt: skip
-                panels.append(loops.loop(tag, count, [j, b0, c0, *inner]))
-            made.append(loops.loop(f"{name}t{row0}", tiles, [i, *panels]))
+                panels = loops.loop(tag, count, [j, b0, c0, *inner])
+                made.append(loops.loop(f"{name}t{row0}c{column0}", tiles, [i, panels]))
+            tiles_before += -(-self.rows // most) * count
         return made
 
-    def _next_piece(self, row: Expr, column: Expr, k0: Expr, depth: int) -> Callable[[Expr], Sequence[Statement]]:
-        """Ask for the next piece of both operands while this one is multiplied, a little at every step of the depth."""
-        tiles = -(-self.rows // ROWS) * -(-self.columns // COLUMNS)
-        tile = s.floor_divide(row, ROWS) * -(-self.columns // COLUMNS) + s.floor_divide(column, COLUMNS)
+    def _next_piece(self, tile: Expr, k0: Expr, depth: int) -> Callable[[Expr], Sequence[Statement]]:
+        """Ask for the next piece of both operands while this one is multiplied, a little at every step of the depth of every
+        tile, of which this is number `tile`."""
+        tiles = sum(-(-self.rows // rows_beside(w)) * count for _, count, w in parts(self.columns, COLUMNS))
         made: list[Callable[[Expr], Statement]] = []
         for buffer, layout, axis in ((self.a, self.a_layout, 1), (*self.right, 0)):
             step, other, width = layout.strides[axis], layout.strides[1 - axis], layout.shape[1 - axis]

@@ -16,8 +16,10 @@ from ...ops.scalar import Expr
 from .. import loops
 from ..loops import Buffer, Local, Statement
 
+REGISTERS, VECTOR, HALF = 24, 16, 8
+"""Registers that hold sums, of the 32 that AVX-512 has, and the numbers in a whole or half one; others hold operands."""
 ROWS, COLUMNS = 6, 64
-"""Of a tile: 24 of the 32 vector registers of AVX-512 hold sums, the rest is for a row of the right operand."""
+"""Of a tile: it fills these registers."""
 
 Place = Callable[[Expr, Expr], Expr]
 
@@ -36,11 +38,16 @@ def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
     return parts(size, most)
 
 
-def row_tiles(rows: int) -> list[tuple[int, int, int]]:
+def rows_beside(columns: int) -> int:
+    """Rows of a tile of so many columns: as many as registers hold the sums of."""
+    return REGISTERS // (columns // HALF if columns % VECTOR == HALF else -(-columns // VECTOR))
+
+
+def row_tiles(rows: int, most: int = ROWS) -> list[tuple[int, int, int]]:
     """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else of six rows, and
     none of fewer than three if there are enough: a low tile would wait for the right operand instead of multiplying."""
-    alike = row_parts(rows, ROWS)
-    if len(alike) == 1:
+    alike = row_parts(rows, most)
+    if len(alike) == 1 or most != ROWS:
         return alike
     ends = {1: (4, 3), 2: (4, 4), 3: (5, 4)}.get(rows % ROWS, (rows % ROWS,))
     at = rows - sum(ends)
@@ -88,13 +95,15 @@ def product(
 
             def lanes(part: str, make: Callable[[Expr, Expr], Statement | Sequence[Statement]],
                       mr: int = mr, nr: int = nr, name: str = name) -> Statement:  # fmt: skip
-                """Over the elements of the tile: rows written out, columns in vectors."""
-                r, v = s.index(f"{name}{part}r"), s.index(f"{name}{part}v")
-                made = make(r, v)
-                inner = list(made) if isinstance(made, Sequence) else [made]
-                return loops.loop(
-                    f"{name}{part}r", mr, [loops.loop(f"{name}{part}v", nr, inner, "vector")], "unroll"
-                )
+                """Over the elements of the tile: rows written out, columns in vectors, none of which is half empty."""
+                r, h, v = (s.index(f"{name}{part}{letter}") for letter in "rhv")
+                halves = nr // HALF if nr % VECTOR == HALF else 1
+                made = make(r, h * HALF + v if halves > 1 else v)
+                body = list(made) if isinstance(made, Sequence) else [made]
+                inner = loops.loop(f"{name}{part}v", nr // halves, body, "vector")
+                if halves > 1:
+                    inner = loops.loop(f"{name}{part}h", halves, [inner], "unroll")
+                return loops.loop(f"{name}{part}r", mr, [inner], "unroll")
 
             def first(r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j) -> Statement:
                 return loops.store(sums[r, v], s.const(0, dtype) if start is None else start(i + r, j + v))

@@ -19,6 +19,7 @@ from ..flow import Flow
 from ..kernels import deep_product
 from ..kernels.deep_product import deep_kernel
 from ..kernels.product import product_kernel
+from ..kernels.tiles import COLUMNS
 from ..layout import Layout, row_major
 from ..lower import Step
 from ..primitives import available
@@ -102,7 +103,9 @@ def multiply(
 
 def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
     """A step for `out = a @ b`, matrices whose depth is what is large."""
-    if b.shape[1] < a.shape[0]:  # the longer side is the better one for vectors
+    # Few columns spare a copy of the rows; where there are many of both, the longer side is the better one for vectors.
+    short, long = sorted((a.shape[0], b.shape[1]))
+    if b.shape[1] != (short if short <= COLUMNS else long):
         a, b, out = _turned(b), _turned(a), _turned(out)
     kernel, sizes = deep_kernel(a, b, out)
     rooms = [lowering.temporary((n,), FLOAT) for n in sizes]
