@@ -28,16 +28,21 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """One framework running one model in a process of its own; see `benchmarks.harness.protocol`."""
+    """One framework running one model in a process of its own; see `benchmarks.harness.protocol`.
 
-    def __init__(self, name: str, command: Sequence[str], env: dict[str, str], threads: int, patience: float) -> None:
+    `folder` is the checkout whose modules it runs, this one unless another is given.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], env: dict[str, str], threads: int, patience: float, folder: Path = ROOT
+    ) -> None:  # fmt: skip
         self.name = name
         self.patience = patience
         self.seconds: list[float] = []
         self.peak = 0
         self._errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            list(command), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            list(command), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             env={**os.environ, **QUIET, "OMP_NUM_THREADS": str(threads), protocol.THREADS: str(threads), **env},
         )  # fmt: skip
         # Lines are read by a thread, so that waiting for one can end.

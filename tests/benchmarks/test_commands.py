@@ -12,11 +12,13 @@ from benchmarks import table
 from benchmarks.extras import __main__ as extras
 from benchmarks.extras import chain, installing
 from benchmarks.extras.context import Context
+from benchmarks.harness.process import ROOT
 from benchmarks.harness.turns import disagreement
 from benchmarks.inference.configurations import some
 from benchmarks.models.__main__ import main
 from benchmarks.models.configurations import CONFIGURATIONS, batch
 from benchmarks.models.kernel_times import report
+from benchmarks.models.versus import main as versus
 
 
 def test_training_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +39,13 @@ def test_training_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     page.write_text("# Page\n")
     assert table.main(["--sections=", f"--out={tmp_path}", f"--write={page}"]) == 0
     assert "## Training" in page.read_text() and "## Inference" not in page.read_text()
+
+
+def test_two_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert versus([str(ROOT), str(ROOT), "--models=tiny_mlp", "--seconds=0.1", "--turn=0.02", "--starts=2"]) == 0
+    old, new = capsys.readouterr().out.splitlines()[1:]
+    assert old.startswith("tiny_mlp") and "1.000 (1.000 to 1.000)" in old
+    assert "losses differ by 0.0e+00" in new
 
 
 def test_data_is_the_same_everywhere() -> None:
