@@ -174,3 +174,26 @@ def test_repeated_captured_writes_are_noticed_by_gradients_recorded_between_them
         double()
         with pytest.raises(RuntimeError, match="overwritten in place by double"):
             loss.backward()
+
+
+def test_memory_that_a_captured_function_no_longer_writes_is_not_taken_for_written():
+    v, w = wf.ones(4), wf.ones(4)
+
+    @wf.function
+    def double():
+        v.mul_(2.0)
+        w.mul_(2.0)
+
+    double()
+    double()
+    kept, x = w.detach(), wf.ones(4).requires_grad_()
+    w._data = w._data.copy()
+    loss = (x * kept).sum()
+    for _ in range(2):
+        double()
+    loss.backward()
+    assert x.grad.tolist() == [4.0] * 4
+    loss = (x * w).sum()
+    double()
+    with pytest.raises(RuntimeError, match="overwritten in place by double"):
+        loss.backward()

@@ -282,3 +282,26 @@ def test_argument_on_a_written_variables_memory_is_read_as_it_was_on_entry():
 
 def test_adding_zero_keeps_the_sign_rules_of_zero():
     assert wf.function(lambda x: 1.0 / (x + 0.0))(wf.tensor([-0.0])).tolist() == [float("inf")]
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,)])
+def test_outside_tensors_that_get_another_array_with_equal_numbers_are_read_there(shape):
+    w = wf.ones(*shape)
+    double = wf.function(lambda x: x * w)
+    x = wf.ones(*shape)
+    double(x)
+    w._data = w._data.copy()
+    double(x)
+    w.numpy()[...] = 3.0
+    assert double(x).tolist() == [3.0] * shape[0]
+
+
+def test_a_cleared_function_is_captured_again():
+    scale = [2.0]
+    times = wf.function(lambda x: x * scale[0])
+    x = wf.ones(2)
+    assert times(x).tolist() == [2.0, 2.0]
+    scale[0] = 3.0
+    assert times(x).tolist() == [2.0, 2.0]
+    times.clear()
+    assert times(x).tolist() == [3.0, 3.0]

@@ -195,20 +195,33 @@ def is_grad_enabled() -> bool:
 # Mutation ------------------------------------------------------------------------------------------------------------
 
 
+class Moment:
+    """The clock of one write, or of several that happen together."""
+
+    __slots__ = ("clock",)
+
+    def __init__(self, clock: int) -> None:
+        self.clock = clock
+
+
 class Write:
     """One write in place: when, where in the user's program, by what, and to which part of the memory.
 
     The part is kept as plain numbers: a reference to the array would keep its memory alive.
     """
 
-    __slots__ = ("clock", "where", "op", "address", "shape", "strides", "itemsize")
+    __slots__ = ("moment", "where", "op", "address", "shape", "strides", "itemsize")
 
     def __init__(self, array: ndarray, owner: ndarray, op: str) -> None:
-        self.clock, self.where, self.op = tick(), user_location(3), op
+        self.moment, self.where, self.op = Moment(tick()), user_location(3), op
         self.address: int | None = None  # None: all of it
         if array is not owner and array.size:
             self.address = array.__array_interface__["data"][0]
             self.shape, self.strides, self.itemsize = array.shape, array.strides, array.itemsize
+
+    @property
+    def clock(self) -> int:
+        return self.moment.clock
 
     def touches(self, array: ndarray, owner: ndarray) -> bool:
         """Whether this write changed part of `array`, a view of `owner`."""
@@ -235,21 +248,13 @@ def memory_of(array: ndarray) -> ndarray:
     return array
 
 
-class _Latest:
-    """The clock of some write: another one after every write to any memory."""
-
-    __slots__ = ("clock",)
-
-    def __init__(self) -> None:
-        self.clock = 0
+latest = Moment(0)
+"""Of some write: another clock after every write to any memory."""
 
 
-latest = _Latest()
-
-
-def renew(write: Write, now: int) -> None:
-    """The memory of `write` is being written again, `now`, by the same op at the same line."""
-    write.clock = latest.clock = now
+def renew(moment: Moment, now: int) -> None:
+    """What was written at the moment is being written again, `now`, by the same ops at the same lines."""
+    moment.clock = latest.clock = now
 
 
 def note_mutation(array: ndarray, op: str) -> None:

@@ -8,12 +8,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
-from ..autograd.tape import grad_mode, latest, memory_of, mutations, note_mutation, renew, tick
+from ..autograd.tape import Moment, grad_mode, latest, memory_of, mutations, note_mutation, renew, tick
 from ..compiler.build import CompiledFlow, compile_flow
 from ..compiler.flow import from_graph
 from ..errors import describe
@@ -27,6 +28,7 @@ from .graph import Value
 from .tree import flatten, unflatten
 
 ndarray = np.ndarray
+_data_of = attrgetter("_data")
 WARN_AFTER = 10  # signatures from which a new one is worth a warning
 
 
@@ -54,7 +56,7 @@ class Function:
         self._lock = threading.RLock()
         forks.renewed_in_child(self)
         self._warned = False
-        self._last: Any = (None, None)
+        self._last: Any = (None, None)  # the signature of the latest call and its trace
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: one captured function per instance, so that `self` is not an argument."""
@@ -74,14 +76,19 @@ class Function:
         key, tensors = _signature(leaves, structure)
         if key is None:  # tensors of a declared graph: the function becomes part of it
             return self._declare(args, kwargs)
-        trace = self._traces.get(key)
-        if trace is None:
-            with self._lock:
-                trace = self._traces.get(key)
-                if trace is None:
-                    with garbage.paused():
-                        trace = self._trace(key, leaves, structure)
+        last, trace = self._last
+        if key != last:  # to compare takes less than to look up
+            trace = self._traces.get(key) or self._traced(key, leaves, structure)
+            self._last = (key, trace)
         return trace.run(tensors)
+
+    def _traced(self, key: Any, leaves: list[Any], structure: Any) -> Trace:
+        with self._lock:
+            trace = self._traces.get(key)
+            if trace is None:
+                with garbage.paused():
+                    trace = self._trace(key, leaves, structure)
+            return trace
 
     def _declare(self, args: Any, kwargs: Any) -> Any:
         from .declaring import declared_call
@@ -158,6 +165,7 @@ class Function:
         """Forget all captured signatures."""
         with self._lock:
             self._traces.clear()
+            self._last = (None, None)
 
 
 def function(
@@ -242,19 +250,12 @@ def _describe(leaves: list[Any]) -> str:
     return "(" + ", ".join(describe(x) for x in leaves) + ")"
 
 
-def _differ(variables: list[ndarray], seen: list[ndarray]) -> bool:
-    """Whether outside tensors have other arrays than before. Lists compare by identity first, which is all it takes."""
-    try:
-        return variables != seen
-    except ValueError:  # arrays that are not the same were compared by value
-        return True
-
-
 class Trace:
     """One signature: the captured graph and its compiled program."""
 
     _since: int  # when frozen tensors were last read
     _looked: int  # the clock of writes when they were last looked at
+    _moment: Moment  # of our last writes
 
     def __init__(
         self, owner: Function, leaves: list[Any], structure: Any, python: Callable[..., Any]
@@ -313,15 +314,18 @@ class Trace:
     def _collect_gradients(self, returned: set[int]) -> None:
         capture = self.capture
         self.gradients: list[tuple[Any, Any]] = []  # (owner tensor or argument position, what to store)
+        self.cleared: list[Tensor] = []  # outside tensors that have no gradient afterwards
         stand_in_of = {id(t): i for i, t in enumerate(self.stand_ins)}
         for key, (tensor, g) in capture.gradients.changed.items():
             target: Any = stand_in_of.get(id(tensor), tensor)
             if target is tensor and type(tensor._data) is Value:
                 continue  # a leaf made inside the function: it ends with the call, and its gradient with it
             visible = self.owner.keep_grads or key in capture.gradients.existed or isinstance(target, int)
-            self.gradients.append(
-                (target, self._returned(g, returned) if g is not None and visible else None)
-            )
+            stored = self._returned(g, returned) if g is not None and visible else None
+            if stored is None and target is tensor:
+                self.cleared.append(tensor)
+            else:
+                self.gradients.append((target, stored))
 
     def _returned(self, leaf: Any, returned: set[int]) -> Any:
         if isinstance(leaf, RowSparse):
@@ -369,15 +373,16 @@ class Trace:
             freeze,
         )
         self.mutated = [v.tensor for v in self.written]
-        self._writes: list[Any] = [None] * len(self.mutated)
+        self._writes: list[Any] = [(0, None, None)] * len(self.mutated)  # (key of the memory, our write, array)
         self._written: set[int] | None = None
         self._noted = -1  # the clock of our last write
 
     def run(self, tensors: list[Tensor]) -> Any:
         compiled = self.compiled
         arguments = [compiled.fit(i, t._data) for i, t in enumerate(tensors)]
-        variables = [t._data for t in self.variables]
-        if _differ(variables, compiled.seen):
+        variables = compiled.seen
+        if not all(map(is_, map(_data_of, self.variables), variables)):
+            variables = [t._data for t in self.variables]
             compiled.check_variables(variables)
             self._written, self._noted = None, -1
             self.refresh()
@@ -391,6 +396,8 @@ class Trace:
         results = [wrap(a) for a in outputs[: len(self.values)]]
         if self.backward is not None:
             self.backward.attach(tensors, results, outputs[len(self.values) :])
+        for tensor in self.cleared:
+            tensor._grad = None
         for target, what in self.gradients:
             owner = tensors[target] if isinstance(target, int) else target
             owner._grad = None if what is None else self._make(what, results)
@@ -405,12 +412,12 @@ class Trace:
     def _changed(self) -> bool:
         """Whether a tensor that the program takes as frozen was written since it was read."""
         clock = latest.clock
-        if clock == self._looked and not self._small:
+        if clock == self._looked:
             return False  # nothing at all was written since the last look
         since = self._since
-        for tensor, array, key in self._watched:
+        for key in self._watched:
             writes = mutations.get(key)
-            if writes is not None and writes[-1].clock > since or tensor._data is not array:
+            if writes is not None and writes[-1].clock > since:
                 return True
         self._looked = clock
         return False
@@ -424,9 +431,7 @@ class Trace:
 
     def _watch(self, now: int) -> None:
         """Writes to frozen tensors after `now` count as changes."""
-        self._watched = [(t, t._data, id(memory_of(t._data))) for t in self._frozen]
-        # lists of arrays compare equal if those of one element hold equal numbers: such a tensor's array may be another
-        self._small = any(t._data.size == 1 for t in self._frozen)
+        self._watched = [id(memory_of(t._data)) for t in self._frozen]
         self._looked = -1
         self._since = now
 
@@ -443,19 +448,18 @@ class Trace:
         alone = latest.clock == self._noted  # nobody wrote to any memory since this was called last
         now = self._noted = tick()
         if alone:
-            for write in self._writes:
-                renew(write[1], now)
+            renew(self._moment, now)
             return
+        self._moment = Moment(now)  # a new one, as some writes may have ended: they keep theirs
         for i, t in enumerate(self.mutated):
-            write = self._writes[i]
-            if write is not None:
-                known = mutations.get(write[0])
-                if known is not None and known[-1] is write[1] and write[2] is t._data:
-                    renew(write[1], now)
-                    continue
-            note_mutation(t._data, self.owner.__name__)
-            key = id(memory_of(t._data))
-            self._writes[i] = (key, mutations[key][-1], t._data)
+            key, write, array = self._writes[i]
+            if array is not t._data or mutations.get(key, (None,))[-1] is not write:
+                note_mutation(t._data, self.owner.__name__)
+                key = id(memory_of(t._data))
+                write = mutations[key][-1]
+                self._writes[i] = (key, write, t._data)
+            write.moment = self._moment
+        renew(self._moment, now)
 
     def _make(self, what: Any, results: list[Tensor]) -> Any:
         if what[0] == "value":

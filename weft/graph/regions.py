@@ -156,7 +156,7 @@ class _Compiled:
             if write is not None and write[2] is data:
                 known = mutations.get(write[0])
                 if known is not None and known[-1] is write[1]:
-                    renew(write[1], now)
+                    renew(write[1].moment, now)
                     continue
             note_mutation(data, "assign")
             key = id(memory_of(data))

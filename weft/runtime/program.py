@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class Program:
         self.kept = Kept(kept) if prologue else None
         self.arguments, self.variables, self.results = arguments, variables, results
         self.fresh = [(i, x) for i, x in enumerate(results) if x.storage.kind == "output"]
+        self.makers = [maker_of(x) for _, x in self.fresh]
         every = [*all_steps(self.prologue), *all_steps(steps)]
         kernels = [st.kernel for st in every if st.kernel is not None]
         self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))
@@ -83,7 +84,10 @@ class Program:
                 self._free.clear()
 
     def __call__(self, arguments: Sequence[ndarray], variables: Sequence[ndarray]) -> list[ndarray]:
-        """Run on arrays that have the layouts the program was compiled for; returns the fresh outputs."""
+        """Run on arrays that have the layouts the program was compiled for; returns the fresh outputs.
+
+        `variables` is kept and must never change: a call with the same list as before need not look into it.
+        """
         try:
             instance = self._free.pop()
             if instance.kept is not self.kept:  # put back while somebody refreshed
@@ -141,7 +145,7 @@ class Instance:
         self.argument_slots = [self._dynamic_slots(x.storage) for x in program.arguments]
         self.variable_slots = [self._dynamic_slots(x.storage) for x in program.variables]
         self.output_slots = [self._dynamic_slots(x.storage) for _, x in program.fresh]
-        self.bound: list[Any] = [None] * len(program.variables)
+        self.bound: Sequence[Any] = [None] * len(program.variables)
 
     # Tables -------------------------------------------------------------------------------------------------------------
 
@@ -287,16 +291,11 @@ class Instance:
                 at = address(array)
                 for slot, offset in where:
                     slots[slot] = at + offset
-        bound = self.bound
-        for i, array in enumerate(variables):
-            if array is not bound[i]:
-                bound[i] = array
-                at = address(array)
-                for slot, offset in self.variable_slots[i]:
-                    slots[slot] = at + offset
+        if variables is not self.bound:
+            self._bind(variables)
         outputs = []
-        for (_, layout), where in zip(program.fresh, self.output_slots, strict=True):
-            array = fresh_array(layout)
+        for make, where in zip(program.makers, self.output_slots, strict=True):
+            array = make()
             outputs.append(array)
             if where:
                 at = address(array)
@@ -323,6 +322,16 @@ class Instance:
                 raise Interrupted(f"{program.name}: a loop was stopped.")
             self._fail(program.steps[failed - 1])
         return outputs
+
+    def _bind(self, variables: Sequence[ndarray]) -> None:
+        """Set the pointers of variables whose arrays are others than at the last call."""
+        slots = self.slots
+        for array, before, where in zip(variables, self.bound, self.variable_slots, strict=True):
+            if array is not before:
+                at = address(array)
+                for slot, offset in where:
+                    slots[slot] = at + offset
+        self.bound = variables
 
     def _prepare(self) -> None:
         """Run the prologue, unless another instance has done so by now."""
@@ -398,13 +407,14 @@ class _Slot:
 _profilers: list[Any] = []
 
 
-def fresh_array(layout: Layout) -> ndarray:
-    """New memory for one output, in its layout."""
+def maker_of(layout: Layout) -> Callable[[], ndarray]:
+    """A function that makes new memory for one output, in its layout."""
     if layout.contiguous:
-        return memory.empty(layout.shape, layout.dtype)
+        return memory.maker(layout.shape, layout.dtype)
     order = sorted(range(len(layout.shape)), key=lambda a: -layout.strides[a])
-    dense = memory.empty(tuple([layout.shape[a] for a in order]), layout.dtype)
-    return dense.transpose(np.argsort(order))
+    dense = memory.maker(tuple([layout.shape[a] for a in order]), layout.dtype)
+    axes = np.argsort(order)
+    return lambda: dense().transpose(axes)
 
 
 def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
