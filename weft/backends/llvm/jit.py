@@ -29,17 +29,20 @@ from ...compiler.validate import validate
 from ...runtime import forks, threads
 from . import cache, target
 from .emit import emit_kernel
-from .parallel import START, WIDTH
+from .parallel import ME, START, WIDTH
 
 try:
     import resource
 except ImportError:  # a system without such limits
     resource = None  # type: ignore[assignment]
 
-# Fallback for `GOMP_parallel` where there is no OpenMP: the calling thread is the team.
+# Fallbacks for `GOMP_parallel` and `omp_get_thread_num` where there is no OpenMP: the calling thread is the team.
 _ALONE = """define void @weft_alone(ptr %fn, ptr %data, i32 %n, i32 %flags) {
   call void %fn(ptr %data)
   ret void
+}
+define i32 @weft_first() {
+  ret i32 0
 }
 """
 # C functions that generated code may call for rare arguments.
@@ -82,10 +85,11 @@ def engine() -> Engine:
                     function = getattr(library, symbol, None) or getattr(_libm(), symbol)
                     imports[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
             _engine = Engine(host, lljit, imports)
-            start = threads.symbol_address(START)
-            if start is None:
-                start = _load(_engine, compile_ir(_ALONE, host), ["weft_alone"])["weft_alone"]
-            imports[START] = start
+            start, me = threads.symbol_address(START), threads.symbol_address(ME)
+            if start is None or me is None:
+                alone = _load(_engine, compile_ir(_ALONE, host), ["weft_alone", "weft_first"])
+                start, me = alone["weft_alone"], alone["weft_first"]
+            imports[START], imports[ME] = start, me
         return _engine
 
 

@@ -1,8 +1,12 @@
-"""Parallel loops: one function for a range of iterations, and threads that take ranges from a shared counter.
+"""Parallel loops: one function for a range of iterations, and threads that take ranges until none is left.
 
 How many threads run is read from the process's width cell at each loop (see `weft.runtime.threads`); with one, or
 with little work, the calling thread does everything. Ranges change nothing in the result: an iteration is the same
 code wherever it runs. `GOMP_parallel` is the OpenMP library that oneDNN uses, so both share one team of threads.
+
+Every thread has a share of the iterations, the same in each loop of that length, takes ranges of it first, and then of those
+of others who are late. So what a thread wrote it mostly reads itself later: what lies in another processor's cache takes
+longer to get than what lies in memory.
 """
 
 from __future__ import annotations
@@ -19,11 +23,14 @@ if TYPE_CHECKING:
 
 WIDTH = "weft_width"
 START = "GOMP_parallel"
+ME = "omp_get_thread_num"
+_CAPTURED = 4  # the first word of captured values in a job
 
-# job: { next iteration (atomic), iterations, block, captured values ... }
+# job: { shares, block, threads, range function, captured values ... }; a share: { next iteration (atomic), end }, a line each
 _RUN = f"""@{WIDTH} = external global i32
 declare void @{START}(ptr, ptr, i32, i32)
-define internal void @weft_parallel(ptr %worker, ptr %job, i64 %n, i64 %grain, i64 %unit) #0 {{
+declare i32 @{ME}()
+define internal void @weft_parallel(ptr %range, ptr %job, i64 %n, i64 %grain, i64 %unit) noinline #0 {{
 entry:
   %width32 = load i32, ptr @{WIDTH}, align 4
   %width = sext i32 %width32 to i64
@@ -34,28 +41,88 @@ entry:
   %threads0 = call i64 @llvm.smin.i64(i64 %parts, i64 %width)
   %threads = call i64 @llvm.smax.i64(i64 %threads0, i64 1)
   %alone = icmp eq i64 %threads, 1
-  %shares = mul i64 %threads, 4
-  %n1 = add i64 %n, %shares
-  %n2 = sub i64 %n1, 1
-  %share0 = sdiv i64 %n2, %shares
-  %share1 = call i64 @llvm.smax.i64(i64 %share0, i64 %some)
-  %share2 = add i64 %share1, %unit
-  %share3 = sub i64 %share2, 1
-  %share4 = sdiv i64 %share3, %unit
-  %share = mul i64 %share4, %unit
-  %block = select i1 %alone, i64 %n, i64 %share
-  %n.field = getelementptr i64, ptr %job, i64 1
-  %block.field = getelementptr i64, ptr %job, i64 2
-  store i64 0, ptr %job, align 8
-  store i64 %n, ptr %n.field, align 8
-  store i64 %block, ptr %block.field, align 8
   br i1 %alone, label %single, label %team
 single:
-  call void %worker(ptr %job)
+  call void %range(ptr %job, i64 0, i64 %n)
   ret void
 team:
+  %ranges = mul i64 %threads, 4
+  %n1 = add i64 %n, %ranges
+  %n2 = sub i64 %n1, 1
+  %block0 = sdiv i64 %n2, %ranges
+  %block1 = call i64 @llvm.smax.i64(i64 %block0, i64 %some)
+  %block2 = add i64 %block1, %unit
+  %block3 = sub i64 %block2, 1
+  %block4 = sdiv i64 %block3, %unit
+  %block = mul i64 %block4, %unit
+  %n3 = add i64 %n, %block
+  %n4 = sub i64 %n3, 1
+  %blocks = sdiv i64 %n4, %block
+  %lines = mul i64 %threads, 8
+  %shares = alloca i64, i64 %lines, align 64
+  %block.field = getelementptr i64, ptr %job, i64 1
+  %threads.field = getelementptr i64, ptr %job, i64 2
+  %range.field = getelementptr i64, ptr %job, i64 3
+  store ptr %shares, ptr %job, align 8
+  store i64 %block, ptr %block.field, align 8
+  store i64 %threads, ptr %threads.field, align 8
+  store ptr %range, ptr %range.field, align 8
+  br label %deal
+deal:
+  %who = phi i64 [ 0, %team ], [ %next, %deal ]
+  %start = phi i64 [ 0, %team ], [ %end, %deal ]
+  %next = add i64 %who, 1
+  %upto = mul i64 %next, %blocks
+  %upto.block = sdiv i64 %upto, %threads
+  %upto.n = mul i64 %upto.block, %block
+  %end = call i64 @llvm.smin.i64(i64 %upto.n, i64 %n)
+  %line = mul i64 %who, 8
+  %share = getelementptr i64, ptr %shares, i64 %line
+  %share.end = getelementptr i64, ptr %share, i64 1
+  store i64 %start, ptr %share, align 8
+  store i64 %end, ptr %share.end, align 8
+  %all = icmp eq i64 %next, %threads
+  br i1 %all, label %go, label %deal
+go:
   %team.size = trunc i64 %threads to i32
-  call void @{START}(ptr %worker, ptr %job, i32 %team.size, i32 0)
+  call void @{START}(ptr @weft_worker, ptr %job, i32 %team.size, i32 0)
+  ret void
+}}
+define internal void @weft_worker(ptr %job) #0 {{
+entry:
+  %block.field = getelementptr i64, ptr %job, i64 1
+  %threads.field = getelementptr i64, ptr %job, i64 2
+  %range.field = getelementptr i64, ptr %job, i64 3
+  %shares = load ptr, ptr %job, align 8
+  %block = load i64, ptr %block.field, align 8
+  %threads = load i64, ptr %threads.field, align 8
+  %range = load ptr, ptr %range.field, align 8
+  %me32 = call i32 @{ME}()
+  %me = zext i32 %me32 to i64
+  br label %owner
+owner:
+  %turn = phi i64 [ 0, %entry ], [ %next, %empty ]
+  %place = add i64 %me, %turn
+  %who = urem i64 %place, %threads
+  %line = mul i64 %who, 8
+  %share = getelementptr i64, ptr %shares, i64 %line
+  %share.end = getelementptr i64, ptr %share, i64 1
+  %end = load i64, ptr %share.end, align 8
+  br label %take
+take:
+  %first = atomicrmw add ptr %share, i64 %block monotonic
+  %some = icmp slt i64 %first, %end
+  br i1 %some, label %run, label %empty
+run:
+  %beyond = add i64 %first, %block
+  %last = call i64 @llvm.smin.i64(i64 %beyond, i64 %end)
+  call void %range(ptr %job, i64 %first, i64 %last)
+  br label %take
+empty:
+  %next = add i64 %turn, 1
+  %more = icmp slt i64 %next, %threads
+  br i1 %more, label %owner, label %done
+done:
   ret void
 }}
 declare i64 @llvm.smax.i64(i64, i64)
@@ -63,13 +130,13 @@ declare i64 @llvm.smin.i64(i64, i64)"""
 
 
 def emit(outer: KernelEmitter, statement: Loop) -> None:
-    """Write the range function and its worker into the module, and the call into the current block."""
+    """Write the loop's body as a function of a range into the module, and the call into the current block."""
     from .emit import KernelEmitter
 
     module, f = outer.module, outer.f
     if _RUN not in module.extra:
         module.extra.append(_RUN)
-        for name in ("llvm.smax.i64", "llvm.smin.i64", START):
+        for name in ("llvm.smax.i64", "llvm.smin.i64", START, ME):
             module.declarations[name] = ""
     number = len(module.functions)
     extent = outer.value(statement.extent)
@@ -104,34 +171,25 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
     emitter.finish()
     module.functions.append(body)
 
-    worker = _worker(module, f'"{entry}.worker{number}"', body, args)
-    module.functions.append(worker)
+    unpacked = _unpacked(module, f'"{entry}.job{number}"', body, args)
+    module.functions.append(unpacked)
 
-    job = f.slot("i64", 1, 3 + len(captured))
-    for position, (_, value) in enumerate(captured):
-        field = f.op(f"getelementptr i64, ptr {job.ref}, i64 {3 + position}", "ptr")
+    job = f.slot("i64", 1, _CAPTURED + len(captured))
+    for position, (_, value) in enumerate(captured, _CAPTURED):
+        field = f.op(f"getelementptr i64, ptr {job.ref}, i64 {position}", "ptr")
         f.store(value, field, 8)
     unit = literal("i64", 64 if statement.kind == "vector" else 1)
-    f.do(f"call void @weft_parallel(ptr @{worker.name}, {job}, {extent}, {grain}, {unit})")
+    f.do(f"call void @weft_parallel(ptr @{unpacked.name}, {job}, {extent}, {grain}, {unit})")
     outer.forget(*outer.changed_in(statement))
 
 
-def _worker(module, name: str, body: Function, args: list[Value]) -> Function:  # type: ignore[no-untyped-def]
-    """`void worker(job)`: take blocks until none is left."""
-    w = Function(module, name, [Value("%job", "ptr")], "internal")
-    fields = [w.op(f"getelementptr i64, ptr %job, i64 {i}", "ptr") for i in range(1, 3 + len(args))]
-    n, block = (w.load(field, "i64", 1, 8) for field in fields[:2])
-    values = [w.load(field, a.type, 1, 8) for field, a in zip(fields[2:], args, strict=True)]
-    take, run, done = w.label("take"), w.label("run"), w.label("done")
-    w.jump(take)
-    w.start(take)
-    first = w.op(f"atomicrmw add ptr %job, {block} monotonic", "i64")
-    w.branch(w.compare("slt", first, n), run, done)
-    w.start(run)
-    beyond = w.binary("add", first, block)
-    last = w.select(w.compare("slt", beyond, n), beyond, n)
-    w.do(f"call void @{body.name}({', '.join(map(str, [*values, first, last]))})")
-    w.jump(take)
-    w.start(done)
-    w.do("ret void")
-    return w
+def _unpacked(module, name: str, body: Function, args: list[Value]) -> Function:  # type: ignore[no-untyped-def]
+    """`void range(job, first, last)`: the body with the captured values of the job."""
+    first, last = Value("%first", "i64"), Value("%last", "i64")
+    f = Function(module, name, [Value("%job", "ptr"), first, last], "internal")
+    values = []
+    for position, a in enumerate(args, _CAPTURED):
+        values.append(f.load(f.op(f"getelementptr i64, ptr %job, i64 {position}", "ptr"), a.type, 1, 8))
+    f.do(f"call void @{body.name}({', '.join(map(str, [*values, first, last]))})")
+    f.do("ret void")
+    return f
