@@ -1,0 +1,64 @@
+"""1 x 1 convolutions of MobileNetV2 and ResNet-50, forward and the gradient of the input: oneDNN's kernels beside our own.
+
+    python -m benchmarks.pixels [--batch N] [--seconds N]
+
+Both ways of a layer are compiled as programs of their own and run in turn; figures are the least milliseconds and the
+GFLOP/s they make.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+
+from benchmarks.depthwise import measure
+
+LAYERS = [
+    (32, 16, 112), (16, 96, 112), (96, 24, 56), (24, 144, 56), (144, 24, 56), (144, 32, 28), (32, 192, 28), (192, 32, 28),
+    (192, 64, 14), (64, 384, 14), (384, 64, 14), (64, 64, 56), (64, 256, 56), (256, 64, 56), (256, 128, 56),
+]  # fmt: skip
+"""(input channels, output channels, height and width)"""
+OPS = ("forward", "grad input")
+
+
+def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    from weft.compiler.flow import Flow
+    from weft.compiler.rules import conv as rules
+    from weft.compiler.trials import Trial
+    from weft.compiler.tuning import Sample
+    from weft.ops import conv
+    from weft.ops.spec import Spec
+
+    flow, dtype = Flow("benchmark"), np.dtype(np.float32)
+    x, y, w = (n, c, size, size), (n, k, size, size), (k, c, 1, 1)
+    attrs = ((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    record, inputs, first, result, direct, own = {
+        "forward": (conv.convolution, (x, w, None), (), y, rules._direct, rules._pixels),
+        "grad input": (conv.convolution_backward_input, (y, w, None), ((size, size),), x,
+                       rules._direct_input, rules._pixels_input),
+    }[op]  # fmt: skip
+    values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
+    node = flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])  # type: ignore[attr-defined]
+    whole = Sample(tuple(inputs), (result,), node.attrs, 1.0, lambda label: False)
+    return {"oneDNN": Trial(node, direct, whole), "own": Trial(node, own, whole)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=1.0, help="per layer and op")
+    options = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, batch {options.batch}, load {os.getloadavg()[0]:.1f}")
+    for c, k, size in LAYERS:
+        for op in OPS:
+            best = measure(trials_of(op, options.batch, c, k, size), options.seconds)
+            work = 2 * options.batch * size * size * c * k
+            text = "   ".join(f"{w} {1e3 * t:6.2f} ms {work / t / 1e9:5.0f} GFLOP/s" for w, t in best.items())
+            print(f"{c:4}->{k:<4}@{size:<3} {op:10} {text}   {best['oneDNN'] / best['own']:.2f}x", flush=True)
+
+
+if __name__ == "__main__":
+    main()
