@@ -228,3 +228,28 @@ def test_a_step_that_trains() -> None:
     np.testing.assert_allclose(states[0][0], states[1][0], rtol=1e-5)
     for name, value in states[0][1].items():
         np.testing.assert_allclose(states[1][1][name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("activation", [F.hardswish, F.leaky_relu, F.elu], ids=["hardswish", "leaky_relu", "elu"])
+def test_other_activations(activation: Any) -> None:
+    check(block(activation), arrays(2, 24, (11, 10)))
+
+
+def test_gradients_of_gradients() -> None:
+    """A penalty on the image's gradient: its ops are convolutions of one another again."""
+
+    def forward(x: wf.Tensor, w: wf.Tensor, *norms: wf.Tensor) -> wf.Tensor:
+        y = block(F.relu6)(x, w, *norms)
+        (g,) = wf.grad((y * y * y).sum(), [x], create_graph=True)
+        return g * g
+
+    check(forward, arrays(2, 16, (8, 8)), 5e-3)  # eagerly, the shift's gradient is off by 1.4e-3
+
+
+def test_a_weight_that_two_convolutions_share() -> None:
+    def forward(x: wf.Tensor, w: wf.Tensor, *norms: wf.Tensor) -> wf.Tensor:
+        h = F.relu6(F.batch_norm(x, None, None, norms[0], norms[1], training=True))
+        other = F.relu6(x * 2.0 - 1.0)
+        return sum(F.conv2d(v, w, None, 1, 1, groups=16) for v in (h, other))
+
+    check(forward, arrays(2, 16, (10, 10)))

@@ -39,17 +39,28 @@ def depthwise_blocks(flow: Flow) -> Flow:
     finder = _Finder(flow)
     for node in found:
         for plan in finder.plans(node):
-            plans.update(dict.fromkeys(plan.replaces, plan))
-    place: dict[Value, Value] = {}  # old -> new, of everything that was read so far
+            if not any(n in plans for n in plan.replaces):  # convolutions that share a weight may share a gradient
+                plans.update(dict.fromkeys(plan.replaces, plan))
+    place: dict[Value, Value] = {}  # old -> new
+
+    def placed(new: Flow, value: Value) -> Value:
+        if value not in place and value.node.op is CONSTANT:
+            return new.constant(value.node.attrs[0])
+        return place[value]
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        place.update({v: w for v, w in zip(node.inputs, args, strict=True) if isinstance(v, Value)})
+        if not place:
+            place.update(zip(flow.inputs, new.inputs, strict=True))
         plan = plans.get(node)
         if plan is None:
-            return None
-        if plan.made is None:
-            plan.made = new.add(plan.op, [place[v] for v in plan.inputs], plan.attrs, plan.specs).outputs
-        return [plan.made[i] for i in plan.replaces[node]]
+            made: Any = new.again(node, args)
+        else:
+            if plan.made is None:
+                inputs = [placed(new, v) for v in plan.inputs]
+                plan.made = new.add(plan.op, inputs, plan.attrs, plan.specs).outputs
+            made = [plan.made[i] for i in plan.replaces[node]]
+        place.update(zip(node.outputs, made, strict=True))
+        return made
 
     return rebuild(rebuild(flow, rule))  # the second time without what nobody reads any more
 
@@ -147,17 +158,18 @@ class _Finder:
         self.outputs = set(flow.outputs)
 
     def plans(self, node: Node) -> list[_Plan]:
-        h, w = node.inputs[:2]
+        h = node.inputs[0]
         weight, image = self._gradients(node)
         others = [n for n in self.readers[h] if n is not node and n is not weight]
-        x = h if others or h in self.outputs or weight is not None and image is None else _source(h)
-        before = _Builder([x], [])
-        if before.operand(h) is None or not before.small:
-            x, before = h, _Builder([h], [])
-        made = [self._forward(node, x, before)]
-        if weight is not None and image is not None:
-            made.append(self._backward(weight, image, x, before))
-        return [plan for plan in made if plan is not None]
+        stored = bool(others) or h in self.outputs  # it is made for others, so it may as well be read
+        for x in dict.fromkeys((h if stored else _source(h), h)):
+            before = _Builder([x], [])
+            if before.operand(h) is None or not before.small:
+                continue
+            backward = None if weight is None or image is None else self._backward(weight, image, x, before)
+            if weight is None or backward is not None or x is h:
+                return [plan for plan in (self._forward(node, x, before), backward) if plan is not None]
+        return []
 
     def _gradients(self, node: Node) -> tuple[Node | None, Node | None]:
         """The gradients of the convolution's weight and image, from one gradient of its result."""
@@ -192,14 +204,14 @@ class _Finder:
                     which = after.operand(total.inputs[0])
                     if isinstance(which, int):
                         sums[total] = which
-        if not after.small or any(v.node.order >= first for v in after.columns):
+        inputs = [weight.inputs[1], x, image.inputs[1], *after.columns]
+        if not after.small or any(v.node.order >= first for v in inputs):
             return None
         results = (after.operand(kept), *sums.values())
         attrs = (tuple(before.steps), tuple(after.steps), results, *weight.attrs[1:4])
         replaces: dict[Node, list[int]] = {image: [0], kept.node: [0], weight: [1]}
         replaces |= {n: [2 + k] for k, n in enumerate(sums)}
         specs = [kept, weight.outputs[0], *[n.outputs[0] for n in sums]]
-        inputs = [weight.inputs[1], x, image.inputs[1], *after.columns]
         return _Plan(ops.depthwise_backward.op, inputs, attrs, specs, replaces)  # type: ignore[attr-defined]
 
     def _followed(self, value: Value, after: _Builder) -> Value:
