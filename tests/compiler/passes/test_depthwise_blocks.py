@@ -252,4 +252,4 @@ def test_a_weight_that_two_convolutions_share() -> None:
         other = F.relu6(x * 2.0 - 1.0)
         return sum(F.conv2d(v, w, None, 1, 1, groups=16) for v in (h, other))
 
-    check(forward, arrays(2, 16, (10, 10)))
+    check(forward, arrays(2, 16, (10, 10))[:4])
