@@ -8,7 +8,7 @@ Each statement is written out in order; the emitter decides what LLVM's own vect
   loop was split, hence not on the number of threads;
 * every memory access is classed by how its address moves with the vector index: not at all (one scalar load,
   spread), by one element (a vector load or store), or otherwise (gather, scatter);
-* a parallel loop becomes a function of a range. Threads take ranges from a shared counter.
+* a parallel loop becomes a function of a range. Threads take ranges until none is left (`parallel.py`).
 
 LLVM is left with what it does well: registers, common subexpressions, loop invariants, instruction selection.
 

@@ -29,7 +29,7 @@ from ...compiler.validate import validate
 from ...runtime import forks, threads
 from . import cache, target
 from .emit import emit_kernel
-from .parallel import ME, START, WIDTH
+from .parallel import ME, RUN, START, TEAM, WIDTH
 
 try:
     import resource
@@ -84,12 +84,14 @@ def engine() -> Engine:
                 for symbol in (name, name + "f"):
                     function = getattr(library, symbol, None) or getattr(_libm(), symbol)
                     imports[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
-            _engine = Engine(host, lljit, imports)
+            made = Engine(host, lljit, imports)
             start, me = threads.symbol_address(START), threads.symbol_address(ME)
             if start is None or me is None:
-                alone = _load(_engine, compile_ir(_ALONE, host), ["weft_alone", "weft_first"])
+                alone = _load(made, compile_ir(_ALONE, host), ["weft_alone", "weft_first"])
                 start, me = alone["weft_alone"], alone["weft_first"]
             imports[START], imports[ME] = start, me
+            imports.update(_object(made, TEAM, [RUN]))
+            _engine = made  # last: whoever interrupts this finds none
         return _engine
 
 
@@ -271,18 +273,21 @@ def compile_kernel(kernel: Kernel) -> Compiled:
     """Compile (or fetch from the cache) and load a kernel."""
     validate(kernel)
     with _lock:
-        e = engine()
-        ir = kernel_ir(kernel)
-        key = hashlib.sha256("\0".join((ir, e.target.key, versions())).encode()).hexdigest()
-        code = cache.read(key)
-        if code is None:
-            (code,) = compile_many([ir], e.target)
-            cache.write(key, code)
-        addresses = _load(e, code, ["kernel", "kernel.objects"])
+        addresses = _object(engine(), kernel_ir(kernel), ["kernel", "kernel.objects"])
     arguments = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.params)
     prototype = ctypes.CFUNCTYPE(None, *arguments)
     address = addresses["kernel"]
     return Compiled(kernel, address, prototype(address), prototype(addresses["kernel.objects"]))
+
+
+def _object(e: Engine, ir: str, symbols: list[str]) -> dict[str, int]:
+    """Load the object code of a module, from the cache or made now; returns the addresses of its symbols."""
+    key = hashlib.sha256("\0".join((ir, e.target.key, versions())).encode()).hexdigest()
+    code = cache.read(key)
+    if code is None:
+        (code,) = compile_many([ir], e.target)
+        cache.write(key, code)
+    return _load(e, code, symbols)
 
 
 def kernel_ir(kernel: Kernel) -> str:

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 WIDTH = "weft_width"
 START = "GOMP_parallel"
 ME = "omp_get_thread_num"
+RUN = "weft_parallel"
 _CAPTURED = 4  # the first word of captured values in a job
 
 # job: { shares, block, threads, range function, captured values ... }; a share: { next iteration (atomic), end }, a line each
-_RUN = f"""@{WIDTH} = external global i32
+TEAM = f"""@{WIDTH} = external global i32
 declare void @{START}(ptr, ptr, i32, i32)
 declare i32 @{ME}()
-define internal void @weft_parallel(ptr %range, ptr %job, i64 %n, i64 %grain, i64 %unit) noinline #0 {{
+define void @{RUN}(ptr %range, ptr %job, i64 %n, i64 %grain, i64 %unit) nounwind {{
 entry:
   %width32 = load i32, ptr @{WIDTH}, align 4
   %width = sext i32 %width32 to i64
@@ -88,7 +89,7 @@ go:
   call void @{START}(ptr @weft_worker, ptr %job, i32 %team.size, i32 0)
   ret void
 }}
-define internal void @weft_worker(ptr %job) #0 {{
+define internal void @weft_worker(ptr %job) nounwind {{
 entry:
   %block.field = getelementptr i64, ptr %job, i64 1
   %threads.field = getelementptr i64, ptr %job, i64 2
@@ -127,6 +128,8 @@ done:
 }}
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)"""
+"""A module of its own, compiled once for all kernels."""
+_DECLARED = f"declare void @{RUN}(ptr, ptr, i64, i64, i64)"
 
 
 def emit(outer: KernelEmitter, statement: Loop) -> None:
@@ -134,10 +137,8 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
     from .emit import KernelEmitter
 
     module, f = outer.module, outer.f
-    if _RUN not in module.extra:
-        module.extra.append(_RUN)
-        for name in ("llvm.smax.i64", "llvm.smin.i64", START, ME):
-            module.declarations[name] = ""
+    if _DECLARED not in module.extra:
+        module.extra.append(_DECLARED)
     number = len(module.functions)
     extent = outer.value(statement.extent)
     grain = outer.value(statement.grain)
@@ -179,7 +180,7 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
         field = f.op(f"getelementptr i64, ptr {job.ref}, i64 {position}", "ptr")
         f.store(value, field, 8)
     unit = literal("i64", 64 if statement.kind == "vector" else 1)
-    f.do(f"call void @weft_parallel(ptr @{unpacked.name}, {job}, {extent}, {grain}, {unit})")
+    f.do(f"call void @{RUN}(ptr @{unpacked.name}, {job}, {extent}, {grain}, {unit})")
     outer.forget(*outer.changed_in(statement))
 
 
