@@ -22,16 +22,9 @@ OPS = ("forward", "grad input", "grad weight")
 
 
 def trials_of(op: str, n: int, c: int, size: int, stride: int):  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    from weft.compiler.flow import Flow
     from weft.compiler.rules import conv as rules
-    from weft.compiler.trials import Trial
-    from weft.compiler.tuning import Sample
     from weft.ops import conv
-    from weft.ops.spec import Spec
 
-    flow, dtype = Flow("benchmark"), np.dtype(np.float32)
     out = (size - 1) // stride + 1
     x, y, w = (n, c, size, size), (n, c, out, out), (c, 1, 3, 3)
     attrs = ((stride, stride), ((1, 1), (1, 1)), (1, 1), c)
@@ -42,11 +35,24 @@ def trials_of(op: str, n: int, c: int, size: int, stride: int):  # type: ignore[
         "grad weight": (conv.convolution_backward_weight, (x, y), ((3, 3),), w,
                         rules._direct_weight, rules._depthwise_weight),
     }[op]  # fmt: skip
-    values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
-    node = flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])  # type: ignore[attr-defined]
-    whole = Sample(tuple(inputs), (result,), node.attrs, 1.0, lambda label: False)
     moved = 4 * n * c * (size * size + out * out)
-    return {"oneDNN": Trial(node, direct, whole), "own": Trial(node, own, whole)}, moved
+    return both_ways(record, inputs, (*first, *attrs), result, direct, own), moved
+
+
+def both_ways(record, inputs, attrs, result, direct, own):  # type: ignore[no-untyped-def]
+    """An op of float32 shapes, computed in two ways."""
+    import numpy as np
+
+    from weft.compiler.flow import Flow
+    from weft.compiler.trials import Trial
+    from weft.compiler.tuning import Sample
+    from weft.ops.spec import Spec
+
+    flow, dtype = Flow("benchmark"), np.dtype(np.float32)
+    values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
+    node = flow.add(record.op, values, attrs, [Spec(result, dtype)])
+    whole = Sample(tuple(inputs), (result,), node.attrs, 1.0, lambda label: False)
+    return {"oneDNN": Trial(node, direct, whole), "own": Trial(node, own, whole)}
 
 
 def measure(trials, seconds: float) -> dict[str, float]:  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ import argparse
 import os
 import platform
 
-from benchmarks.depthwise import measure
+from benchmarks.depthwise import both_ways, measure
 
 LAYERS = [
     (32, 16, 112), (16, 96, 112), (96, 24, 56), (24, 144, 56), (144, 24, 56), (144, 32, 28), (32, 192, 28), (192, 32, 28),
@@ -23,16 +23,9 @@ OPS = ("forward", "grad input")
 
 
 def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    from weft.compiler.flow import Flow
     from weft.compiler.rules import conv as rules
-    from weft.compiler.trials import Trial
-    from weft.compiler.tuning import Sample
     from weft.ops import conv
-    from weft.ops.spec import Spec
 
-    flow, dtype = Flow("benchmark"), np.dtype(np.float32)
     x, y, w = (n, c, size, size), (n, k, size, size), (k, c, 1, 1)
     attrs = ((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
     record, inputs, first, result, direct, own = {
@@ -40,10 +33,7 @@ def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-un
         "grad input": (conv.convolution_backward_input, (y, w, None), ((size, size),), x,
                        rules._direct_input, rules._pixels_input),
     }[op]  # fmt: skip
-    values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
-    node = flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])  # type: ignore[attr-defined]
-    whole = Sample(tuple(inputs), (result,), node.attrs, 1.0, lambda label: False)
-    return {"oneDNN": Trial(node, direct, whole), "own": Trial(node, own, whole)}
+    return both_ways(record, inputs, (*first, *attrs), result, direct, own)
 
 
 def main() -> None:

@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from ..tensor import Tensor
+from . import channel_norms as channel_norms
 from . import conv as conv
 from . import dispatch
 from .dispatch import primitive
 from .registry import NOT_DIFFERENTIABLE, table
 from .samples import Sample
 from .spec import Spec
-from .steps import Steps, expression_of, run_steps
+from .steps import Steps, last_of, run_steps
 
-ndarray = np.ndarray
 OTHERS = (0, 2, 3)
 """All axes but that of the channels."""
 RELU6_OF_NORM: Steps = (("subtract", (0, 1)), ("multiply", (~0, 2)), ("relu6", (~1,)))
@@ -31,8 +29,8 @@ GRADIENT_OF_IT: Steps = (
 )  # fmt: skip
 
 
-def _convolution(what: str) -> Any:
-    """A record of `ops/conv.py` as a function of arrays."""
+def _computed(what: str) -> Any:
+    """Another record as a function of arrays."""
     return lambda inputs, attrs: dispatch.compute(table[what], inputs, attrs)
 
 
@@ -41,16 +39,11 @@ def _reference(what: str) -> Any:
     return lambda inputs, attrs: reference(*inputs, *attrs)
 
 
-def _moments(y: ndarray) -> tuple[ndarray, ndarray]:
-    wide = y.astype(np.promote_types(y.dtype, np.float64))
-    return wide.mean(OTHERS, keepdims=True).astype(y.dtype), wide.var(OTHERS, keepdims=True).astype(y.dtype)
-
-
 def _forward(run: Any, arrays: Any, before: Any, stride: Any, padding: Any, dilation: Any, moments: bool) -> Any:
     x, w, *columns = arrays
-    h = [x, *run_steps(before, [x, *columns], expression_of)][-1]
+    h = last_of(before, [x, *columns])
     y = run("convolution")([h, w, None], (stride, padding, dilation, x.shape[1]))
-    return (y, *_moments(y)) if moments else (y,)
+    return (y, *run("channel_moments")([y], ())) if moments else (y,)
 
 
 def _infer_forward(
@@ -87,7 +80,7 @@ def depthwise_forward(
 ) -> Any:
     """`before` of x, convolved with a filter per channel; with `moments` also the mean and variance of each channel of the
     result, (1, C, 1, 1). `arrays` is (x, weights, columns)."""
-    return _forward(_convolution, arrays, before, stride, padding, dilation, moments)
+    return _forward(_computed, arrays, before, stride, padding, dilation, moments)
 
 
 def _backward(
@@ -95,11 +88,10 @@ def _backward(
 ) -> Any:
     g, x, w, *columns = arrays
     window = (stride, padding, dilation, x.shape[1])
-    h = [x, *run_steps(before, [x, *columns], expression_of)][-1]
+    h = last_of(before, [x, *columns])
     down = run("convolution_backward_input")([g, w, None], (tuple(x.shape[2:]), *window))
     weight = run("convolution_backward_weight")([h, g], (tuple(w.shape[2:]), *window))
-    made = run_steps(after, [down, x, *columns], expression_of)
-    kept, *summed = [([down, x, *columns][i] if i >= 0 else made[~i]) for i in results]
+    kept, *summed = run_steps(after, [down, x, *columns], results)
     return kept, weight, *[v.sum(OTHERS, keepdims=True, dtype=x.dtype) for v in summed]
 
 
@@ -142,4 +134,4 @@ def depthwise_backward(
     Returns the first of `results` of `after` (named as operands of steps are), the gradient of the weights, and the other
     results summed up per channel, (1, C, 1, 1) each.
     """
-    return _backward(_convolution, arrays, before, after, results, stride, padding, dilation)
+    return _backward(_computed, arrays, before, after, results, stride, padding, dilation)

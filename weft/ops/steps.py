@@ -7,7 +7,7 @@ A step is the name of an op and its operands: `i` is input i, `~i` the result of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .registry import table
@@ -16,18 +16,21 @@ Steps = tuple[tuple[str, tuple[int | float, ...]], ...]
 """Steps in order. They are hashable: attributes of ops, and keys of kernels."""
 
 
-def run_steps(steps: Steps, inputs: Sequence[Any], apply: Callable[[Any, list[Any]], Any]) -> list[Any]:
-    """The result of every step; `apply(op, operands)` computes one."""
-    results: list[Any] = []
+def run_steps(steps: Steps, inputs: Sequence[Any], results: Sequence[int]) -> list[Any]:
+    """The `results`, named as operands are, of the steps on arrays or scalar expressions."""
+    made: list[Any] = []
+
+    def operand(o: int | float) -> Any:
+        return o if isinstance(o, float) else inputs[o] if o >= 0 else made[~o]
+
     for name, operands in steps:
-        given = [o if isinstance(o, float) else inputs[o] if o >= 0 else results[~o] for o in operands]
-        results.append(apply(table[name], given))
-    return results
+        made.append(table[name].expression(*map(operand, operands)))  # type: ignore[misc]
+    return [operand(i) for i in results]
 
 
-def expression_of(op: Any, operands: list[Any]) -> Any:
-    """`apply` for scalar expressions."""
-    return op.expression(*operands)
+def last_of(steps: Steps, inputs: Sequence[Any]) -> Any:
+    """The result of the last step, or the first input if there are no steps."""
+    return run_steps(steps, inputs, (~(len(steps) - 1) if steps else 0,))[0]
 
 
 def count_inputs(steps: Steps) -> int:

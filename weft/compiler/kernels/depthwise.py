@@ -24,7 +24,7 @@ import numpy as np
 from ...ops import scalar as s
 from ...ops.registry import table
 from ...ops.scalar import Expr
-from ...ops.steps import Steps, count_inputs, expression_of, run_steps
+from ...ops.steps import Steps, count_inputs, last_of
 from .. import loops
 from ..loops import Accumulator, Buffer, Kernel, Let, Local, Statement
 
@@ -156,9 +156,7 @@ class Grid:
     def over_tiles(
         self, make: Callable[[str, Tile], list[Statement]], around: Around | None = None
     ) -> list[Statement]:
-        """Statements for the tiles of task `task`, with `make(tag, tile)` for one of them; a tag makes names unique.
-
-        `around(tag, number)` are statements before and after the tiles of some rows, of which an image has `tiles`."""
+        """Statements for the tiles of task `task`, with `make(tag, tile)` for one of them; a tag makes names unique."""
         strips = s.param("strips")
         image = Let("image", s.floor_divide(s.index("task"), strips))
         strip = s.index("task") - image.var * strips
@@ -170,14 +168,12 @@ class Grid:
             first = Let(f"first{r}", s.maximum(begin.var, before))
             count = s.maximum(s.minimum(end.var, before + rows.tiles) - first.var, 0)
             row = Let(f"row{r}", first.var - before + s.index(f"next{r}"))
-            across: list[Statement] = [row]
+            start, stop = around(f"{r}", image.var * self.tiles + before + row.var) if around else ((), ())
+            across: list[Statement] = [row, *start]
             for c, columns in enumerate(self.columns):
                 tile = Tile(rows, columns, image.var, row.var, s.index(f"column{r}_{c}"))
                 across.append(loops.loop(f"column{r}_{c}", columns.tiles, make(f"{r}_{c}", tile)))
-            if around is not None:
-                start, stop = around(f"{r}", image.var * self.tiles + before + row.var)
-                across = [row, *start, *across[1:], *stop]
-            body += [first, loops.loop(f"next{r}", count, across)]
+            body += [first, loops.loop(f"next{r}", count, [*across, *stop])]
             before += rows.tiles
         return body
 
@@ -257,7 +253,8 @@ class Columns:
 
     def run(self, steps: Steps, inputs: list[Expr], channel: Expr) -> Expr:
         """What the steps make of the inputs and these operands: the last result, or the first input if there are none."""
-        return [inputs[0], *run_steps(steps, [*inputs, *self.at(channel)], expression_of)][-1]
+        found: Expr = last_of(steps, [*inputs, *self.at(channel)])
+        return found
 
 
 class Moments:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ...ops import scalar as s
 from ...ops.scalar import Expr
-from ...ops.steps import Steps, count_inputs, expression_of, run_steps
+from ...ops.steps import Steps, count_inputs, run_steps
 from .. import loops
 from ..loops import Buffer, Kernel, Let, Local, Statement
 from .depthwise import FLOAT, MEMORY, Columns, Grid, Shape, Tile, over_sums, plus, task_grain
@@ -110,10 +110,8 @@ class _Gradients:
             image = self.x[at(place, c) + s.param("image_offset")]
             # A place may be in no window at all.
             inputs = [down.get(place, s.const(0, FLOAT)), image, *self.columns.at(c)]
-            steps = run_steps(self.after, inputs, expression_of)
-            kept, *summed = [
-                Let(f"r{name}_{k}", inputs[i] if i >= 0 else steps[~i]) for k, i in enumerate(self.results)
-            ]
+            made = run_steps(self.after, inputs, self.results)
+            kept, *summed = [Let(f"r{name}_{k}", value) for k, value in enumerate(made)]
             body += [kept, loops.store(self.y[at(place, c) + s.param("y_offset")], kept.var, self.streaming), *summed]
             for row, term in enumerate(summed, self.shape.taps):
                 total = Let(f"t{name}_{row}", totals[row] + term.var if row in totals else term.var)

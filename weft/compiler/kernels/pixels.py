@@ -20,14 +20,13 @@ from ...ops.registry import table
 from ...ops.scalar import Expr
 from .. import loops
 from ..loops import Buffer, Kernel, Let, Local, Loop, Statement
+from .tiles import HALF, REGISTERS, VECTOR
 
 MEMORY = (1 << 40,)
-REGISTERS = 24
-"""Vectors of sums in a tile."""
-NARROW, HALF = 32, 8
-"""Columns up to which vectors have half the length, and that length."""
-VECTOR, LINE = 16, 16
-"""Numbers of a vector and of a line of a cache."""
+NARROW = 32
+"""Columns up to which vectors have half the length."""
+LINE = 16
+"""Numbers of a line of a cache."""
 TILES = {96: 4, 64: 5, 48: 6}
 """Columns and rows of a tile where there are more than 64 columns, in the order in which they are tried."""
 LARGEST = 1 << 15

@@ -27,7 +27,6 @@ from ..rules import depthwise as rules
 from .duplicate import light
 
 MOST_STEPS, MOST_COLUMNS = 16, 8
-OTHERS = (0, 2, 3)
 
 
 def depthwise_blocks(flow: Flow) -> Flow:
@@ -244,4 +243,4 @@ def _source(value: Value) -> Value:
 
 def _over_images(node: Node) -> bool:
     axis, keepdims = node.attrs
-    return keepdims and len(node.inputs[0].shape) == 4 and tuple(axis or ()) == OTHERS
+    return keepdims and len(node.inputs[0].shape) == 4 and tuple(axis or ()) == ops.OTHERS

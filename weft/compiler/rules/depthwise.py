@@ -74,7 +74,7 @@ def leads(x: Sequence[int]) -> bool:
     return 4 * prod(x) >= LARGE and x[1] >= 16 and long_vectors()
 
 
-def _add(
+def add_kernel(
     lowering: Any,
     node: Node,
     label: str,
@@ -88,7 +88,7 @@ def _add(
     lowering.steps.append(Step("kernel", label, [node], read, written, kernel, [*read, *written], params))
 
 
-def _weights(lowering: Any, node: Node, shape: d.Shape, weight: Layout) -> Layout:
+def ordered_weights(lowering: Any, node: Node, shape: d.Shape, weight: Layout) -> Layout:
     """A step that brings (channels, 1, rows, columns) into the order of the kernels."""
     sc, _, sh, sw = weight.strides
     taps = (shape.rows.taps, shape.columns.taps, shape.channels)
@@ -107,7 +107,7 @@ def convolve(
         x, y: channels-last and dense; the gradients of result and image if `turned`.
         weight: (channels, 1, rows, columns) with any strides.
     """
-    w = _weights(lowering, node, shape, weight)
+    w = ordered_weights(lowering, node, shape, weight)
     streaming = 4 * prod(y.shape) >= STREAMING
     kernel = d.convolution(shape, turned, then, streaming)
     params = [
@@ -117,7 +117,7 @@ def convolve(
         y.offset,
         *[z.offset for z in operands],
     ]
-    _add(lowering, node, label, kernel, [x, w, *operands], [y], params)
+    add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
 
 
 def weight_gradient(lowering: Any, node: Node, shape: d.Shape, x: Layout, g: Layout, dw: Layout) -> None:
@@ -126,7 +126,7 @@ def weight_gradient(lowering: Any, node: Node, shape: d.Shape, x: Layout, g: Lay
     taps = (shape.rows.taps, shape.columns.taps)
     parts = lowering.temporary((tasks, *taps, shape.channels), FLOAT)
     label = "depthwise convolution grad weight"
-    _add(lowering, node, label, d.weight_gradient(shape), [x, g], [parts], [strips, tasks, x.offset, g.offset])
+    add_kernel(lowering, node, label, d.weight_gradient(shape), [x, g], [parts], [strips, tasks, x.offset, g.offset])
     sc, _, sh, sw = dw.strides
     params = [tasks, dw.offset, sc, sh, sw]
-    _add(lowering, node, f"{label} sum", d.add_parts(*taps, shape.channels), [parts], [dw], params)
+    add_kernel(lowering, node, f"{label} sum", d.add_parts(*taps, shape.channels), [parts], [dw], params)

@@ -13,7 +13,7 @@ from ..kernels import depthwise_gradients as dg
 from ..layout import Layout, row_major
 from ..primitives import lowers
 from .conv import channels_last_layout, place_channels_last
-from .depthwise import STREAMING, _add, _weights, shape_of, suits
+from .depthwise import STREAMING, add_kernel, ordered_weights, shape_of, suits
 
 
 def _applies(node: Node, x: Value, y: Value, w: Value, window: tuple[Any, ...]) -> bool:
@@ -45,7 +45,7 @@ def lower_forward(lowering: Any, node: Node) -> bool:
         return False
     shape = shape_of(x_value.shape, node.outputs[0].shape, w_value.shape[2:], (*window, x_value.shape[1]))
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
-    w = _weights(lowering, node, shape, lowering.layout_of(w_value))
+    w = ordered_weights(lowering, node, shape, lowering.layout_of(w_value))
     operands = _columns(lowering, node, tuple(columns))
     y, target = place_channels_last(lowering, node, 0)
     grid = d.Grid(shape, False)
@@ -56,11 +56,11 @@ def lower_forward(lowering: Any, node: Node) -> bool:
     if moments:
         writes.append(lowering.temporary((images * grid.tiles, 2, shape.channels), x.dtype))
     label = "+".join([*[name for name, _ in before], "depthwise convolution", *["moments"] * moments])
-    _add(lowering, node, label, kernel, [x, w, *operands], writes, params)
+    add_kernel(lowering, node, label, kernel, [x, w, *operands], writes, params)
     if moments:
         mean, var = (_column(lowering, node, i) for i in (1, 2))
         params = [images, mean.offset, var.offset]
-        _add(lowering, node, "moments of all", d.join_moments(shape), writes[1:], [mean, var], params)
+        add_kernel(lowering, node, "moments of all", d.join_moments(shape), writes[1:], [mean, var], params)
     if y.storage is not target.storage:
         lowering.copy(y, node, target)
     return True
@@ -75,7 +75,7 @@ def lower_backward(lowering: Any, node: Node) -> bool:
     shape = shape_of(x_value.shape, g_value.shape, w_value.shape[2:], (*window, x_value.shape[1]))
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
-    w = _weights(lowering, node, shape, lowering.layout_of(w_value))
+    w = ordered_weights(lowering, node, shape, lowering.layout_of(w_value))
     operands = _columns(lowering, node, tuple(columns))
     y, target = place_channels_last(lowering, node, 0)
     strips, tasks = d.Grid(shape, True).split(x.shape[0])
@@ -85,13 +85,13 @@ def lower_backward(lowering: Any, node: Node) -> bool:
     params = [strips, tasks, g.offset, x.offset, w.offset, y.offset, *[z.offset for z in operands]]
     names = [name for name, _ in after] + ["sum"] * sums
     label = "+".join(["depthwise convolution grad input", "grad weight", *dict.fromkeys(names)])
-    _add(lowering, node, label, kernel, [g, x, w, *operands], [y, parts], params)
+    add_kernel(lowering, node, label, kernel, [g, x, w, *operands], [y, parts], params)
     dw = lowering.place(node, 1, row_major(tuple(w_value.shape)), node, None)
     totals = [_column(lowering, node, 2 + k) for k in range(sums)]
     sc, _, sh, sw = dw.strides
     params = [tasks, dw.offset, sc, sh, sw, *[z.offset for z in totals]]
     add = d.add_parts(shape.rows.taps, shape.columns.taps, shape.channels, sums)
-    _add(lowering, node, "depthwise convolution grad weight sum", add, [parts], [dw, *totals], params)
+    add_kernel(lowering, node, "depthwise convolution grad weight sum", add, [parts], [dw, *totals], params)
     if y.storage is not target.storage:
         lowering.copy(y, node, target)
     return True

@@ -9,8 +9,7 @@ from typing import Any
 from ...graph.graph import Node
 from ..kernels import pixels as p
 from ..layout import Layout
-from ..lower import Step
-from .depthwise import long_vectors
+from .depthwise import add_kernel, long_vectors
 
 LEAST = 2048
 """Pixels from which no trial is needed: with fewer, how they are shared out counts more than how they are multiplied."""
@@ -45,6 +44,4 @@ def multiply(
         lowering.steps[-1].label = "reorder weights"
     rows = x.shape[0] * prod(x.shape[2:])
     params = [rows, *p.split(rows, columns), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
-    reads = [z.storage for z in (x, w, *operands)]
-    kernel = p.pixels(depth, columns, then)
-    lowering.steps.append(Step("kernel", label, [node], reads, [y.storage], kernel, [*reads, y.storage], params))
+    add_kernel(lowering, node, label, p.pixels(depth, columns, then), [x, w, *operands], [y], params)
