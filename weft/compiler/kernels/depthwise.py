@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ops import scalar as s
-from ...ops.registry import table
 from ...ops.scalar import Expr
 from ...ops.steps import Steps, count_inputs, last_of
 from .. import loops
 from ..loops import Accumulator, Buffer, Kernel, Let, Local, Statement
+from .then import Then
 
 FLOAT, INT = np.dtype(np.float32), np.dtype(np.int32)
 MEMORY = (1 << 40,)
@@ -321,16 +321,13 @@ def convolution(
     """depthwise(x, w, *operands, *columns, y, moments, strips, tasks, offsets of x, w, y, operands and columns): y = `before`
     of x convolved with w, then `then`.
 
-    Steps of `then` are "bias" (adds the operand's number of the channel), "image" (adds the same place of an operand that
-    lies like y), and names of elementwise ops of one operand. The inputs of `before` are x and `columns`, which have a
+    For the steps of `then` see `Then`. The inputs of `before` are x and `columns`, which have a
     number per channel. With `moments`, those of the rows of a tile are kept, see `Moments`.
 
     `w` is (tap rows, tap columns, channels). If `turned`, x is the gradient of the result and y that of the image.
     """
     x, w, y = (Buffer.of(name, FLOAT, MEMORY) for name in ("x", "w", "y"))
-    operands = {
-        i: Buffer.of(f"operand{i}", FLOAT, MEMORY) for i, step in enumerate(then) if step in ("bias", "image")
-    }
+    finished = Then(then)
     columns = Columns(count_inputs(before) - 1)
     channels = shape.channels
     height, width = (
@@ -367,21 +364,12 @@ def convolution(
         shares, statements = kept.add(tag, tile, made, c)
         return [*lets, y_at, *shares, loops.loop(f"c{tag}", channels, [*body, *statements], "vector")]
 
-    def finished(value: Expr, channel: Expr, here: Expr) -> Expr:
-        for k, step in enumerate(then):
-            if k in operands:
-                place = (channel if step == "bias" else here) + s.param(f"offset{k}")
-                value = value + operands[k][place]
-            else:
-                value = table[step].expression(value)  # type: ignore[misc]
-        return value
-
     tiles = grid.over_tiles(one, None if kept is None else kept.around)
     body = [*([] if kept is None else kept.locals), *tiles]
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=task_grain(shape))
     name = "_".join(["depthwise_turned" if turned else "depthwise", *then])
-    params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *[f"offset{k}" for k in operands], *columns.params)
-    buffers = (x, w, *operands.values(), *columns.buffers, y, *([] if kept is None else [kept.parts]))
+    params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *finished.params, *columns.params)
+    buffers = (x, w, *finished.buffers, *columns.buffers, y, *([] if kept is None else [kept.parts]))
     return Kernel(name, buffers, params, (task,))
 
 

@@ -16,10 +16,10 @@ import functools
 from collections.abc import Callable, Sequence
 
 from ...ops import scalar as s
-from ...ops.registry import table
 from ...ops.scalar import Expr
 from .. import loops
 from ..loops import Buffer, Kernel, Let, Local, Loop, Statement
+from .then import Then
 from .tiles import HALF, REGISTERS, VECTOR
 
 MEMORY = (1 << 40,)
@@ -57,21 +57,15 @@ def split(rows: int, columns: int) -> list[int]:
 def pixels(depth: int, columns: int, then: tuple[str, ...] = ()) -> Kernel:
     """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `then`.
 
-    Rows of x, w and y are dense. Steps are "bias" (adds the operand's number of the column), "image" (adds the same place of
-    an operand that lies like y), and names of elementwise ops of one operand.
+    Rows of x, w and y are dense. For the steps of `then` see `Then`; a channel is a column.
     """
     x, w, y = (Buffer.of(name, s.FLOAT32, MEMORY) for name in ("x", "w", "y"))
-    operands = {i: Buffer.of(f"operand{i}", s.FLOAT32, MEMORY) for i, step in enumerate(then) if step in ("bias", "image")}
+    finished = Then(then)
     high, wide, _ = tile_of(columns)
 
     def finish(row: Expr, column: Expr, value: Expr) -> Statement:
         here = row * columns + column
-        for k, step in enumerate(then):
-            if k in operands:
-                value = value + operands[k][(column if step == "bias" else here) + s.param(f"offset{k}")]
-            else:
-                value = table[step].expression(value)  # type: ignore[misc]
-        return loops.store(y[here + s.param("y_offset")], value)
+        return loops.store(y[here + s.param("y_offset")], finished(value, column, here))
 
     def tile(tag: str, row: Expr, rows: int, ahead: bool) -> list[Statement]:
         of_row = lambda r, k: x[(row + r) * depth + k + s.param("x_offset")]
@@ -92,8 +86,8 @@ def pixels(depth: int, columns: int, then: tuple[str, ...] = ()) -> Kernel:
     ]
     grain = s.floor_divide(loops.as_index(1 << 17), s.param("each") * (high * depth * columns)) + 1
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=grain)
-    params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *[f"offset{k}" for k in operands])
-    return Kernel("_".join(["pixels", *then]), (x, w, *operands.values(), y), params, (whole, task))
+    params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *finished.params)
+    return Kernel("_".join(["pixels", *then]), (x, w, *finished.buffers, y), params, (whole, task))
 
 
 def _tile(

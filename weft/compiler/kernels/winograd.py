@@ -27,10 +27,10 @@ from fractions import Fraction
 import numpy as np
 
 from ...ops import scalar as s
-from ...ops.registry import table
 from ...ops.scalar import Expr
 from .. import loops
 from ..loops import Buffer, Kernel, Let, Local, Statement
+from .then import Then
 
 TAPS = 3
 POINTS: dict[int, tuple[Fraction, ...]] = {2: (Fraction(1),), 4: (Fraction(3, 4), Fraction(3, 2))}
@@ -229,11 +229,10 @@ def gradient_transform(m: int) -> Kernel:
 def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
     """winograd_output(v, *operands, y, ...): y = At v A, then `then`, into the image's tiles.
 
-    Steps are "bias" (adds the operand's number of the channel), "image" (adds the same place of an operand that is strided
-    like y), and names of elementwise ops of one operand. Each operand has its offset as a parameter, in order.
+    For the steps see `Then`; an image among their operands is strided like y. Offsets of operands are the last parameters.
     """
     v, y = Buffer.of("v", FLOAT, MEMORY), Buffer.of("y", FLOAT, MEMORY)
-    operands = {i: Buffer.of(f"operand{i}", FLOAT, MEMORY) for i, step in enumerate(then) if step in ("bias", "image")}
+    finished = Then(then)
     n = m + 2
     lets, image, top, left = _grid(m, False)
     rows, row_offsets, _ = _places(m, top, s.param("height"), s.param("row_stride"), "y")
@@ -247,20 +246,13 @@ def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
     # A place outside was moved to the last one inside, which is written after it: hence from the end.
     for i in range(m - 1, -1, -1):
         for j in range(m - 1, -1, -1):
-            value = done[i][j]
             here = row_offsets[i] + column_offsets[j] + c
-            for k, step in enumerate(then):
-                if step == "bias":
-                    value = value + operands[k][s.param(f"offset{k}") + c]
-                elif step == "image":
-                    value = value + operands[k][s.param(f"offset{k}") + image * s.param("image_stride") + here]
-                else:
-                    value = table[step].expression(value)  # type: ignore[misc]
+            value = finished(done[i][j], c, image * s.param("image_stride") + here)
             stores.append(loops.store(y[start.var + here], value))
     over = loops.loop("c", s.param("channels"), [*half, *stores], "vector")
     used = [let for let in (*rows, *columns) if "mask" not in let.name]
-    params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *[f"offset{k}" for k in operands])
-    buffers = (v, *operands.values(), y)
+    params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *finished.params)
+    buffers = (v, *finished.buffers, y)
     name = "_".join([f"winograd_output{m}", *then])
     return Kernel(
         name, buffers, params, (_per_tile([*lets, *used, start, over], s.param("channels") * (n * n)),)
