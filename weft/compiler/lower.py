@@ -7,7 +7,7 @@ program's memory, listed by `explain()`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ..graph.graph import CONSTANT, Node, Value
 from ..ops import scalar as s
 from . import loops
+from .directions import crosswise
 from .flow import Flow
 from .fusion import Cluster, Fuser, base_of, is_view, members
 from .joins import part_of
@@ -326,13 +327,21 @@ class Lowering:
                 reads = self._reduced_reads(cluster, nest, n)
             return self.place(n, 0, strides, cluster, reads, joins=True)
 
-        nest = Nest(cluster, self.layout_of, stored, place, self.temporary)
+        nest = Nest(cluster, self._alike(cluster), stored, place, self.temporary)
         kernel, storages = nest.build("k", self.memo)
         self._emit_checks(nest)
         reads = nest.read_storages
         writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.room]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
         self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params))
+
+    def _alike(self, cluster: Cluster) -> Callable[[Value], Layout]:
+        """Where operands of the cluster lie, after those that run another way than the rest have been copied."""
+        turned = {
+            v: self.copy(self.layout_of(v), v.node, self.temporary(tuple(v.shape), v.dtype, strides))
+            for v, strides in crosswise(cluster, self.layout_of).items()
+        }
+        return lambda v: turned[v] if v in turned else self.layout_of(v)
 
     def _reduced_reads(self, cluster: Cluster, nest: Nest, n: Node) -> dict[int, list[Any]] | None:
         """How members read storages while the reduced member `n` is computed; None marks a read at another time."""

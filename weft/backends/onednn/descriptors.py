@@ -7,6 +7,7 @@ A `MemoryDesc` is (shape, dtype, layout). The layout is given by strides in *ele
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from functools import cache
 
@@ -114,6 +115,15 @@ class MemoryDesc:
         if self._blocks() != () or self._vector(Query.PADDED_DIMS)[: len(self.shape)] != self.shape:
             return None
         return self._vector(Query.STRIDES)[: len(self.shape)]
+
+    @property
+    def blocked(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
+        """(strides of the axes from block to block, (axis, size) of the inner blocks, outermost first) if that is all there is
+        to the layout; `None` for others, such as one that is followed by sums for integers."""
+        blocks, padded = self._blocks(), self._vector(Query.PADDED_DIMS)[: len(self.shape)]
+        if blocks is None or self.nbytes != math.prod(padded) * self.dtype.itemsize:
+            return None
+        return self._vector(Query.STRIDES)[: len(self.shape)], blocks
 
     @property
     def format(self) -> str:

@@ -3,47 +3,104 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...ops import scalar as s
+from ...ops.scalar import Expr
 from .. import loops
-from ..loops import Buffer, Kernel
+from ..loops import SQUARE, Buffer, Kernel, Let, Statement
 from ..nests import grain
+from .tiles import parts
+from .turning import turned_copy
+
+STRIP = 64
+"""Rows that are turned at a time: four lines of every column that they are read from."""
 
 Place = tuple[tuple[int, ...], int]
 """Strides and offset, in elements."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis, or several that continue each other in both layouts: its size, and how far its elements are apart."""
+
+    size: int
+    source: int
+    target: int
 
 
 @functools.lru_cache(maxsize=4096)
 def copy_kernel(
     shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place
 ) -> Kernel:
-    """copy(source, target): loops in the order of the target's memory, axes that continue each other joined."""
-    axes = [a for a in range(len(shape)) if shape[a] != 1]
-    axes.sort(key=lambda a: (-abs(target[0][a]), a))
-    groups: list[list[int]] = []
-    for a in axes:
-        if groups and all(st[groups[-1][-1]] == st[a] * shape[a] for st, _ in (source, target)):
-            groups[-1].append(a)
-        else:
-            groups.append([a])
+    """copy(source, target): loops in the order of the target's memory. If the source runs in another direction, squares of it
+    are turned in registers instead of picking their numbers one by one."""
+    axes = _joined(shape, source[0], target[0])
     buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i, dtype in enumerate(dtypes)]
-    read, write = loops.as_index(source[1]), loops.as_index(target[1])
-    sizes = []
-    for k, group in enumerate(groups):
-        size = 1
-        for a in group:
-            size *= shape[a]
-        sizes.append(size)
-        read = read + s.index(f"i{k}") * source[0][group[-1]]
-        write = write + s.index(f"i{k}") * target[0][group[-1]]
-    body: list[Any] = [loops.store(buffers[1][write], buffers[0][read])]
-    below = 1
-    for k in range(len(groups) - 1, -1, -1):
-        kind: Any = "vector" if k == len(groups) - 1 else "serial"
-        first = k == 0
-        body = [loops.loop(f"i{k}", sizes[k], body, kind, parallel=first, grain=grain(below) if first else 1)]
-        below *= sizes[k]
+    read = lambda at: buffers[0][at + source[1]]
+    write = lambda at: buffers[1][at + target[1]]
+    across = next((a for a in axes if a.source == 1 and a.size >= SQUARE), None)
+    if (
+        across is not None and across is not axes[-1] and axes[-1].target == 1 and axes[-1].size >= SQUARE
+        and dtypes[0] == dtypes[1] and dtypes[0].itemsize == 4
+    ):  # fmt: skip
+        body = _turning([a for a in axes[:-1] if a is not across], across, axes[-1], read, write)
+    else:
+        at = lambda way: _sum([s.index(f"i{k}") * getattr(a, way) for k, a in enumerate(axes)])
+        copied: list[Statement] = [loops.store(write(at("target")), read(at("source")))]
+        body = _nest(axes, copied, 1, "vector")
     return Kernel("copy", tuple(buffers), (), tuple(body))
+
+
+def _joined(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]) -> list[_Axis]:
+    """The axes from the target's outermost to its innermost, joined where both layouts go on without a gap."""
+    made: list[_Axis] = []
+    order = sorted([a for a in range(len(shape)) if shape[a] != 1], key=lambda a: (-abs(target[a]), a))
+    for a in order:
+        axis = _Axis(shape[a], source[a], target[a])
+        last = made[-1] if made else None
+        if last is not None and (last.source, last.target) == (axis.source * axis.size, axis.target * axis.size):
+            made[-1] = _Axis(last.size * axis.size, axis.source, axis.target)
+        else:
+            made.append(axis)
+    return made
+
+
+def _sum(terms: list[Expr]) -> Expr:
+    return functools.reduce(lambda x, y: x + y, terms, loops.as_index(0))
+
+
+def _nest(axes: list[_Axis], body: list[Statement], below: int, innermost: str = "serial") -> list[Statement]:
+    """Loops `i0`, `i1`, … over the axes around `body`, of which one round touches `below` elements; the first on threads."""
+    for k in range(len(axes) - 1, -1, -1):
+        kind = innermost if k == len(axes) - 1 else "serial"
+        body = [loops.loop(f"i{k}", axes[k].size, body, kind, parallel=k == 0, grain=grain(below) if k == 0 else 1)]  # type: ignore[arg-type]
+        below *= axes[k].size
+    return body
+
+
+def _turning(
+    outer: list[_Axis], across: _Axis, along: _Axis, read: Callable[[Expr], Expr], write: Callable[[Expr], Expr]
+) -> list[Statement]:
+    """`across` is the axis that is dense in the source, `along` the one that is dense in the target."""
+    first, rest = (outer[0], outer[1:]) if outer else (_Axis(1, 0, 0), [])
+    made: list[Statement] = []
+    for row0, strips, rows in parts(across.size, STRIP):
+        tag = f"t{row0}"
+        places = [(s.floor_divide(s.index(tag), strips), first), (s.remainder(s.index(tag), strips) * rows + row0, across)]
+        places += [(s.index(f"{tag}i{k}"), a) for k, a in enumerate(rest)]
+        start = Let(f"{tag}s", _sum([i * a.source for i, a in places]))
+        end = Let(f"{tag}e", _sum([i * a.target for i, a in places]))
+        to = lambda r, c, end=end: write(end.var + r * across.target + c)
+        of = lambda r, c, start=start: read(start.var + r + c * along.source)
+        body: list[Statement] = [start, end]
+        body += turned_copy(tag, (rows, along.size), (to, across.target), (of, along.source))
+        below = rows * along.size
+        for k in range(len(rest) - 1, -1, -1):
+            body = [loops.loop(f"{tag}i{k}", rest[k].size, body)]
+            below *= rest[k].size
+        made.append(loops.loop(tag, first.size * strips, body, parallel=True, grain=grain(below)))
+    return made

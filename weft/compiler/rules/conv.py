@@ -18,6 +18,7 @@ from ..layout import Layout, channels_last, row_major, same_strides
 from ..primitives import add_primitive, available, desc, lowers
 from ..tuning import Sample, lower_tuned
 from . import depthwise, pixels, winograd
+from .blocked_weights import INTO, OUT_OF, into_blocks, out_of_blocks
 from .matmul import library_product
 from .product import leads, multiply_deep, suits_deep
 
@@ -66,21 +67,6 @@ def applies(*values: Any) -> bool:
         for v in values
         if isinstance(v, Value) or v is None
     )
-
-
-def _reorder_in(lowering: Any, node: Node, w: Layout, wanted: Any) -> Layout:
-    """The weights in the primitive's own layout."""
-    from ...backends.onednn.capi import Arg
-    from ...backends.onednn.primitives.reorder import reorder
-
-    source = desc(w)
-    if source == wanted:
-        return w
-    room = lowering.temporary((wanted.nbytes,), np.dtype(np.uint8))
-    add_primitive(
-        lowering, node, reorder(source, wanted), {int(Arg.SRC): w, int(Arg.DST): room}, "reorder weights"
-    )
-    return room
 
 
 def _bias(lowering: Any, node: Node, value: Value | None) -> Layout | None:
@@ -132,7 +118,7 @@ def convolve(
     if primitive is None:
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
-    w = _reorder_in(lowering, node, w, primitive.desc(Arg.WEIGHTS))
+    w = into_blocks(lowering, node, w, primitive.desc(Arg.WEIGHTS))
     y, target = place_channels_last(lowering, node, 0)
     arguments = {**(operands or {}), int(Arg.SRC): x, int(Arg.WEIGHTS): w, int(Arg.DST): y}
     if bias is not None:
@@ -161,7 +147,7 @@ def _direct_input(lowering: Any, node: Node) -> bool:
     if primitive is None:
         return False
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
-    w = _reorder_in(lowering, node, w, primitive.desc(Arg.WEIGHTS))
+    w = into_blocks(lowering, node, w, primitive.desc(Arg.WEIGHTS))
     x, target = place_channels_last(lowering, node, 0)
     add_primitive(
         lowering,
@@ -180,7 +166,6 @@ def _direct_weight(lowering: Any, node: Node) -> bool:
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
     from ...backends.onednn.primitives.convolution import convolution_backward_weights
-    from ...backends.onednn.primitives.reorder import reorder
 
     x_value, g_value = node.inputs
     _, stride, padding, dilation, groups = node.attrs
@@ -198,12 +183,11 @@ def _direct_weight(lowering: Any, node: Node) -> bool:
     plain = _grouped_layout(target, groups)
     wanted = primitive.desc(Arg.DIFF_WEIGHTS)
     direct = wanted == desc(plain)
-    w = plain if direct else lowering.temporary((wanted.nbytes,), np.dtype(np.uint8))
+    w = plain if direct else lowering.temporary((wanted.nbytes // dtype.itemsize,), dtype)
     arguments = {int(Arg.SRC): x, int(Arg.DIFF_DST): g, int(Arg.DIFF_WEIGHTS): w}
     add_primitive(lowering, node, primitive, arguments, "convolution grad weight")
     if not direct:
-        step = {int(Arg.SRC): w, int(Arg.DST): plain}
-        add_primitive(lowering, node, reorder(wanted, desc(plain)), step, "reorder grad weight")
+        out_of_blocks(lowering, node, w, wanted, plain)
     return True
 
 
@@ -456,7 +440,7 @@ def _sample(
 
 
 FIXED = frozenset(
-    ["reorder weights", "reorder grad weight", "depthwise convolution grad weight sum"]
+    [INTO, OUT_OF, "depthwise convolution grad weight sum"]
     + [f"winograd {m}x{m} weight{g}" for m in (2, 4) for g in ("", " gradient")]
 )
 """Steps whose time does not depend on the number of images."""
