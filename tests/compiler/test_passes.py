@@ -241,6 +241,37 @@ def test_outer_product_that_is_needed_in_both_shapes_is_made_once():
     assert ops(simplify(captured(fn, wf.ones(12, 1), wf.ones(1, 5)))) == ["multiply", "reshape"]
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["zeros first", "zeros last"])
+@pytest.mark.parametrize("flat", [True, False], ids=["time by batch", "rows"])
+def test_rows_of_zeros_are_left_out_of_a_product(first, flat):
+    """The states that the steps of a recurrent layer start from: zeros, and then what the step before left."""
+    rng = np.random.default_rng(0)
+    x = wf.tensor(rng.standard_normal((7, 15), np.float32))
+    states = wf.tensor(rng.standard_normal((4, 3, 6) if flat else (12, 6), np.float32))
+
+    def fn(x, states):
+        zeros = wf.zeros((1, 3, 6) if flat else (3, 6))
+        joined = wf.concat([zeros, states] if first else [states, zeros])
+        return x @ joined.reshape(15, 6)
+
+    flow = check_flow(simplify(simplify(captured(fn, x, states))))
+    assert text(flow)[-1].endswith("-> (7, 6)") and "matmul" in text(flow)[-1]
+    assert [v.shape for v in flow.nodes[-1].inputs] == [(7, 12), (12, 6)]
+    np.testing.assert_allclose(wf.function(fn)(x, states).numpy(), fn(x, states).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_product_with_other_rows_or_across_columns_stays():
+    x, y = wf.ones(7, 15), wf.ones(12, 6)
+    for fn in (
+        lambda x, y: x @ wf.concat([wf.ones(3, 6), y]),
+        lambda x, y: x[:, :12] @ wf.concat([wf.zeros((12, 2)), y], axis=1),
+        lambda x, y: x @ wf.concat([wf.zeros((3, 6)), y]).reshape(15, 3, 2)[:, :, 0],
+    ):
+        flow = simplify(captured(fn, x, y))
+        assert "concat_axis" in ops(flow)
+        np.testing.assert_allclose(wf.function(fn)(x, y).numpy(), fn(x, y).numpy(), rtol=1e-6)
+
+
 def test_constants_are_folded_up_to_a_limit():
     def build(n):
         def inner(graph, x):

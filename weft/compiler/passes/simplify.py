@@ -41,6 +41,7 @@ def simplify(flow: Flow) -> Flow:
         return (
             _transposed_product(new, node, args, uses)
             or _outer_product(new, node, args, uses)
+            or _product_beside_zeros(new, node, args)
             or _rule(new, node, args)
         )
 
@@ -83,6 +84,29 @@ def _outer_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict[Valu
     tall = (*wanted[:-1], 1)
     column = _emit(new, "reshape", (column,), (tall, None), Value(node, 0, tall, column.dtype))[0]
     return _emit(new, "multiply", (column, row), args[0].node.attrs, node.outputs[0])
+
+
+def _product_beside_zeros(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+    """x @ concat([zeros, y]) = x[:, n:] @ y: the weight gradient of a recurrent layer that starts from zeros, whose states need
+    not be copied then."""
+    if node.op.name != "matmul" or len(args[0].shape) != 2 or len(args[1].shape) != 2:
+        return None
+    joined = args[1].node.inputs[0] if args[1].node.op.name == "reshape" else args[1]
+    parts = joined.node.inputs
+    along_rows = joined.node.op.name == "concat_axis" and joined.node.attrs[0] == 0
+    if not along_rows or len(parts) != 2 or joined.shape[-1] != args[1].shape[-1]:
+        return None
+    zero = next((i for i, part in enumerate(parts) if _scalar(part) == 0), None)
+    if zero is None or not parts[1 - zero].shape[0] or parts[1 - zero].dtype != joined.dtype:
+        return None
+    rows, width = args[1].shape
+    kept = rows * parts[1 - zero].shape[0] // joined.shape[0]
+    span = Slice(rows - kept, rows, None) if zero == 0 else Slice(0, kept, None)
+    columns, matrix = (args[0].shape[0], kept), (kept, width)
+    index = (Slice(None, None, None), span)
+    left = _emit(new, "getitem", (args[0],), (index,), Value(node, 0, columns, args[0].dtype))[0]
+    right = _emit(new, "reshape", (parts[1 - zero],), (matrix, None), Value(node, 0, matrix, args[1].dtype))[0]
+    return _emit(new, "matmul", (left, right), (), node.outputs[0])
 
 
 def _scalar(value: Any) -> Any:
