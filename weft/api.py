@@ -29,6 +29,7 @@ from .ops import (
     products,
     reduction,
     registry,
+    repeating,
     row_sparse,
     searching,
     sets,
@@ -43,8 +44,8 @@ from .ops import (
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [
-    creation, elementwise, shaping, indexing, gathering, reduction, products, linalg_structure, sorting, searching, sets,
-    cumulative, statistics, comparison, einsum, casting, random,
+    creation, elementwise, shaping, repeating, indexing, gathering, reduction, products, linalg_structure, sorting, searching,
+    sets, cumulative, statistics, comparison, einsum, casting, random,
 ]  # fmt: skip
 
 # Names found on first use: they need more of the package than every program does.

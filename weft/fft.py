@@ -27,7 +27,7 @@ from .ops.fft_ops import fft_real as _real
 from .ops.fft_ops import resize as _resize
 from .ops.general import check_room as _check_room
 from .ops.guard import public as _public
-from .ops.shaping import roll as _roll
+from .ops.repeating import roll as _roll
 from .ops.spec import check_size as _check_size
 from .ops.spec import normalize_axes as _normalize_axes
 from .ops.spec import normalize_axis as _normalize_axis

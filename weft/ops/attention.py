@@ -563,7 +563,7 @@ def _repeat_heads(query: Tensor, x: Tensor) -> Tensor:
             f"scaled_dot_product_attention: the heads of the query (axis -3) must be a multiple of those of key and value. "
             f"Got {format_shape(query.shape)} and {format_shape(x.shape)}."
         )
-    from .shaping import repeat
+    from .repeating import repeat
 
     times = query.shape[-3] // x.shape[-3]
     return x if times == 1 else repeat(x, times, axis=-3)

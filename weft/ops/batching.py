@@ -57,33 +57,33 @@ def concat_axis(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
 
 
 def roll(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import shaping
+    from . import repeating, shaping
 
     (x,), (shift, axis) = tensors, attrs
     if axis is None:
         total = sum(shift) if isinstance(shift, tuple) else shift
-        return shaping.reshape(shaping.roll(shaping.reshape(x, (x.shape[0], -1)), total, axis=1), tuple(x.shape))
+        return shaping.reshape(repeating.roll(shaping.reshape(x, (x.shape[0], -1)), total, axis=1), tuple(x.shape))
     n = x.ndim - 1
     shifted = tuple([a % n + 1 for a in axis]) if isinstance(axis, tuple) else axis % n + 1
-    return shaping.roll(x, shift, axis=shifted)
+    return repeating.roll(x, shift, axis=shifted)
 
 
 def tile(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import shaping
+    from . import repeating
     from .spec import check_shape
 
     counts = check_shape("tile", attrs[0])
     rank = max(len(counts), tensors[0].ndim - 1)
-    return shaping.tile(of_rank(tensors[0], rank), (1,) * (1 + rank - len(counts)) + counts)
+    return repeating.tile(of_rank(tensors[0], rank), (1,) * (1 + rank - len(counts)) + counts)
 
 
 def repeat_static(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
-    from . import shaping
+    from . import repeating, shaping
 
     (x,), (repeats, axis) = tensors, attrs
     if axis is None:
-        return shaping.repeat_static(shaping.reshape(x, (x.shape[0], -1)), repeats, 1)
-    return shaping.repeat_static(x, repeats, axis % (x.ndim - 1) + 1)
+        return repeating.repeat_static(shaping.reshape(x, (x.shape[0], -1)), repeats, 1)
+    return repeating.repeat_static(x, repeats, axis % (x.ndim - 1) + 1)
 
 
 # Indexing ----------------------------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ from .gathering import scatter_add
 from .indexing import slice_axis
 from .reduction import sum_dtype
 from .registry import joint
+from .repeating import flip
 from .samples import Bad, Sample
-from .shaping import broadcast_to, concat_axis, flip
+from .shaping import broadcast_to, concat_axis
 from .spec import Spec, check_size, normalize_axis, num_elements
 
 ndarray = np.ndarray

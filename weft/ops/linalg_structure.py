@@ -314,7 +314,7 @@ def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
 )
 def flipud(x: Tensor, /) -> Tensor:
     """`x` with the order of its first axis reversed."""
-    from .shaping import flip
+    from .repeating import flip
 
     if x.ndim == 0:
         raise ValueError("flipud: expected a tensor with at least one axis. Got a 0-d tensor.")
@@ -328,7 +328,7 @@ def flipud(x: Tensor, /) -> Tensor:
 )
 def fliplr(x: Tensor, /) -> Tensor:
     """`x` with the order of its second axis reversed."""
-    from .shaping import flip
+    from .repeating import flip
 
     if x.ndim < 2:
         raise ValueError(

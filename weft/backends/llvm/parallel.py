@@ -47,7 +47,7 @@ single:
   call void %range(ptr %job, i64 0, i64 %n)
   ret void
 team:
-  %ranges = mul i64 %threads, 4
+  %ranges = mul i64 %threads, 16
   %n1 = add i64 %n, %ranges
   %n2 = sub i64 %n1, 1
   %block0 = sdiv i64 %n2, %ranges

@@ -1,8 +1,7 @@
 """Products of little width and height over a great depth: weight gradients, whose depth is a batch of samples or pixels.
 
     for a share of the depth (in parallel), a piece at a time:
-        pack the rows of the right operand, copy those of the left one    each read from memory once
-        sums[share] += left @ right                                       in the second cache
+        sums[share] += left @ right        operands as they lie: read from memory once, then from the second cache
     finish(row, column, sum over the shares in order)
 
 How many shares there are follows from sizes alone, so the order of a sum is the same for any number of threads.
@@ -18,17 +17,15 @@ from ...ops import scalar as s
 from ...ops.scalar import Expr
 from .. import loops
 from ..layout import Layout, Storage
-from ..loops import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
+from ..loops import SQUARE, Buffer, Kernel, Let, Loop, Statement
 from .panels import Place as LayoutPlace
 from .panels import panels_of
-from .product import Finish, copy_rows
-from .tiles import COLUMNS, Place, parts, product, row_tiles, rows_beside
+from .product import Finish
+from .tiles import COLUMNS, parts, product, row_tiles, rows_beside
 
 MOST_SUMS = 1 << 17
 """Elements of the result, at most: they stay in the second cache beside a piece of both operands."""
-HIGHEST = 48
-"""Rows of the left operand that are copied at a time, at most."""
-PIECE = 256
+PIECE = 128
 """Depth that is worked on at a time, about."""
 SHARES, SHARES_BYTES = (8, 32), 4 << 20
 """How many shares, at least and at most; and what all their sums may take."""
@@ -140,49 +137,35 @@ class _Share:
 
     def piece(self, tag: str, k0: Expr, depth: int) -> list[Statement]:
         """sums += left @ right over a piece of the depth."""
-        place = Let(f"{tag}at", self.at)
-        made: list[Statement] = [place, *panels_of(tag, self.right, k0, depth, self.packed, place.var)]
+        b, b_layout = self.right
+        dense = b_layout.strides[1] == 1
+        start = Let(f"{tag}at", k0 * b_layout.strides[0] + b_layout.offset if dense else self.at)
+        made: list[Statement] = [start]
+        if not dense:
+            made += panels_of(tag, self.right, k0, depth, self.packed, start.var)
         down, along = self.a_layout.strides
-        copied = along != 1 and self.columns > COLUMNS  # a row that only one panel reads is read as it lies
-        for number, (row0, count, high) in enumerate(parts(self.rows, HIGHEST)):
-            name = f"{tag}r{number}"
-            i0 = Let(f"{name}i", s.index(name) * high + row0)
-            start = Let(f"{name}a", i0.var * down + k0 * along + self.a_layout.offset)
-            block: list[Statement] = [i0, start]
-            of = lambda r, k, start=start: self.a[start.var + r * down + k * along]  # type: ignore[misc]
-            copy = Buffer.of(f"{name}copy", s.FLOAT32, (high * depth,))
-            if copied:
-                block += [Local(copy), *copy_rows(name, of, (high, depth), copy, loops.as_index(0))]
-            block += self._tiles(name, of, copy if copied else None, i0.var, high, depth, place.var, k0)
-            made.append(loops.loop(name, count, block))
-        return made
-
-    def _tiles(
-        self, name: str, of: Place, copy: Buffer | None, i0: Expr, high: int, depth: int, at: Expr, k0: Expr
-    ) -> list[Statement]:
-        made: list[Statement] = []
+        left = Let(f"{tag}a", k0 * along + self.a_layout.offset)
+        made.append(left)
         tiles_before = 0
         for column0, count, columns in parts(self.columns, COLUMNS):
             most = rows_beside(columns)
-            for row0, tiles, rows in row_tiles(high, most):
-                i = Let(f"{name}i{row0}c{column0}", s.index(f"{name}t{row0}c{column0}") * rows + row0)
-
-                def of_left(r: Expr, k: Expr, i: Let = i) -> Expr:
-                    return of(i.var + r, k) if copy is None else copy[k * high + i.var + r]
-
-                tag = f"{name}t{row0}p{column0}"
-                j = Let(f"{tag}j", s.index(tag) * columns + column0)
-                b0, c0 = Let(f"{tag}b", at + j.var * depth), Let(f"{tag}c", self.mine + (i0 + i.var) * self.columns + j.var)
-                number = tiles_before + s.floor_divide(i0 + i.var, most) * count + s.index(tag)
-                inner = product(
-                    tag, (rows, columns, depth), of_left,
-                    lambda k, c, b0=b0, columns=columns: self.packed[b0.var + k * columns + c],  # type: ignore[misc]
+            for row0, tiles, rows in row_tiles(self.rows, most):
+                outer, inner = f"{tag}r{row0}c{column0}", f"{tag}t{row0}c{column0}"
+                i = Let(f"{outer}i", s.index(outer) * rows + row0)
+                j = Let(f"{inner}j", s.index(inner) * columns + column0)
+                a0 = Let(f"{outer}a", left.var + i.var * down)
+                b0 = Let(f"{inner}b", start.var + (j.var if dense else j.var * depth))
+                c0 = Let(f"{inner}c", self.mine + i.var * self.columns + j.var)
+                step, source = (b_layout.strides[0], b) if dense else (columns, self.packed)
+                number = tiles_before + s.floor_divide(i.var, most) * count + s.index(inner)
+                tile = product(
+                    inner, (rows, columns, depth), lambda r, k, a0=a0: self.a[a0.var + r * down + k * along],  # type: ignore[misc]
+                    lambda k, c, b0=b0, step=step, source=source: source[b0.var + k * step + c],  # type: ignore[misc]
                     lambda r, c, x, c0=c0: loops.store(self.sums[c0.var + r * self.columns + c], x),  # type: ignore[misc]
                     lambda r, c, c0=c0: self.sums[c0.var + r * self.columns + c],  # type: ignore[misc]
                     (rows, columns), each=self._next_piece(number, k0 + depth, depth),
                 )  # fmt: skip
-                panels = loops.loop(tag, count, [j, b0, c0, *inner])
-                made.append(loops.loop(f"{name}t{row0}c{column0}", tiles, [i, panels]))
+                made.append(loops.loop(outer, tiles, [i, a0, loops.loop(inner, count, [j, b0, c0, *tile])]))
             tiles_before += -(-self.rows // most) * count
         return made
 

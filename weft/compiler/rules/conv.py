@@ -10,43 +10,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...graph.graph import Node, Value
 from ..kernels import deep_product
-from ..layout import Layout, channels_last, row_major, same_strides
-from ..primitives import add_primitive, available, desc, lowers
+from ..layout import Layout, channels_last, row_major
+from ..primitives import add_primitive, desc, lowers
 from ..tuning import Sample, lower_tuned
 from . import depthwise, pixels, winograd
 from .blocked_weights import INTO, OUT_OF, into_blocks, out_of_blocks
+from .images import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
 from .matmul import library_product
 from .product import leads, multiply_deep, suits_deep
-
-
-def channels_last_layout(lowering: Any, layout: Layout, node: Node) -> Layout:
-    """The layout itself if its channels lie next to each other, else a channels-last copy."""
-    wanted = channels_last(layout.shape)
-    if same_strides(layout.strides, wanted, layout.shape):
-        return Layout(layout.storage, layout.dtype, layout.shape, wanted, layout.offset)
-    return lowering.copy(layout, node, lowering.temporary(layout.shape, layout.dtype, wanted))
-
-
-def place_channels_last(lowering: Any, node: Node, index: int) -> tuple[Layout, Layout]:
-    """(channels-last memory for a result, where it must finally lie)."""
-    shape = tuple(node.outputs[index].shape)
-    wanted = channels_last(shape)
-    target = lowering.place(node, index, wanted, node, None)
-    if same_strides(target.strides, wanted, shape):
-        return Layout(target.storage, target.dtype, shape, wanted, target.offset), target
-    return lowering.temporary(shape, target.dtype, wanted), target
-
-
-def _window(stride: Any, padding: Any, dilation: Any) -> Any:
-    from ...backends.onednn.primitives.convolution import Window
-
-    return Window(
-        tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation)
-    )
 
 
 def _grouped(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
@@ -60,33 +33,12 @@ def _grouped_layout(w: Layout, groups: int) -> Layout:
     return Layout(w.storage, w.dtype, _grouped(w.shape, groups), (w.strides[0] * step, *w.strides), w.offset)
 
 
-def applies(*values: Any) -> bool:
-    """Float32, nothing empty, and oneDNN is there."""
-    return available() and all(
-        v is None or v.dtype == np.float32 and 0 not in v.shape
-        for v in values
-        if isinstance(v, Value) or v is None
-    )
-
-
 def _bias(lowering: Any, node: Node, value: Value | None) -> Layout | None:
     """The bias as a dense vector."""
     if value is None:
         return None
     layout: Layout = lowering.layout_of(value)
     return layout if layout.contiguous else lowering.copy(layout, node)
-
-
-def _make(build: Any) -> Any:
-    """A primitive, or None where oneDNN has none or only its reference loops."""
-    from ...backends.onednn.capi import Unsupported
-    from ...backends.onednn.eager.kernel import is_reference
-
-    try:
-        primitive = build()
-    except Unsupported:
-        return None
-    return None if is_reference(primitive) else primitive
 
 
 def _direct(lowering: Any, node: Node, isa: str = "") -> bool:
@@ -107,11 +59,11 @@ def convolve(
 
     x_value, w_value = node.inputs[:2]
     stride, padding, dilation, groups = attrs
-    window = _window(stride, padding, dilation)
+    window = window_of(stride, padding, dilation)
     x_shape, y_shape = tuple(x_value.shape), tuple(node.outputs[0].shape)
     w = _grouped_layout(lowering.layout_of(w_value), groups)
     dtype = x_value.dtype
-    primitive = _make(lambda: convolution_forward(
+    primitive = primitive_or_none(lambda: convolution_forward(
         MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(w.shape, dtype),
         None if bias is None else desc(bias), MemoryDesc.strided(y_shape, dtype, channels_last(y_shape)), window, post, isa=isa,
     ))  # fmt: skip
@@ -119,13 +71,11 @@ def convolve(
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     w = into_blocks(lowering, node, w, primitive.desc(Arg.WEIGHTS))
-    y, target = place_channels_last(lowering, node, 0)
-    arguments = {**(operands or {}), int(Arg.SRC): x, int(Arg.WEIGHTS): w, int(Arg.DST): y}
-    if bias is not None:
-        arguments[int(Arg.BIAS)] = bias
-    add_primitive(lowering, node, primitive, arguments, label)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        arguments = {**(operands or {}), int(Arg.SRC): x, int(Arg.WEIGHTS): w, int(Arg.DST): y}
+        if bias is not None:
+            arguments[int(Arg.BIAS)] = bias
+        add_primitive(lowering, node, primitive, arguments, label)
     return True
 
 
@@ -140,24 +90,22 @@ def _direct_input(lowering: Any, node: Node) -> bool:
     x_shape, g_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
     dtype = g_value.dtype
     w = _grouped_layout(lowering.layout_of(w_value), groups)
-    primitive = _make(lambda: convolution_backward_data(
+    primitive = primitive_or_none(lambda: convolution_backward_data(
         MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(w.shape, dtype),
-        MemoryDesc.strided(g_shape, dtype, channels_last(g_shape)), _window(stride, padding, dilation),
+        MemoryDesc.strided(g_shape, dtype, channels_last(g_shape)), window_of(stride, padding, dilation),
     ))  # fmt: skip
     if primitive is None:
         return False
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
     w = into_blocks(lowering, node, w, primitive.desc(Arg.WEIGHTS))
-    x, target = place_channels_last(lowering, node, 0)
-    add_primitive(
-        lowering,
-        node,
-        primitive,
-        {int(Arg.DIFF_DST): g, int(Arg.WEIGHTS): w, int(Arg.DIFF_SRC): x},
-        "convolution grad input",
-    )
-    if x.storage is not target.storage:
-        lowering.copy(x, node, target)
+    with channels_last_result(lowering, node) as x:
+        add_primitive(
+            lowering,
+            node,
+            primitive,
+            {int(Arg.DIFF_DST): g, int(Arg.WEIGHTS): w, int(Arg.DIFF_SRC): x},
+            "convolution grad input",
+        )
     return True
 
 
@@ -171,9 +119,9 @@ def _direct_weight(lowering: Any, node: Node) -> bool:
     _, stride, padding, dilation, groups = node.attrs
     x_shape, g_shape, w_shape = tuple(x_value.shape), tuple(g_value.shape), tuple(node.outputs[0].shape)
     dtype = g_value.dtype
-    primitive = _make(lambda: convolution_backward_weights(
+    primitive = primitive_or_none(lambda: convolution_backward_weights(
         MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(_grouped(w_shape, groups), dtype), None,
-        MemoryDesc.strided(g_shape, dtype, channels_last(g_shape)), _window(stride, padding, dilation),
+        MemoryDesc.strided(g_shape, dtype, channels_last(g_shape)), window_of(stride, padding, dilation),
     ))  # fmt: skip
     if primitive is None:
         return False
@@ -205,11 +153,9 @@ def _winograd(m: int, lowering: Any, node: Node) -> bool:
     x_value, w_value, b_value = node.inputs
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     bias = _bias(lowering, node, b_value)
-    y, target = place_channels_last(lowering, node, 0)
-    then, operands = ((), ()) if bias is None else (("bias",), (bias,))
-    winograd.convolve(lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), then, operands)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        then, operands = ((), ()) if bias is None else (("bias",), (bias,))
+        winograd.convolve(lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), then, operands)
     return True
 
 
@@ -217,11 +163,9 @@ def _winograd_input(m: int, lowering: Any, node: Node) -> bool:
     g_value, w_value = node.inputs[:2]
     top, left = _before(node.attrs[2])
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
-    x, target = place_channels_last(lowering, node, 0)
-    w = lowering.layout_of(w_value)
-    winograd.convolve(lowering, node, m, g, w, x, (2 - top, 2 - left), backward=True)
-    if x.storage is not target.storage:
-        lowering.copy(x, node, target)
+    with channels_last_result(lowering, node) as x:
+        w = lowering.layout_of(w_value)
+        winograd.convolve(lowering, node, m, g, w, x, (2 - top, 2 - left), backward=True)
     return True
 
 
@@ -242,11 +186,9 @@ def _depthwise(lowering: Any, node: Node) -> bool:
     shape = depthwise.shape_of(x_value.shape, node.outputs[0].shape, w_value.shape[2:], node.attrs)
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     bias = _bias(lowering, node, b_value)
-    y, target = place_channels_last(lowering, node, 0)
-    then, operands = ((), ()) if bias is None else (("bias",), (bias,))
-    depthwise.convolve(lowering, node, shape, x, lowering.layout_of(w_value), y, False, then, operands)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        then, operands = ((), ()) if bias is None else (("bias",), (bias,))
+        depthwise.convolve(lowering, node, shape, x, lowering.layout_of(w_value), y, False, then, operands)
     return True
 
 
@@ -254,11 +196,9 @@ def _depthwise_input(lowering: Any, node: Node) -> bool:
     g_value, w_value = node.inputs[:2]
     shape = depthwise.shape_of(node.outputs[0].shape, g_value.shape, w_value.shape[2:], node.attrs[1:])
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
-    x, target = place_channels_last(lowering, node, 0)
-    label = "depthwise convolution grad input"
-    depthwise.convolve(lowering, node, shape, g, lowering.layout_of(w_value), x, True, label=label)
-    if x.storage is not target.storage:
-        lowering.copy(x, node, target)
+    with channels_last_result(lowering, node) as x:
+        label = "depthwise convolution grad input"
+        depthwise.convolve(lowering, node, shape, g, lowering.layout_of(w_value), x, True, label=label)
     return True
 
 
@@ -322,20 +262,16 @@ def weight_matrix(lowering: Any, node: Node, backward: bool = False) -> Layout:
 def _pixels(lowering: Any, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     bias = _bias(lowering, node, node.inputs[2])
-    y, target = place_channels_last(lowering, node, 0)
-    then, operands = ((), ()) if bias is None else (("bias",), (bias,))
-    pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        then, operands = ((), ()) if bias is None else (("bias",), (bias,))
+        pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands)
     return True
 
 
 def _pixels_input(lowering: Any, node: Node) -> bool:
     g = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
-    x, target = place_channels_last(lowering, node, 0)
-    pixels.multiply(lowering, node, g, weight_matrix(lowering, node, True), x, label="convolution grad input")
-    if x.storage is not target.storage:
-        lowering.copy(x, node, target)
+    with channels_last_result(lowering, node) as x:
+        pixels.multiply(lowering, node, g, weight_matrix(lowering, node, True), x, label="convolution grad input")
     return True
 
 

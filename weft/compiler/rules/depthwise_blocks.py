@@ -12,8 +12,8 @@ from ..kernels import depthwise as d
 from ..kernels import depthwise_gradients as dg
 from ..layout import Layout, row_major
 from ..primitives import lowers
-from .conv import channels_last_layout, place_channels_last
 from .depthwise import STREAMING, add_kernel, ordered_weights, shape_of, suits
+from .images import channels_last_layout, channels_last_result
 
 
 def _applies(node: Node, x: Value, y: Value, w: Value, window: tuple[Any, ...]) -> bool:
@@ -47,22 +47,20 @@ def lower_forward(lowering: Any, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     w = ordered_weights(lowering, node, shape, lowering.layout_of(w_value))
     operands = _columns(lowering, node, tuple(columns))
-    y, target = place_channels_last(lowering, node, 0)
-    grid = d.Grid(shape, False)
-    images = x.shape[0]
-    kernel = d.convolution(shape, False, (), 4 * prod(y.shape) >= STREAMING, before, moments)
-    params = [*grid.split(images), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
-    writes = [y]
-    if moments:
-        writes.append(lowering.temporary((images * grid.tiles, 2, shape.channels), x.dtype))
-    label = "+".join([*[name for name, _ in before], "depthwise convolution", *["moments"] * moments])
-    add_kernel(lowering, node, label, kernel, [x, w, *operands], writes, params)
-    if moments:
-        mean, var = (_column(lowering, node, i) for i in (1, 2))
-        params = [images, mean.offset, var.offset]
-        add_kernel(lowering, node, "moments of all", d.join_moments(shape), writes[1:], [mean, var], params)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        grid = d.Grid(shape, False)
+        images = x.shape[0]
+        kernel = d.convolution(shape, False, (), 4 * prod(y.shape) >= STREAMING, before, moments)
+        params = [*grid.split(images), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
+        writes = [y]
+        if moments:
+            writes.append(lowering.temporary((images * grid.tiles, 2, shape.channels), x.dtype))
+        label = "+".join([*[name for name, _ in before], "depthwise convolution", *["moments"] * moments])
+        add_kernel(lowering, node, label, kernel, [x, w, *operands], writes, params)
+        if moments:
+            mean, var = (_column(lowering, node, i) for i in (1, 2))
+            params = [images, mean.offset, var.offset]
+            add_kernel(lowering, node, "moments of all", d.join_moments(shape), writes[1:], [mean, var], params)
     return True
 
 
@@ -77,21 +75,19 @@ def lower_backward(lowering: Any, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     w = ordered_weights(lowering, node, shape, lowering.layout_of(w_value))
     operands = _columns(lowering, node, tuple(columns))
-    y, target = place_channels_last(lowering, node, 0)
-    strips, tasks = d.Grid(shape, True).split(x.shape[0])
-    sums = len(results) - 1
-    parts = lowering.temporary((tasks, shape.taps + sums, shape.channels), x.dtype)
-    kernel = dg.gradients(shape, before, after, results, 4 * prod(y.shape) >= STREAMING)
-    params = [strips, tasks, g.offset, x.offset, w.offset, y.offset, *[z.offset for z in operands]]
-    names = [name for name, _ in after] + ["sum"] * sums
-    label = "+".join(["depthwise convolution grad input", "grad weight", *dict.fromkeys(names)])
-    add_kernel(lowering, node, label, kernel, [g, x, w, *operands], [y, parts], params)
+    with channels_last_result(lowering, node) as y:
+        strips, tasks = d.Grid(shape, True).split(x.shape[0])
+        sums = len(results) - 1
+        parts = lowering.temporary((tasks, shape.taps + sums, shape.channels), x.dtype)
+        kernel = dg.gradients(shape, before, after, results, 4 * prod(y.shape) >= STREAMING)
+        params = [strips, tasks, g.offset, x.offset, w.offset, y.offset, *[z.offset for z in operands]]
+        names = [name for name, _ in after] + ["sum"] * sums
+        label = "+".join(["depthwise convolution grad input", "grad weight", *dict.fromkeys(names)])
+        add_kernel(lowering, node, label, kernel, [g, x, w, *operands], [y, parts], params)
     dw = lowering.place(node, 1, row_major(tuple(w_value.shape)), node, None)
     totals = [_column(lowering, node, 2 + k) for k in range(sums)]
     sc, _, sh, sw = dw.strides
     params = [tasks, dw.offset, sc, sh, sw, *[z.offset for z in totals]]
     add = d.add_parts(shape.rows.taps, shape.columns.taps, shape.channels, sums)
     add_kernel(lowering, node, "depthwise convolution grad weight sum", add, [parts], [dw, *totals], params)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
     return True

@@ -11,7 +11,8 @@ from ..layout import Layout, channels_last, row_major
 from ..passes.epilogues import takes_steps
 from ..primitives import add_primitive, available, desc, lowers
 from . import depthwise, pixels, winograd
-from .conv import Images, channels_last_layout, convolve, lower_image, place_channels_last, weight_matrix
+from .conv import Images, convolve, lower_image, weight_matrix
+from .images import channels_last_layout, channels_last_result
 from .matmul import _operand, library_product, multiply_few_rows
 from .product import leads, multiply
 from .product import suits as suits_blocks
@@ -123,12 +124,10 @@ def _winograd_then(m: int, lowering: Any, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     then, operands = _own_steps(lowering, node)
     weight = lowering.layout_of(node.inputs[1])
-    y, target = place_channels_last(lowering, node, 0)
-    padding = node.attrs[2]
-    before = padding[0][0], padding[1][0]
-    winograd.convolve(lowering, node, m, x, weight, y, before, then, operands)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        padding = node.attrs[2]
+        before = padding[0][0], padding[1][0]
+        winograd.convolve(lowering, node, m, x, weight, y, before, then, operands)
     return True
 
 
@@ -139,11 +138,9 @@ def _depthwise_then(lowering: Any, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     then, operands = _own_steps(lowering, node)
     weight = lowering.layout_of(node.inputs[1])
-    y, target = place_channels_last(lowering, node, 0)
-    label = _label("depthwise convolution", steps)
-    depthwise.convolve(lowering, node, shape, x, weight, y, False, then, operands, label)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        label = _label("depthwise convolution", steps)
+        depthwise.convolve(lowering, node, shape, x, weight, y, False, then, operands, label)
     return True
 
 
@@ -151,11 +148,9 @@ def _pixels_then(lowering: Any, node: Node) -> bool:
     """`convolution_then` by our own kernel for 1 x 1 ones, with the steps in it."""
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     then, operands = _own_steps(lowering, node)
-    y, target = place_channels_last(lowering, node, 0)
-    label = _label("convolution", node.attrs[0])
-    pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands, label)
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
+    with channels_last_result(lowering, node) as y:
+        label = _label("convolution", node.attrs[0])
+        pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands, label)
     return True
 
 

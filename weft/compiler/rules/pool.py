@@ -6,6 +6,7 @@ like the result: what the op returns. Where it is of another kind, it serves as 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ...graph.graph import Node
 from ..layout import channels_last
 from ..primitives import add_primitive, lowers
-from .conv import _make, _window, applies, channels_last_layout, place_channels_last
+from .images import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
 
 
 def _padding(
@@ -49,8 +50,8 @@ def lower_max_pool(lowering: Any, node: Node) -> bool:
     kernel, stride, padding, dilation, _ = node.attrs
     x_shape, y_shape = tuple(x_value.shape), tuple(y_value.shape)
     full = _padding(x_shape, y_shape, kernel, stride, padding, dilation)
-    window = _window(stride, full, dilation)
-    primitive = _make(
+    window = window_of(stride, full, dilation)
+    primitive = primitive_or_none(
         lambda: pooling_forward(
             Alg.POOLING_MAX, *_descs(x_shape, y_shape, x_value.dtype), tuple(kernel), window
         )
@@ -61,19 +62,13 @@ def lower_max_pool(lowering: Any, node: Node) -> bool:
     if not private and not plain:
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
-    y, target = place_channels_last(lowering, node, 0)
-    if plain:
-        workspace, wanted = place_channels_last(lowering, node, 1)
-    else:
-        workspace = wanted = lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8))
-    arguments = {int(Arg.SRC): x, int(Arg.DST): y}
-    if primitive.takes(Arg.WORKSPACE):
-        arguments[int(Arg.WORKSPACE)] = workspace
-    add_primitive(lowering, node, primitive, arguments, "max pool")
-    if y.storage is not target.storage:
-        lowering.copy(y, node, target)
-    if workspace.storage is not wanted.storage:
-        lowering.copy(workspace, node, wanted)
+    own = lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8)) if not plain else None
+    room: Any = channels_last_result(lowering, node, 1) if plain else nullcontext(own)
+    with channels_last_result(lowering, node) as y, room as workspace:
+        arguments = {int(Arg.SRC): x, int(Arg.DST): y}
+        if primitive.takes(Arg.WORKSPACE):
+            arguments[int(Arg.WORKSPACE)] = workspace
+        add_primitive(lowering, node, primitive, arguments, "max pool")
     lowering.layouts[places] = workspace
     return True
 
@@ -88,8 +83,8 @@ def lower_max_pool_backward(lowering: Any, node: Node) -> bool:
 
     _, kernel, stride, padding, dilation, _ = node.attrs
     x_shape, y_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
-    window = _window(stride, _padding(x_shape, y_shape, kernel, stride, padding, dilation), dilation)
-    primitive = _make(
+    window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, dilation), dilation)
+    primitive = primitive_or_none(
         lambda: pooling_backward(
             Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window
         )
@@ -102,13 +97,11 @@ def lower_max_pool_backward(lowering: Any, node: Node) -> bool:
             return False
         places = channels_last_layout(lowering, places, node)
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
-    gx, target = place_channels_last(lowering, node, 0)
-    arguments = {int(Arg.DIFF_DST): g, int(Arg.DIFF_SRC): gx}
-    if primitive.takes(Arg.WORKSPACE):
-        arguments[int(Arg.WORKSPACE)] = places
-    add_primitive(lowering, node, primitive, arguments, "max pool grad")
-    if gx.storage is not target.storage:
-        lowering.copy(gx, node, target)
+    with channels_last_result(lowering, node) as gx:
+        arguments = {int(Arg.DIFF_DST): g, int(Arg.DIFF_SRC): gx}
+        if primitive.takes(Arg.WORKSPACE):
+            arguments[int(Arg.WORKSPACE)] = places
+        add_primitive(lowering, node, primitive, arguments, "max pool grad")
     return True
 
 
@@ -139,23 +132,21 @@ def lower_avg_pool(lowering: Any, node: Node) -> bool:
     from ...backends.onednn.primitives.pooling import pooling_backward, pooling_forward
 
     ones = (1,) * len(kernel)
-    window = _window(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
+    window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
     make = pooling_backward if backward else pooling_forward
-    primitive = _make(
+    primitive = primitive_or_none(
         lambda: make(_average(include), *_descs(x_shape, y_shape, value.dtype), tuple(kernel), window)
     )
     if primitive is None:
         return False
     source = channels_last_layout(lowering, lowering.layout_of(value), node)
-    result, target = place_channels_last(lowering, node, 0)
-    names = (Arg.DIFF_DST, Arg.DIFF_SRC) if backward else (Arg.SRC, Arg.DST)
-    add_primitive(
-        lowering,
-        node,
-        primitive,
-        {int(names[0]): source, int(names[1]): result},
-        "average pool" + " grad" * backward,
-    )
-    if result.storage is not target.storage:
-        lowering.copy(result, node, target)
+    with channels_last_result(lowering, node) as result:
+        names = (Arg.DIFF_DST, Arg.DIFF_SRC) if backward else (Arg.SRC, Arg.DST)
+        add_primitive(
+            lowering,
+            node,
+            primitive,
+            {int(names[0]): source, int(names[1]): result},
+            "average pool" + " grad" * backward,
+        )
     return True
