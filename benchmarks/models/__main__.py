@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", default=",".join(CONFIGURATIONS), help="names, with commas (all)")
     usual = ",".join(r for r in RUNNERS if r not in ("jax-kept", "tf-kept"))
     parser.add_argument("--runners", default=usual, help=f"names, with commas; the first is the reference ({usual})")
-    parser.add_argument("--minutes", type=float, default=25.0, help="for all models together")
+    parser.add_argument("--minutes", type=float, default=75.0, help="for all models together; with fewer, fewer rounds")
     parser.add_argument("--rounds", type=int, default=9, help="at most so many for each model; 0 only checks that losses agree")
     parser.add_argument("--turn", type=float, default=2.0, help="seconds of one runner's turn, at least one step")
     parser.add_argument("--batch", type=int, help="with --rounds 0: check with so few samples")

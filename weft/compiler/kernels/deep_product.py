@@ -60,9 +60,10 @@ def shares(rows: int, columns: int, depth: int) -> Deep:
     return Deep(piece, each, -(-whole // each))
 
 
-def scratch(rows: int, columns: int, size: Deep) -> tuple[int, int]:
-    """Elements that the sums of all shares take, and those of the packed right operand."""
-    return size.shares * rows * columns, size.shares * size.piece * columns
+def scratch(rows: int, right: Layout, size: Deep) -> tuple[int, int]:
+    """Elements that the sums of all shares take, and those of the right operand if it has to be packed."""
+    columns = right.shape[1]
+    return size.shares * rows * columns, 1 if right.strides[1] == 1 else size.shares * size.piece * columns
 
 
 def deep_product(
@@ -71,7 +72,7 @@ def deep_product(
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
     Args:
-        left, right: (M, K) and (K, N), strided anyhow.
+        left, right: (M, K) and (K, N), strided anyhow; the right one is packed unless its rows are dense.
         sums, packed: memory of the sizes that `scratch` says.
         finish: the statements for one element. They must only touch memory that belongs to that element.
     """
@@ -122,7 +123,7 @@ def _kernel(
     finish = lambda i, j, x, tag: [loops.store(c[i * down + j * along + offset], x)]
     size = shares(m, n, k)
     body = deep_product((a, a_layout), (b, b_layout), sums, packed, size, finish)
-    return Kernel("deep_product", (a, b, sums, packed, c), (), tuple(body)), scratch(m, n, size)
+    return Kernel("deep_product", (a, b, sums, packed, c), (), tuple(body)), scratch(m, b_layout, size)
 
 
 class _Share:
