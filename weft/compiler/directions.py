@@ -8,10 +8,11 @@ Turning a matrix in squares (`kernels/copy.py`) and reading it once more is seve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ..graph.graph import CONSTANT, Value
-from .fusion import GATHERS, Cluster, is_view
+from .fusion import GATHERS, Cluster, base_of
 from .layout import Layout, like_order, row_major
 from .loops import SQUARE
 
@@ -26,7 +27,9 @@ def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Va
     found: dict[Value, Layout] = {}
     for n in cluster.members:
         for v in n.inputs if n.op.name not in GATHERS else ():
-            if isinstance(v, Value) and tuple(v.shape) == cluster.space and _outside(cluster, v):
+            if not isinstance(v, Value) or tuple(v.shape) != cluster.space or base_of(v).node.op is CONSTANT:
+                continue
+            if cluster.member_of(v) is None:
                 found[v] = layout_of(v)
     ways = [x.strides for x in found.values()]
     if len(set(ways)) < 2:
@@ -39,19 +42,8 @@ def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Va
     return {v: like_order(cluster.space, main) for v, x in found.items() if _crosses(x, fast)}
 
 
-def _outside(cluster: Cluster, value: Value) -> bool:
-    node = value.node
-    while node not in cluster.axes and is_view(node):
-        node = node.inputs[0].node
-    return node not in cluster.axes and node.op is not CONSTANT
-
-
 def _crosses(x: Layout, fast: int) -> bool:
     """Whether the layout is dense along another axis than `fast`, and large."""
-    size = 1
-    for d in x.shape:
-        size *= d
     dense = any(st == 1 and d >= SQUARE for a, (st, d) in enumerate(zip(x.strides, x.shape, strict=True)) if a != fast)
-    return (
-        dense and x.dtype.itemsize == 4 and size >= LEAST and x.shape[fast] >= SQUARE and x.strides[fast] not in (0, 1)
-    )
+    large = x.shape[fast] >= SQUARE and math.prod(x.shape) >= LEAST
+    return dense and large and x.dtype.itemsize == 4 and x.strides[fast] not in (0, 1)

@@ -89,6 +89,15 @@ class Cluster:
         """Whether the member's result has one element per point of the space."""
         return self.axes[node] == tuple(range(len(self.space))) and tuple(node.outputs[0].shape) == self.space
 
+    def member_of(self, value: Value) -> Node | None:
+        """The member that computes `value`, seen through views; None for values from outside."""
+        node = value.node
+        while node not in self.axes:
+            if not is_view(node):
+                return None
+            node = node.inputs[0].node
+        return node
+
 
 Unit = Cluster | Node
 

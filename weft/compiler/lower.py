@@ -127,7 +127,7 @@ class Lowering:
         self.layouts[value] = layout
         return layout
 
-    def fill(self, target: Layout, number: Any, node: Node) -> None:
+    def fill(self, target: Layout, number: Any, node: Node, label: str = "fill") -> None:
         """A step that sets every element of a dense layout to one number."""
         n = 1
         for d in target.shape:
@@ -136,9 +136,9 @@ class Lowering:
         store = loops.store(buffer[s.index("i") + target.offset], s.const(number, target.dtype))
         sweep = loops.loop("i", s.param("n"), [store], "vector", parallel=True, grain=grain(1))
         kernel = Kernel("fill", (buffer,), ("n",), (sweep,))
-        self.steps.append(Step("kernel", "fill", [node], [], [target.storage], kernel, [target.storage], [n]))
+        self.steps.append(Step("kernel", label, [node], [], [target.storage], kernel, [target.storage], [n]))
 
-    def copy(self, source: Layout, node: Node, target: Layout | None = None) -> Layout:
+    def copy(self, source: Layout, node: Node, target: Layout | None = None, label: str = "copy") -> Layout:
         """A step that copies a layout into a row-major one (or into `target`)."""
         if target is None:
             target = self.temporary(source.shape, source.dtype)
@@ -155,7 +155,7 @@ class Lowering:
         self.steps.append(
             Step(
                 "kernel",
-                "copy",
+                label,
                 [node],
                 [source.storage],
                 [target.storage],

@@ -10,7 +10,7 @@ import numpy as np
 from ..graph.graph import CONSTANT, Node, Value
 from ..ops import scalar as s
 from ..ops.scalar import Expr
-from .fusion import REDUCTIONS, Cluster, is_view
+from .fusion import REDUCTIONS, Cluster
 from .layout import Layout, Storage
 
 LITERALS = 60  # members of a cluster up to which constants are part of its code
@@ -64,13 +64,7 @@ class Expressions:
     # Levels -------------------------------------------------------------------------------------------------------------
 
     def _inside(self, value: Value) -> Node | None:
-        """The member that computes `value`, seen through views; None for values from outside."""
-        node = value.node
-        while node not in self.cluster.axes:
-            if not is_view(node):
-                return None
-            node = node.inputs[0].node
-        return node
+        return self.cluster.member_of(value)
 
     def _levels(self) -> None:
         """`level[n]`: the phase in which a full member is computable, or after which a reduced one is known (+1)."""

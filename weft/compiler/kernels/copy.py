@@ -51,7 +51,7 @@ def copy_kernel(
     else:
         at = lambda way: _sum([s.index(f"i{k}") * getattr(a, way) for k, a in enumerate(axes)])
         copied: list[Statement] = [loops.store(write(at("target")), read(at("source")))]
-        body = _nest(axes, copied, 1, "vector")
+        body = _nest(axes, copied)
     return Kernel("copy", tuple(buffers), (), tuple(body))
 
 
@@ -73,12 +73,12 @@ def _sum(terms: list[Expr]) -> Expr:
     return functools.reduce(lambda x, y: x + y, terms, loops.as_index(0))
 
 
-def _nest(axes: list[_Axis], body: list[Statement], below: int, innermost: str = "serial") -> list[Statement]:
-    """Loops `i0`, `i1`, … over the axes around `body`, of which one round touches `below` elements; the first on threads."""
+def _nest(axes: list[_Axis], body: list[Statement]) -> list[Statement]:
+    """Loops `i0`, `i1`, … over the axes around `body`, which copies one element; the first on threads, the last in vectors."""
+    below, kind = 1, "vector"
     for k in range(len(axes) - 1, -1, -1):
-        kind = innermost if k == len(axes) - 1 else "serial"
         body = [loops.loop(f"i{k}", axes[k].size, body, kind, parallel=k == 0, grain=grain(below) if k == 0 else 1)]  # type: ignore[arg-type]
-        below *= axes[k].size
+        below, kind = below * axes[k].size, "serial"
     return body
 
 

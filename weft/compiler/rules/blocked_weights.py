@@ -23,20 +23,20 @@ INTO, OUT_OF = "reorder weights", "reorder grad weight"
 
 def into_blocks(lowering: Any, node: Node, weight: Layout, wanted: Any) -> Layout:
     """The weights in the layout `wanted`, a memory descriptor."""
-    if desc(weight) == wanted:
+    source = desc(weight)
+    if source == wanted:
         return weight
     room: Layout = lowering.temporary((wanted.nbytes // 4,), np.dtype(np.float32))
     parts = _parts(weight, wanted, room)
     if parts is None:
-        _by_library(lowering, node, (weight, desc(weight)), (room, wanted), INTO)
+        _by_library(lowering, node, (weight, source), (room, wanted), INTO)
         return room
-    at = parts[-1][1].offset - room.offset
     if sum(math.prod(blocked.shape) for _, blocked in parts) < room.shape[0]:  # the last block is not full
-        lowering.fill(Layout(room.storage, room.dtype, (room.shape[0] - at,), (1,), room.offset + at), 0, node)
-        lowering.steps[-1].label = INTO
+        at = parts[-1][1].offset
+        rest = room.shape[0] - (at - room.offset)
+        lowering.fill(Layout(room.storage, room.dtype, (rest,), (1,), at), 0, node, INTO)
     for plain, blocked in parts:
-        lowering.copy(plain, node, blocked)
-        lowering.steps[-1].label = INTO
+        lowering.copy(plain, node, blocked, INTO)
     return room
 
 
@@ -47,8 +47,7 @@ def out_of_blocks(lowering: Any, node: Node, room: Layout, has: Any, target: Lay
         _by_library(lowering, node, (room, has), (target, desc(target)), OUT_OF)
         return
     for plain, blocked in parts:
-        lowering.copy(blocked, node, plain)
-        lowering.steps[-1].label = OUT_OF
+        lowering.copy(blocked, node, plain, OUT_OF)
 
 
 def _by_library(lowering: Any, node: Node, source: tuple[Layout, Any], target: tuple[Layout, Any], label: str) -> None:

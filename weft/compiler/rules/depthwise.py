@@ -13,6 +13,7 @@ from .. import loops
 from ..kernels import depthwise as d
 from ..layout import Layout
 from ..lower import Step
+from .blocked_weights import INTO
 
 FLOAT = np.dtype(np.float32)
 STREAMING = 4 << 20
@@ -92,8 +93,7 @@ def ordered_weights(lowering: Any, node: Node, shape: d.Shape, weight: Layout) -
     """A step that brings (channels, 1, rows, columns) into the order of the kernels."""
     sc, _, sh, sw = weight.strides
     taps = (shape.rows.taps, shape.columns.taps, shape.channels)
-    w: Layout = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node)
-    lowering.steps[-1].label = "reorder weights"
+    w: Layout = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node, label=INTO)
     return w
 
 

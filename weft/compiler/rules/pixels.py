@@ -9,6 +9,7 @@ from typing import Any
 from ...graph.graph import Node
 from ..kernels import pixels as p
 from ..layout import Layout
+from .blocked_weights import INTO
 from .depthwise import add_kernel, long_vectors
 
 LEAST = 2048
@@ -39,9 +40,7 @@ def multiply(
     wide = p.tile_of(columns)[1]
     down, along = matrix.strides
     panels = Layout(matrix.storage, matrix.dtype, (columns // wide, depth, wide), (wide * along, down, along), matrix.offset)
-    w = panels if panels.contiguous else lowering.copy(panels, node)
-    if w is not panels:
-        lowering.steps[-1].label = "reorder weights"
+    w = panels if panels.contiguous else lowering.copy(panels, node, label=INTO)
     rows = x.shape[0] * prod(x.shape[2:])
     params = [rows, *p.split(rows, columns), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
     add_kernel(lowering, node, label, p.pixels(depth, columns, then), [x, w, *operands], [y], params)

@@ -62,8 +62,10 @@ def lower_max_pool(lowering: Any, node: Node) -> bool:
     if not private and not plain:
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
-    own = lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8)) if not plain else None
-    room: Any = channels_last_result(lowering, node, 1) if plain else nullcontext(own)
+    if plain:
+        room: Any = channels_last_result(lowering, node, 1)
+    else:
+        room = nullcontext(lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8)))
     with channels_last_result(lowering, node) as y, room as workspace:
         arguments = {int(Arg.SRC): x, int(Arg.DST): y}
         if primitive.takes(Arg.WORKSPACE):

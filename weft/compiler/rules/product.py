@@ -103,7 +103,7 @@ def multiply(
 
 def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
     """A step for `out = a @ b`, matrices whose depth is what is large."""
-    # Few columns spare a copy of the rows; where there are many of both, the longer side is the better one for vectors.
+    # which side gives the columns hardly matters now that operands are read as they lie; it decides about rounding, so it stays
     short, long = sorted((a.shape[0], b.shape[1]))
     if b.shape[1] != (short if short <= COLUMNS else long):
         a, b, out = _turned(b), _turned(a), _turned(out)

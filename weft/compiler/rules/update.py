@@ -75,10 +75,7 @@ def _simple(cluster: Cluster, shape: tuple[int, ...]) -> bool:
         if n.op.expression is None or not cluster.full(n) or n.outputs[0].dtype != np.float32:
             return False
         for v in n.inputs:
-            base = v.node
-            while is_view(base) and base not in cluster.axes:
-                base = base.inputs[0].node
-            if v.dtype != np.float32 or (base in cluster.axes and base is not v.node):
+            if v.dtype != np.float32 or cluster.member_of(v) not in (None, v.node):
                 return False
     return True
 
