@@ -27,6 +27,7 @@ class Storage:
     offset: int = -1
     first: int = -1  # lifetime in steps, for the arena
     last: int = -1
+    room: bool = False  # of the arena: what threads note down during one step; all steps have the same place for it
     array: Any = field(default=None, repr=False)
 
 

@@ -22,7 +22,9 @@ Meaning
 * A *vector* loop's iterations may run side by side in any order, several at once, so they must not depend on each
   other except through accumulators. Buffers may share memory only if equal indices mean the same element.
 * A *parallel* loop's iterations may also run on several threads. It stands at the top of the kernel; fewer than
-  `grain` iterations are not worth a thread, and how they are shared out never changes the result.
+  `grain` iterations are not worth a thread, and how they are shared out never changes the result. If it has `workers`,
+  no more threads than these run it, and `var.worker` is the number of the one that runs an iteration: for scratch
+  memory of its own, which stays in its cache. No result may depend on that number.
 * An accumulator belongs to the iteration that declares it: declared outside a vector loop and updated inside, it
   combines lanes and is reduced when it is read; declared inside, every lane has its own. The order of combination
   depends on extents only, never on the number of threads.
@@ -108,7 +110,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for var in range(extent): body`; see the module's docstring for kinds, `parallel` and `grain`."""
+    """`for var in range(extent): body`; see the module's docstring for kinds, `parallel`, `grain` and `workers`."""
 
     var: str
     extent: Expr
@@ -116,6 +118,7 @@ class Loop:
     kind: LoopKind = "serial"
     parallel: bool = False
     grain: Expr = field(default_factory=lambda: as_index(1))
+    workers: int | None = None
 
     @property
     def index(self) -> Expr:
@@ -231,9 +234,14 @@ class Kernel:
 
 
 def loop(var: str, extent: Dim, body: Sequence[Statement], kind: LoopKind = "serial", *,
-         parallel: bool = False, grain: Dim = 1) -> Loop:  # fmt: skip
+         parallel: bool = False, grain: Dim = 1, workers: int | None = None) -> Loop:  # fmt: skip
     """A `Loop` from Python integers and lists."""
-    return Loop(var, as_index(extent), tuple(body), kind, parallel, as_index(grain))
+    return Loop(var, as_index(extent), tuple(body), kind, parallel, as_index(grain), workers)
+
+
+def worker(var: str) -> Expr:
+    """The number of the thread that runs an iteration of the loop over `var`, which has `workers`."""
+    return s.var(f"{var}.worker", INT64)
 
 
 def store(target: Expr, value: Expr, streaming: bool = False) -> Store:
@@ -363,7 +371,8 @@ def format_kernel(kernel: Kernel) -> str:
                     for w in ("parallel" if statement.parallel else "", statement.kind)
                     if w and w != "serial"
                 ]
-                note = f" (grain {grain})" if grain != "1" else ""
+                notes = [f"grain {grain}"] * (grain != "1") + [f"workers {statement.workers}"] * (statement.workers is not None)
+                note = f" ({', '.join(notes)})" if notes else ""
                 lines.append(f"{indent}{' '.join([*words, 'for'])} {statement.var} < {extent}{note}:")
                 for inner in statement.body:
                     show(inner, indent + "  ")

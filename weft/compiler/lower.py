@@ -39,6 +39,7 @@ class Step:
     kernel: Kernel | None = None
     storages: list[Storage] = field(default_factory=list)  # of the kernel's buffers, in order
     params: list[int] = field(default_factory=list)  # run-time numbers of the kernel
+    over: list[tuple[Storage, Storage]] = field(default_factory=list)  # (written, read): may be one piece of memory
     primitive: Any = None
     arguments: dict[int, Layout] = field(default_factory=dict)  # of a primitive, by argument index
     inputs: list[Layout | None] = field(default_factory=list)  # of a host call
@@ -100,6 +101,10 @@ class Lowering:
         return Layout(
             storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape))
         )
+
+    def room(self, size: int, dtype: np.dtype) -> Layout:
+        """Memory in which the threads of one step note something down, each in its own part."""
+        return Layout(self.new_storage("arena", size * dtype.itemsize, room=True), dtype, (size,), (1,))
 
     def layout_of(self, value: Value) -> Layout:
         """Where a value lies; a view that cannot be expressed as strides is copied now."""
@@ -333,7 +338,8 @@ class Lowering:
         reads = nest.read_storages
         writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.room]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
-        self.steps.append(Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params))
+        step = Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable())
+        self.steps.append(step)
 
     def _alike(self, cluster: Cluster) -> Callable[[Value], Layout]:
         """Where operands of the cluster lie, after those that run another way than the rest have been copied."""

@@ -3,7 +3,7 @@ time share it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,7 +16,9 @@ ALIGNMENT = 64
 def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
     """Set the lifetime and offset of every arena storage; returns the size of the arena in bytes.
 
-    Largest first, each at the lowest place that is free during its whole life.
+    Largest first, each at the lowest place that is free during its whole life; what a step may write over an operand that
+    nobody reads later takes that one's place. Rooms, which live for one step, share a place that nothing else has, so that it
+    stays in the caches of those who write there.
     """
     for storage in storages:
         storage.first = storage.last = -1  # of an earlier plan
@@ -24,15 +26,17 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
     # looked at when a branch or loop has failed, so nobody may write over them
     for flag in nested_flags(steps):
         flag.first, flag.last = 0, end
-    live = [st for st in storages if st.kind == "arena" and st.first >= 0]
-    live.sort(key=lambda st: (-st.nbytes, st.first))
+    used = [st for st in storages if st.kind == "arena" and st.first >= 0]
+    live = _in_turns(steps, [st for st in used if not st.room])
+    live.sort(key=lambda turns: (-turns[0].nbytes, turns[0].first))
     n = len(live)
     first, last = np.empty(n, np.int64), np.empty(n, np.int64)
     start, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     total = 0
-    for k, storage in enumerate(live):
-        size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
-        clash = np.nonzero((first[:k] <= storage.last) & (last[:k] >= storage.first))[0]
+    for k, turns in enumerate(live):
+        size = -(-turns[0].nbytes // ALIGNMENT) * ALIGNMENT
+        begins, stops = turns[0].first, turns[-1].last
+        clash = np.nonzero((first[:k] <= stops) & (last[:k] >= begins))[0]
         offset = 0
         if clash.size:
             order = clash[np.argsort(start[clash], kind="stable")]
@@ -41,10 +45,43 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
                     break
                 if e > offset:
                     offset = e
-        storage.offset = offset
-        first[k], last[k], start[k], ends[k] = storage.first, storage.last, offset, offset + size
+        for storage in turns:
+            storage.offset = offset
+        first[k], last[k], start[k], ends[k] = begins, stops, offset, offset + size
         total = max(total, offset + size)
-    return total
+    rooms = [st for st in used if st.room]
+    for room in rooms:
+        room.offset = total
+    return total + max([-(-st.nbytes // ALIGNMENT) * ALIGNMENT for st in rooms], default=0)
+
+
+def _in_turns(steps: Sequence[Step], storages: Sequence[Storage]) -> list[list[Storage]]:
+    """Storages that have one place in turns: each but the first is written by the last step that reads the one before it."""
+    known = {id(st) for st in storages}
+    after: dict[int, Storage] = {}
+    followers: set[int] = set()
+    for written, read in _over(steps):
+        if (
+            id(written) in known and id(read) in known and id(written) not in followers and id(read) not in after
+            and read.last == written.first and read.nbytes == written.nbytes
+        ):  # fmt: skip
+            after[id(read)] = written
+            followers.add(id(written))
+    made = []
+    for storage in storages:
+        if id(storage) not in followers:
+            turns = [storage]
+            while id(turns[-1]) in after:
+                turns.append(after[id(turns[-1])])
+            made.append(turns)
+    return made
+
+
+def _over(steps: Sequence[Step]) -> Iterator[tuple[Storage, Storage]]:
+    for step in steps:
+        yield from step.over
+        for part in step.parts:
+            yield from _over(part)
 
 
 def nested_flags(steps: Sequence[Step]) -> list[Storage]:

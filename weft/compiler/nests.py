@@ -30,7 +30,7 @@ from ..ops import scalar as s
 from ..ops.scalar import Expr
 from . import loops
 from .fusion import GATHERS, REDUCTIONS, Cluster, base_of
-from .layout import Layout, Storage, like_order, row_major
+from .layout import Layout, Storage, like_order, row_major, same_strides
 from .loops import Accumulator, Buffer, Kernel, Let, Local, Statement
 from .nest_expressions import Expressions, Load
 
@@ -297,6 +297,25 @@ class Nest(Expressions):
         length = self._size(groups[-1])
         asked = [("near", ld, level[1], level[2], min(-(-length * ld.dtype.itemsize // 64), LINES)) for ld in rows]
         level[3][:0] = asked
+
+    def overwritable(self) -> list[tuple[Storage, Storage]]:
+        """(written, read): results that may lie where an operand does which nobody reads later. Every element of such an
+        operand is read at one place of the space only, and before the result's element at that place is written."""
+        full = [n for n in self.outputs if self._full(n)]
+        if self.cluster.reduced and (len(full) > 1 or not self._once()):
+            return []
+        reads: dict[Storage, list[Load]] = {}
+        for load in self.loads.values():
+            reads.setdefault(load.storage, []).append(load)
+        found: list[tuple[Storage, Storage]] = []
+        for n in full:
+            layout, strides = self.outputs[n]
+            same = lambda x, layout=layout, strides=strides: (
+                x.extra is None and x.offset == layout.offset and x.dtype.itemsize == layout.dtype.itemsize
+                and same_strides(x.strides, strides, self.space)
+            )  # fmt: skip
+            found += [(layout.storage, st) for st, ways in reads.items() if all(map(same, ways))]
+        return found
 
     def _stores(self, values: list[tuple[Node, Expr]]) -> list[Any]:
         """Stores of several values: all are computed before the first is stored, which may overwrite what another reads."""

@@ -180,9 +180,15 @@ class _Validator:
             self.fail(line, "an unrolled loop needs a constant extent")
         if statement.kind == "unroll" and statement.parallel:
             self.fail(line, "an unrolled loop cannot be parallel")
+        if statement.workers is not None and not (statement.parallel and statement.workers > 0):
+            self.fail(line, "only a parallel loop has workers, at least one")
         inner = _Scope(scope)
         inner.parallel_root = statement.parallel
         inner.indices.add(statement.var)
+        if statement.workers is not None:
+            number = loops.worker(statement.var)
+            self.define(number.payload, line)
+            inner.vars[number.payload] = number
         if statement.kind == "vector":
             inner.vector = statement.var
         self.body(statement.body, inner)

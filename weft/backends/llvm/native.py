@@ -88,7 +88,7 @@ def fingerprint(kernel: Kernel) -> str:
             texts = [str(number(e)) for e in loops.expressions(st)]
             facts: Any = ()
             if isinstance(st, loops.Loop):
-                facts = (st.var, st.kind, st.parallel)
+                facts = (st.var, st.kind, st.parallel, st.workers)
             elif isinstance(st, loops.Store):
                 facts = (
                     st.buffer.name,

@@ -29,11 +29,12 @@ RANGES = 16
 """Ranges of a thread, about: with four, of 28 heavy iterations one thread had 16 and the other 12."""
 _CAPTURED = 4  # the first word of captured values in a job
 
+ANY = 1 << 30  # threads: no limit
 # job: { shares, block, threads, range function, captured values ... }; a share: { next iteration (atomic), end }, a line each
 TEAM = f"""@{WIDTH} = external global i32
 declare void @{START}(ptr, ptr, i32, i32)
 declare i32 @{ME}()
-define void @{RUN}(ptr %range, ptr %job, i64 %n, i64 %grain, i64 %unit) nounwind {{
+define void @{RUN}(ptr %range, ptr %job, i64 %n, i64 %grain, i64 %unit, i64 %most) nounwind {{
 entry:
   %width32 = load i32, ptr @{WIDTH}, align 4
   %width = sext i32 %width32 to i64
@@ -42,11 +43,12 @@ entry:
   %less = sub i64 %more, 1
   %parts = sdiv i64 %less, %some
   %threads0 = call i64 @llvm.smin.i64(i64 %parts, i64 %width)
-  %threads = call i64 @llvm.smax.i64(i64 %threads0, i64 1)
+  %threads1 = call i64 @llvm.smin.i64(i64 %threads0, i64 %most)
+  %threads = call i64 @llvm.smax.i64(i64 %threads1, i64 1)
   %alone = icmp eq i64 %threads, 1
   br i1 %alone, label %single, label %team
 single:
-  call void %range(ptr %job, i64 0, i64 %n)
+  call void %range(ptr %job, i64 0, i64 %n, i64 0)
   ret void
 team:
   %ranges = mul i64 %threads, {RANGES}
@@ -119,7 +121,7 @@ take:
 run:
   %beyond = add i64 %first, %block
   %last = call i64 @llvm.smin.i64(i64 %beyond, i64 %end)
-  call void %range(ptr %job, i64 %first, i64 %last)
+  call void %range(ptr %job, i64 %first, i64 %last, i64 %me)
   br label %take
 empty:
   %next = add i64 %turn, 1
@@ -131,7 +133,7 @@ done:
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)"""
 """A module of its own, compiled once for all kernels."""
-_DECLARED = f"declare void @{RUN}(ptr, ptr, i64, i64, i64)"
+_DECLARED = f"declare void @{RUN}(ptr, ptr, i64, i64, i64, i64)"
 
 
 def emit(outer: KernelEmitter, statement: Loop) -> None:
@@ -161,15 +163,16 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
                         captured.append((node.payload, outer.value(node)))
 
     args = [Value(f'%"c.{name}"', v.type) for name, v in captured]
-    start, end = Value("%start", "i64"), Value("%end", "i64")
+    start, end, worker = Value("%start", "i64"), Value("%end", "i64"), Value("%worker", "i64")
     entry = f.name.strip('"')
-    body = Function(module, f'"{entry}.range{number}"', [*args, start, end], "internal")
+    body = Function(module, f'"{entry}.range{number}"', [*args, start, end, worker], "internal")
     emitter = KernelEmitter(kernel, outer.target, module, body)
     emitter.plans = outer.plans
     inside = {name: arg for (name, _), arg in zip(captured, args, strict=True)}
     for buffer in kernel.buffers:
         emitter.pointers[buffer] = inside.pop(buffer.name)
     emitter.names.update(inside)
+    emitter.names[loops.worker(statement.var).payload] = worker
     emitter.range(statement, start, end)
     emitter.finish()
     module.functions.append(body)
@@ -182,17 +185,18 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
         field = f.op(f"getelementptr i64, ptr {job.ref}, i64 {position}", "ptr")
         f.store(value, field, 8)
     unit = literal("i64", 64 if statement.kind == "vector" else 1)
-    f.do(f"call void @{RUN}(ptr @{unpacked.name}, {job}, {extent}, {grain}, {unit})")
+    most = literal("i64", ANY if statement.workers is None else statement.workers)
+    f.do(f"call void @{RUN}(ptr @{unpacked.name}, {job}, {extent}, {grain}, {unit}, {most})")
     outer.forget(*outer.changed_in(statement))
 
 
 def _unpacked(module, name: str, body: Function, args: list[Value]) -> Function:  # type: ignore[no-untyped-def]
-    """`void range(job, first, last)`: the body with the captured values of the job."""
-    first, last = Value("%first", "i64"), Value("%last", "i64")
-    f = Function(module, name, [Value("%job", "ptr"), first, last], "internal")
+    """`void range(job, first, last, worker)`: the body with the captured values of the job."""
+    numbers = [Value("%first", "i64"), Value("%last", "i64"), Value("%worker", "i64")]
+    f = Function(module, name, [Value("%job", "ptr"), *numbers], "internal")
     values = []
     for position, a in enumerate(args, _CAPTURED):
         values.append(f.load(f.op(f"getelementptr i64, ptr %job, i64 {position}", "ptr"), a.type, 1, 8))
-    f.do(f"call void @{body.name}({', '.join(map(str, [*values, first, last]))})")
+    f.do(f"call void @{body.name}({', '.join(map(str, [*values, *numbers]))})")
     f.do("ret void")
     return f

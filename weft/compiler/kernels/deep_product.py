@@ -20,7 +20,7 @@ from ..layout import Layout, Storage
 from ..loops import SQUARE, Buffer, Kernel, Let, Loop, Statement
 from .panels import Place as LayoutPlace
 from .panels import panels_of
-from .product import Finish
+from .product import WORKERS, Finish
 from .tiles import COLUMNS, parts, product, row_tiles, rows_beside
 
 MOST_SUMS = 1 << 17
@@ -61,19 +61,19 @@ def shares(rows: int, columns: int, depth: int) -> Deep:
 
 
 def scratch(rows: int, right: Layout, size: Deep) -> tuple[int, int]:
-    """Elements that the sums of all shares take, and those of the right operand if it has to be packed."""
+    """Elements that the sums of all shares take, and the room of all threads if the right operand has to be packed."""
     columns = right.shape[1]
-    return size.shares * rows * columns, 1 if right.strides[1] == 1 else size.shares * size.piece * columns
+    return size.shares * rows * columns, 1 if right.strides[1] == 1 else min(WORKERS, size.shares) * size.piece * columns
 
 
 def deep_product(
-    left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, packed: Buffer, size: Deep, finish: Finish
+    left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, room: Buffer, size: Deep, finish: Finish
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
     Args:
         left, right: (M, K) and (K, N), strided anyhow; the right one is packed unless its rows are dense.
-        sums, packed: memory of the sizes that `scratch` says.
+        sums, room: memory of the sizes that `scratch` says.
         finish: the statements for one element. They must only touch memory that belongs to that element.
     """
     (rows, depth), columns = left[1].shape, right[1].shape[1]
@@ -82,7 +82,7 @@ def deep_product(
     whole = depth // size.piece
     r, c = s.index("zr"), s.index("zc")
     zero = loops.store(sums[mine.var + r * columns + c], s.const(0, s.FLOAT32))
-    task = _Share(left, right, sums, packed, mine.var, share * (size.piece * columns))
+    task = _Share(left, right, sums, room, mine.var, loops.worker("share") * (size.piece * columns))
     count = s.minimum(loops.as_index(size.pieces), whole - share * size.pieces)
     at = Let("at", (share * size.pieces + s.index("piece")) * size.piece)
     body: list[Statement] = [
@@ -100,13 +100,13 @@ def deep_product(
         total = total + sums[n * rows * columns + i * columns + j]
     end = loops.loop("fj", columns, finish(i, j, total, "f"), "vector")
     return [
-        loops.loop("share", size.shares, body, parallel=True),
+        loops.loop("share", size.shares, body, parallel=True, workers=WORKERS),
         loops.loop("fi", rows, [end], parallel=True, grain=loops.grain_for(columns * size.shares)),
     ]
 
 
 def deep_kernel(left: Layout, right: Layout, out: Layout) -> tuple[Kernel, tuple[int, int]]:
-    """`out = left @ right`, and what the kernel's scratch memory takes. Buffers: left, right, the two of scratch, out."""
+    """`out = left @ right`, and what the kernel's scratch memory takes. Buffers: left, right, sums, room, out."""
     places = [(x.strides, x.offset) for x in (left, right, out)]
     return _kernel((*left.shape, right.shape[1]), *places)
 
@@ -116,24 +116,24 @@ def _kernel(
     sizes: tuple[int, int, int], left: LayoutPlace, right: LayoutPlace, out: LayoutPlace
 ) -> tuple[Kernel, tuple[int, int]]:
     m, k, n = sizes
-    a, b, sums, packed, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("a", "b", "sums", "packed", "c"))
+    a, b, sums, room, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("a", "b", "sums", "room", "c"))
     storage = Storage("arena", 0)
     a_layout, b_layout = Layout(storage, s.FLOAT32, (m, k), *left), Layout(storage, s.FLOAT32, (k, n), *right)
     (down, along), offset = out
     finish = lambda i, j, x, tag: [loops.store(c[i * down + j * along + offset], x)]
     size = shares(m, n, k)
-    body = deep_product((a, a_layout), (b, b_layout), sums, packed, size, finish)
-    return Kernel("deep_product", (a, b, sums, packed, c), (), tuple(body)), scratch(m, b_layout, size)
+    body = deep_product((a, a_layout), (b, b_layout), sums, room, size, finish)
+    return Kernel("deep_product", (a, b, sums, room, c), (), tuple(body)), scratch(m, b_layout, size)
 
 
 class _Share:
     """One task: a share of the depth, all rows and columns."""
 
     def __init__(
-        self, left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, packed: Buffer, mine: Expr, at: Expr
+        self, left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, room: Buffer, mine: Expr, at: Expr
     ) -> None:
         (self.a, self.a_layout), self.right = left, right
-        self.sums, self.packed, self.mine, self.at = sums, packed, mine, at
+        self.sums, self.room, self.mine, self.at = sums, room, mine, at
         self.rows, self.columns = self.a_layout.shape[0], right[1].shape[1]
 
     def piece(self, tag: str, k0: Expr, depth: int) -> list[Statement]:
@@ -143,7 +143,7 @@ class _Share:
         start = Let(f"{tag}at", k0 * b_layout.strides[0] + b_layout.offset if dense else self.at)
         made: list[Statement] = [start]
         if not dense:
-            made += panels_of(tag, self.right, k0, depth, self.packed, start.var)
+            made += panels_of(tag, self.right, k0, depth, self.room, start.var)
         down, along = self.a_layout.strides
         left = Let(f"{tag}a", k0 * along + self.a_layout.offset)
         made.append(left)
@@ -157,7 +157,7 @@ class _Share:
                 a0 = Let(f"{outer}a", left.var + i.var * down)
                 b0 = Let(f"{inner}b", start.var + (j.var if dense else j.var * depth))
                 c0 = Let(f"{inner}c", self.mine + i.var * self.columns + j.var)
-                step, source = (b_layout.strides[0], b) if dense else (columns, self.packed)
+                step, source = (b_layout.strides[0], b) if dense else (columns, self.room)
                 number = tiles_before + s.floor_divide(i.var, most) * count + s.index(inner)
                 tile = product(
                     inner, (rows, columns, depth), lambda r, k, a0=a0: self.a[a0.var + r * down + k * along],  # type: ignore[misc]

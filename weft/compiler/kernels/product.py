@@ -1,7 +1,7 @@
 """Large matrix products of our own: blocks that fit the caches, register tiles inside, anything elementwise at the end.
 
     for some rows, for a block of columns (in parallel):
-        pack these columns of the right operand into panels
+        pack these columns of the right operand into panels    in memory of the thread's own, always the same
         for a block of rows:
             for a piece of the depth:                  the right operand's piece stays in the second cache
                 for a few rows:                        theirs of the left operand stay in the first
@@ -18,6 +18,7 @@ The order of a sum depends on the depth alone: blocks of rows and columns never 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,8 +37,10 @@ DEEPEST = 640
 """Depth of a piece, at most."""
 CHUNK, WIDEST = 2048, 256
 """Rows and columns of a task that packs its columns itself, at most."""
-MOST_SCRATCH = 64 << 20
-"""Bytes that several copies of a packed operand may take."""
+WORKERS = os.cpu_count() or 1
+"""Threads that have memory of their own, at most."""
+PAGE = 1024
+"""Numbers in one."""
 AHEAD = 12
 """Steps of the depth that are asked for ahead of the one whose rows are copied."""
 HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
@@ -72,7 +75,6 @@ def blocks(left: Layout, columns: int) -> Blocks:
     deep = _piece(depth, DEEPEST)
     most = min(max(SECOND_CACHE // (4 * deep) // COLUMNS, 1) * COLUMNS, WIDEST)
     chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // COLUMNS)), rows // LOWEST))
-    chunks = min(chunks, max(MOST_SCRATCH // (4 * depth * columns), 1))
     widths = [w for w in range(most, 0, -COLUMNS) if chunks * -(-columns // w) >= ENOUGH] or [COLUMNS]
     wide = min(next((w for w in widths if columns % w == 0), widths[0]), columns)  # no rest is less code
     chunk = -(-rows // chunks)
@@ -109,9 +111,8 @@ def _up(x: int, unit: int) -> int:
 
 def product_kernel(
     left: Layout, right: Layout, out: Layout, then: tuple[str, ...] = (), operands: Sequence[Layout] = ()
-) -> tuple[Kernel, int]:
-    """`out = then(left @ right)`, and how many numbers of scratch memory it needs. Buffers: left, right, scratch, out,
-    operands.
+) -> tuple[Kernel, tuple[int, int]]:
+    """`out = then(left @ right)`, and the `scratch` memory it needs. Buffers: left, right, room, packed, out, operands.
 
     `then` are steps as `few_rows` takes them; each of `operands` has one number per column. Rows of `out` are dense.
     """
@@ -123,10 +124,10 @@ def product_kernel(
 def _kernel(
     sizes: tuple[int, int, int], left: Place, right: Place, out: Place, then: tuple[str, ...],
     operands: tuple[tuple[int, int], ...],
-) -> tuple[Kernel, int]:  # fmt: skip
+) -> tuple[Kernel, tuple[int, int]]:  # fmt: skip
     m, k, n = sizes
-    names = ("a", "b", "room", "c", *[f"o{i}" for i in range(len(operands))])
-    a, b, room, c, *others = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in names)
+    names = ("a", "b", "room", "packed", "c", *[f"o{i}" for i in range(len(operands))])
+    a, b, room, packed, c, *others = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in names)
     storage = Storage("arena", 0)
     a_layout = Layout(storage, s.FLOAT32, (m, k), *left)
     b_layout = Layout(storage, s.FLOAT32, (k, n), *right)
@@ -138,20 +139,24 @@ def _kernel(
 
     near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
     size = blocks(a_layout, n)
-    body = blocked_product((a, a_layout), (b, b_layout), room, size, finish, near)
-    return Kernel("product", (a, b, room, c, *others), (), tuple(body)), scratch(a_layout, n, size)
+    body = blocked_product((a, a_layout), (b, b_layout), room, packed, size, finish, near)
+    return Kernel("product", (a, b, room, packed, c, *others), (), tuple(body)), scratch(a_layout, n, size)
 
 
-def scratch(left: Layout, columns: int, size: Blocks) -> int:
-    """How many numbers the packed operands take."""
+def scratch(left: Layout, columns: int, size: Blocks) -> tuple[int, int]:
+    """How many numbers the room of all threads takes, and the right operand if it is packed as a whole."""
     rows, depth = left.shape
-    if left.strides[1] == 1:
-        return -(-rows // size.task[0]) * depth * columns
-    return depth * columns + -(-columns // size.task[1]) * rows * depth
+    tasks = -(-rows // size.task[0]) * -(-columns // size.task[1])
+    return min(WORKERS, tasks) * _room(left, size), 1 if left.strides[1] == 1 else depth * columns
+
+
+def _room(left: Layout, size: Blocks) -> int:
+    """Numbers of the operand that a task packs or copies, in whole pages."""
+    return _up(left.shape[1] * (size.task[1] if left.strides[1] == 1 else size.task[0]), PAGE)
 
 
 def blocked_product(
-    left: Operand, right: Operand, room: Buffer, size: Blocks, finish: Finish, near: Near | None = None
+    left: Operand, right: Operand, room: Buffer, packed: Buffer, size: Blocks, finish: Finish, near: Near | None = None
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
@@ -160,31 +165,28 @@ def blocked_product(
 
     Args:
         left, right: (M, K) and (K, N), strided anyhow.
-        room: memory of the size that `scratch` says.
+        room, packed: memory of the sizes that `scratch` says.
         finish: the statements for one element. They must only touch memory that belongs to that element.
         near: prefetches of the line of an element that `finish` touches.
     """
     (a, a_layout), (height, depth), width = left, left[1].shape, right[1].shape[1]
     down, along = a_layout.strides
     zero = loops.as_index(0)
-    made = side_by_side(panels_of("q", right, zero, depth, room, zero), right[1]) if along != 1 else []
+    made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1]) if along != 1 else []
     for row0, row_tasks, task_rows in parts(height, size.task[0]):
         for column0, column_tasks, task_columns in parts(width, size.task[1]):
             tag = f"g{len(made)}"
             row, column = s.remainder(s.index(tag), row_tasks), s.floor_divide(s.index(tag), row_tasks)
             i1, j1 = Let(f"{tag}i", row * task_rows + row0), Let(f"{tag}j", column * task_columns + column0)
-            body: list[Statement] = [i1, j1]
+            mine = Let(f"{tag}m", loops.worker(tag) * _room(a_layout, size))
+            body: list[Statement] = [i1, j1, mine]
             if along == 1:
-                packed = Let(f"{tag}b", (row + row0 // size.task[0]) * (depth * width))
-                to = j1.var * depth + packed.var
-                body += [packed, *panels_of(f"{tag}q", right, zero, depth, room, to, j1.var, task_columns)]
-                copied, right_at = None, packed.var
+                body += panels_of(f"{tag}q", right, zero, depth, room, mine.var, j1.var, task_columns)
+                copied, panels = None, (room, mine.var - j1.var * depth)
             else:
-                group = column + column0 // size.task[1]
-                copied = Let(f"{tag}a", (group * height + i1.var) * depth + depth * width)
                 of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
-                body += [copied, *copy_rows(f"{tag}q", of, (task_rows, depth), room, copied.var)]
-                right_at = zero
+                body += copy_rows(f"{tag}q", of, (task_rows, depth), room, mine.var)
+                copied, panels = (room, mine.var), (packed, zero)
             for within, row_blocks, rows in parts(task_rows, size.rows):
                 name = f"{tag}r{within}"
                 i0 = Let(f"{name}i", i1.var + s.index(name) * rows + within)
@@ -193,12 +195,11 @@ def blocked_product(
                     part = f"{name}c{beside}"
                     j0 = Let(f"{part}j", j1.var + s.index(part) * columns + beside)
                     block = _Block(
-                        part, left, None if copied is None else copied.var, (room, right_at), i0.var, j0.var, (rows, columns),
-                        size.depth, finish, near,
-                    )  # fmt: skip
+                        part, left, copied, panels, i0.var, j0.var, (rows, columns), size.depth, finish, near
+                    )
                     inner.append(loops.loop(part, column_blocks, [j0, *block.statements()]))
                 body.append(loops.loop(name, row_blocks, inner))
-            made.append(loops.loop(tag, row_tasks * column_tasks, body, parallel=True))
+            made.append(loops.loop(tag, row_tasks * column_tasks, body, parallel=True, workers=WORKERS))
     return made
 
 
@@ -215,16 +216,16 @@ def copy_rows(
 
 
 class _Block:
-    """A block of rows by a block of columns, over the whole depth. `copied` is where the rows of the task that are copied
-    start, the first of which is also the block's first."""
+    """A block of rows by a block of columns, over the whole depth. `copied` is where the copied rows of the task lie, the
+    first of which is also the block's first; `panels` where the packed columns do, from the very first one on."""
 
     def __init__(
-        self, tag: str, left: Operand, copied: Expr | None, packed: tuple[Buffer, Expr], i0: Expr, j0: Expr,
+        self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, panels: tuple[Buffer, Expr], i0: Expr, j0: Expr,
         size: tuple[int, int], deepest: int, finish: Finish, near: Near | None,
     ) -> None:  # fmt: skip
         self.tag, self.deepest, self.copied = tag, deepest, copied
         self.rows, self.columns = size
-        (self.a, self.a_layout), (self.room, self.b_start) = left, packed
+        (self.a, self.a_layout), (self.packed, self.b_start) = left, panels
         self.depth = self.a_layout.shape[1]
         self.i0, self.j0, self.finish, self.near = i0, j0, finish, near
         self.sums = Buffer.of(f"{tag}sums", s.FLOAT32, size)
@@ -266,8 +267,9 @@ class _Block:
     def _left(self, name: str, i: Expr, k0: Expr) -> tuple[Let, Callable[[Expr, Expr], Expr]]:
         """Where a tile's rows of the left operand start, and how it reads them."""
         if self.copied is not None:
-            start = Let(f"{name}a", self.copied + i + k0 * self.rows)
-            return start, lambda r, k: self.room[start.var + k * self.rows + r]
+            room, at = self.copied
+            start = Let(f"{name}a", at + i + k0 * self.rows)
+            return start, lambda r, k: room[start.var + k * self.rows + r]
         down = self.a_layout.strides[0]
         start = Let(f"{name}a", (self.i0 + i) * down + k0 + self.a_layout.offset)
         return start, lambda r, k: self.a[start.var + r * down + k]
@@ -278,7 +280,7 @@ class _Block:
         rows, columns, depth = size
         left, of_left = self._left(name, i, k0)
         start = Let(f"{name}s", (self.j0 + j) * self.depth + k0 * columns + self.b_start)
-        of_right = lambda k, c: self.room[start.var + k * columns + c]
+        of_right = lambda k, c: self.packed[start.var + k * columns + c]
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)
         soon = (self._next_left(i, j, k0, rows), self._end_of_tile(i, j, rows, columns))
         each = lambda k: [p for ask in soon for p in ask(k)]

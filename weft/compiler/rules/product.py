@@ -90,12 +90,11 @@ def multiply(
     """A step that computes the node as `a @ b` followed by `steps`, whose operands have one number per column."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
-    kernel, size = product_kernel(a, b, target, steps, operands)
-    room = lowering.temporary((size,), FLOAT)
-    storages = [x.storage for x in (a, b, room, target, *operands)]
-    reads = [storages[0], storages[1], *storages[4:]]
+    kernel, (private, shared) = product_kernel(a, b, target, steps, operands)
+    storages = [x.storage for x in (a, b, lowering.room(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)]
+    reads = [storages[0], storages[1], *storages[5:]]
     label = " + ".join(["matmul", *steps])
-    lowering.steps.append(Step("kernel", label, [node], reads, storages[2:4], kernel, storages))
+    lowering.steps.append(Step("kernel", label, [node], reads, storages[2:5], kernel, storages))
     if target is not c:
         lowering.copy(target, node, c)
     return True
@@ -107,9 +106,8 @@ def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, 
     short, long = sorted((a.shape[0], b.shape[1]))
     if b.shape[1] != (short if short <= COLUMNS else long):
         a, b, out = _turned(b), _turned(a), _turned(out)
-    kernel, sizes = deep_kernel(a, b, out)
-    rooms = [lowering.temporary((n,), FLOAT) for n in sizes]
-    storages = [x.storage for x in (a, b, *rooms, out)]
+    kernel, (sums, private) = deep_kernel(a, b, out)
+    storages = [x.storage for x in (a, b, lowering.temporary((sums,), FLOAT), lowering.room(private, FLOAT), out)]
     lowering.steps.append(Step("kernel", label, [node], storages[:2], storages[2:], kernel, storages))
 
 

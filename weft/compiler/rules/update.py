@@ -87,7 +87,8 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
         return False
     left, right = lowering.put_off.pop(grad)
     size = blocks(left, right.shape[1])
-    room = lowering.temporary((scratch(left, right.shape[1], size),), right.dtype)
+    private, shared = scratch(left, right.shape[1], size)
+    room, packed = lowering.room(private, right.dtype), lowering.temporary((shared,), right.dtype)
     members = sorted(cluster.members, key=lambda n: n.order)
     buffers: dict[int, tuple[Buffer, Storage]] = {}
 
@@ -107,7 +108,7 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
                     [0, 0] + [0 if d == 1 else st for d, st in zip(layout.shape, layout.strides, strict=True)]
                 )[-2:]
                 read[v] = (layout, (rows, columns))
-    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right, room)}
+    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right, room, packed)}
     for layout, strides in read.values():
         ways.setdefault(id(layout.storage), []).append((layout.offset, strides, cluster.space))
     stored = [n for n in members if lowering._used_outside(n, cluster)]
@@ -144,7 +145,7 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
     def near(i: Expr, j: Expr) -> list[Statement]:
         return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in touched]
 
-    own = [(x, x.strides) for x in (left, right, room, *places.values())]
+    own = [(x, x.strides) for x in (left, right, room, packed, *places.values())]
     operands = [*own, *read.values()]
     lie = {id(layout): (buffer(layout).name, layout.offset, tuple(strides)) for layout, strides in operands}
 
@@ -157,16 +158,16 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
 
     # layers repeat, and an equal kernel that is another object costs time to compare
     key = (
-        left.shape, right.shape[1], lie[id(left)], lie[id(right)], lie[id(room)],
+        left.shape, right.shape[1], lie[id(left)], lie[id(right)], lie[id(room)], lie[id(packed)],
         tuple([(n.op, *map(reference, n.inputs), lie[id(places[n])] if n in places else None) for n in members]),
     )  # fmt: skip
     kernel = lowering.kernels.get(key)
     if kernel is None:
         a, b = (buffer(left), left), (buffer(right), right)
-        body = blocked_product(a, b, buffer(room), size, update, near)
+        body = blocked_product(a, b, buffer(room), buffer(packed), size, update, near)
         kernel = lowering.kernels[key] = Kernel("update", tuple([x for x, _ in buffers.values()]), (), tuple(body))
     storages = [st for _, st in buffers.values()]
-    writes = [room.storage, *[x.storage for x in places.values()]]
+    writes = [room.storage, packed.storage, *[x.storage for x in places.values()]]
     reads = [left.storage, right.storage, *[layout.storage for layout, _ in read.values()]]
     label = "matmul+" + "+".join(dict.fromkeys(n.op.name for n in members))
     lowering.steps.append(Step("kernel", label, [grad.node, *members], reads, writes, kernel, storages))
