@@ -34,6 +34,8 @@ BAD = {
     "stores float64 into float32": [vector(Store(X, (I,), s.const(1.0, np.float64)))],
     "the buffer 'z' is not declared here": [vector(loops.store(Buffer.of("z", F32, (N,))[I], X[I]))],
     "a parallel loop must stand at the top": [loops.loop("j", N, [vector(parallel=True)])],
+    "only a parallel loop has workers": [vector(workers=2)],
+    "the value 'i.worker' is not in scope": [loops.loop("i", N, [loops.store(X[loops.worker("i")], X[I])], parallel=True)],
     "vector loops do not nest": [loops.loop("j", N, [vector()], "vector")],
     "a prefetch or transpose stands outside vector loops": [vector(loops.prefetch(X[I]))],
     "an unrolled loop needs a constant extent": [loops.loop("i", N, [], "unroll")],

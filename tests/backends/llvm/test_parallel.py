@@ -67,6 +67,29 @@ def test_position_does_not_change_a_result():
         np.testing.assert_array_equal(eager.elementwise("f", f, [part], part.shape), whole[start:stop])
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_no_more_threads_than_workers_run_a_loop_and_each_has_its_number(widths, workers):
+    n, size = 64, 1000
+    seen, out, room = (Buffer.of(name, np.int64, (1 << 20,)) for name in ("seen", "out", "room"))
+    i, k, me = s.index("i"), s.index("k"), loops.worker("i")
+    total = loops.Accumulator("total", "sum", np.dtype(np.int64))
+    body = [
+        loops.store(seen[i], me),
+        loops.loop("w", size, [loops.store(room[me * size + s.index("w")], i)], "vector"),
+        total,
+        loops.loop("k", size, [loops.update(total, room[me * size + k])], "vector"),
+        loops.store(out[i], total.value),
+    ]
+    kernel = jit.compile_kernel(Kernel("own", (seen, out, room), (), (loops.loop("i", n, body, parallel=True, workers=workers),)))
+    for width in widths:
+        threads.set_num_threads(width)
+        for _ in range(20):
+            numbers, sums, memory = np.full(n, -1), np.full(n, -1), np.zeros(workers * size, np.int64)
+            kernel.call(*[x.ctypes.data for x in (numbers, sums, memory)])
+            assert set(numbers) <= set(range(min(workers, width)))
+            np.testing.assert_array_equal(sums, size * np.arange(n))  # what one noted down no other has written over
+
+
 def test_several_python_threads_at_once():
     x = np.random.default_rng(0).standard_normal((200, 3000)).astype(np.float32)
     want = eager.softmax(x, 1)

@@ -8,7 +8,7 @@ import pytest
 from weft.backends.llvm import jit
 from weft.compiler import loops
 from weft.compiler.kernels.panels import pack_panels
-from weft.compiler.kernels.product import Blocks, blocked_product, blocks, scratch
+from weft.compiler.kernels.product import WORKERS, Blocks, blocked_product, blocks, scratch
 from weft.compiler.kernels.tiles import row_tiles
 from weft.compiler.layout import Layout, Storage
 from weft.compiler.loops import Buffer, Kernel
@@ -16,7 +16,7 @@ from weft.ops import scalar as s
 from weft.runtime import threads
 
 F32 = np.dtype(np.float32)
-BUFFERS = tuple(Buffer.of(name, F32, (1 << 40,)) for name in "abcde")
+BUFFERS = tuple(Buffer.of(name, F32, (1 << 40,)) for name in "abcdef")
 
 
 def layout(array):
@@ -38,16 +38,16 @@ def panels(b):
 
 def multiply(a, b, size=None, finish=None, others=()):
     """`a @ b` by `blocked_product`; `finish` gets the buffers of the result and of `others`."""
-    x, y, room, z, *rest = BUFFERS[: 4 + len(others)]
+    x, y, room, packed, z, *rest = BUFFERS[: 5 + len(others)]
     columns = b.shape[1]
     size = size or blocks(layout(a), columns)
     c = np.full((a.shape[0], columns), np.nan, np.float32)
-    packed = np.full(scratch(layout(a), columns, size), np.nan, np.float32)
+    memory = [np.full(n, np.nan, np.float32) for n in scratch(layout(a), layout(b), size)]
     store = lambda i, j, value, tag: [loops.store(z[i * columns + j], value)]
     near = lambda i, j: [loops.prefetch(z[i * columns + j], write=True)]
-    body = blocked_product((x, layout(a)), (y, layout(b)), room, size, finish(z, *rest) if finish else store, near)
-    kernel = jit.compile_kernel(Kernel("product", (x, y, room, z, *rest), (), tuple(body)))
-    kernel.call(*[m.ctypes.data for m in (a, b, packed, c, *others)])
+    body = blocked_product((x, layout(a)), (y, layout(b)), room, packed, size, finish(z, *rest) if finish else store, near)
+    kernel = jit.compile_kernel(Kernel("product", (x, y, room, packed, z, *rest), (), tuple(body)))
+    kernel.call(*[m.ctypes.data for m in (a, b, *memory, c, *others)])
     return c
 
 
@@ -132,12 +132,14 @@ def test_local_memory_stays_within_its_limit():
                 assert 4 * size.rows * size.columns <= loops.MAX_LOCAL_BYTES
 
 
-def test_packing_takes_no_more_memory_than_the_operands_unless_they_are_small():
-    for m, k, n in itertools.product((100, 5000, 200_000), (64, 4000), (64, 1000, 50_000)):
-        for strides in ((k, 1), (1, m)):
-            left = Layout(Storage("argument", 4), F32, (m, k), strides)
-            taken = 4 * scratch(left, n, blocks(left, n))
-            assert taken <= max(4 * k * n, 64 << 20) if strides[1] == 1 else taken <= 4 * k * (n + 16 * m)
+def test_threads_need_little_memory_of_their_own():
+    sizes = itertools.product((100, 5000, 200_000), (64, 4000), (64, 1000, 50_000))
+    for (m, k, n), dense_left, dense_right in itertools.product(sizes, (True, False), (True, False)):
+        left = Layout(Storage("argument", 4), F32, (m, k), (k, 1) if dense_left else (1, m))
+        right = Layout(Storage("argument", 4), F32, (k, n), (n, 1) if dense_right else (1, k))
+        private, shared = scratch(left, right, blocks(left, n))
+        assert 4 * private <= WORKERS * (4 << 20)
+        assert shared == (1 if dense_left or dense_right else k * n)
 
 
 def test_infinities_and_nan_stay_where_they_are():

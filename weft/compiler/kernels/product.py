@@ -140,14 +140,15 @@ def _kernel(
     near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
     size = blocks(a_layout, n)
     body = blocked_product((a, a_layout), (b, b_layout), room, packed, size, finish, near)
-    return Kernel("product", (a, b, room, packed, c, *others), (), tuple(body)), scratch(a_layout, n, size)
+    return Kernel("product", (a, b, room, packed, c, *others), (), tuple(body)), scratch(a_layout, b_layout, size)
 
 
-def scratch(left: Layout, columns: int, size: Blocks) -> tuple[int, int]:
+def scratch(left: Layout, right: Layout, size: Blocks) -> tuple[int, int]:
     """How many numbers the room of all threads takes, and the right operand if it is packed as a whole."""
-    rows, depth = left.shape
+    (rows, depth), columns = left.shape, right.shape[1]
     tasks = -(-rows // size.task[0]) * -(-columns // size.task[1])
-    return min(WORKERS, tasks) * _room(left, size), 1 if left.strides[1] == 1 else depth * columns
+    whole = left.strides[1] != 1 and right.strides[1] != 1
+    return min(WORKERS, tasks) * _room(left, size), depth * columns if whole else 1
 
 
 def _room(left: Layout, size: Blocks) -> int:
@@ -161,7 +162,8 @@ def blocked_product(
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
     If the rows of the left operand are dense, it is read as it lies, and each task packs its columns of the right one. Else
-    the right one is packed first, and each task copies its rows of the left one.
+    each task copies its rows of the left one, and the right one is read as it lies if its rows are dense; if not, it is
+    packed first.
 
     Args:
         left, right: (M, K) and (K, N), strided anyhow.
@@ -172,7 +174,11 @@ def blocked_product(
     (a, a_layout), (height, depth), width = left, left[1].shape, right[1].shape[1]
     down, along = a_layout.strides
     zero = loops.as_index(0)
-    made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1]) if along != 1 else []
+    made: list[Loop] = []
+    all_columns = _Columns(right[0], loops.as_index(right[1].offset), right[1].strides[0])
+    if along != 1 and right[1].strides[1] != 1:
+        made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1])
+        all_columns = _Columns(packed, zero)
     for row0, row_tasks, task_rows in parts(height, size.task[0]):
         for column0, column_tasks, task_columns in parts(width, size.task[1]):
             tag = f"g{len(made)}"
@@ -182,11 +188,11 @@ def blocked_product(
             body: list[Statement] = [i1, j1, mine]
             if along == 1:
                 body += panels_of(f"{tag}q", right, zero, depth, room, mine.var, j1.var, task_columns)
-                copied, panels = None, (room, mine.var - j1.var * depth)
+                copied, columns_of = None, _Columns(room, mine.var - j1.var * depth)
             else:
                 of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
                 body += copy_rows(f"{tag}q", of, (task_rows, depth), room, mine.var)
-                copied, panels = (room, mine.var), (packed, zero)
+                copied, columns_of = (room, mine.var), all_columns
             for within, row_blocks, rows in parts(task_rows, size.rows):
                 name = f"{tag}r{within}"
                 i0 = Let(f"{name}i", i1.var + s.index(name) * rows + within)
@@ -195,7 +201,7 @@ def blocked_product(
                     part = f"{name}c{beside}"
                     j0 = Let(f"{part}j", j1.var + s.index(part) * columns + beside)
                     block = _Block(
-                        part, left, copied, panels, i0.var, j0.var, (rows, columns), size.depth, finish, near
+                        part, left, copied, columns_of, i0.var, j0.var, (rows, columns), size.depth, finish, near
                     )
                     inner.append(loops.loop(part, column_blocks, [j0, *block.statements()]))
                 body.append(loops.loop(name, row_blocks, inner))
@@ -215,17 +221,33 @@ def copy_rows(
     return [loops.loop(f"{tag}k", depth, [*soon, across])]
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """How tiles read the right operand: from panels, of which the very first would lie at `at`, or as it lies from `at` on,
+    with rows `down` apart."""
+
+    buffer: Buffer
+    at: Expr
+    down: int | None = None
+
+    def tile(self, j: Expr, k: Expr, depth: int, columns: int) -> tuple[Expr, int]:
+        """Where a tile of so many columns starts, at column j and depth k of all, and how far its rows are apart."""
+        if self.down is None:
+            return j * depth + k * columns + self.at, columns
+        return j + k * self.down + self.at, self.down
+
+
 class _Block:
     """A block of rows by a block of columns, over the whole depth. `copied` is where the copied rows of the task lie, the
-    first of which is also the block's first; `panels` where the packed columns do, from the very first one on."""
+    first of which is also the block's first."""
 
     def __init__(
-        self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, panels: tuple[Buffer, Expr], i0: Expr, j0: Expr,
+        self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, right: _Columns, i0: Expr, j0: Expr,
         size: tuple[int, int], deepest: int, finish: Finish, near: Near | None,
     ) -> None:  # fmt: skip
         self.tag, self.deepest, self.copied = tag, deepest, copied
         self.rows, self.columns = size
-        (self.a, self.a_layout), (self.packed, self.b_start) = left, panels
+        (self.a, self.a_layout), self.right = left, right
         self.depth = self.a_layout.shape[1]
         self.i0, self.j0, self.finish, self.near = i0, j0, finish, near
         self.sums = Buffer.of(f"{tag}sums", s.FLOAT32, size)
@@ -279,10 +301,11 @@ class _Block:
     ) -> list[Statement]:
         rows, columns, depth = size
         left, of_left = self._left(name, i, k0)
-        start = Let(f"{name}s", (self.j0 + j) * self.depth + k0 * columns + self.b_start)
-        of_right = lambda k, c: self.packed[start.var + k * columns + c]
+        first, step = self.right.tile(self.j0 + j, k0, self.depth, columns)
+        start = Let(f"{name}s", first)
+        of_right = lambda k, c: self.right.buffer[start.var + k * step + c]
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)
-        soon = (self._next_left(i, j, k0, rows), self._end_of_tile(i, j, rows, columns))
+        soon = (self._next_left(i, j, k0, rows), self._next_right(i, j, k0, rows), self._end_of_tile(i, j, rows, columns))
         each = lambda k: [p for ask in soon for p in ask(k)]
         if self.deepest >= self.depth:
             return [left, start, *product(name, size, of_left, of_right, finish, each=each)]
@@ -307,6 +330,15 @@ class _Block:
             return [p for r, c in places for p in near(self.i0 + i + r, self.j0 + j + c)]
 
         return ask
+
+    def _next_right(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
+        """Ask for the columns beside these, if they are not packed, a line of each row beside every tile."""
+        down = self.right.down
+        if down is None:
+            return lambda k: ()
+        line = s.remainder(s.floor_divide(i, rows), COLUMNS // SQUARE) * SQUARE
+        start = self.right.tile(self.j0 + j + COLUMNS, k0, 0, 0)[0] + line
+        return lambda k: [loops.prefetch(self.right.buffer[start + k * down])]
 
     def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
         """Ask for the rows of the left operand that the next tile needs, or for those that the next task copies: their lines

@@ -20,6 +20,7 @@ from ..loops import Buffer, Kernel, Local, Statement
 ROWS = 4  # rows of a tile
 COLUMNS = 64  # columns of a tile
 LARGEST = 96 * 96 * 96  # multiplications up to which this beats a library call
+WORTH = 1 << 17  # multiplications that are worth a thread
 
 
 Place = tuple[tuple[int, ...], int]
@@ -86,7 +87,11 @@ def _tiles(
         loops.loop(tag + "k", k, [lanes("m", multiply)]),
         lanes("s", lambda r, v: loops.store(buffers[2][(i + r) * c[0] + (j + v) + c_offset], tile[r, v])),
     ]
-    return [loops.loop(tag + "i", row_tiles, [loops.loop(tag + "j", column_tiles, inner)])]
+    (first, count), (second, each) = sorted([("i", row_tiles), ("j", column_tiles)], key=lambda axis: -axis[1])
+    work = each * mr * nr * k
+    shared = count * work >= 2 * WORTH
+    within = loops.loop(tag + second, each, inner)
+    return [loops.loop(tag + first, count, [within], parallel=shared, grain=WORTH // work + 1)]
 
 
 def suits(a: Layout, b: Layout, c: Layout) -> bool:

@@ -87,7 +87,7 @@ def lower_update(lowering: Any, cluster: Cluster) -> bool:
         return False
     left, right = lowering.put_off.pop(grad)
     size = blocks(left, right.shape[1])
-    private, shared = scratch(left, right.shape[1], size)
+    private, shared = scratch(left, right, size)
     room, packed = lowering.room(private, right.dtype), lowering.temporary((shared,), right.dtype)
     members = sorted(cluster.members, key=lambda n: n.order)
     buffers: dict[int, tuple[Buffer, Storage]] = {}
