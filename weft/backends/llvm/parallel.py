@@ -27,6 +27,8 @@ ME = "omp_get_thread_num"
 RUN = "weft_parallel"
 RANGES = 16
 """Ranges of a thread, about: with four, of 28 heavy iterations one thread had 16 and the other 12."""
+FINE = 64
+"""The same where a single iteration is worth a thread."""
 _CAPTURED = 4  # the first word of captured values in a job
 
 ANY = 1 << 30  # threads: no limit
@@ -51,7 +53,9 @@ single:
   call void %range(ptr %job, i64 0, i64 %n, i64 0)
   ret void
 team:
-  %ranges = mul i64 %threads, {RANGES}
+  %heavy = icmp eq i64 %some, 1
+  %each = select i1 %heavy, i64 {FINE}, i64 {RANGES}
+  %ranges = mul i64 %threads, %each
   %n1 = add i64 %n, %ranges
   %n2 = sub i64 %n1, 1
   %block0 = sdiv i64 %n2, %ranges

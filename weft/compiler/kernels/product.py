@@ -41,6 +41,8 @@ WORKERS = os.cpu_count() or 1
 """Threads that have memory of their own, at most."""
 PAGE = 1024
 """Numbers in one."""
+LYING = 128
+"""Rows of a right operand that is not packed, at most."""
 AHEAD = 12
 """Steps of the depth that are asked for ahead of the one whose rows are copied."""
 HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
@@ -147,8 +149,14 @@ def scratch(left: Layout, right: Layout, size: Blocks) -> tuple[int, int]:
     """How many numbers the room of all threads takes, and the right operand if it is packed as a whole."""
     (rows, depth), columns = left.shape, right.shape[1]
     tasks = -(-rows // size.task[0]) * -(-columns // size.task[1])
-    whole = left.strides[1] != 1 and right.strides[1] != 1
+    whole = left.strides[1] != 1 and not _lies(right)
     return min(WORKERS, tasks) * _room(left, size), depth * columns if whole else 1
+
+
+def _lies(right: Layout) -> bool:
+    """Whether a right operand is read as it lies beside rows that are copied: a few rows stay in the second cache however
+    far apart they are, many displace each other."""
+    return right.strides[1] == 1 and right.shape[0] <= LYING
 
 
 def _room(left: Layout, size: Blocks) -> int:
@@ -162,8 +170,7 @@ def blocked_product(
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
     If the rows of the left operand are dense, it is read as it lies, and each task packs its columns of the right one. Else
-    each task copies its rows of the left one, and the right one is read as it lies if its rows are dense; if not, it is
-    packed first.
+    each task copies its rows of the left one; the right one is packed first unless it is read as it lies, too.
 
     Args:
         left, right: (M, K) and (K, N), strided anyhow.
@@ -176,7 +183,7 @@ def blocked_product(
     zero = loops.as_index(0)
     made: list[Loop] = []
     all_columns = _Columns(right[0], loops.as_index(right[1].offset), right[1].strides[0])
-    if along != 1 and right[1].strides[1] != 1:
+    if along != 1 and not _lies(right[1]):
         made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1])
         all_columns = _Columns(packed, zero)
     for row0, row_tasks, task_rows in parts(height, size.task[0]):
@@ -269,7 +276,7 @@ class _Block:
     def _piece(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
         """A piece of the depth, from `k0` on. What is packed or copied by the task is walked through again and again, the
         other operand once: so its tiles are the outer loop."""
-        rows = [(f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows)]
+        rows = [(f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)]
         columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, COLUMNS)]
         outer, inner = (rows, columns) if self.copied is None else (columns, rows)
         made: list[Statement] = []

@@ -43,11 +43,12 @@ def rows_beside(columns: int) -> int:
     return REGISTERS // (columns // HALF if columns % VECTOR == HALF else -(-columns // VECTOR))
 
 
-def row_tiles(rows: int, most: int = ROWS) -> list[tuple[int, int, int]]:
-    """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else of six rows, and
-    none of fewer than three if there are enough: a low tile would wait for the right operand instead of multiplying."""
+def row_tiles(rows: int, most: int = ROWS, high: bool = False) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else, or if they are to
+    be `high`, of six rows, and none of fewer than three if there are enough: a low tile would wait for the right operand
+    instead of multiplying."""
     alike = row_parts(rows, most)
-    if len(alike) == 1 or most != ROWS:
+    if most != ROWS or len(alike) == 1 and (not high or alike[0][2] == ROWS):
         return alike
     ends = {1: (4, 3), 2: (4, 4), 3: (5, 4)}.get(rows % ROWS, (rows % ROWS,))
     at = rows - sum(ends)
