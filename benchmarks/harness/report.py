@@ -10,6 +10,15 @@ from typing import Any
 from .runners import Runner
 
 
+def _distance(pings: list[int]) -> str:
+    """What pings between two processors, one before every turn, say about where the host ran them."""
+    if not pings:
+        return ""
+    near = sorted(pings)[len(pings) // 20]
+    far = sum(p > 2 * near for p in pings) / len(pings)
+    return f" A number took {near} ns from one processor to the other, but more than twice that before {far:.0%} of the turns."
+
+
 @dataclass(frozen=True)
 class Section:
     """One part of the results.
@@ -79,6 +88,7 @@ class Section:
                 f" Other processes took {foreign[0]:.0%} to {foreign[-1]:.0%} of the processors meanwhile, other guests "
                 f"{steal[0]:.0%} to {steal[-1]:.0%}."
             )
+            text += _distance([p for f in watched for p in f.get("pings", [])])
         return text
 
     def markdown(self, document: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import machine
+from . import machine, ping
 from .process import Worker, WorkerError
 
 LEAST = 3  # rounds in which all take part, however long it takes
@@ -152,11 +152,13 @@ def _take_turns(
     for w in workers:
         w.seconds.clear()
     load, before = os.getloadavg()[0], machine.sample([w.process.pid for w in workers])
+    pings: list[float | None] = []
     rounds = 0
     longest = 0.0
     while rounds < plan.rounds and (rounds < LEAST or time.monotonic() + longest < until):
         at = time.monotonic()
         for w in _contenders(workers, rounds):
+            pings.append(ping.nanoseconds())
             try:
                 w.time(steps[w])
             except WorkerError as error:
@@ -170,7 +172,7 @@ def _take_turns(
         rounds += 1
         steps = {w: _steps(plan, statistics.median(w.seconds)) for w in workers}
     business = machine.between(before, machine.sample([w.process.pid for w in workers]), load)
-    result["machine"].append(business.facts())
+    result["machine"].append(business.facts() | {"pings": [round(p) for p in pings if p is not None]})
     say(f"  {rounds} rounds of {', '.join(w.name for w in workers)}; {business}")
     middle = statistics.median(workers[0].seconds) if workers else 1.0
     for w in workers:

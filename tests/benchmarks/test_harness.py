@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness import machine, peers, store
+from benchmarks.harness import machine, peers, ping, store
 from benchmarks.harness.machine import Sample
 from benchmarks.models.runners import RUNNERS, SECTION, entries
 
@@ -118,3 +118,13 @@ def test_runners_skip_what_they_do_not_cover() -> None:
     found = {e.name: e for e in entries("ncf_sparse", everyone, {"weft": "p", "jax": "q"}, Path("w"))}
     assert "jax" not in found and "torch-cl" not in found and found["torch"].command is None
     assert found["weft"].command is not None and found["torch-kept"].env["GLIBC_TUNABLES"]
+
+
+def test_a_ping_between_two_processors_takes_nanoseconds_and_leaves_the_thread_where_it_was() -> None:
+    allowed = os.sched_getaffinity(0)
+    took = [ping.nanoseconds() for _ in range(3)]
+    assert os.sched_getaffinity(0) == allowed
+    if len(allowed) < 2:
+        assert took == [None] * 3
+    else:
+        assert all(t is None or 1 < t < 1e6 for t in took)
