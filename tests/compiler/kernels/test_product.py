@@ -98,12 +98,15 @@ def test_what_is_done_at_the_end_is_done_once_per_element_however_deep():
         np.testing.assert_array_equal(new, old + grad)
 
 
+@pytest.mark.parametrize("high", [False, True])
 @pytest.mark.parametrize("rows", range(1, 60))
-def test_tiles_cover_all_rows_once_and_low_ones_are_rare(rows):
-    tiles = [(start + n * size, size) for start, count, size in row_tiles(rows) for n in range(count)]
+def test_tiles_cover_all_rows_once_and_low_ones_are_rare(rows, high):
+    tiles = [(start + n * size, size) for start, count, size in row_tiles(rows, high=high) for n in range(count)]
     assert [r for start, size in tiles for r in range(start, start + size)] == list(range(rows))
     assert all(3 <= size <= 6 for _, size in tiles) or rows < 6
     assert sum(size < 4 for _, size in tiles) <= 1
+    if high and rows >= 6:
+        assert sum(size < 6 for _, size in tiles) <= 2
 
 
 def test_blocks_and_threads_never_change_a_result():

@@ -48,7 +48,7 @@ def row_tiles(rows: int, most: int = ROWS, high: bool = False) -> list[tuple[int
     be `high`, of six rows, and none of fewer than three if there are enough: a low tile would wait for the right operand
     instead of multiplying."""
     alike = row_parts(rows, most)
-    if most != ROWS or len(alike) == 1 and (not high or alike[0][2] == ROWS):
+    if most != ROWS or len(alike) == 1 and (not high or rows < ROWS or alike[0][2] == ROWS):
         return alike
     ends = {1: (4, 3), 2: (4, 4), 3: (5, 4)}.get(rows % ROWS, (rows % ROWS,))
     at = rows - sum(ends)

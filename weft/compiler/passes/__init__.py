@@ -20,9 +20,10 @@ from .merge import merge
 from .narrow import narrow
 from .simplify import simplify
 from .split_reductions import split_reductions
+from .thin_products import thin_products
 
 PASSES = (
-    drop_empty, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, epilogues, depthwise_blocks,
+    drop_empty, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, thin_products, epilogues, depthwise_blocks,
     decompose_late, split_reductions, duplicate,
 )  # fmt: skip
 

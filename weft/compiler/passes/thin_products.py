@@ -1,0 +1,72 @@
+"""Products with one column or one row over many numbers become sums of products: memory is what limits them, and sums share
+loops with what comes before and after.
+
+%y = matmul(%x: (20000, 512), %w: (512, 1))                                before
+%p = multiply(%x, %w.T); %y = reduce_sum(%p, axis=1, keepdims=True)        after
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Node, Value
+from ...ops.registry import table
+from ...ops.spec import Spec
+from ..flow import Flow, rebuild
+
+LEAST = 1 << 18
+"""Elements of the matrix, at least: smaller ones stay in a cache."""
+SHORTEST, FEWEST = 64, 2048
+"""Numbers of a row, and rows, at least."""
+
+
+def thin_products(flow: Flow) -> Flow:
+    """Rewrite products of a large matrix and a single column, or of a single row and a large matrix that is tall."""
+
+    def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+        if node.op.name != "matmul" or not all(map(_plain, args)):
+            return None
+        (rows, depth), columns = args[0].shape, args[1].shape[1]
+        if columns == 1 and rows >= FEWEST and _large(rows, depth):
+            return _column(new, *args)
+        if rows == 1 and depth >= FEWEST and _large(depth, columns):
+            return _row(new, *args)
+        return None
+
+    return rebuild(flow, rule)
+
+
+def _plain(x: Value) -> bool:
+    return len(x.shape) == 2 and None not in x.shape and x.dtype in (np.float32, np.float64)
+
+
+def _large(rows: int, length: int) -> bool:
+    return length >= SHORTEST and rows * length >= LEAST
+
+
+def _column(new: Flow, x: Value, w: Value) -> tuple[Value, ...]:
+    """x @ w with one column: in the shape that x has before it is made a matrix, where its own loops are."""
+    depth = x.shape[1]
+    if x.node.op.name == "reshape" and x.node.inputs[0].shape[-1:] == (depth,):
+        x = x.node.inputs[0]
+    shape = tuple(x.shape)
+    row = _add(new, "reshape", (w,), ((depth,), None), (depth,), w.dtype)
+    products = _add(new, "multiply", (x, row), (), shape, x.dtype)
+    sums = _add(new, "reduce_sum", (products,), ((len(shape) - 1,), True), (*shape[:-1], 1), x.dtype)
+    out = (prod(shape[:-1]), 1)
+    return (sums if len(shape) == 2 else _add(new, "reshape", (sums,), (out, None), out, x.dtype),)
+
+
+def _row(new: Flow, g: Value, x: Value) -> tuple[Value, ...]:
+    """g @ x with one row."""
+    depth, columns = x.shape
+    column = _add(new, "reshape", (g,), ((depth, 1), None), (depth, 1), g.dtype)
+    products = _add(new, "multiply", (column, x), (), (depth, columns), x.dtype)
+    return (_add(new, "reduce_sum", (products,), ((0,), True), (1, columns), x.dtype),)
+
+
+def _add(new: Flow, name: str, inputs: tuple[Value, ...], attrs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> Value:
+    return new.add(table[name], inputs, attrs, (Spec(shape, dtype),)).outputs[0]
