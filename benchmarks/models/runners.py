@@ -26,10 +26,6 @@ def _embeddings(c: Configuration) -> bool:
     return c.kind == "ncf" and _dense(c)
 
 
-def _no_loops(c: Configuration) -> bool:
-    return c.kind != "gnmt" and _dense(c)
-
-
 def _perceptrons(c: Configuration) -> bool:
     return c.kind == "mlp"  # a step of the GPT takes minutes
 
@@ -48,7 +44,7 @@ RUNNERS = {
     "jax-kept": Runner("jax", "jit", "jax.jit, kept memory", KEPT, _dense),
     "tf": Runner("tf", "function", "tf.function", covers=_dense),
     "tf-kept": Runner("tf", "function", "tf.function, kept memory", KEPT, _dense),
-    "paddle": Runner("paddle", "static", "paddle", covers=_no_loops),
+    "paddle": Runner("paddle", "static", "paddle", covers=_dense),
     "mlx": Runner("mlx", "compile", "mlx", covers=_perceptrons),
 }
 

@@ -60,6 +60,17 @@ class Ops:
         q, k, v = (a.reshape((n, t, heads, -1)) for a in paddle.split(qkv, 3, -1))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True).reshape((n, t, w // 3))
 
+    def lstm(self, x: Any, w: Any, u: Any, b: Any, c: Any, reverse: bool) -> Any:
+        projected = paddle.unbind(self.linear(x, w, b + c), 1)
+        h = s = paddle.zeros((x.shape[0], u.shape[1]))
+        hs = []
+        for z in projected[::-1] if reverse else projected:
+            i, f, g, o = paddle.split(z + paddle.matmul(h, u, transpose_y=True), 4, -1)
+            s = F.sigmoid(f) * s + F.sigmoid(i) * paddle.tanh(g)
+            h = F.sigmoid(o) * paddle.tanh(s)
+            hs.append(h)
+        return paddle.stack(hs[::-1] if reverse else hs, 1)
+
     def cross_entropy(self, scores: Any, target: Any) -> Any:
         return F.cross_entropy(scores.reshape((-1, scores.shape[-1])), target.reshape((-1,)))
 

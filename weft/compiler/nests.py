@@ -304,9 +304,11 @@ class Nest(Expressions):
         full = [n for n in self.outputs if self._full(n)]
         if self.cluster.reduced and (len(full) > 1 or not self._once()):
             return []
+        written = {layout.storage for layout, _ in self.outputs.values()}
         reads: dict[Storage, list[Load]] = {}
         for load in self.loads.values():
-            reads.setdefault(load.storage, []).append(load)
+            if load.storage not in written:
+                reads.setdefault(load.storage, []).append(load)
         found: list[tuple[Storage, Storage]] = []
         for n in full:
             layout, strides = self.outputs[n]
