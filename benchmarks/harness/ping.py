@@ -71,7 +71,8 @@ def _native() -> Callable[[int, int, int, bool], int]:
 
 def nanoseconds() -> float | None:
     """One way between two processors that this process may use; None if it has one only or the other gave no answer."""
-    processors = sorted(os.sched_getaffinity(0))[:2]
+    allowed = os.sched_getaffinity(0)
+    processors = sorted(allowed)[:2]
     if len(processors) < 2:
         return None
     ping = _native()
@@ -83,7 +84,6 @@ def nanoseconds() -> float | None:
         ping(two, one, ROUNDS, False)
 
     other = threading.Thread(target=answer)
-    allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, processors[:1])
     try:
         other.start()
