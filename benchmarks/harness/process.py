@@ -22,9 +22,15 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 class WorkerError(RuntimeError):
     """A worker ended, or did not answer in time. `missing` says that its framework is not installed."""
 
-    def __init__(self, message: str, missing: bool = False) -> None:
+    def __init__(self, message: str, ended: bool = False, missing: bool = False) -> None:
         super().__init__(message)
-        self.missing = missing
+        self.ended, self.missing = ended, missing
+
+
+def _give_way(pid: int) -> None:
+    """If memory runs out, the system is to end a worker and no other process of this machine."""
+    with contextlib.suppress(OSError):  # not on this system, or it has ended already
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
 class Worker:
@@ -45,6 +51,7 @@ class Worker:
             list(command), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             env={**os.environ, **QUIET, "OMP_NUM_THREADS": str(threads), protocol.THREADS: str(threads), **env},
         )  # fmt: skip
+        _give_way(self.process.pid)
         # Lines are read by a thread, so that waiting for one can end.
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._pump, daemon=True).start()
@@ -78,7 +85,8 @@ class Worker:
         self._errors.seek(0)
         lines = [line for line in self._errors.read().splitlines() if line.strip()]
         last = lines[-1] if lines else "no message"
-        return WorkerError(f"ended with {self.process.returncode}: {last[:300]}", "ModuleNotFoundError" in last)
+        missing = "ModuleNotFoundError" in last
+        return WorkerError(f"ended with {self.process.returncode}: {last[:300]}", ended=True, missing=missing)
 
     def time(self, steps: int) -> float:
         """Run so many steps; returns the seconds they took together."""

@@ -1,8 +1,8 @@
 """How the comparing process talks to a worker: lines of JSON on standard input and output.
 
-A worker says hello once: {"ready": what it is, "check": [numbers all frameworks must agree on], "first_seconds": …,
-"step_seconds": …, "peak_bytes": …}. Then it answers every line that holds a number n by {"seconds": [n step times],
-"peak_bytes": …}; an empty line ends it.
+A worker says hello once, after three steps, or after two that take long: {"ready": what it is, "check": [numbers all
+frameworks must agree on], "first_seconds": …, "step_seconds": …, "peak_bytes": …}. Then it answers every line that holds a
+number n by {"seconds": [n step times], "peak_bytes": …}; an empty line ends it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ THREADS = "BENCHMARK_THREADS"
 WEIGHTS = "BENCHMARK_WEIGHTS"
 BATCH = "BENCHMARK_BATCH"
 CLOCK = "BENCHMARK_CLOCK"
+LONG = "BENCHMARK_LONG"
 
 
 def threads() -> int:
@@ -32,6 +33,11 @@ def clock() -> Callable[[], float]:
     On a busy machine only the latter compares anything, with one thread: waiting for others does not count, spinning does.
     """
     return time.process_time if os.environ.get(CLOCK) == "processor" else time.perf_counter
+
+
+def long_seconds() -> float:
+    """How long a step may take to be repeated: a longer one is timed once, when its worker starts."""
+    return float(os.environ.get(LONG, "30"))
 
 
 def weights_path() -> str:
@@ -55,18 +61,16 @@ def serve(step: Callable[[], Any], note: str, check: Callable[[], list[float]] |
     Args:
         step: one step; whatever it starts has ended when it returns.
         note: framework, version and mode.
-        check: what to compare with the other frameworks. By default the numbers that the first three steps return.
+        check: what to compare with the other frameworks. By default the numbers that the first steps return.
     """
-    start = time.perf_counter()
-    first = step()
-    first_seconds = time.perf_counter() - start
-    second = step()
-    start = time.perf_counter()
-    third = step()
-    step_seconds = time.perf_counter() - start
-    numbers = [float(first), float(second), float(third)] if check is None else check()
+    numbers, seconds = [], []
+    while len(seconds) < 2 or (len(seconds) < 3 and seconds[-1] < long_seconds()):
+        start = time.perf_counter()
+        numbers.append(step())
+        seconds.append(time.perf_counter() - start)
+    checked = [float(x) for x in numbers] if check is None else check()
     answer(
-        ready=note, check=numbers, first_seconds=first_seconds, step_seconds=step_seconds, peak_bytes=peak_bytes()
+        ready=note, check=checked, first_seconds=seconds[0], step_seconds=seconds[-1], peak_bytes=peak_bytes()
     )  # fmt: skip
     for line in sys.stdin:
         if not line.strip():

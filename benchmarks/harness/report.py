@@ -168,7 +168,9 @@ class Section:
 
 
 def _spread(row: dict[str, Any] | None) -> str:
-    return "–" if row is None else f"{_ms(row['median'])} ({_ms(row['low'])}–{_ms(row['high'])})"
+    if row is None:
+        return "–"
+    return f"{_ms(row['median'])} ({'one step' if row['steps'] == 1 else _ms(row['low']) + '–' + _ms(row['high'])})"
 
 
 def _ms(seconds: float) -> str:

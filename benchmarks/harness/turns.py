@@ -11,6 +11,7 @@ from typing import Any
 
 from . import machine, ping
 from .process import Worker, WorkerError
+from .protocol import long_seconds
 
 LEAST = 3  # rounds in which all take part, however long it takes
 BEHIND = 2.5  # times as slow as the reference: not worth more rounds than those
@@ -67,49 +68,24 @@ def compare(entries: Sequence[Entry], plan: Plan, say: Callable[[str], None] = p
     """Start every worker, check that all agree with the first one, and time them in turns.
 
     Workers that do not fit in memory together run in groups; the first one, the reference, takes part in every group, and
-    `relative` compares within a group. Returns rows by name, what was skipped and what failed.
+    `relative` compares within a group. One that ends beside a group before it was ready is tried again when the group has
+    gone: it may have wanted its memory. A worker whose steps take long (`protocol.long_seconds`) is timed once, when it
+    starts. Returns rows by name, what was skipped and what failed.
     """
-    result: dict[str, Any] = {"rows": {}, "skipped": {}, "failed": {}, "machine": []}
-    started = time.monotonic()
-    reference: Worker | None = None
-    group: list[Worker] = []
+    comparison = _Comparison(plan, say)
     wanted = []
     for entry in entries:
         if entry.command is None:
-            result["skipped"][entry.name] = entry.reason
-            say(f"  {entry.name}: skipped, {entry.reason}")
+            comparison.leave_out(entry.name, entry.reason, skipped=True)
         else:
             wanted.append(entry)
-    share = plan.seconds / max(len(wanted), 1)  # of the time, per worker
     try:
-        for entry in wanted:
-            members = [reference, *group] if reference else group
-            if group and machine.available_bytes() < max(2 << 30, int(1.3 * max(w.peak for w in members))):
-                _take_turns(reference, group, plan, started + share * (len(result["rows"]) + len(group)), result, say)
-                _close(group)
-            worker = _start(entry, plan, result, say)
-            if worker is None:
-                continue
-            expected = worker.hello["check"] if reference is None else reference.hello["check"]
-            apart = disagreement(worker.hello["check"], expected)
-            if apart > plan.tolerance:
-                result["failed"][entry.name] = f"disagrees by {apart:.2g}: {worker.hello['check']} against {expected}"
-                say(f"  {entry.name}: FAILED, {result['failed'][entry.name]}")
-                worker.close()
-            elif reference is None:
-                reference = worker
-            elif plan.rounds == 0:
-                say(f"  {entry.name}: agrees to {apart:.1e}; first step {worker.hello['first_seconds']:.1f} s")
-                worker.close()
-            else:
-                group.append(worker)
-        if reference and plan.rounds:
-            _take_turns(reference, group, plan, started + plan.seconds, result, say)
+        for i, entry in enumerate(wanted):
+            comparison.add(entry, until=plan.seconds * i / len(wanted))
+        comparison.finish_group(plan.seconds)
     finally:
-        _close(group)
-        if reference:
-            reference.close()
-    return result
+        comparison.close()
+    return comparison.result
 
 
 def _contenders(workers: list[Worker], rounds: int) -> list[Worker]:
@@ -120,67 +96,126 @@ def _contenders(workers: list[Worker], rounds: int) -> list[Worker]:
     return [w for w in workers if statistics.median(w.seconds) < limit]
 
 
-def _steps(plan: Plan, seconds: float) -> int:
-    """How many steps of so many seconds fill a turn."""
-    return max(1, min(10_000, int(plan.turn / max(seconds, 1e-7))))
+def _row(w: Worker, relative_to: float, rounds: int, business: machine.Business) -> dict[str, Any]:
+    """What is known of a worker that was timed."""
+    low, median, high = quartiles(w.seconds)
+    return {
+        "median": median, "low": low, "high": high, "best": min(w.seconds), "steps": len(w.seconds), "rounds": rounds,
+        "relative": median / relative_to, "first_seconds": w.hello["first_seconds"], "check": w.hello["check"],
+        "peak_bytes": w.peak, "what": w.hello["ready"], "busy": business.busy,
+    }  # fmt: skip
 
 
-def _start(entry: Entry, plan: Plan, result: dict[str, Any], say: Callable[[str], None]) -> Worker | None:
-    assert entry.command is not None
-    try:
-        return Worker(entry.name, entry.command, entry.env, plan.threads, plan.patience)
-    except WorkerError as error:
-        where = "skipped" if error.missing else "failed"
-        result[where][entry.name] = str(error)
-        say(f"  {entry.name}: {'skipped' if error.missing else 'FAILED'}, {error}")
-        return None
+class _Comparison:
+    """The reference, the group that is alive beside it, and what is known so far."""
 
+    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+        self.plan, self.say = plan, say
+        self.started = time.monotonic()
+        self.reference: Worker | None = None
+        self.group: list[Worker] = []
+        self.result: dict[str, Any] = {"rows": {}, "skipped": {}, "failed": {}, "machine": []}
 
-def _close(group: list[Worker]) -> None:
-    for worker in group:
+    def leave_out(self, name: str, why: str, skipped: bool = False) -> None:
+        """Note and say why a worker has no row."""
+        self.result["skipped" if skipped else "failed"][name] = why
+        self.say(f"  {name}: {'skipped' if skipped else 'FAILED'}, {why}")
+
+    def close(self) -> None:
+        """End all workers."""
+        self._close_group()
+        if self.reference:
+            self.reference.close()
+
+    def _close_group(self) -> None:
+        for worker in self.group:
+            worker.close()
+        self.group.clear()
+
+    def add(self, entry: Entry, until: float) -> None:
+        """Start a worker and check it. If it does not fit, the group before it is timed first, until so many seconds."""
+        alive = [self.reference, *self.group] if self.reference else []
+        if self.group and machine.available_bytes() < max(2 << 30, int(1.3 * max(w.peak for w in alive if w))):
+            self.finish_group(until)
+        load, before = os.getloadavg()[0], machine.sample([])
+        try:
+            worker = self._start(entry, until)
+        except WorkerError as error:
+            self.leave_out(entry.name, str(error), error.missing)
+            return
+        check = worker.hello["check"]
+        expected = check if self.reference is None else self.reference.hello["check"]
+        apart = disagreement(check, expected[: max(2, len(check))])  # two numbers of one with long steps
+        if apart > self.plan.tolerance:
+            worker.close()
+            self.leave_out(entry.name, f"disagrees by {apart:.2g}: {check} against {expected}")
+        elif self.reference is None:
+            self.reference = worker
+        elif self.plan.rounds == 0:
+            self.say(f"  {entry.name}: agrees to {apart:.1e}; first step {worker.hello['first_seconds']:.1f} s")
+            worker.close()
+        elif worker.hello["step_seconds"] >= long_seconds():
+            business = machine.between(before, machine.sample([worker.process.pid]), load)
+            self._time_once(worker, business)
+        else:
+            self.group.append(worker)
+
+    def _start(self, entry: Entry, until: float) -> Worker:
+        assert entry.command is not None
+        start = lambda: Worker(entry.name, entry.command, entry.env, self.plan.threads, self.plan.patience)
+        try:
+            return start()
+        except WorkerError as error:
+            if error.missing or not error.ended or not self.group:
+                raise
+            self.say(f"  {entry.name}: {error}. Trying again without {', '.join(w.name for w in self.group)}")
+        self.finish_group(until)
+        return start()
+
+    def _time_once(self, worker: Worker, business: machine.Business) -> None:
+        """A row from the last step before a worker was ready, beside the reference's."""
+        assert self.reference is not None
+        worker.seconds.append(worker.hello["step_seconds"])
+        self.result["rows"][worker.name] = _row(worker, self.reference.hello["step_seconds"], 0, business)
+        self.say(f"  {worker.name}: a step takes {worker.seconds[0]:.0f} s, timed once; {business}")
         worker.close()
-    group.clear()
 
+    def _steps(self, seconds: float) -> int:
+        """How many steps of so many seconds fill a turn."""
+        return max(1, min(10_000, int(self.plan.turn / max(seconds, 1e-7))))
 
-def _take_turns(
-    reference: Worker | None, group: list[Worker], plan: Plan, until: float, result: dict[str, Any],
-    say: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Time the workers of one group and add their rows."""
-    workers = [*([reference] if reference else []), *group]
-    steps = {w: _steps(plan, w.hello["step_seconds"]) for w in workers}
-    for w in workers:
-        w.seconds.clear()
-    load, before = os.getloadavg()[0], machine.sample([w.process.pid for w in workers])
-    pings: list[float | None] = []
-    rounds = 0
-    longest = 0.0
-    while rounds < plan.rounds and (rounds < LEAST or time.monotonic() + longest < until):
-        at = time.monotonic()
-        for w in _contenders(workers, rounds):
-            pings.append(ping.nanoseconds())
-            try:
-                w.time(steps[w])
-            except WorkerError as error:
-                result["failed"][w.name] = str(error)
-                say(f"  {w.name}: FAILED, {error}")
-                if w is reference:
-                    return  # nothing to compare with
-                workers.remove(w)
-            time.sleep(0.05)  # for threads of the one before to fall asleep
-        longest = max(longest, time.monotonic() - at) if rounds < LEAST else time.monotonic() - at
-        rounds += 1
-        steps = {w: _steps(plan, statistics.median(w.seconds)) for w in workers}
-    business = machine.between(before, machine.sample([w.process.pid for w in workers]), load)
-    result["machine"].append(business.facts() | {"pings": [round(p) for p in pings if p is not None]})
-    say(f"  {rounds} rounds of {', '.join(w.name for w in workers)}; {business}")
-    middle = statistics.median(workers[0].seconds) if workers else 1.0
-    for w in workers:
-        if w is reference and w.name in result["rows"]:
-            continue
-        low, median, high = quartiles(w.seconds)
-        result["rows"][w.name] = {
-            "median": median, "low": low, "high": high, "best": min(w.seconds), "steps": len(w.seconds), "rounds": rounds,
-            "relative": median / middle, "first_seconds": w.hello["first_seconds"], "check": w.hello["check"],
-            "peak_bytes": w.peak, "what": w.hello["ready"], "busy": business.busy,
-        }  # fmt: skip
+    def finish_group(self, until: float) -> None:
+        """Time the workers of the group in turns, until so many seconds after the start, add their rows, end them."""
+        if self.reference is None or self.plan.rounds == 0 or (not self.group and self.result["rows"]):
+            return
+        workers = [self.reference, *self.group]
+        steps = {w: self._steps(w.hello["step_seconds"]) for w in workers}
+        for w in workers:
+            w.seconds.clear()
+        load, before = os.getloadavg()[0], machine.sample([w.process.pid for w in workers])
+        pings: list[float | None] = []
+        rounds = 0
+        longest = 0.0
+        while rounds < self.plan.rounds and (rounds < LEAST or time.monotonic() + longest < self.started + until):
+            at = time.monotonic()
+            for w in _contenders(workers, rounds):
+                pings.append(ping.nanoseconds())
+                try:
+                    w.time(steps[w])
+                except WorkerError as error:
+                    self.leave_out(w.name, str(error))
+                    if w is self.reference:
+                        return  # nothing to compare with
+                    workers.remove(w)
+                time.sleep(0.05)  # for threads of the one before to fall asleep
+            longest = max(longest, time.monotonic() - at) if rounds < LEAST else time.monotonic() - at
+            rounds += 1
+            steps = {w: self._steps(statistics.median(w.seconds)) for w in workers}
+        business = machine.between(before, machine.sample([w.process.pid for w in workers]), load)
+        self.result["machine"].append(business.facts() | {"pings": [round(p) for p in pings if p is not None]})
+        self.say(f"  {rounds} rounds of {', '.join(w.name for w in workers)}; {business}")
+        middle = statistics.median(self.reference.seconds)
+        for w in workers:
+            if w is not self.reference or w.name not in self.result["rows"]:
+                self.result["rows"][w.name] = _row(w, middle, rounds, business)
+        self._close_group()

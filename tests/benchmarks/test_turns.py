@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from benchmarks.harness.process import Worker, WorkerError
-from benchmarks.harness.protocol import CLOCK
+from benchmarks.harness.protocol import CLOCK, LONG
+from benchmarks.harness.report import Section
+from benchmarks.harness.runners import Runner
 from benchmarks.harness.turns import Entry, Plan, compare, disagreement, quartiles
 
 FAKE = """
@@ -81,6 +84,33 @@ def test_who_is_far_behind_takes_part_in_few_rounds_only() -> None:
     plan = Plan(seconds=30.0, rounds=6, turn=0.0, patience=20.0)
     rows = compare([fake("weft"), fake("near"), fake("far", seconds=0.05)], plan, lambda text: None)["rows"]
     assert rows["far"]["steps"] == 3 and rows["weft"]["steps"] == 6
+
+
+def test_a_step_that_takes_long_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LONG, "0.1")
+    said: list[str] = []
+    entries = [fake("weft"), fake("long", (3.0, 2.0), seconds=0.15), fake("wrong", (3.0, 2.5), seconds=0.15), fake("near")]
+    result = compare(entries, QUICK, said.append)
+    rows = result["rows"]
+    assert set(rows) == {"weft", "long", "near"} and "disagrees" in result["failed"]["wrong"]
+    assert rows["long"]["steps"] == 1 and rows["long"]["check"] == [3.0, 2.0] and rows["long"]["relative"] > 10
+    assert any(line.startswith("  long: a step takes 0 s, timed once") for line in said)
+    section = Section("s", {"m": "M"}, {n: Runner("weft" if n == "weft" else "f", "", n) for n in rows}, lambda name: (1, ""), "")
+    table = section.markdown({"machine": {}, "sections": {"s": {"m": result}}})
+    assert f"{rows['long']['median'] * 1e3:.0f} (one step)" in table
+
+
+def test_who_ends_beside_a_group_is_tried_again_without_it(tmp_path: Path) -> None:
+    flag = tmp_path / "started"
+    code = "import os, pathlib\nflag = pathlib.Path({flag!r})\nif not flag.exists():\n    flag.touch()\n    os._exit(9)\n"
+    hungry = Entry("hungry", [sys.executable, "-c", code.format(flag=str(flag)) + FAKE.format(losses=[3, 2, 1], seconds=0.001)])
+    said: list[str] = []
+    result = compare([fake("weft"), fake("a"), hungry], QUICK, said.append)
+    assert set(result["rows"]) == {"weft", "a", "hungry"} and not result["failed"] and len(result["machine"]) == 2
+    assert any("hungry: ended with 9: no message. Trying again without a" in line for line in said)
+    flag.unlink()
+    result = compare([fake("weft"), hungry, fake("a")], QUICK, said.append)  # there was nobody to wait for
+    assert set(result["rows"]) == {"weft", "a"} and "ended with 9" in result["failed"]["hungry"]
 
 
 def test_no_rounds_only_checks() -> None:
