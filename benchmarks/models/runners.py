@@ -26,10 +26,6 @@ def _embeddings(c: Configuration) -> bool:
     return c.kind == "ncf" and _dense(c)
 
 
-def _perceptrons(c: Configuration) -> bool:
-    return c.kind == "mlp"  # a step of the GPT takes minutes
-
-
 RUNNERS = {
     "weft": Runner("weft", "captured", "Weft, captured"),
     "weft-dense": Runner("weft", "dense", "Weft, captured, plain Adam", covers=_embeddings),
@@ -45,7 +41,7 @@ RUNNERS = {
     "tf": Runner("tf", "function", "tf.function", covers=_dense),
     "tf-kept": Runner("tf", "function", "tf.function, kept memory", KEPT, _dense),
     "paddle": Runner("paddle", "static", "paddle", covers=_dense),
-    "mlx": Runner("mlx", "compile", "mlx", covers=_perceptrons),
+    "mlx": Runner("mlx", "compile", "mlx", covers=_dense),
 }
 
 

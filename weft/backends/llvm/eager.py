@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .eager_elementwise import elementwise as elementwise
 from .eager_elementwise import elementwise_many as elementwise_many
+from .eager_products import vector_product as vector_product
 from .eager_random import draw as draw
 from .eager_random import random_bits as random_bits
 from .eager_random import random_normal as random_normal

@@ -49,10 +49,10 @@ def register() -> bool:
 
     with _lock:
         if not _registered and native_available():
-            from ...ops import attention, class_losses, normalization, reduction, searching, softmax
+            from ...ops import attention, class_losses, normalization, products, reduction, searching, softmax
 
             assert (
-                attention and class_losses and normalization and reduction and searching and softmax
+                attention and class_losses and normalization and products and reduction and searching and softmax
             )  # imported for their records
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
@@ -117,6 +117,22 @@ def _reduction(op: str, same_dtype: bool) -> Callable[..., Any]:
         return out.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
 
     return kernel
+
+
+# Products with a vector ----------------------------------------------------------------------------------------------
+
+SPUN = 9216
+"""Numbers of a matrix from which OpenBLAS multiplies it with a vector on several threads, see `eager_products`."""
+
+
+def _vector_product_when(x1: Any, x2: Any) -> bool:
+    if not _enabled or (x1.size < SPUN and x2.size < SPUN) or x1.dtype not in _FLOATS:
+        return False
+    return x1.ndim == 1 or x2.ndim == 1 or x1.shape[-2] == 1 or x2.shape[-1] == 1
+
+
+def _vector_product(x1: Any, x2: Any) -> Any:
+    return _eager().vector_product(x1, x2)
 
 
 # Copies --------------------------------------------------------------------------------------------------------------
@@ -278,6 +294,7 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("all", _reduces(_REAL), _reduction("all", False)),
         ("argmax", _reduces(_NUMBERS), _reduction("argmax", False)),
         ("argmin", _reduces(_NUMBERS), _reduction("argmin", False)),
+        ("matmul", _vector_product_when, _vector_product),
         ("clone", _copies, _clone),
         ("clone_contiguous", _copies, _clone_contiguous),
         ("softmax", _along_when, _softmax),
