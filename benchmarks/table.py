@@ -1,6 +1,6 @@
 """The whole comparison in one command: training, inference and the rest, with tables and pictures.
 
-    python -m benchmarks.table --peers FOLDER --minutes 100 --out RESULTS [--write docs/performance.md]
+    python -m benchmarks.table --peers FOLDER --minutes 120 --out RESULTS [--write docs/performance.md]
 
 `FOLDER` holds a virtual environment per framework (torch, jax, tf, paddle, mlx, ort); those that are missing are skipped.
 Results are collected in RESULTS/results.json. Pieces can be measured one after the other with `--merge`; with `--sections`
@@ -31,7 +31,7 @@ def arguments() -> argparse.ArgumentParser:
         prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sections", default=",".join(SHARES), help="training,inference,extras (all)")
-    parser.add_argument("--minutes", type=float, default=100.0, help="for everything, approximately; with fewer, fewer rounds")
+    parser.add_argument("--minutes", type=float, default=120.0, help="for everything, approximately; with fewer, fewer rounds")
     parser.add_argument("--models", help="training: names, with commas (all)")
     parser.add_argument("--runners", help="training: names, with commas (all)")
     parser.add_argument("--cases", help="inference: names, with commas (all)")

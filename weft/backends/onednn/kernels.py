@@ -5,8 +5,8 @@ NumPy body, so that registering changes speed and nothing else.
 
 Note [Small products]. NumPy's OpenBLAS starts threads of its own from about 2**18 multiplications on, and they keep spinning for
 milliseconds after a product, on the cores that OpenMP's threads need: a following oneDNN call takes up to four times as
-long. Therefore everything above `WORK` goes to oneDNN, also where OpenBLAS would be a little faster, and OpenBLAS is left
-with products that it computes on one thread.
+long. Therefore everything above `WORK` goes to oneDNN, also where OpenBLAS would be a little faster, products with a vector
+go to loops of our own (`backends/llvm/eager_products.py`), and OpenBLAS is left with what it computes on one thread.
 """
 
 from __future__ import annotations
@@ -115,9 +115,7 @@ def _matmul_pays(x1: Any, x2: Any) -> bool:
     if not _enabled or not _served(x1.dtype):
         return False
     a, b = x1.shape, x2.shape
-    if (
-        len(a) < 2 or len(b) < 2 or a[-2] == 1 or b[-1] == 1
-    ):  # matrix times vector: bound by memory, OpenBLAS is faster
+    if len(a) < 2 or len(b) < 2 or a[-2] == 1 or b[-1] == 1:  # a vector: as fast as the matrix is read by plain loops
         return False
     work = max(x1.size * b[-1], x2.size * a[-2])
     return work > WORK
