@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from benchmarks.harness.report import milliseconds
+
 from .context import Context, Row
 
 TITLE = "A training step beside two busy processes"
@@ -39,8 +41,8 @@ def measure(context: Context) -> list[Row]:
                     with busy(2):
                         crowded = context.step_seconds(worker)
                 cells = {
-                    "alone": f"{alone * 1e3:.3g} ms",
-                    "beside two": f"{crowded * 1e3:.3g} ms",
+                    "alone": f"{milliseconds(alone)} ms",
+                    "beside two": f"{milliseconds(crowded)} ms",
                     "times as long": f"{crowded / alone:.2f}",
                 }
                 rows.append(Row(f"{model}, {runner}", cells))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.harness.report import milliseconds
+
 from .context import Context, Row
 
 TITLE = "A training step on one and on two threads"
@@ -23,7 +25,7 @@ def measure(context: Context) -> list[Row]:
                         seconds.append(context.step_seconds(worker))
                 if len(seconds) == 2:
                     one, two = seconds
-                    cells = {"1 thread": f"{one * 1e3:.3g} ms", "2 threads": f"{two * 1e3:.3g} ms"}
+                    cells = {"1 thread": f"{milliseconds(one)} ms", "2 threads": f"{milliseconds(two)} ms"}
                     cells["speed-up"] = f"{one / two:.2f}×"
                     rows.append(Row(f"{model}, {runner}", cells))
     return rows

@@ -51,7 +51,7 @@ class Section:
         """Items per second, or milliseconds."""
         items, unit = self.amount(name)
         if not unit:
-            return f"{_ms(row['median'])} ms"
+            return f"{milliseconds(row['median'])} ms"
         rate = items / row["median"]
         return f"{rate:,.0f} {unit}/s" if rate >= 100 else f"{rate:.3g} {unit}/s"
 
@@ -170,8 +170,10 @@ class Section:
 def _spread(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
-    return f"{_ms(row['median'])} ({'one step' if row['steps'] == 1 else _ms(row['low']) + '–' + _ms(row['high'])})"
+    spread = "one step" if row["steps"] == 1 else f"{milliseconds(row['low'])}–{milliseconds(row['high'])}"
+    return f"{milliseconds(row['median'])} ({spread})"
 
 
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """Three digits, or all before the point."""
     return f"{seconds * 1e3:.3g}" if seconds < 0.1 else f"{seconds * 1e3:.0f}"

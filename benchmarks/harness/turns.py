@@ -188,7 +188,9 @@ class _Comparison:
 
     def finish_group(self, until: float) -> None:
         """Time the workers of the group in turns, until so many seconds after the start, add their rows, end them."""
-        if self.reference is None or self.plan.rounds == 0 or (not self.group and self.result["rows"]):
+        if self.reference is None or self.plan.rounds == 0:
+            return
+        if not self.group and self.reference.name in self.result["rows"]:
             return
         workers = [self.reference, *self.group]
         steps = {w: self._steps(w.hello["step_seconds"]) for w in workers}

@@ -84,7 +84,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", default=",".join(CASES), help="names, with commas (all)")
     parser.add_argument("--runners", default=",".join(RUNNERS), help="names, with commas (all); the first is the reference")
     parser.add_argument("--minutes", type=float, default=6.0, help="for all cases together")
-    parser.add_argument("--rounds", type=int, default=15, help="at most so many; 0 only checks that scores agree")
+    parser.add_argument("--rounds", type=int, default=21, help="at most so many; 0 only checks that scores agree")
     parser.add_argument("--turn", type=float, default=1.0, help="seconds of one runner's turn, at least one step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(

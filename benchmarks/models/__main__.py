@@ -29,8 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=90.0,
         help="for all models together, but for steps of more than half a minute; with fewer, fewer rounds",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=9, help="at most so many for each model; 0 only checks that losses agree")
-    parser.add_argument("--turn", type=float, default=2.0, help="seconds of one runner's turn, at least one step")
+    parser.add_argument("--rounds", type=int, default=21, help="at most so many for each model; 0 only checks that losses agree")
+    parser.add_argument("--turn", type=float, default=1.0, help="seconds of one runner's turn, at least one step")
     parser.add_argument("--batch", type=int, help="with --rounds 0: check with so few samples")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--patience", type=float, default=1500.0, help="seconds to wait for the first two or three steps")

@@ -98,6 +98,8 @@ def test_a_step_that_takes_long_is_timed_once(monkeypatch: pytest.MonkeyPatch) -
     section = Section("s", {"m": "M"}, {n: Runner("weft" if n == "weft" else "f", "", n) for n in rows}, lambda name: (1, ""), "")
     table = section.markdown({"machine": {}, "sections": {"s": {"m": result}}})
     assert f"{rows['long']['median'] * 1e3:.0f} (one step)" in table
+    rows = compare([fake("weft"), fake("long", (3.0, 2.0), seconds=0.15)], QUICK, said.append)["rows"]
+    assert set(rows) == {"weft", "long"} and rows["weft"]["rounds"] == 3  # the reference is timed all the same
 
 
 def test_who_ends_beside_a_group_is_tried_again_without_it(tmp_path: Path) -> None:
