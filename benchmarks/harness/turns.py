@@ -134,8 +134,8 @@ class _Comparison:
 
     def add(self, entry: Entry, until: float) -> None:
         """Start a worker and check it. If it does not fit, the group before it is timed first, until so many seconds."""
-        alive = [self.reference, *self.group] if self.reference else []
-        if self.group and machine.available_bytes() < max(2 << 30, int(1.3 * max(w.peak for w in alive if w))):
+        peaks = [w.peak for w in (self.reference, *self.group) if w]
+        if self.group and machine.available_bytes() < max(2 << 30, int(1.3 * max(peaks))):
             self.finish_group(until)
         load, before = os.getloadavg()[0], machine.sample([])
         began = time.monotonic()
@@ -209,6 +209,7 @@ class _Comparison:
                 except WorkerError as error:
                     self.leave_out(w.name, str(error))
                     if w is self.reference:
+                        self._close_group()
                         return  # nothing to compare with
                     workers.remove(w)
                 time.sleep(0.05)  # for threads of the one before to fall asleep
