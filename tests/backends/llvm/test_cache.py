@@ -2,6 +2,10 @@
 
 import os
 import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +112,82 @@ def test_default_directories(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache.directory() == tmp_path / "home" / ".cache" / "weft" / "kernels"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """No home directory that could be used, and a directory for temporary files of its own."""
+    monkeypatch.delenv("WEFT_CACHE_DIR", raising=False)
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return tmp_path / "tmp" / f"weft-{os.getuid()}"
+
+
+def test_unwritable_home_falls_back_to_a_private_temporary_directory(temporary):
+    cache.write("key", b"code")
+    assert cache.directory() == temporary / "kernels" and cache.read("key") == b"code"
+    assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
+
+
+def test_no_home_and_no_password_entry_falls_back(temporary, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["no such user"])
+    assert cache.directory() == temporary / "kernels"
+
+
+def test_temporary_directory_that_is_a_link_is_not_used(temporary, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    temporary.symlink_to(tmp_path / "elsewhere")
+    assert cache.directory() is None
+
+
+def test_temporary_directory_of_another_user_is_not_used(temporary, monkeypatch):
+    made = temporary.with_name("weft-12345678")
+    made.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: 12345678)
+    assert cache.directory() is None
+
+
+def test_no_temporary_directory_is_no_error(temporary, monkeypatch):
+    def missing():
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "gettempdir", missing)
+    cache.write("key", b"code")
+    assert cache.directory() is None and cache.read("key") is None
+
+
+WITHOUT_A_HOME = """
+import os, pwd
+def unknown(uid):
+    raise KeyError(uid)
+pwd.getpwuid = unknown
+import weft as wf
+assert float(wf.function(lambda x: (x * 2).sum())(wf.ones((100, 100)))) == 20000
+assert os.environ["TMPDIR"] in str(wf.info()["cache"]["directory"])
+"""
+
+WITH_A_FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+import weft as wf
+assert float(wf.function(lambda x: (x * 3).sum())(wf.ones((100, 100)))) == 30000
+assert wf.info()["cache"]["files"] == 0
+"""
+
+
+@pytest.mark.parametrize("program", [WITHOUT_A_HOME, WITH_A_FULL_DISK], ids=["no home", "full disk"])
+def test_programs_run_where_the_cache_cannot_be_kept(tmp_path, program):
+    env = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME", "WEFT_CACHE_DIR", "WEFT_CACHE")}
+    env |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3]), "WEFT_NUM_THREADS": "2"}
+    if program is WITH_A_FULL_DISK:
+        env |= {"WEFT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=120, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_second_compilation_runs_no_llvm(folder, monkeypatch):

@@ -1,6 +1,8 @@
 """Object code on disk: one file per kernel, in a directory only its owner can enter.
 
-Directory: `WEFT_CACHE_DIR`, or `$XDG_CACHE_HOME/weft`, or `~/.cache/weft`; `WEFT_CACHE=0` switches the cache off.
+Directory: `WEFT_CACHE_DIR`, or `$XDG_CACHE_HOME/weft`, or `~/.cache/weft`; `WEFT_CACHE=0` switches the cache off. Where
+there is no home directory, or nothing can be made in it (a container with `--user`, a read-only file system), it is
+`weft-<user id>` in the system's directory for temporary files.
 Loading code is running it, so an entry counts only if the directory and the file belong to this user, nobody else
 may write them, and the contents match the checksum stored with them. Anything else is ignored and written anew.
 No failure here is an error for the caller: a cache that cannot be read or written is slower, not wrong.
@@ -8,6 +10,7 @@ No failure here is an error for the caller: a cache that cannot be read or writt
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -24,10 +27,32 @@ def directory() -> Path | None:
         return None
     chosen = os.environ.get("WEFT_CACHE_DIR", "").strip()
     if chosen:
-        path = Path(chosen) / "kernels"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
-        path = Path(base) / "weft" / "kernels"
+        return _private(Path(chosen) / "kernels")
+    return _home_directory() or _temporary_directory()
+
+
+def _home_directory() -> Path | None:
+    """The directory in the user's own cache; None without a home directory or without permission to write there."""
+    base = os.environ.get("XDG_CACHE_HOME", "").strip()
+    try:
+        home = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:  # no HOME, and the user id is not in the password database
+        return None
+    return _private(home / "weft" / "kernels")
+
+
+def _temporary_directory() -> Path | None:
+    """A directory for this user among the temporary files. Others may have made one by its name first: every level
+    below the shared one must be ours."""
+    try:
+        parent = Path(tempfile.gettempdir()) / f"weft-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+    except OSError:  # no temporary directory can be written
+        return None
+    return None if _private(parent) is None else _private(parent / "kernels")
+
+
+def _private(path: Path) -> Path | None:
+    """`path` as a directory that only this user can enter, made if need be; None where that cannot be had."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.lstat()
@@ -35,7 +60,7 @@ def directory() -> Path | None:
             return None
         if stat.S_IMODE(info.st_mode) & 0o077:
             path.chmod(0o700)
-    except (OSError, RuntimeError):
+    except (OSError, ValueError):  # ValueError: a null byte in the name
         return None
     return path
 
@@ -81,7 +106,7 @@ def write(key: str, code: bytes) -> None:
             file.write(MAGIC + _checksum(key, code) + code)
         os.replace(temporary, folder / key)
     except OSError:
-        if temporary and os.path.exists(temporary):
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
 
 
