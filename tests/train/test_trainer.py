@@ -382,6 +382,29 @@ def test_going_on_from_the_middle_of_an_epoch_without_a_loader_that_knows_its_pl
     assert weights(rest) == weights(whole) and rest.history == whole.history
 
 
+def test_a_run_that_goes_back_is_a_branch_that_auto_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"checkpoint_dir": tmp_path, "checkpoint_every": 2, "keep": 3}
+    make(**{**options, "keep": 5}).fit(loader(), epochs=3)  # 18 steps
+    there = list_checkpoints(tmp_path)
+    assert [path.name[-2:] for path in there] == ["10", "12", "14", "16", "18"]
+    old = {path.name: (path / "manifest.sha256").read_text() for path in there}
+    capsys.readouterr()
+    back = make(**options, resume=there[0], progress=True)
+    back.fit(loader(), epochs=2)
+    said = capsys.readouterr()
+    assert f"a new branch: {there[1].name}" in said.out + said.err
+    newest = latest(tmp_path)
+    assert newest is not None and newest.step == back.step < int(there[-1].name[-8:])
+    again = make(**options, resume="auto")
+    again.fit(loader(), epochs=4)
+    assert again.history[: len(back.history)] == back.history and latest(tmp_path).step == again.step
+    # The last one of what was abandoned is still there, under its own name or beside a new one of its step.
+    kept = [(path / "manifest.sha256").read_text() for path in list_checkpoints(tmp_path)]
+    assert old[there[-1].name] in kept
+
+
 def test_an_old_run_is_not_overwritten(tmp_path: Path) -> None:
     make(checkpoint_dir=tmp_path).fit(loader(), epochs=1)
     with pytest.raises(

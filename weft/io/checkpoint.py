@@ -2,7 +2,7 @@
 
     checkpoints/
       step-00001200/
-        manifest.json            schema, step, scores, and size and SHA-256 of each file
+        manifest.json            schema, step, position (`weft.io.branches`), scores, size and SHA-256 of each file
         model.safetensors        one file per part: tensors here, …
         optimizer.safetensors
         loader.json              … and parts that hold no tensor as JSON
@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from .branches import Lineage, Record, by_age, entries, going_on, next_serial, position
 from .durable import explain_os_error, write_directory
 from .tree_file import load as load_tree
 from .tree_file import pack, unpack, write_packed
@@ -37,7 +38,7 @@ from .tree_file import pack, unpack, write_packed
 SCHEMA = 1
 MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.sha256"
-_NAME = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"step-(\d{8,})(?:\.branch-\d+)?")  # the second form: a later branch has come to the same step
 _PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 Packed = tuple[Any, dict[str, np.ndarray]]
@@ -123,11 +124,17 @@ def write_snapshot(
     packed: Mapping[str, Packed],
     scores: Mapping[str, float] | None = None,
     facts: Mapping[str, Any] | None = None,
+    lineage: Lineage | None = None,
 ) -> Path:
-    """`write_checkpoint` for what `snapshot` returned."""
+    """`write_checkpoint` for what `snapshot` returned; `lineage` is that of the directory's newest unless given."""
     if step < 0:
         raise ValueError(f"checkpoint: step must be at least 0. Got {step}.")
     path = checkpoint_path(directory, step)
+    records = list_records(directory)
+    lineage = going_on(records, step) if lineage is None else lineage
+    there = next((r for r in records if r.path == path), None)
+    # The same step of another branch is not this one's to replace.
+    aside = None if there is None or there.branch == lineage.branch else _branch_path(path, there.branch)
 
     def fill(temporary: Path) -> None:
         files = {}
@@ -137,6 +144,7 @@ def write_snapshot(
         manifest = {
             "schema": SCHEMA,
             "step": step,
+            **entries(next_serial(records), lineage),
             "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "scores": {name: float(x) for name, x in (scores or {}).items() if math.isfinite(x)},
             "facts": dict(facts or {}),
@@ -148,10 +156,10 @@ def write_snapshot(
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_directory(path, fill)
+        write_directory(path, fill, aside)
     except OSError as error:
-        others = [str(p) for p in list_checkpoints(directory)] if path.parent.is_dir() else []
-        kept = f"The latest one, {others[-1]}, is intact." if others else "There is no older one."
+        others = list_records(directory)
+        kept = f"The latest one, {others[-1].path}, is intact." if others else "There is no older one."
         raise CheckpointError(
             f"checkpoint: {path} could not be written: {explain_os_error(error, path.parent)}. {kept} Nothing half-written "
             "was left behind."
@@ -182,6 +190,13 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _branch_path(path: Path, branch: int) -> Path:
+    """Another name for a checkpoint whose name a later branch needs; one that is not taken."""
+    while (found := path.with_name(f"{path.name}.branch-{branch}")).exists():
+        branch += 1
+    return found
+
+
 # Reading -----------------------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +211,21 @@ def list_checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
+def list_records(directory: str | os.PathLike[str]) -> list[Record]:
+    """The checkpoints in `directory` in the order of writing, oldest first. Only their manifests are verified."""
+    found: list[tuple[Path, int, dict[str, Any] | None]] = []
+    for path in list_checkpoints(directory):
+        match = _NAME.fullmatch(path.name)
+        assert match is not None
+        try:
+            manifest = _manifest(path)
+        except (CheckpointError, OSError):
+            found.append((path, int(match[1]), None))
+        else:
+            found.append((path, manifest["step"], manifest))
+    return by_age(found)
+
+
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """The checkpoint at `path`, or the latest good one if `path` is a directory of checkpoints.
 
@@ -207,7 +237,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     if (place / MANIFEST).exists() or _NAME.fullmatch(place.name):
         if not place.is_dir():
             raise FileNotFoundError(f"checkpoint: there is no directory {place}.")
-        return _verify(place)
+        return verify(place)
     found = latest(place)
     if found is None:
         raise FileNotFoundError(f"checkpoint: {place} is no checkpoint and holds none.")
@@ -215,8 +245,11 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def latest(directory: str | os.PathLike[str]) -> Checkpoint | None:
-    """The newest checkpoint whose checksums are right, or None; damaged ones on the way are named in a warning."""
-    return next(_good(reversed(list_checkpoints(directory))), None)
+    """The newest checkpoint whose checksums are right, or None; damaged ones on the way are named in a warning.
+
+    Newest is the one that was written last: of a run that went back to an older checkpoint, one of the new branch.
+    """
+    return next(_good(r.path for r in reversed(list_records(directory))), None)
 
 
 def best(directory: str | os.PathLike[str], score: str, mode: str = "min") -> Checkpoint | None:
@@ -225,18 +258,16 @@ def best(directory: str | os.PathLike[str], score: str, mode: str = "min") -> Ch
         raise ValueError(f"best: mode must be 'min' or 'max'. Got {mode!r}.")
     sign = 1.0 if mode == "min" else -1.0
     scored = []
-    for path in list_checkpoints(directory):
-        with contextlib.suppress(CheckpointError, FileNotFoundError):
-            manifest = _manifest(path)
-            if score in manifest["scores"]:
-                scored.append((sign * manifest["scores"][score], manifest["step"], path))
+    for record in list_records(directory):
+        if record.manifest is not None and score in record.manifest["scores"]:
+            scored.append((sign * record.manifest["scores"][score], record.step, record.path))
     return next(_good(path for _, _, path in sorted(scored)), None)
 
 
 def _good(paths: Iterator[Path]) -> Iterator[Checkpoint]:
     for path in paths:
         try:
-            yield _verify(path)
+            yield verify(path)
         except (CheckpointError, OSError) as error:
             warnings.warn(
                 f"{error} The one before it is used instead, if there is one.",
@@ -260,10 +291,19 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"checkpoint: {path} has schema {manifest.get('schema')!r}; this version of Weft reads {SCHEMA}. Use the "
             f"version that wrote it ({manifest.get('facts', {}).get('weft', 'unknown')})."
         )
+    try:
+        position(manifest)
+    except ValueError as error:
+        raise _damaged(path, f"in {MANIFEST} {error}") from None
     return manifest
 
 
-def _verify(path: Path) -> Checkpoint:
+def verify(path: Path) -> Checkpoint:
+    """The checkpoint at `path`, every file of it read and compared with its checksum.
+
+    Raises:
+        CheckpointError: something is missing or has changed since it was written.
+    """
     manifest = _manifest(path)
     for name, facts in manifest["files"].items():
         try:

@@ -54,11 +54,11 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
         file.write(data)
 
 
-def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
+def write_directory(path: Path, fill: Callable[[Path], None], keep_as: Path | None = None) -> None:
     """Make the directory `path` with what `fill(temporary)` puts into it, all or nothing.
 
     `fill` must have forced its files to the disk. A directory that is there already is replaced: it moves aside for the
-    moment between two renames.
+    moment between two renames, or for good if `keep_as` names where to.
     """
     temporary = _beside(path)
     temporary.mkdir()
@@ -66,16 +66,28 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
         fill(temporary)
         sync_directory(temporary)
         if path.exists():
-            aside = path.with_name(f"{ASIDE}{path.name}")
+            aside = keep_as or path.with_name(f"{ASIDE}{path.name}")
             os.rename(path, aside)  # a crash between these two is mended by `recover`
-            os.rename(temporary, path)
-            shutil.rmtree(aside, ignore_errors=True)
+            try:
+                os.rename(temporary, path)
+            except BaseException:
+                os.rename(aside, path)
+                raise
+            if keep_as is None:
+                shutil.rmtree(aside, ignore_errors=True)
         else:
             os.rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_directory(path.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory so that a half-removed one is never found under its name."""
+    aside = _beside(path)
+    os.rename(path, aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def recover(directory: Path) -> None:

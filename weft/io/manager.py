@@ -5,25 +5,25 @@ from __future__ import annotations
 import errno
 import os
 import queue
-import shutil
 import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from .branches import Lineage, Record, new_branch, newest
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
     CheckpointWarning,
-    _manifest,
     best,
     latest,
-    list_checkpoints,
+    list_records,
     snapshot,
+    verify,
     write_snapshot,
 )
-from .durable import TEMPORARY, recover
+from .durable import recover, remove_directory
 
 _LOCK = ".lock"
 
@@ -35,8 +35,14 @@ class CheckpointManager:
     for the first, so that memory holds at most one copy. What goes wrong in the thread is said by a
     `CheckpointWarning` at the next call, and older checkpoints stay as they were.
 
-    Old checkpoints are removed after each successful write, except the last `keep` and the best by `score`.
+    Old checkpoints are removed after each write that succeeded and was verified, except the last `keep` good ones and the
+    best by `score`. Damaged ones do not count; the first time one is met, a `CheckpointWarning` names it.
     One process at a time writes to a directory; a second one is refused.
+
+    A run that goes on from an older checkpoint says so with `branch_from`. Its checkpoints are then a branch of their own,
+    which `latest` follows from the first one on. What was written after the older checkpoint is abandoned: it is kept until
+    the new branch has `keep` checkpoints, and the last one of it for ever. A `save` of a step before the newest one's
+    does the same by itself.
 
     Args:
         directory: where; it is made if need be.
@@ -64,7 +70,11 @@ class CheckpointManager:
         self.background = background
         self.failure: CheckpointError | None = None
         """why the latest write failed; None if it did not"""
+        self.lineage: Lineage | None = None
+        """of what is saved next, after `branch_from`; None: it follows the newest in the directory"""
         self._unsaid: CheckpointError | None = None
+        self._remarks: list[str] = []  # what to say at the next call besides
+        self._state: dict[Path, bool] = {}  # which checkpoints verified and which did not
         self._work: queue.Queue[Any] = queue.Queue(maxsize=1)
         self._thread: threading.Thread | None = None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -96,11 +106,36 @@ class CheckpointManager:
         self._work.put(job)
 
     def wait(self) -> None:
-        """Return when the last checkpoint is on the disk; warn if it could not be written."""
+        """Return when the last checkpoint is on the disk; warn if it could not be written or others are damaged."""
         self._work.join()
         failure, self._unsaid = self._unsaid, None
-        if failure is not None:
-            warnings.warn(str(failure), CheckpointWarning, stacklevel=2)
+        remarks, self._remarks = self._remarks, []
+        for text in [str(failure)] * (failure is not None) + remarks:
+            warnings.warn(text, CheckpointWarning, stacklevel=2)
+
+    def branch_from(self, start: Checkpoint) -> list[Path]:
+        """Checkpoints saved from now on come after `start`, not after the newest in the directory.
+
+        Returns:
+            The checkpoints that are abandoned by that: those between `start` and the newest one, or all if `start` is
+            in another directory. None of them if `start` is the newest.
+        """
+        self._work.join()
+        records = list_records(self.directory)
+        last = newest(records)
+        at = next((i for i, r in enumerate(records) if r.path.resolve() == start.path.resolve()), None)
+        if last is None or at is not None and records[at] is last:
+            self.lineage = None if last is None else last.lineage
+            return []
+        branch = new_branch(records)
+        if at is None:
+            self.lineage = Lineage(((branch, None),))
+        else:
+            self.lineage = records[at].lineage.fork(branch, start.step)
+        return [
+            r.path for r in records
+            if last.lineage.holds(r.branch, r.step) and not self.lineage.holds(r.branch, r.step)
+        ]  # fmt: skip
 
     def latest(self) -> Checkpoint | None:
         """The newest good checkpoint."""
@@ -146,42 +181,78 @@ class CheckpointManager:
 
     def _write(self, step: int, packed: Any, scores: dict[str, float], facts: dict[str, Any]) -> None:
         self.failure = None
+        lineage = self.lineage
         try:
-            write_snapshot(self.directory, step, packed, scores, facts)
-            self._prune()
+            path = write_snapshot(self.directory, step, packed, scores, facts, lineage)
+            verify(path)  # before anything older is given up for it
         except CheckpointError as error:
             self.failure = self._unsaid = error
+            return
         except Exception as error:
             self.failure = self._unsaid = CheckpointError(
                 f"checkpoint: step {step} could not be written: {error!r}."
             )
+            return
+        self._state[path] = True
+        try:
+            self._prune(path)
+        except Exception as error:  # it is tried again after the next write
+            self._remarks.append(f"checkpoint: {path} is written, but older ones could not be removed: {error!r}.")
 
-    def _prune(self) -> None:
-        """Remove what is neither among the last nor the best. A crash in between removes less, never more."""
+    def _prune(self, new: Path) -> None:
+        """Remove what is not worth keeping. A crash in between removes less, never more.
+
+        Kept are the last `keep` good checkpoints of the current branch and its ancestors with everything newer than the
+        oldest of them, the best one, and the last good one of every abandoned branch. What is damaged does not count;
+        one whose manifest cannot be read is left alone, for nothing is known about it. As long as there are fewer than
+        `keep` good ones nothing is removed.
+        """
         if self.keep is None:
             return
-        paths = list_checkpoints(self.directory)
-        chosen = self._best_of(paths)
-        for path in paths[: -self.keep]:
-            if path != chosen:
-                aside = path.with_name(
-                    f"{TEMPORARY}old-{path.name}"
-                )  # a half-removed one must not look like one
-                os.rename(path, aside)
-                shutil.rmtree(aside, ignore_errors=True)
+        records = [r for r in list_records(self.directory) if r.manifest is not None]
+        self._state = {r.path: self._state[r.path] for r in records if r.path in self._state}
+        (current,) = [r.lineage for r in records if r.path == new]
+        own = [r for r in records if current.holds(r.branch, r.step)]
+        others = [r for r in records if not current.holds(r.branch, r.step)]
+        victims = own[: self._first_of_the_last(own)] if len(own) > self.keep else []
+        since = [r for r in own if r.branch == current.branch]
+        if others and sum(self._good(r.path) for r in since) >= self.keep:
+            last = {r.branch: r.path for r in others if self._good(r.path)}
+            victims += [r for r in others if r.path != last.get(r.branch)]
+        best_one = self._best_of(records) if victims else None
+        for record in victims:
+            if record.path != best_one:
+                remove_directory(record.path)
 
-    def _best_of(self, paths: list[Path]) -> Path | None:
+    def _first_of_the_last(self, own: list[Record]) -> int:
+        """Where in `own` the last `keep` good ones start; 0 if there are not as many."""
+        good = 0
+        for i in reversed(range(len(own))):
+            good += self._good(own[i].path)
+            if good == self.keep:
+                return i
+        return 0
+
+    def _best_of(self, records: list[Record]) -> Path | None:
         if self.score is None:
             return None
         scored = []
-        for path in paths:
-            try:
-                value = _manifest(path)["scores"].get(self.score)
-            except (CheckpointError, OSError):
-                continue  # damaged: nobody's best; `latest` names it to the user
+        for record in records:
+            value = None if record.manifest is None else record.manifest["scores"].get(self.score)
             if value is not None:
-                scored.append((value if self.mode == "min" else -value, path))
-        return min(scored)[1] if scored else None
+                scored.append((value if self.mode == "min" else -value, record.step, record.path))
+        return next((path for _, _, path in sorted(scored) if self._good(path)), None)
+
+    def _good(self, path: Path) -> bool:
+        """Whether a checkpoint verifies; looked at once, for it means to read all of it."""
+        if path not in self._state:
+            try:
+                verify(path)
+                self._state[path] = True
+            except (CheckpointError, OSError) as error:
+                self._state[path] = False
+                self._remarks.append(f"{error} It does not count among the {self.keep} to keep.")
+        return self._state[path]
 
 
 def _lock(directory: Path) -> int:

@@ -53,7 +53,8 @@ class Trainer:
         checkpoint_dir: where the run's checkpoints go; None writes none.
         checkpoint_every: steps between checkpoints; by default one at the end of each epoch.
         resume: "auto" goes on from the newest good checkpoint in `checkpoint_dir`, if there is one; a path goes on from
-            that one; None starts anew, and refuses a directory with checkpoints of another run.
+            that one, as a new branch if there are later ones; None starts anew, and refuses a directory with
+            checkpoints of another run.
         keep: how many of the latest checkpoints to keep, besides the best.
         monitor: by which number a checkpoint is the best; by default "val_loss", or "loss" without validation.
         mode: "min" or "max"; by default what suits `monitor`.
@@ -144,6 +145,7 @@ class Trainer:
         self._interrupt = Interrupt()
         self._manager: CheckpointManager | None = None
         self._resumed = False
+        self._lineage: Any = None  # of the checkpoints, once a run has gone back to an older one
 
     # What a user may override or ask ------------------------------------------------------------------------------------
 
@@ -212,6 +214,7 @@ class Trainer:
                 if self._manager is not None:
                     self._manager.close()
                     self.checkpoint_failed = self._manager.failure is not None
+                    self._lineage = self._manager.lineage
                     self._manager = None
         return self.history
 
@@ -370,6 +373,7 @@ class Trainer:
         if self.checkpoint_dir is not None:
             assert self.mode is not None
             self._manager = CheckpointManager(self.checkpoint_dir, self.keep, self.monitor, self.mode)
+            self._manager.lineage = self._lineage
         if self._resumed or self.step:
             return
         found = None
@@ -388,7 +392,21 @@ class Trainer:
             self.progress.say(
                 f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done"
             )
+            if self._manager is not None and self.resume != "auto":
+                self._say_abandoned(self._manager.branch_from(found))
         self._resumed = True
+
+    def _say_abandoned(self, paths: list[Path]) -> None:
+        if not paths:
+            return
+        names = ", ".join(path.name for path in paths)
+        self.progress.say(
+            f"a new branch: {names} in {self.checkpoint_dir} came later and {'is' if len(paths) == 1 else 'are'} abandoned. "
+            f"resume='auto' follows the new branch from its first checkpoint on. Once it has {self.keep}, only "
+            f"{paths[-1].name} of the abandoned ones is kept."
+            if self.keep is not None
+            else f"a new branch: {names} in {self.checkpoint_dir} came later. resume='auto' follows the new branch."
+        )
 
     def _save(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None = None) -> None:
         """Write a checkpoint of this moment."""
