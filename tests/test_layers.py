@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
         "graph.partition",
         "graph.session",
         "graph.serialize",
+        "graph.graph_files",
         "profiler",
     },
     {"compiler.build", "compiler.trials"},  # from a flow to a Program
@@ -44,6 +45,7 @@ LAYERS: list[set[str]] = [
     {"backends"},  # carry out what the compiler describes
     {"compiler"},
     {"graph"},  # what a graph is, and how one is recorded
+    {"io.durable", "io.tensor_file"},  # files of bytes and of arrays
     {"sparse", "linalg", "fft", "debug", "array_api_info"},  # built from ops
     {
         "tensor",

@@ -264,7 +264,10 @@ class DeclaredGraph(Graph):
         return found
 
     def save(self, path: Any) -> Any:
-        """Write the graph and its variables to `path`.json and `path`.safetensors; see `weft.graph.serialize`."""
+        """Write the graph and its variables to `path`.json and `path`.safetensors, all or nothing.
+
+        A crash or a full disk leaves an older graph there as it was; see `weft.graph.graph_files`.
+        """
         from .serialize import save_graph
 
         return save_graph(self, path)

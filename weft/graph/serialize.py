@@ -1,10 +1,11 @@
 """Graphs and variables on disk, without pickle.
 
 A graph is two files: `name.json`, the program, and `name.safetensors`, its constants and variables, which the program
-refers to by key. The JSON has a format name and a version; every node has its op's name and version, typed attributes,
-output dtypes and (perhaps symbolic) shapes, device constraints, control edges and the user's line as text. Control flow
-and `assign_fn` carry subgraphs in the same form. Python callables are never stored: an attribute that is not data is an
-error that names the node.
+refers to by key; `weft.graph.graph_files` writes them as one and finds the two that belong together. The JSON has a
+format name and a version; every node has its op's name and version, typed attributes, output dtypes and (perhaps
+symbolic) shapes, device constraints, control edges and the user's line as text. Control flow and `assign_fn` carry
+subgraphs in the same form. Python callables are never stored: an attribute that is not data is an error that names the
+node.
 
 A loaded graph runs and can be differentiated, also through structured control flow, whose branches and bodies are traced
 again from their nodes. Loading checks the version of the format and of every op before it builds anything.
@@ -23,6 +24,8 @@ import numpy as np
 
 from .. import dtypes, random
 from ..errors import Location, user_location
+from ..io.durable import replace_file
+from ..io.tensor_file import write_arrays
 from ..ops import dispatch, registry
 from ..ops.indexing import Slice
 from ..ops.registry import Op
@@ -32,6 +35,7 @@ from .control_flow import ControlOp, record
 from .declare import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph, leaf
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
+from .graph_files import read_graph_files, write_graph_files
 from .inlining import backward_again
 from .late import LateCall, LateGradient, LateOp, LateRule, Place, link, postpone_rules
 from .placement import Constraint
@@ -52,12 +56,6 @@ ndarray = np.ndarray
 FORMAT, VERSION = "weft-graph", 1
 _QUEUES: dict[str, type[Queue]] = {q.kind: q for q in (FIFOQueue, PriorityQueue, RandomShuffleQueue, StagingArea)}
 _PLAIN = {np.dtype(t) for t in ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
-
-
-def _files(path: Any) -> tuple[Path, Path]:
-    base = Path(path)
-    base = base.with_suffix("") if base.suffix in (".json", ".safetensors") else base
-    return base.with_name(base.name + ".json"), base.with_name(base.name + ".safetensors")
 
 
 # Attributes ---------------------------------------------------------------------------------------------------------------
@@ -289,24 +287,20 @@ class _Writer:
 
 
 def save_graph(graph: DeclaredGraph, path: Any) -> Path:
-    """Write `graph` with the present values of its variables to `path`.json and `path`.safetensors."""
-    from safetensors.numpy import save_file
+    """Write `graph` with the present values of its variables to `path`.json and `path`.safetensors, all or nothing.
 
+    Raises:
+        OSError: it could not be written, say because the disk is full. A graph that was there before is intact.
+    """
     writer = _Writer()
     program = writer.graph(graph)
     colocated = [[a.order, b.order] for a, b in graph.colocated.items()]
-    text = json.dumps(
-        {
-            "format": FORMAT, "version": VERSION, "graph": program, "colocated": colocated,
-            "updates": [[n.order, [c.order for c in causes]] for n, causes in graph.updates.items()],
-            "states": list(writer.states.values()), "queues": list(writer.queues.values()),
-        },
-        indent=1,
-    )  # fmt: skip
-    program_file, weights_file = _files(path)
-    save_file(writer.weights.arrays, str(weights_file))
-    program_file.write_text(text)
-    return program_file
+    data = {
+        "format": FORMAT, "version": VERSION, "graph": program, "colocated": colocated,
+        "updates": [[n.order, [c.order for c in causes]] for n, causes in graph.updates.items()],
+        "states": list(writer.states.values()), "queues": list(writer.queues.values()),
+    }  # fmt: skip
+    return write_graph_files(path, data, writer.weights.arrays)
 
 
 # Loading ------------------------------------------------------------------------------------------------------------------
@@ -476,18 +470,8 @@ class _Stored(Location):
 
 def load_graph(path: Any) -> DeclaredGraph:
     """Read a graph that `save_graph` wrote. Its variables are new ones with the stored values: `graph.variables()`."""
-    from safetensors.numpy import load_file
-
-    program_file, weights_file = _files(path)
-    try:
-        data = json.loads(program_file.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"load: {program_file.name} is not JSON: {error}.") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"load: {program_file.name} is not a saved graph. Expected the format {FORMAT!r}.")
-    if not isinstance(data.get("version"), int) or data["version"] > VERSION:
-        raise ValueError(f"load: {program_file.name} has version {data.get('version')!r}; this Weft reads up to {VERSION}.")
-    reader = _Reader(data, _Weights(load_file(str(weights_file))))
+    data, arrays = read_graph_files(path, _parse)
+    reader = _Reader(data, _Weights(arrays))
     graph = DeclaredGraph(data["graph"]["name"])
     reader.fill(graph, data["graph"]["nodes"])
     for a, b in data["colocated"]:
@@ -495,6 +479,18 @@ def load_graph(path: Any) -> DeclaredGraph:
     for node, causes in data.get("updates", ()):
         graph.updates[graph.nodes[node]] = tuple([graph.nodes[c] for c in causes])
     return graph
+
+
+def _parse(text: bytes, program_file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"load: {program_file.name} is not JSON: {error}.") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"load: {program_file.name} is not a saved graph. Expected the format {FORMAT!r}.")
+    if not isinstance(data.get("version"), int) or data["version"] > VERSION:
+        raise ValueError(f"load: {program_file.name} has version {data.get('version')!r}; this Weft reads up to {VERSION}.")
+    return data
 
 
 # Checkpoints beside training ----------------------------------------------------------------------------------------------
@@ -510,8 +506,6 @@ class SaveOp(GraphOp):
         self.path, self.states = path, states
 
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        from safetensors.numpy import save_file
-
         weights: dict[str, ndarray] = {}
         with locked(list(self.states.values()), []):
             for name, s in self.states.items():
@@ -519,9 +513,8 @@ class SaveOp(GraphOp):
         about = {f"dtype.{k}": a.dtype.name for k, a in weights.items()}
         about.update({f"shape.{k}": json.dumps(a.shape) for k, a in weights.items()})
         plain = {k: a if a.dtype in _PLAIN else a.reshape(-1).view(np.uint8) for k, a in weights.items()}
-        temporary = f"{self.path}.part{os.getpid()}.{id(weights)}"
-        save_file(plain, temporary, about)
-        os.replace(temporary, self.path)
+        with replace_file(self.path) as file:
+            write_arrays(file, plain, about)
         return ()
 
 

@@ -34,7 +34,7 @@ def sync_directory(directory: str | os.PathLike[str]) -> None:
 def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to that becomes `path` when the block ends well, and vanishes when it does not."""
     target = Path(path)
-    temporary = _beside(target)
+    temporary = beside(target)
     file = open(temporary, "xb")
     try:
         with file:
@@ -60,7 +60,7 @@ def write_directory(path: Path, fill: Callable[[Path], None], keep_as: Path | No
     `fill` must have forced its files to the disk. A directory that is there already is replaced: it moves aside for the
     moment between two renames, or for good if `keep_as` names where to.
     """
-    temporary = _beside(path)
+    temporary = beside(path)
     temporary.mkdir()
     try:
         fill(temporary)
@@ -85,7 +85,7 @@ def write_directory(path: Path, fill: Callable[[Path], None], keep_as: Path | No
 
 def remove_directory(path: Path) -> None:
     """Remove a directory so that a half-removed one is never found under its name."""
-    aside = _beside(path)
+    aside = beside(path)
     os.rename(path, aside)
     shutil.rmtree(aside, ignore_errors=True)
 
@@ -115,6 +115,6 @@ def explain_os_error(error: OSError, directory: Path) -> str:
     return f"{error.strerror or error} ({error.filename or directory})"
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
     """A name in the same directory that nobody else uses. (`tempfile` would make it readable by its owner only.)"""
     return path.parent / f"{TEMPORARY}{path.name}.{os.getpid()}-{secrets.token_hex(4)}"
