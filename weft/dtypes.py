@@ -128,6 +128,30 @@ def float_for(dtype: np.dtype) -> np.dtype:
     return dtype if _KIND[dtype] >= 2 else _default_float
 
 
+# The integers of a dtype lie in [low, high): both are powers of two or 0, which every float dtype but float16 holds exactly.
+_RANGE = {d: (float(np.iinfo(d).min), float(int(np.iinfo(d).max) + 1)) for d in INTEGRAL}
+
+
+def convert(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A new array of `dtype` with the values of `array`.
+
+    Floats become integers by dropping the fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
+    nearest end. C and NumPy leave both to the processor; native code does the same as this function.
+    """
+    if dtype.kind not in "iu" or not is_floating(array.dtype) or not array.size:
+        return array.astype(dtype)
+    if array.dtype.itemsize == 2:
+        array = array.astype(float32)
+    low, high = _RANGE[dtype]
+    with np.errstate(invalid="ignore"):
+        if array.min() >= low and array.max() < high:
+            return array.astype(dtype)
+        out = np.asarray(np.where((array > low) & (array < high), array, array.dtype.type(0))).astype(dtype)
+        out[array >= high] = np.iinfo(dtype).max
+        out[array <= low] = np.iinfo(dtype).min
+    return out
+
+
 _promotions: dict[tuple[np.dtype, np.dtype], np.dtype] = {}
 
 

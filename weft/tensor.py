@@ -498,7 +498,7 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
             raise ValueError(f"asarray: a cast from {array.dtype} to {dtype} needs a copy.")
         if array.dtype.kind == "c" and dtype.kind != "c":
             raise TypeError(f"tensor: complex numbers cannot become {dtype.name}. Take `.real` or `abs` first.")
-        array = array.astype(dtype)
+        array = dtypes.convert(array, dtype)
     elif copy:
         array = array.copy()
     if array.dtype is not dtype:
@@ -535,7 +535,7 @@ def _from_python(data: Any, dtype: np.dtype | None = None) -> ndarray:
             )
     if array.dtype == np.float64:  # Python's floats are of the default dtype
         with np.errstate(over="ignore"):
-            array = array.astype(dtype if dtype is not None else dtypes.get_default_dtype())
+            array = dtypes.convert(array, dtype if dtype is not None else dtypes.get_default_dtype())
     elif array.dtype == np.complex128 and dtype is None:
         array = array.astype(dtypes.as_dtype(complex))
     return array

@@ -176,6 +176,8 @@ def check_sequence(
     op: str, count: int, gates: Any, weight_hh: Any, states: dict[str, Any], mask: Any
 ) -> tuple[Any, ...]:
     """The shape of the hidden states, (T, N, H)."""
+    if not dtypes.is_floating(gates.dtype):
+        raise TypeError(f"{op}: expected real floating tensors. Got {gates.dtype.name}; use `x.astype(wf.float32)`.")
     if len(gates.shape) != 3 or len(weight_hh.shape) != 2:
         raise ValueError(
             f"{op}: expected gates (T, N, {count}·H) and weight_hh ({count}·H, H). Got "

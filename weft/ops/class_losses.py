@@ -6,6 +6,7 @@ one op each, which keep the log-sum-exp of every row and nothing of the input's 
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,13 @@ def _check_target_shape(op: str, x: Any, target: Any) -> None:
             f"{op}: target has shape {format_shape(target.shape)}; expected {format_shape(expected)} for input of shape "
             f"{format_shape(x.shape)}, whose axis {min(len(x.shape) - 1, 1)} counts classes."
         )
+
+
+def real_floats(op: str, x: Tensor) -> Tensor:
+    """`x` as a real floating tensor: integers become the default float, complex numbers are refused."""
+    if dtypes.is_complex(x.dtype):
+        raise TypeError(f"{op}: input must be real. Got {x.dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
+    return astype(x, dtypes.float_for(x.dtype))
 
 
 def _class_axis(x: Any) -> int:
@@ -283,6 +291,13 @@ def cross_entropy_forward(x: Tensor, target: Tensor, ignore_index: int, label_sm
     return np.asarray(loss).astype(x.dtype, copy=False), lse.astype(x.dtype, copy=False)
 
 
+def _class_number(op: str, ignore_index: Any) -> int:
+    try:
+        return operator.index(ignore_index)
+    except TypeError:
+        raise TypeError(f"{op}: ignore_index must be an integer. Got {ignore_index!r}.") from None
+
+
 def _wide_classes(target: Tensor) -> Tensor:
     """Class numbers as int64, which can hold every `ignore_index`."""
     return astype(target, dtypes.int64) if dtypes.is_integral(target.dtype) else target
@@ -363,7 +378,8 @@ def nll_loss(
     With class weights the mean is a weighted one. Targets equal to `ignore_index` do not count.
     """
     check_reduction("nll_loss", reduction)
-    target = _wide_classes(target)
+    ignore_index = _class_number("nll_loss", ignore_index)
+    input, target = real_floats("nll_loss", input), _wide_classes(target)
     loss = -pick_class(input, target, ignore_index)
     return _weighted_nll("nll_loss", loss, input, target, weight, ignore_index, reduction)
 
@@ -473,9 +489,10 @@ def cross_entropy(
         if loss is not None:
             return loss
     check_reduction("cross_entropy", reduction)
+    ignore_index = _class_number("cross_entropy", ignore_index)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be between 0 and 1. Got {label_smoothing}.")
-    input = astype(input, dtypes.float_for(input.dtype))
+    input = real_floats("cross_entropy", input)
     if dtypes.is_floating(target.dtype):
         if ignore_index >= 0:
             raise ValueError("cross_entropy: ignore_index is for class numbers. Got probabilities as target.")

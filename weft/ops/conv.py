@@ -27,7 +27,7 @@ from ._windows import (
 from .dispatch import composite, primitive
 from .samples import Bad, Sample
 from .shaping import as_tensor, broadcast_to, expand_dims, moveaxis, reshape, squeeze
-from .spec import Spec, is_known, same_size
+from .spec import Spec, check_size, is_known, same_size
 
 Sizes = tuple[int, ...]
 
@@ -49,8 +49,7 @@ def _check_dtypes(op: str, **tensors: Any) -> np.dtype:
 
 
 def _check_channels(op: str, channels: Any, weight: Any, groups: int, x: Any) -> None:
-    if groups < 1:
-        raise ValueError(f"{op}: groups must be at least 1. Got {groups}.")
+    groups = check_size(op, groups, "groups", 1)
     out, per_group = weight.shape[:2]
     if isinstance(out, int) and out % groups:
         raise ValueError(

@@ -235,7 +235,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     n = max(0, math.ceil(count))
     check_room("arange", (n,), resolved, 2 * 8 * n)
     steps = np.arange(n)
-    return constant(np.asarray(steps * step + start).astype(resolved))
+    return constant(dtypes.convert(np.asarray(steps * step + start), resolved))
 
 
 def linspace(

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from .class_losses import real_floats
 from .dispatch import composite, primitive
 from .elementwise import astype, maximum, where
 from .loss_parts import check_reduction, reduced
@@ -261,7 +262,7 @@ def ctc_loss(
         log_probs = expand_dims(log_probs, 1)
         targets = expand_dims(targets, 0) if targets.ndim == 1 else targets
         input_lengths, target_lengths = reshape(input_lengths, (1,)), reshape(target_lengths, (1,))
-    losses, _ = ctc_paths(log_probs, targets, input_lengths, target_lengths, blank)
+    losses, _ = ctc_paths(real_floats("ctc_loss", log_probs), targets, input_lengths, target_lengths, blank)
     if zero_infinity:
         losses = where(losses == float("inf"), 0.0, losses)
     if reduction == "mean":

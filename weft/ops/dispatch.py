@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from .. import dtypes
 from . import modes as modes
 from . import registry
 from .fast import (
@@ -84,6 +87,20 @@ def primitive(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..
     return define
 
 
+def _direct_dtypes(op: Op) -> frozenset[np.dtype]:
+    """The dtypes that an elementwise op of this kind takes as they are: the fast path must refuse what `check_kind` does."""
+    if op.kind not in ("numeric", "arithmetic", "bitwise", "integer", "real"):
+        return frozenset()  # integers must become float32 first
+    direct = []
+    for dtype in dtypes.ALL:
+        try:
+            check_kind(op, op.kind, dtype)
+        except TypeError:
+            continue
+        direct.append(dtype)
+    return frozenset(direct)
+
+
 def elementwise(
     *, numpy: Any = None, name: str | None = None, **facts: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -99,16 +116,15 @@ def elementwise(
         registry.register(op)
         op.infer = lambda *specs: infer_elementwise(op, *specs)
         count = len(op.parameters)
-        # a ufunc's own result dtype is ours unless integers must become float32 first
-        any_dtype = op.kind in ("numeric", "arithmetic", "bitwise", "compare", "real")
+        direct = _direct_dtypes(op)
         ufunc = numpy
         inner = op.namespace == "internal" and op.kind in ("numeric", "arithmetic", "real", "float", "real float")
         if ufunc is None and (count == 1 or count == 2 and inner and op.defaults == (registry.REQUIRED,) * 2):
-            ufunc, any_dtype = fn, False  # NumPy runs the expression itself, for arrays that need no cast
+            ufunc, direct = fn, frozenset()  # NumPy runs the expression itself, for arrays that need no cast
         if ufunc is not None and count == 1:
-            function = make_unary(op, ufunc, any_dtype)
+            function = make_unary(op, ufunc, direct)
         elif ufunc is not None and count == 2:
-            function, op.reflected = make_binary(op, ufunc, any_dtype, numpy is not None)
+            function, op.reflected = make_binary(op, ufunc, direct, numpy is not None)
         elif op.kind == "select":
             function = make_select(op)
         else:

@@ -27,15 +27,15 @@ SQRT_HALF = math.sqrt(0.5)
 
 
 def _cast_array(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
         raise TypeError(
             f"astype: a complex tensor cannot become {dtype.name}. Use `wf.real(x)`, `wf.imag(x)` or `wf.abs(x)`."
         )
-    return x.astype(dtype)
+    return dtypes.convert(x, dtype)
 
 
 def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
-    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
         raise TypeError(
             f"astype: a complex tensor cannot become {dtype.name}. Use `wf.real(x)`, `wf.imag(x)` or `wf.abs(x)`."
         )
@@ -67,7 +67,15 @@ def _back_cast(g: Tensor, like: Any) -> Tensor:
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Tensor:
-    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for."""
+    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for.
+
+    A float becomes an integer without its fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
+    nearest end, in every mode and on every machine (NumPy and PyTorch leave both to the processor).
+
+    >>> import weft as wf
+    >>> wf.astype(wf.tensor([-1.7, float("nan"), 1e30]), wf.uint8).tolist()
+    [0, 0, 255]
+    """
     dtype = dtypes.as_dtype(dtype)
     if x.dtype == dtype and not copy:
         return x
@@ -126,7 +134,7 @@ def floor_divide(x1, x2):  # type: ignore[no-untyped-def]
     samples=pairs(0.5, 3.0),
 )
 def remainder(x1, x2):  # type: ignore[no-untyped-def]
-    """The rest of the floor division `x1 // x2`; it has the sign of `x2`."""
+    """The rest of the floor division `x1 // x2`; it has the sign of `x2`. Of integers by zero it is 0, as in NumPy."""
     return s.remainder(x1, x2)
 
 
@@ -150,9 +158,30 @@ def pow(x1, x2):  # type: ignore[no-untyped-def]
     return s.pow(x1, x2)
 
 
+NEGATIVE_POWER = "pow: integers to negative powers are not integers. Use `x.astype(wf.float32) ** y`."
+
+
 def _refuse_negative_powers(x1: np.ndarray, x2: np.ndarray) -> None:
     if x1.dtype.kind in "iu" and np.any(x2 < 0):
-        raise ValueError("pow: integers to negative powers are not integers. Use `x.astype(wf.float32) ** y`.")
+        raise ValueError(NEGATIVE_POWER)
+
+
+@primitive(
+    namespace="internal",
+    title="pow",
+    cost="reduce",
+    infer=lambda exponent: Spec((), dtypes.bool_),
+    vjp=NOT_DIFFERENTIABLE,
+    effects=("check",),
+    reference=lambda exponent: np.asarray(True),
+    samples=lambda m: [Sample(np.array([0, 3]))],
+    errors=lambda m: [Bad(ValueError, "pow: integers to negative", np.array([2, -1]))],
+)
+def check_exponents(exponent: Tensor) -> Any:
+    """Raise ValueError unless all exponents of integers are 0 or more: what `pow` refuses eagerly, for compiled programs."""
+    if np.any(exponent < 0):
+        raise ValueError(NEGATIVE_POWER)
+    return np.asarray(True)
 
 
 def _power_base(g: Any, x: Any, y: Any) -> Any:
@@ -242,7 +271,7 @@ def abs_(x):  # type: ignore[no-untyped-def]
     return s.abs(x)
 
 
-@elementwise(numpy=np.sign, vjp=lambda g, x: zeros_of(x), reference=np.sign, samples=values())
+@elementwise(numpy=np.sign, kind="arithmetic", vjp=lambda g, x: zeros_of(x), reference=np.sign, samples=values())
 def sign(x):  # type: ignore[no-untyped-def]
     """-1, 0 or 1 by the sign of x; NaN stays NaN."""
     return s.sign(x)
@@ -514,14 +543,14 @@ def copysign(x1, x2):  # type: ignore[no-untyped-def]
 
 @elementwise(
     numpy=np.nextafter,
-    kind="real float",
+    kind="wide float",
     vjp=NOT_DIFFERENTIABLE,
     reference=np.nextafter,
     samples=pairs(),
     test={"dtypes": ("float64",)},
 )
 def nextafter(x1, x2):  # type: ignore[no-untyped-def]
-    """The next representable number after x1 in the direction of x2."""
+    """The next representable number after x1 in the direction of x2, in float32 or float64."""
     return s.nextafter(x1, x2)
 
 
@@ -645,7 +674,7 @@ _complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.
 )  # fmt: skip
 def conj(x: Tensor) -> Any:
     """The complex conjugate; real tensors are returned as they are."""
-    return np.conj(x)  # type: ignore[arg-type]
+    return np.conj(x) if x.dtype.kind == "c" else np.array(x)  # NumPy would make int8 of bools
 
 
 @primitive(

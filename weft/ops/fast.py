@@ -28,8 +28,8 @@ _new = object.__new__
 F32, F64, I64, BOOL = dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_
 
 
-def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[..., Any]:
-    """`f(x)` for an elementwise op that NumPy has as `ufunc`; `any_dtype`: the ufunc's result dtype is ours."""
+def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -> Callable[..., Any]:
+    """`f(x)` for an elementwise op that NumPy has as `ufunc`; `direct`: dtypes whose result is the ufunc's own."""
     simple = all(kind in ("in", "out") for kind, _, _ in op.saved_items) and len(op.saved_items) <= 1
     kind = op.saved_items[0][0] if op.saved_items else None
     differentiable = op.rules is not None
@@ -39,7 +39,7 @@ def make_unary(op: Op, ufunc: Callable[..., Any], any_dtype: bool) -> Callable[.
             return call(op, (x,))
         try:
             a = x._data
-            if (a.dtype is F32 or a.dtype is F64 or any_dtype) and a.size < LARGE:
+            if (a.dtype is F32 or a.dtype is F64 or a.dtype in direct) and a.size < LARGE:
                 out = ufunc(a)
             else:
                 return call(op, (x,))
@@ -77,11 +77,12 @@ def _keeper(names: tuple[str | None, ...]) -> Callable[..., tuple[Any, ...]]:
 
 
 def make_binary(
-    op: Op, ufunc: Callable[..., Any], any_dtype: bool, takes_numbers: bool
+    op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype], takes_numbers: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`f(x, y)` and its reflection `f(y, x)` for an elementwise op that NumPy has as `ufunc`.
 
-    `takes_numbers`: with a Python number for y, NumPy's result has the dtype of x.
+    `direct`: dtypes whose result is the ufunc's own. `takes_numbers`: with a Python number for y, NumPy's result has the
+    dtype of x.
     """
     differentiable = op.rules is not None
     # saved by mask of needed inputs: which of x, y, out the rules want
@@ -91,6 +92,7 @@ def make_binary(
     ]
     plain = all(k in ("in", "out") for k, _, _ in op.saved_items)
     nothing = not op.saved_items
+    takes_i64 = I64 in direct
 
     def binary(x: Any, y: Any, /) -> Any:
         if modes.active:
@@ -103,7 +105,7 @@ def make_binary(
             if cls is float or cls is int:
                 if (
                     takes_numbers
-                    and (dtype is F32 or dtype is F64 or dtype is I64 and cls is int and any_dtype)
+                    and (dtype is F32 or dtype is F64 or dtype is I64 and cls is int and takes_i64)
                     and a.size < LARGE
                 ):
                     out = ufunc(a, y)
@@ -114,7 +116,7 @@ def make_binary(
                 b = y._data
                 if (
                     b.dtype is dtype
-                    and (any_dtype or dtype is F32 or dtype is F64)
+                    and (dtype is F32 or dtype is F64 or dtype in direct)
                     and a.size < LARGE
                     and b.size < LARGE
                 ):

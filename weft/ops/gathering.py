@@ -189,6 +189,7 @@ def _along_index(index: ndarray, axis: int) -> tuple[Any, ...]:
 
 def _scatter(x: ndarray, index: ndarray, src: ndarray, axis: int, accumulate: bool) -> ndarray:
     out = x.copy()
+    src = dtypes.convert(src, x.dtype) if src.dtype != x.dtype else src
     if accumulate:
         np.add.at(out, _along_index(index, axis), src)
     else:
@@ -261,7 +262,7 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
     out = np.array(x)
     axis = axis % x.ndim
     view = np.moveaxis(out, axis, 0)
-    np.add.at(view, index, np.moveaxis(np.asarray(source, out.dtype), axis, 0))
+    np.add.at(view, index, np.moveaxis(dtypes.convert(source, out.dtype) if source.dtype != out.dtype else source, axis, 0))
     return out
 
 

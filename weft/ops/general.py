@@ -207,7 +207,9 @@ def check_kind(op: Op, kind: str, dtype: np.dtype) -> np.dtype:
         raise TypeError(f"{op.title}: expected a floating tensor. Got {dtype.name}; use `x.astype(wf.float32)`.")
     if kind == "real" and dtypes.is_complex(dtype):
         raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
-    if kind == "real float":
+    if kind == "wide float" and dtype.itemsize == 2 and dtypes.is_floating(dtype):  # computed in float32, it would be no step
+        raise TypeError(f"{op.title}: expected float32 or float64. Got {dtype.name}; use `x.astype(wf.float32)`.")
+    if kind in ("real float", "wide float"):
         if dtypes.is_complex(dtype):
             raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}.")
         return dtypes.float_for(dtype)

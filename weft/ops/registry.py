@@ -28,6 +28,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import format_shape as format_shape
 
 NOT_DIFFERENTIABLE = "not differentiable"
@@ -241,7 +243,12 @@ class Op:
         return [values[i] for i in self.tensor_slots]
 
     def attrs(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple([values[i] for i in self.attr_slots])
+        """The attributes among `values`; NumPy's numbers as Python's, which kernels, keys and files understand."""
+        found = [values[i] for i in self.attr_slots]
+        for i, value in enumerate(found):
+            if isinstance(value, np.generic):
+                found[i] = value.item()
+        return tuple(found)
 
     def merge(self, tensors: Sequence[Any], attrs: Sequence[Any]) -> list[Any]:
         """The inverse of `tensors` and `attrs`: the full list of values."""

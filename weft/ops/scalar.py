@@ -17,6 +17,7 @@ Contract
 * An `Expr` is immutable and unique: building the same expression twice gives the same object, so `is`, `==`
   and `hash` are structural and cost nothing. An elementwise comparison is `s.eq(x, y)` or `x.eq(y)`.
 * float16 and bfloat16 expressions are *computed in float32* and rounded when stored or `cast`.
+* A float that becomes an integer is truncated; NaN gives 0, what is out of range the nearest end (`dtypes.convert`).
 * Integer division by zero gives 0, and shifts by the width or more give 0 (or the sign), never a trap.
 """
 
@@ -31,6 +32,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .. import dtypes
 from ..runtime import forks
 from . import _numpy_special as _special
 
@@ -38,6 +40,7 @@ Number = bool | int | float | np.generic
 Operand = Any  # an Expr, an array or a number; what comes back is of the same sort
 
 BOOL = np.dtype(np.bool_)
+INT8 = np.dtype(np.int8)
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
@@ -248,7 +251,8 @@ def _real(dtype: DTypeLike, where_: str) -> np.dtype:
 
 
 class ScalarFn(NamedTuple):
-    """What is known of one function: `kinds` it accepts ('b', 'i', 'u', 'f'), its result and its NumPy form.
+    """What is known of one function: `kinds` it accepts ('b', 'i', 'u', 'f'; 'B': bools, as int8), its result and its NumPy
+    form.
 
     `result` is "same" (as the promoted operands), "float" (as NumPy's `exp`), "bool" or "divide".
     """
@@ -285,6 +289,9 @@ def _build(fn: ScalarFn, operands: Sequence[Operand]) -> Expr:
     if k not in fn.kinds:
         if fn.result in ("float", "divide") and k in "biu":
             dtype = FLOAT64 if fn.result == "divide" else float_type(dtype)
+            args = [cast(x, dtype) for x in args]
+        elif k == "b" and "B" in fn.kinds:
+            dtype = INT8
             args = [cast(x, dtype) for x in args]
         else:
             raise TypeError(f"{fn.name}: not defined for this dtype. Got {dtype}; cast the operands first.")
@@ -362,9 +369,9 @@ add = _define("add", "biuf", "same", np.add, "`x + y`; logical or for bools.", 2
 sub = _define("sub", "iuf", "same", np.subtract, "`x - y`.", 2)
 mul = _define("mul", "biuf", "same", np.multiply, "`x * y`; logical and for bools.", 2)
 div = _define("div", "f", "divide", np.true_divide, "True division; integers divide as float64.", 2)
-floor_divide = _define("floor_divide", "iuf", "same", np.floor_divide, "Quotient, rounded down.", 2)
-remainder = _define("remainder", "iuf", "same", np.remainder, "Remainder with the sign of the divisor.", 2)
-pow = _define("pow", "iuf", "same", np.power, "`x ** y`; integers wrap around.", 2)
+floor_divide = _define("floor_divide", "Biuf", "same", np.floor_divide, "Quotient, rounded down.", 2)
+remainder = _define("remainder", "Biuf", "same", np.remainder, "Remainder with the sign of the divisor.", 2)
+pow = _define("pow", "Biuf", "same", np.power, "`x ** y`; integers wrap around.", 2)
 neg = _define("neg", "iuf", "same", np.negative, "`-x`.")
 abs = _define("abs", "biuf", "same", np.abs, "Magnitude.")
 sign = _define("sign", "iuf", "same", np.sign, "-1, 0 or 1; nan for nan.")
@@ -403,7 +410,7 @@ log10 = _define("log10", "f", "float", np.log10, "Logarithm to base 10.")
 sqrt = _define("sqrt", "f", "float", np.sqrt, "Square root.")
 rsqrt = _define("rsqrt", "f", "float", _special.rsqrt, "`1 / sqrt(x)`.")
 reciprocal = _define("reciprocal", "f", "float", _special.reciprocal, "`1 / x`.")
-square = _define("square", "iuf", "same", np.square, "`x * x`.")
+square = _define("square", "Biuf", "same", np.square, "`x * x`.")
 sin = _define("sin", "f", "float", np.sin, "Sine, x in radians.")
 cos = _define("cos", "f", "float", np.cos, "Cosine, x in radians.")
 tan = _define("tan", "f", "float", np.tan, "Tangent, x in radians.")
@@ -453,10 +460,11 @@ def where(condition: Operand, x: Operand, y: Operand, /) -> Any:
 
 
 def cast(x: Operand, dtype: DTypeLike) -> Any:
-    """Convert as NumPy's `astype`: floats truncate towards zero to integers, nonzero is True."""
+    """Convert as `dtypes.convert`: floats truncate towards zero to integers and stay in range, nonzero is True."""
     if type(x) is not Expr:
+        x, dtype = np.asarray(x), np.dtype(dtype)
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(x).astype(dtype, copy=False)[()]
+            return (x if x.dtype == dtype else dtypes.convert(x, dtype))[()]
     dtype = _real(dtype, "cast")
     if dtype == x.dtype:
         return x
@@ -482,9 +490,9 @@ def bitcast(x: Operand, dtype: DTypeLike) -> Any:
 # ------------------------------------------------------------------------------------------ using expressions
 
 
-def trace(fn: Callable[..., Any], dtypes: Sequence[DTypeLike]) -> Any:
+def trace(fn: Callable[..., Any], kinds: Sequence[DTypeLike]) -> Any:
     """Call `fn` on one `arg` leaf per dtype; returns its Expr or tuple of them. Numbers become constants."""
-    result = fn(*[arg(i, dtype) for i, dtype in enumerate(dtypes)])
+    result = fn(*[arg(i, dtype) for i, dtype in enumerate(kinds)])
 
     def as_expr(x: Any) -> Expr:
         if isinstance(x, Expr):

@@ -157,6 +157,24 @@ def _scatter_back(g: Any, like: Any, outs: Any, axis: int) -> Tensor:
     return scatter_add(zeros_like_spec(Spec(like.shape, g[0].dtype, like.value)), outs[1], g[0], axis)
 
 
+def _first_of_equals(keys: np.ndarray, part: np.ndarray, axis: int, largest: bool) -> np.ndarray:
+    """The places `part` of the k best elements; of those equal to the last of them, the first ones, as in a stable sort."""
+    k = part.shape[axis]
+    chosen = np.take_along_axis(keys, part, axis)
+    last = chosen.min(axis=axis, keepdims=True) if largest else chosen.max(axis=axis, keepdims=True)
+    as_good = keys >= last if largest else keys <= last
+    if np.isnan(last).any():  # NaN compares with nothing
+        return np.take(_order(keys, axis, largest), range(k), axis=axis)
+    if np.count_nonzero(as_good) == part.size:
+        return part  # nothing is left out that equals the last
+    equal = keys == last
+    better = as_good & ~equal
+    wanted = k - np.count_nonzero(better, axis=axis, keepdims=True)
+    taken = np.moveaxis(better | equal & (np.cumsum(equal, axis=axis) <= wanted), axis, -1)
+    places = np.nonzero(taken)[-1].reshape(*taken.shape[:-1], k)
+    return np.moveaxis(places, -1, axis)
+
+
 def _topk_array(
     x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -165,6 +183,7 @@ def _topk_array(
     if k * 8 < n and n > 256:  # partition first; then only k elements need sorting
         part = np.argpartition(keys, min(n - k, n - 1) if largest else max(k - 1, 0), axis=axis)
         part = np.take(part, range(n - k, n) if largest else range(k), axis=axis)
+        part = _first_of_equals(keys, part, axis, largest) if k else part
         part = np.sort(part, axis=axis)  # places in order, so that ties among the chosen keep theirs
         chosen = np.take_along_axis(keys, part, axis)
         order = np.take_along_axis(part, _order(chosen, axis, largest), axis)

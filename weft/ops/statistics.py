@@ -224,8 +224,10 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
         )
     flat = low_ == high_
     low_, high_ = where(flat, low_ - 0.5, low_), where(flat, high_ + 0.5, high_)
-    steps = linspace(0.0, 1.0, bins + 1, dtype=x.dtype)
-    return where(steps == 1.0, high_, low_ + (high_ - low_) * steps)
+    steps = linspace(0.0, float(bins), bins + 1, dtype=x.dtype)
+    # in this form edges of whole numbers are exact, also where products and sums are fused
+    between = (low_ * (bins - steps) + high_ * steps) / bins
+    return where(steps == 0, low_, where(steps == bins, high_, between))
 
 
 @composite(

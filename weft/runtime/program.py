@@ -380,8 +380,9 @@ class Instance:
             )
             raise error
         if step.kind == "check":
-            kind = AssertionError if node.op.name == "check_true" else IndexError
-            raise kind(f"{node.op.name}: {step.message}. In node {node.name}, made at {node.where}.")
+            kind = _CHECK_ERRORS.get(node.op.name, IndexError)
+            prefix = "" if step.message.startswith(f"{node.op.title}:") else f"{node.op.name}: "
+            raise kind(f"{prefix}{step.message.rstrip('.')}. In node {node.name}, made at {node.where}.")
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
 
     def _failed_check(self, outer: Step) -> Step | None:
@@ -395,6 +396,10 @@ class Instance:
                         found = step
                     self.memory[at] = 0
         return found
+
+
+# what a check raises that is not about an index
+_CHECK_ERRORS: dict[str, type[Exception]] = {"check_true": AssertionError, "check_exponents": ValueError}
 
 
 class _Slot:

@@ -302,7 +302,7 @@ def _cast(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 def convert(f: Function, x: Value, source: np.dtype, result: np.dtype) -> Value:
-    """Change dtype as NumPy's `astype`; a half-precision result is rounded but stays in a float register."""
+    """Change dtype as `dtypes.convert`; a half-precision result is rounded but stays in a float register."""
     t = compute_type(result)
     kind = s.kind(source)
     if s.kind(result) == "b":
@@ -323,19 +323,22 @@ def convert(f: Function, x: Value, source: np.dtype, result: np.dtype) -> Value:
 
 
 def _float_to_integer(f: Function, x: Value, result: np.dtype) -> Value:
-    """Truncate through a wider signed type; out-of-range values saturate there instead of becoming poison."""
+    """Truncate; NaN is 0 and what is out of range the nearest end, as `dtypes.convert`: nothing may become poison."""
     wide = "i64" if result.itemsize == 8 or result == s.UINT32 else "i32"
     name = f"llvm.fptosi.sat.{mangle(wide, x.lanes)}.{mangle(x.type, x.lanes)}"
-    if result != np.uint64:
-        y = f.call(name, wide, x.lanes, x)
-        t = compute_type(result)
-        return y if BITS[t] == BITS[wide] else f.convert("trunc", y, t)
-    # The upper half of uint64 does not fit int64: shift it down by 2**63 and put the bit back.
-    half = f.const(x.type, 2.0**63, x.lanes)
-    upper = f.compare("oge", x, half)
-    lowered = f.select(upper, f.binary("fsub", x, half), x)
-    y = f.call(name, wide, x.lanes, lowered)
-    return f.select(upper, f.binary("xor", y, f.const("i64", -(2**63), x.lanes)), y)
+    if result == np.uint64:
+        # The upper half of uint64 does not fit int64: shift it down by 2**63 and put the bit back.
+        half = f.const(x.type, 2.0**63, x.lanes)
+        upper = f.compare("oge", x, half)
+        y = f.call(name, wide, x.lanes, f.select(upper, f.binary("fsub", x, half), x))
+        lower = _intrinsic(f, "smax", y, f.const("i64", 0, x.lanes))
+        return f.select(upper, f.binary("xor", y, f.const("i64", -(2**63), x.lanes)), lower)
+    y = f.call(name, wide, x.lanes, x)
+    t, limits = compute_type(result), np.iinfo(result)
+    if s.kind(result) == "u" or BITS[t] < BITS[wide]:
+        y = _intrinsic(f, "smax", y, f.const(wide, int(limits.min), x.lanes))
+        y = _intrinsic(f, "smin", y, f.const(wide, int(limits.max), x.lanes))
+    return y if BITS[t] == BITS[wide] else f.convert("trunc", y, t)
 
 
 def to_memory(f: Function, x: Value, dtype: np.dtype, raw: bool = False) -> Value:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.graph import CONSTANT
 from ...ops import elementwise as e
 from ...ops import gathering, indexing, reduction, shaping
 from ...ops.random_ops import random_dropout
@@ -37,6 +38,37 @@ def softmax(x: Any, axis: Any = -1) -> Any:
 def log_softmax(x: Any, axis: Any = -1) -> Any:
     shifted = x - reduction.max_(x, axis=axis, keepdims=True)
     return shifted - e.log(reduction.reduce_sum(e.exp(shifted), axis, True))
+
+
+@decomposition("pow")
+def pow(x1: Any, x2: Any) -> Any:
+    """Integers to powers that may be negative: the same, after a check of the exponents."""
+    if x2.dtype.kind != "i":
+        return NotImplemented
+    exponent = x2._data
+    check, graph = e.check_exponents.op, exponent.node.graph  # type: ignore[attr-defined]
+    known = exponent.node.op is CONSTANT and np.all(exponent.node.attrs[0] >= 0)
+    if known or any(n.op is check and n.inputs[0] is exponent for n in graph.nodes):
+        return NotImplemented
+    e.check_exponents(x2)
+    return e.pow(x1, x2)
+
+
+def _bools(name: str, logic: Any) -> None:
+    """Register that the reduction `name` of bools is `logic`: loops accumulate bools with `any` and `all` only."""
+
+    def reduce(x: Any, axis: Any, keepdims: bool) -> Any:
+        return logic(x, axis=axis, keepdims=keepdims) if x.dtype == np.bool_ else NotImplemented
+
+    decomposition(name)(
+        reduce if name.startswith("reduce_") else lambda x, *, axis, keepdims: reduce(x, axis, keepdims)
+    )
+
+
+_bools("max", reduction.any_)
+_bools("min", reduction.all_)
+_bools("reduce_sum", reduction.any_)
+_bools("reduce_prod", reduction.all_)
 
 
 @decomposition("sum_as")

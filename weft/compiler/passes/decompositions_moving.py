@@ -16,7 +16,7 @@ from ...ops.creation import filled
 from ...ops.indexing import Slice
 from ...ops.interpolate import _out_size, _taps
 from ...ops.padding import _widths
-from ...ops.spec import normalize_axes, normalize_axis
+from ...ops.spec import check_shape, normalize_axes, normalize_axis
 from ...tensor import wrap
 from .decompose import decomposition
 
@@ -74,10 +74,11 @@ def _rolled(x: Any, shift: int, axis: int) -> Any:
 
 
 @decomposition("tile")
-def tile(x: Any, repetitions: tuple[int, ...]) -> Any:
+def tile(x: Any, repetitions: Any) -> Any:
+    repetitions = check_shape("tile", repetitions, "repetitions")  # one number is as good as a tuple
     rank = max(len(repetitions), len(x.shape))
     shape = (1,) * (rank - len(x.shape)) + tuple(x.shape)
-    counts = (1,) * (rank - len(repetitions)) + tuple(repetitions)
+    counts = (1,) * (rank - len(repetitions)) + repetitions
     apart = tuple([n for d in shape for n in (1, d)])
     spread = tuple([n for r, d in zip(counts, shape, strict=True) for n in (r, d)])
     whole = tuple([r * d for r, d in zip(counts, shape, strict=True)])

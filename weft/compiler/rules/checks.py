@@ -8,6 +8,8 @@ import numpy as np
 
 from ...graph.graph import Node
 from ...ops import scalar as s
+from ...ops.elementwise import NEGATIVE_POWER
+from ..layout import Layout
 from ..primitives import lowers
 
 
@@ -23,11 +25,25 @@ def lower_checked_indices(lowering: Any, node: Node) -> bool:
     return True
 
 
+def _passed(lowering: Any) -> Layout:
+    """The result of a check that did not fail: true."""
+    true = np.ones((), np.bool_)
+    return Layout(lowering.new_storage("constant", true.nbytes, array=true), true.dtype, (), ())
+
+
 @lowers("check_true")
 def lower_check_true(lowering: Any, node: Node) -> bool:
     """A step that fails unless every element of the condition is true."""
     layout = lowering.layout_of(node.inputs[0])
-    out = lowering.temporary((), np.dtype(np.bool_))
-    lowering.layouts[node.outputs[0]] = out
+    lowering.layouts[node.outputs[0]] = _passed(lowering)
     lowering.check(layout, lambda value: s.bitwise_not(s.cast(value, np.bool_)), node, node.attrs[0])
+    return True
+
+
+@lowers("check_exponents")
+def lower_check_exponents(lowering: Any, node: Node) -> bool:
+    """A step that fails if an exponent is negative."""
+    layout = lowering.layout_of(node.inputs[0])
+    lowering.layouts[node.outputs[0]] = _passed(lowering)
+    lowering.check(layout, lambda value: s.lt(value, 0), node, NEGATIVE_POWER)
     return True
