@@ -14,13 +14,14 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 KEY := $(shell { cat pyproject.toml; pwd; } | cksum | tr ' ' -)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint clean help
+.PHONY: demo test lint stubs clean help
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    install into $(VENV) and train a small digit classifier"
 	@echo "make test    install into $(VENV) and run the test suite (PYTEST_ARGS='$(PYTEST_ARGS)')"
 	@echo "make lint    ruff and mypy"
+	@echo "make stubs   write the type stubs of what is derived from the op table"
 	@echo "make clean   remove $(VENV) and every cache"
 
 demo: $(VENV)/installed-demo-$(KEY)
@@ -32,6 +33,9 @@ test: $(VENV)/installed-test-$(KEY)
 lint: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+stubs: $(VENV)/installed-dev-$(KEY)
+	$(VENV)/bin/python -m tools.stubs
 
 $(VENV)/made:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer with venv found (on Debian and Ubuntu: \

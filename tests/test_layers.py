@@ -49,6 +49,7 @@ LAYERS: list[set[str]] = [
     {"sparse", "linalg", "fft", "debug", "array_api_info"},  # built from ops
     {
         "tensor",
+        "typing",
         "ops",
         "autocast",
         "autograd",

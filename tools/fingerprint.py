@@ -25,12 +25,12 @@ from benchmarks.harness.protocol import BATCH
 
 os.environ.setdefault(BATCH, "2")
 
-import weft as wf  # noqa: E402
-from benchmarks.models.configurations import CONFIGURATIONS, batches  # noqa: E402
-from benchmarks.models.worker_weft import build, training_step  # noqa: E402
-from weft.ops import deferred as deferred  # noqa: E402  (an op file that `import weft` leaves out)
-from weft.ops.registry import table  # noqa: E402
-from weft.ops.samples import Maker, Sample  # noqa: E402
+import weft as wf
+from benchmarks.models.configurations import CONFIGURATIONS, batches
+from benchmarks.models.worker_weft import build, training_step
+from weft.ops import deferred as deferred
+from weft.ops.registry import table
+from weft.ops.samples import Maker, Sample
 
 STEPS = 2
 

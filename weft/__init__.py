@@ -11,11 +11,11 @@ from typing import Any as _Any
 from . import api as _api
 
 __version__ = "0.1.0"
-ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 __array_api_version__ = "2025.12"
 
-globals().update(_api.namespace())
-__all__ = [name for name in globals() if not name.startswith("_") and name != "annotations"]
+_names = _api.namespace()
+globals().update(_names)
+__all__ = [name for name in sorted({*_names, *_api.LAZY}) if not name.startswith("_")]
 
 
 def __getattr__(name: str) -> _Any:

@@ -11,8 +11,9 @@ import math
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import autocast, dtypes, random, tensor
+from . import dtypes, random
 from .array_api_info import __array_namespace_info__
+from .autocast import autocast, is_autocast_enabled
 from .autograd import anomaly, checkpoint, function, functional, tape, vmap
 from .ops import (
     casting,
@@ -41,6 +42,7 @@ from .ops import (
 from .ops import (
     model_functions as model_functions,  # the functions of models are ops too: the table must be complete
 )
+from .tensor import Tensor
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [
@@ -150,14 +152,14 @@ def namespace() -> dict[str, Any]:
         names[name] = guard.guarded(getattr(dtypes, name))
     for name in ("no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"):
         names[name] = getattr(tape, name)
-    names.update(Function=function.Function, checkpoint=checkpoint.checkpoint, vmap=vmap.vmap, autocast=autocast.autocast)
+    names.update(Function=function.Function, checkpoint=checkpoint.checkpoint, vmap=vmap.vmap, autocast=autocast)
     names.update(detect_anomaly=anomaly.detect_anomaly, set_detect_anomaly=anomaly.set_detect_anomaly)
-    names.update(is_autocast_enabled=autocast.is_autocast_enabled)
+    names.update(is_autocast_enabled=is_autocast_enabled)
     for name in ("grad", "backward", "value_and_grad", "grad_fn", "vjp", "jvp", "jacobian", "hessian"):
         names[name] = getattr(functional, name)
     names.update(e=math.e, pi=math.pi, inf=math.inf, nan=math.nan, newaxis=None)
     names.update(Generator=random.Generator, default_generator=random.default_generator)
-    names.update(Tensor=tensor.Tensor, RowSparse=row_sparse.RowSparse, register_kernel=registry.register_kernel)
+    names.update(Tensor=Tensor, RowSparse=row_sparse.RowSparse, register_kernel=registry.register_kernel)
     return names
 
 

@@ -11,10 +11,14 @@ its way in or out. Two rules differ from NumPy, both taken from the array API an
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+    from .typing import DTypeLike
 
 bool_ = np.dtype("bool")
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
@@ -53,7 +57,7 @@ def get_default_dtype() -> np.dtype:
     return _default_float
 
 
-def set_default_dtype(dtype: Any) -> None:
+def set_default_dtype(dtype: DTypeLike) -> None:
     """Make `dtype` (float32 or float64) the default floating dtype of this process."""
     global _default_float
     dtype = as_dtype(dtype)
@@ -228,7 +232,7 @@ def result_type(*operands: Any) -> np.dtype:
     return result
 
 
-def can_cast(from_: Any, to: Any) -> bool:
+def can_cast(from_: DTypeLike | Tensor, to: DTypeLike) -> bool:
     """Whether promotion leads from `from_` (a tensor or a dtype) to `to`."""
     source = as_dtype(from_.dtype if hasattr(from_, "dtype") and not isinstance(from_, type) else from_)
     to = as_dtype(to)
@@ -238,7 +242,7 @@ def can_cast(from_: Any, to: Any) -> bool:
         return False
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """Whether `dtype` is `kind`: a dtype, one of the array API's kind names, or a tuple of those."""
     dtype = as_dtype(dtype)
     if isinstance(kind, tuple):
@@ -262,7 +266,7 @@ class FloatLimits(NamedTuple):
     dtype: np.dtype
 
 
-def finfo(type: Any, /) -> FloatLimits:
+def finfo(type: DTypeLike, /) -> FloatLimits:
     """Limits of a floating dtype (or of a tensor's dtype): bits, eps, max, min, smallest_normal, dtype."""
     dtype = as_dtype(getattr(type, "dtype", type) if not isinstance(type, np.dtype) else type)
     if dtype not in FLOATING + COMPLEX:
@@ -273,7 +277,7 @@ def finfo(type: Any, /) -> FloatLimits:
     return FloatLimits(info.bits, float(info.eps), float(info.max), float(info.min), normal, normal, dtype)
 
 
-def iinfo(type: Any, /) -> Any:
+def iinfo(type: DTypeLike, /) -> Any:
     """Limits of an integer dtype (or of a tensor's dtype): bits, max, min, dtype."""
     dtype = as_dtype(getattr(type, "dtype", type) if not isinstance(type, np.dtype) else type)
     if dtype not in INTEGRAL:

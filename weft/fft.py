@@ -32,6 +32,7 @@ from .ops.spec import check_size as _check_size
 from .ops.spec import normalize_axes as _normalize_axes
 from .ops.spec import normalize_axis as _normalize_axis
 from .tensor import Tensor
+from .typing import DeviceLike, DTypeLike
 
 Axes = Sequence[int] | None
 Sizes = Sequence[int] | None
@@ -181,12 +182,12 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, function: A
     return _constant(function(n, d).astype(resolved))
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """The frequencies of `fft` of `n` samples `d` apart: 0, 1 … -2, -1, in cycles per unit of `d`."""
     return _frequencies("fftfreq", n, d, dtype, device, np.fft.fftfreq)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """The frequencies of `rfft` of `n` samples `d` apart: 0, 1 … n // 2, in cycles per unit of `d`."""
     return _frequencies("rfftfreq", n, d, dtype, device, np.fft.rfftfreq)
 

@@ -25,6 +25,7 @@ from .ops.guard import guarded
 from .ops.spec import check_shape, check_size, is_known
 from .runtime import forks
 from .tensor import Tensor, wrap
+from .typing import DTypeLike, ShapeLike
 
 ALGORITHM = "philox4x32-10"
 _SIGN = 1 << 63
@@ -234,7 +235,7 @@ def _finish(result: Tensor, requires_grad: bool) -> Tensor:
 
 
 def rand(
-    *shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False
+    *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
     sizes = _sizes("rand", shape)
@@ -242,7 +243,7 @@ def rand(
 
 
 def randn(
-    *shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False
+    *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
     sizes = _sizes("randn", shape)
@@ -256,12 +257,12 @@ def _like(op: str, x: Tensor, dtype: Any, generator: Any, plain: Any, like: Any)
     return like(x.detach(), _next(op, generator), resolved)
 
 
-def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def rand_like(x: Tensor, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [0, 1) with the shape (and dtype, unless given) of `x`."""
     return _like("rand_like", x, dtype, generator, random_ops.random_uniform, random_ops.random_uniform_like)
 
 
-def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randn_like(x: Tensor, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
     """Standard normal numbers with the shape (and dtype, unless given) of `x`."""
     return _like("randn_like", x, dtype, generator, random_ops.random_normal, random_ops.random_normal_like)
 
@@ -288,11 +289,11 @@ def _parameter_dtype(dtype: Any, *parameters: Any) -> np.dtype:
 
 
 def uniform(
-    low: Any = 0.0,
-    high: Any = 1.0,
-    shape: Any = None,
+    low: float | Tensor = 0.0,
+    high: float | Tensor = 1.0,
+    shape: ShapeLike | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
     """Numbers uniform in [low, high). `low` and `high` may be tensors; gradients flow to them."""
@@ -304,11 +305,11 @@ def uniform(
 
 
 def normal(
-    mean: Any = 0.0,
-    std: Any = 1.0,
-    shape: Any = None,
+    mean: float | Tensor = 0.0,
+    std: float | Tensor = 1.0,
+    shape: ShapeLike | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
     """Normal numbers with this mean and standard deviation, which may be tensors; gradients flow to them."""
@@ -320,24 +321,25 @@ def normal(
 
 
 def randint(
-    low: int, high: Any = None, shape: Any = (), *, dtype: Any = None, generator: Generator | None = None
+    low: int, high: int | ShapeLike | None = None, shape: ShapeLike = (), *, dtype: DTypeLike | None = None, generator: Generator | None = None
 ) -> Tensor:
     """Integers uniform in [low, high): `randint(0, 10, (2, 3))`; with one bound, `randint(10, (2, 3))`, low is 0."""
-    if isinstance(high, (tuple, list)):
-        high, shape = None, high
-    if high is None:
-        low, high = 0, low
+    limit: Any = high
+    if isinstance(limit, (tuple, list)):
+        limit, shape = None, limit
+    if limit is None:
+        low, limit = 0, low
     try:
-        low, high = operator.index(low), operator.index(high)
+        low, limit = operator.index(low), operator.index(limit)
     except TypeError:
-        raise TypeError(f"randint: low and high must be integers. Got {low!r} and {high!r}.") from None
+        raise TypeError(f"randint: low and high must be integers. Got {low!r} and {limit!r}.") from None
     resolved = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     return random_ops.random_integers(
-        _next("randint", generator), low, high, check_shape("randint", shape), resolved
+        _next("randint", generator), low, limit, check_shape("randint", shape), resolved
     )
 
 
-def randperm(n: int, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
     from .ops.elementwise import astype
 
@@ -345,7 +347,7 @@ def randperm(n: int, *, dtype: Any = None, generator: Generator | None = None) -
     return order if dtype is None else astype(order, dtype)
 
 
-def bernoulli(p: Any, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def bernoulli(p: float | Tensor, shape: ShapeLike | None = None, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
     """1 with probability `p` (a tensor of probabilities, or a number with a `shape`), else 0."""
     from .ops.elementwise import astype
 

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from .. import tensor as tensor_module
 from ..errors import describe, format_shape
 from ..ops import dispatch
 from ..ops.spec import Spec, is_known, same_size
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, current_grad_hook, wrap
 from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
 
 ndarray = np.ndarray
@@ -444,7 +443,7 @@ def _accumulate(leaf: Leaf, g: Any, taken: set[int]) -> None:
     have = tensor.grad
     if have is None:
         g = _owned(g, taken)
-        if tensor_module._grad_hook is None:
+        if current_grad_hook() is None:
             tensor._grad = g  # what the property does, but for its checks
         else:
             tensor.grad = g

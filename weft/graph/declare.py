@@ -24,8 +24,9 @@ from ..errors import Location, user_location
 from ..ops.dispatch import Mode, operand
 from ..ops.guard import unknown_sizes
 from ..ops.registry import Op
-from ..ops.spec import Size, Spec
+from ..ops.spec import Size, Spec, Symbol
 from ..tensor import Tensor, to_array, wrap
+from ..typing import DTypeLike, Operand
 from .graph import CONSTANT, Graph, Node, Value
 from .origins import Remembering
 
@@ -377,16 +378,15 @@ def leaf(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def placeholder(dtype: Any, shape: Any = None, name: str = "placeholder") -> Tensor:
+def placeholder(dtype: DTypeLike, shape: int | Sequence[int | Symbol | None] | None = None, name: str = "placeholder") -> Tensor:
     """A tensor that is fed when a step runs.
 
     Args:
         shape: sizes, None (or a `Symbol`) for a size that is not known; None for the whole shape: unknown rank.
     """
     dtype = dtypes.as_dtype(dtype)
-    if shape is not None:
-        shape = _sizes(shape)
-    value = get_default_graph().placeholder(shape, dtype, name)
+    sizes = None if shape is None else _sizes(shape)
+    value = get_default_graph().placeholder(sizes, dtype, name)
     value.node.where = user_location(1)
     return leaf(wrap(value))
 
@@ -405,7 +405,7 @@ def _sizes(shape: Any) -> tuple[Size, ...]:
     return tuple([int(d) if isinstance(d, np.integer) else d for d in shape])
 
 
-def constant(value: Any, dtype: Any = None, name: str = "constant") -> Tensor:
+def constant(value: Operand, dtype: DTypeLike | None = None, name: str = "constant") -> Tensor:
     """A value that belongs to the graph."""
     if isinstance(value, Tensor) and value.is_symbolic:
         raise TypeError("constant: expected numbers. Got a symbolic tensor, whose value is not known yet.")

@@ -496,6 +496,14 @@ class Module:
         return summarize(self, inputs, kwargs, depth)
 
 
+class Layer(Module):
+    """A module whose result is one tensor: type checkers and editors then know what calling it gives."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
+
+
 class _WithKwargs:
     """Marks a hook that also takes the keyword arguments."""
 

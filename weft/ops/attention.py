@@ -8,7 +8,7 @@ generator's state. Shapes: query (..., L, E), key (..., S, E), value (..., S, V)
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .registry import joint
 from .samples import Bad, Sample
 from .shaping import broadcast_to_like, expand_dims, matrix_transpose, reshape, sum_to_like
 from .spec import Spec, broadcast_shapes, num_elements, same_size
+
+if TYPE_CHECKING:
+    from ..random import Generator
 
 # Rules ----------------------------------------------------------------------------------------------------------------
 
@@ -503,7 +506,7 @@ def scaled_dot_product_attention(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
-    generator: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """softmax(query keyᵀ · scale + mask) value.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import dtypes
 from ..tensor import Tensor
+from ..typing import DeviceLike, DTypeLike
 from .creation import check_device as _check_device
 from .elementwise import cast
 
 
-def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike | None = None) -> Tensor:
     """`x` converted to `dtype`: a new tensor, or `x` itself if nothing changes and `copy` is False."""
     _check_device("astype", device)
     dtype = dtypes.as_dtype(dtype)

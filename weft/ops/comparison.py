@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
+from ..typing import Operand
 from .creation import asarray
 from .dispatch import composite, constant
 from .elementwise import abs_, equal, isfinite, isnan, logical_not, make_complex, where
@@ -125,6 +126,6 @@ def nan_to_num(
         Sample(m.normal(2, 3), m.normal(3), m.uniform(2, 1, low=0)),
     ],
 )
-def lerp(start: Tensor, end: Tensor, weight: Any, /) -> Tensor:
+def lerp(start: Tensor, end: Tensor, weight: Operand, /) -> Tensor:
     """`start + weight * (end - start)`: from `start` (weight 0) to `end` (weight 1) in a straight line."""
     return start + weight * (end - start)

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import ShapeLike
 from . import _conv_arrays
 from ._windows import (
     Pairs,
@@ -584,7 +585,7 @@ def _bad(op: str, n: int) -> Any:
 )
 def conv1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    stride: ShapeLike = 1, padding: ShapeLike | str = 0, dilation: ShapeLike = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution over one axis. Arguments as for `conv2d`.
 
@@ -611,7 +612,7 @@ def conv1d(
 )
 def conv2d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    stride: ShapeLike = 1, padding: ShapeLike | str = 0, dilation: ShapeLike = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution over two axes: y[o] = bias[o] + Σ over c and kernel places of weight[o, c] · x[c].
 
@@ -647,7 +648,7 @@ def conv2d(
 )
 def conv3d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    stride: ShapeLike = 1, padding: ShapeLike | str = 0, dilation: ShapeLike = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution over three axes. Arguments as for `conv2d`.
 

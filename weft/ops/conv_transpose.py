@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import ShapeLike
 from ._conv_arrays import reference_input
 from ._windows import Pairs, batched, pad_pairs, per_axis
 from .conv import _check_dtypes, convolution_backward_input
@@ -140,7 +141,7 @@ def _bad(n: int) -> Any:
 )
 def conv_transpose1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    stride: ShapeLike = 1, padding: ShapeLike = 0, output_padding: ShapeLike = 0, groups: int = 1, dilation: ShapeLike = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution over one axis. Arguments as for `conv_transpose2d`.
 
@@ -172,7 +173,7 @@ def conv_transpose1d(
 )
 def conv_transpose2d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    stride: ShapeLike = 1, padding: ShapeLike = 0, output_padding: ShapeLike = 0, groups: int = 1, dilation: ShapeLike = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution over two axes: it maps the shape of a `conv2d` result back to that of its input.
 
@@ -210,7 +211,7 @@ def conv_transpose2d(
 )
 def conv_transpose3d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    stride: ShapeLike = 1, padding: ShapeLike = 0, output_padding: ShapeLike = 0, groups: int = 1, dilation: ShapeLike = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution over three axes. Arguments as for `conv_transpose2d`.
 

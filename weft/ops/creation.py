@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..runtime import memory
 from ..tensor import Tensor, to_array, wrap
+from ..typing import DeviceLike, DTypeLike, Scalar, ShapeLike
 from . import dispatch
 from .dispatch import constant, primitive
 from .general import check_room
@@ -20,7 +21,7 @@ from .samples import Sample
 from .spec import Spec, check_shape, check_size, is_known
 
 
-def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def tensor(data: Any, *, dtype: DTypeLike | None = None, requires_grad: bool = False, device: DeviceLike | None = None) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
 
     Python floats become float32, Python integers int64.
@@ -34,7 +35,7 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     return result.requires_grad_() if requires_grad else result
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
     """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless `copy=True`."""
     check_device("asarray", device)
     if isinstance(obj, Tensor):
@@ -52,7 +53,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return wrap(to_array(obj, dtype, copy))
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__` (NumPy, torch, jax …), without a copy."""
     check_device("from_dlpack", device)
     if not hasattr(x, "__dlpack__"):
@@ -112,21 +113,21 @@ def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
     return _fill(shape, value, dtype)
 
 
-def zeros(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros (float32 unless `dtype` says otherwise)."""
     check_device("zeros", device)
     result = filled(_shape("zeros", sizes, shape), 0, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
-def ones(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones (float32 unless `dtype` says otherwise)."""
     check_device("ones", device)
     result = filled(_shape("ones", sizes, shape), 1, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
-def empty(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+def empty(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor whose elements are not set to anything in particular."""
     check_device("empty", device)
     shape = _shape("empty", sizes, shape)
@@ -135,7 +136,7 @@ def empty(*sizes: Any, shape: Any = None, dtype: Any = None, device: Any = None)
     return wrap(memory.empty(shape, _float(dtype)))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def full(shape: ShapeLike, fill_value: Scalar | Tensor, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor of `shape` with every element `fill_value`, whose kind decides the dtype unless given."""
     check_device("full", device)
     shape = check_shape("full", shape)
@@ -189,57 +190,57 @@ def filled_like(x: Tensor, value: Any, dtype: np.dtype) -> Any:
     return _fill(x.shape, value, dtype)
 
 
-def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def zeros_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Zeros with the shape (and dtype, unless given) of `x`."""
     check_device("zeros_like", device)
     return _like(x, 0, dtype)
 
 
-def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def ones_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Ones with the shape (and dtype, unless given) of `x`."""
     check_device("ones_like", device)
     return _like(x, 1, dtype)
 
 
-def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor with the shape of `x` whose elements are not set to anything in particular."""
     check_device("empty_like", device)
     return empty(tuple(x.shape), dtype=x.dtype if dtype is None else dtype)
 
 
-def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """`fill_value` everywhere, with the shape (and dtype, unless given) of `x`."""
     check_device("full_like", device)
     return full(tuple(x.shape), fill_value, dtype=x.dtype if dtype is None else dtype)
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+def arange(start: float | Tensor, /, stop: float | Tensor | None = None, step: float | Tensor = 1, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Evenly spaced values `start, start + step, …` below `stop`; `arange(n)` counts from 0."""
     check_device("arange", device)
     if stop is None:
         start, stop = 0, start
-    values = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, stop, step)]
+    values: list[Any] = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, stop, step)]
     for name, v in zip(("start", "stop", "step"), values, strict=True):
         if not isinstance(v, (int, float)) or v != v:
             raise TypeError(f"arange: {name} must be a number. Got {v!r}.")
-    start, stop, step = values
-    if step == 0:
+    first, last, width = values
+    if width == 0:
         raise ValueError("arange: step must not be zero.")
     if dtype is None:
         resolved = dtypes.int64 if all(isinstance(v, int) for v in values) else dtypes.get_default_dtype()
     else:
         resolved = dtypes.as_dtype(dtype)
-    count = (stop - start) / step
+    count = (last - first) / width
     if count == math.inf or count > 2**48:
         raise MemoryError(f"arange: {count:g} values are too many.")
     n = max(0, math.ceil(count))
     check_room("arange", (n,), resolved, 2 * 8 * n)
     steps = np.arange(n)
-    return constant(dtypes.convert(np.asarray(steps * step + start), resolved))
+    return constant(dtypes.convert(np.asarray(steps * width + first), resolved))
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    start: Scalar | Tensor, stop: Scalar | Tensor, /, num: int, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, endpoint: bool = True
 ) -> Tensor:
     """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`."""
     check_device("linspace", device)
@@ -248,10 +249,10 @@ def linspace(
     default = dtypes.complex_dtype(dtypes.get_default_dtype()) if is_complex else dtypes.get_default_dtype()
     resolved = default if dtype is None else dtypes.as_dtype(dtype)
     check_room("linspace", (num,), resolved, 2 * 16 * num)
-    return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))
+    return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))  # type: ignore[arg-type]
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Ones on the `k`-th diagonal, zeros elsewhere."""
     check_device("eye", device)
     rows = check_size("eye", n_rows, "n_rows")

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import DTypeLike
 from .creation import filled, ones_like, zeros_like, zeros_like_spec
 from .dispatch import composite, primitive
 from .elementwise import astype, exp, not_equal, where
@@ -131,7 +132,7 @@ def _cumulative_reference(function: Any, initial: int) -> Any:
     ],
 )
 def cumulative_sum(
-    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
     """The running sum along `axis` (needed unless `x` is a vector); small integers are summed in 64 bits.
 
@@ -142,7 +143,7 @@ def cumulative_sum(
     return _with_initial(out, axis, 0) if include_initial else out
 
 
-def cumsum(x: Tensor, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+def cumsum(x: Tensor, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     """`cumulative_sum` under its short name."""
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
@@ -275,7 +276,7 @@ def accumulate_prod(x: Tensor, axis: int) -> Any:
     ],
 )
 def cumulative_prod(
-    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
     """The running product along `axis` (needed unless `x` is a vector); small integers are multiplied in 64 bits.
 
@@ -286,7 +287,7 @@ def cumulative_prod(
     return _with_initial(out, axis, 1) if include_initial else out
 
 
-def cumprod(x: Tensor, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+def cumprod(x: Tensor, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     """`cumulative_prod` under its short name."""
     return cumulative_prod(x, axis=axis, dtype=dtype)
 
@@ -334,8 +335,8 @@ def logcumsumexp(x: Tensor, /, axis: int | None = None) -> Tensor:
 class CumulativeExtreme(NamedTuple):
     """The result of `cummax` and `cummin`: the running extreme and where it was found."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 def _extreme_array(ufunc: Any, x: ndarray, axis: int) -> tuple[ndarray, ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..errors import format_shape
@@ -11,6 +11,9 @@ from ..tensor import Tensor
 from .creation import ones_like
 from .elementwise import where
 from .random_ops import random_dropout
+
+if TYPE_CHECKING:
+    from ..random import Generator
 
 # The fixed point of selu: what a neuron is set to so that mean and variance can be restored.
 _ALPHA = -1.7580993408473766
@@ -31,7 +34,7 @@ def _state(op: str, generator: Any) -> Tensor:
     return _next(op, generator)
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Tensor:
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
     """While `training`: elements of `x` set to zero with probability `p`, the others divided by 1 - p. Else `x` itself."""
     if not _check("dropout", x, p, training):
         return x
@@ -49,17 +52,17 @@ def _channels(op: str, x: Tensor, p: float, training: bool, generator: Any, spat
     return x * random_dropout(ones_like(corner), _state(op, generator), float(p))
 
 
-def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Tensor:
+def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
     """`dropout` of whole channels of `x` (N, C, L) or (C, L)."""
     return _channels("dropout1d", x, p, training, generator, 1)
 
 
-def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Tensor:
+def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
     """`dropout` of whole channels of `x` (N, C, H, W) or (C, H, W)."""
     return _channels("dropout2d", x, p, training, generator, 2)
 
 
-def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Tensor:
+def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
     """`dropout` of whole channels of `x` (N, C, D, H, W) or (C, D, H, W)."""
     return _channels("dropout3d", x, p, training, generator, 3)
 
@@ -70,7 +73,7 @@ def _alpha(x: Tensor, like: Tensor, p: float, state: Tensor) -> Tensor:
     return where(keep, x, _ALPHA) * a + (-a * _ALPHA * p)
 
 
-def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Tensor:
+def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
     """Dropout for `selu` networks: keeps mean 0 and variance 1 by setting elements to selu's lower limit."""
     if not _check("alpha_dropout", x, p, training):
         return x
@@ -80,7 +83,7 @@ def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator
 
 
 def feature_alpha_dropout(
-    x: Tensor, p: float = 0.5, training: bool = True, *, generator: Any = None
+    x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None
 ) -> Tensor:
     """`alpha_dropout` of whole channels of `x` (N, C, ...)."""
     if x.ndim < 2:

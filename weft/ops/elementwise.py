@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
+from ..typing import DeviceLike, DTypeLike, Operand
 from . import scalar as s
 from .dispatch import composite, elementwise, primitive
 from .registry import NOT_DIFFERENTIABLE
@@ -66,7 +67,7 @@ def _back_cast(g: Tensor, like: Any) -> Tensor:
     return astype(g, like.dtype)
 
 
-def astype(x: Tensor, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Tensor:
+def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: DeviceLike | None = None) -> Tensor:
     """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for.
 
     A float becomes an integer without its fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
@@ -793,7 +794,7 @@ def sigmoid(x):  # type: ignore[no-untyped-def]
         Sample(m.normal(4), None, None),
     ],
 )
-def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts."""
     if min is not None:
         x = maximum(x, _bound(x, min))

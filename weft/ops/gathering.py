@@ -9,6 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import Operand
 from . import batching
 from .dispatch import composite, primitive
 from .indexing import slice_axis
@@ -287,7 +288,7 @@ def index_add(x: Tensor, index: Tensor, source: Tensor, axis: int = 0) -> Any:
     reference=lambda x, mask, value: np.where(mask, value, x),
     samples=lambda m: [Sample(m.normal(2, 3), m.bools(2, 3), 0.5), Sample(m.normal(2, 3), m.bools(3), -1.0)],
 )
-def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """`x` with `value` where `mask` is true."""
     from .elementwise import where
 

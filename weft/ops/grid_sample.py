@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import ShapeLike
 from . import elementwise
 from .dispatch import composite, constant
 from .elementwise import astype, clip, floor, where
@@ -195,7 +196,7 @@ def _reference_grid(theta: Any, size: Any, align_corners: bool = False) -> np.nd
         Bad(ValueError, "affine_grid: size must be", m.normal(2, 2, 3), (2, 3)),
     ],
 )
-def affine_grid(theta: Tensor, size: Any, align_corners: bool = False) -> Tensor:
+def affine_grid(theta: Tensor, size: ShapeLike, align_corners: bool = False) -> Tensor:
     """The grid for `grid_sample` of an affine map: (N, H, W, 2) from theta (N, 2, 3) and size (N, C, H, W).
 
     In three dimensions (N, D, H, W, 3) from theta (N, 3, 4) and size (N, C, D, H, W).

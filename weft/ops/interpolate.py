@@ -7,6 +7,7 @@ All of them are linear and separable: along one axis, output element o is a weig
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -17,6 +18,7 @@ from .. import dtypes
 from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
+from ..typing import ShapeLike
 from .dispatch import composite, primitive
 from .samples import Bad, Sample
 from .shaping import as_tensor
@@ -356,7 +358,7 @@ def _interpolate_reference(
     ],
 )
 def interpolate(
-    x: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
+    x: Tensor, size: ShapeLike | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """`x` resized along its spatial axes.
@@ -431,8 +433,8 @@ def _factor(value: Any) -> float:
 )
 def upsample(
     x: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: ShapeLike | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import DTypeLike
 from .dispatch import composite, primitive
 from .indexing import slice_axis
 from .reduction import sum as sum_
@@ -233,7 +234,7 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
     samples=lambda m: [Sample(m.normal(3, 3)), Sample(m.normal(2, 3, 4), offset=1), Sample(m.ints(3, 3))],
     errors=lambda m: [Bad(ValueError, "trace: expected a matrix", m.normal(3))],
 )
-def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along the `offset`-th diagonal of a (stack of) matrices; small integers are summed in 64 bits."""
     matrix_shape("trace", x)
     return sum_(diagonal(x, offset=offset_of("trace", offset, "offset")), axis=-1, dtype=dtype)

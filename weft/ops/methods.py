@@ -7,6 +7,7 @@ methods are listed here, because that is all they are: names.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd.tape import grad_mode
 from ..tensor import Tensor
+from ..typing import Axis, DeviceLike, DTypeLike, Operand, ShapeLike
 from . import (
     creation,
     cumulative,
@@ -35,18 +37,17 @@ from . import (
 )
 from .registry import Op, table
 
-_BINARY = {
+BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
     "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }  # fmt: skip
-_COMPARE = {
+COMPARE = {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
 }  # fmt: skip
-_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
-
-
+ATTACHED: set[str] = set()  # the operators and methods that `attach` put on Tensor, for the type stubs
 
 
 def _operand_types(value: Any) -> bool:
@@ -114,6 +115,8 @@ def _in_place(op: Op) -> Callable[..., Any]:
 
     ufunc = op.ufunc if isinstance(op.ufunc, np.ufunc) and len(op.parameters) == 2 else None
     operator.names_errors = True  # type: ignore[attr-defined]
+    operator.__wrapped__ = op.fn  # type: ignore[attr-defined]  # for inspect.signature
+    operator.op = op  # type: ignore[attr-defined]
     operator.__name__ = operator.__qualname__ = op.name + "_"
     operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
     return operator
@@ -129,27 +132,27 @@ def _is_recorded(x: Tensor, other: Any) -> bool:
 
 def attach() -> None:
     """Put operators and methods on Tensor. Called once, after all op files are imported."""
-    for name, op_name in _BINARY.items():
+    before = set(vars(Tensor))
+    for name, op_name in BINARY.items():
         op = table[op_name]
         setattr(Tensor, f"__{name}__", _forward(op))
         setattr(Tensor, f"__r{name}__", _reflected(op))
         setattr(Tensor, f"__i{name}__", _in_place(op))
-    for name, op_name in _COMPARE.items():
+    for name, op_name in COMPARE.items():
         setattr(Tensor, f"__{name}__", _comparison(table[op_name]))
-    for name, op_name in _UNARY.items():
+    for name, op_name in UNARY.items():
         setattr(Tensor, f"__{name}__", table[op_name].call)
-    Tensor.__getitem__ = subscripts.tensor_getitem  # type: ignore[method-assign]
-    Tensor.__setitem__ = subscripts.tensor_setitem  # type: ignore[method-assign]
+    setattr(Tensor, "__getitem__", subscripts.tensor_getitem)  # noqa: B010
+    setattr(Tensor, "__setitem__", subscripts.tensor_setitem)  # noqa: B010
     for op in list(table.values()):
         attach_method(op)
     for name, function in aliases().items():
         setattr(Tensor, name, guard.guarded(function, name))
-    Tensor.T = property(_transpose)  # type: ignore[attr-defined]
-    Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
-    Tensor.H = property(lambda x: elementwise.conj(shaping.matrix_transpose(x)))  # type: ignore[attr-defined]
-    Tensor.real = property(elementwise.real)  # type: ignore[attr-defined]
-    Tensor.imag = property(elementwise.imag)  # type: ignore[attr-defined]
+    parts = {"real": elementwise.real, "imag": elementwise.imag}
+    for name, getter in {"T": _transpose, "mT": _matrix_transpose, "H": _conjugate_transpose, **parts}.items():
+        setattr(Tensor, name, property(getter))
     Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+    ATTACHED.update(set(vars(Tensor)) - before)
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -190,21 +193,42 @@ def _transpose(x: Tensor) -> Tensor:
     return shaping.permute_dims(x, tuple(range(rank))[::-1])
 
 
+def _conjugate_transpose(x: Tensor) -> Tensor:
+    """The complex conjugate of `x` with its last two axes exchanged."""
+    return elementwise.conj(shaping.matrix_transpose(x))
+
+
 def _matrix_transpose(x: Tensor) -> Tensor:
     """`x` with its last two axes exchanged."""
     return shaping.matrix_transpose(x) if x.ndim is not None else guard.public(shaping.matrix_transpose)(x)
 
 
-def _reshape(x: Tensor, *shape: Any) -> Tensor:
-    """`x.reshape(2, 3)` and `x.reshape((2, 3))`."""
+def _reshape(x: Tensor, *shape: ShapeLike) -> Tensor:
+    """The elements of `x` in another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1."""
     return shaping.reshape(x, shape[0] if len(shape) == 1 else shape)
 
 
-def _permute(x: Tensor, *axes: Any) -> Tensor:
+def _ravel(x: Tensor) -> Tensor:
+    """The elements of `x` as a vector, in row-major order."""
+    return shaping.reshape(x, (-1,))
+
+
+def _view_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` in the shape of `other`."""
+    return shaping.reshape(x, other.shape)
+
+
+def _expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` broadcast to the shape of `other`."""
+    return shaping.broadcast_to(x, other.shape)
+
+
+def _permute(x: Tensor, *axes: ShapeLike) -> Tensor:
+    """`x` with its axes in another order: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`."""
     return shaping.permute_dims(x, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
-def _transpose_method(x: Tensor, *axes: Any) -> Tensor:
+def _transpose_method(x: Tensor, *axes: int) -> Tensor:
     """`x.transpose(0, 1)` exchanges two axes, as in PyTorch; without arguments all axes are reversed, as in NumPy."""
     if not axes:
         return _transpose(x)
@@ -234,7 +258,17 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
     method.names_errors = True  # type: ignore[attr-defined]
     method.__name__ = method.__qualname__ = name
     method.__doc__ = function.__doc__
+    method.__signature__ = _with_positional(function, "axis", "keepdims")  # type: ignore[attr-defined]
+    method.__wrapped__ = function  # type: ignore[attr-defined]
     return method
+
+
+def _with_positional(function: Callable[..., Any], *names: str) -> inspect.Signature:
+    """The signature of `function` with the parameters `names` first after the tensor, by position or keyword."""
+    tensor, *others = inspect.signature(function).parameters.values()
+    first = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for name in names for p in others if p.name == name]
+    rest = [p.replace(kind=p.KEYWORD_ONLY) for p in others if p.name not in names]
+    return inspect.signature(function).replace(parameters=[tensor, *first, *rest])
 
 
 def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any]:
@@ -247,6 +281,8 @@ def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any
     method.names_errors = True  # type: ignore[attr-defined]
     method.__name__ = method.__qualname__ = call.__name__
     method.__doc__ = function.__doc__
+    method.__signature__ = _with_positional(function, "axis")  # type: ignore[attr-defined]
+    method.__wrapped__ = function  # type: ignore[attr-defined]
     return method
 
 
@@ -255,7 +291,7 @@ def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {f.__name__: guard.public(f) for f in functions}
 
 
-def _squeeze(x: Tensor, axis: Any = None) -> Tensor:
+def _squeeze(x: Tensor, axis: Axis = None) -> Tensor:
     """`x` without its axes of size 1 (all of them, or those in `axis`)."""
     return shaping.squeeze(x, tuple([i for i, d in enumerate(x.shape) if d == 1]) if axis is None else axis)
 
@@ -265,7 +301,7 @@ def _flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return shaping.flatten(x, start_axis, end_axis)
 
 
-def _fill(x: Tensor, value: Any) -> Tensor:
+def _fill(x: Tensor, value: Operand) -> Tensor:
     """Set every element to `value`, in place."""
     subscripts.tensor_setitem(x, Ellipsis, value)
     return x
@@ -276,13 +312,13 @@ def _zero(x: Tensor) -> Tensor:
     return _fill(x, 0)
 
 
-def _copy(x: Tensor, source: Any) -> Tensor:
+def _copy(x: Tensor, source: Operand) -> Tensor:
     """Copy the elements of `source` (broadcast) into this tensor, in place."""
     subscripts.tensor_setitem(x, Ellipsis, source)
     return x
 
 
-def _to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+def _to(x: Tensor, *args: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool = False) -> Tensor:
     """`x.to(wf.float64)`: cast; a device must be the CPU. Returns `x` itself if nothing changes."""
     for a in args:
         if isinstance(a, Tensor):
@@ -295,15 +331,40 @@ def _to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool
     return elementwise.astype(x, x.dtype if dtype is None else dtype, copy=copy)
 
 
-def _to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+def _to_device(x: Tensor, device: DeviceLike, /, *, stream: Any = None) -> Tensor:
     """`x` on `device`; eager tensors live on the CPU."""
     creation.check_device("to_device", device)
     return x
 
 
-def _expand(x: Tensor, *shape: Any) -> Tensor:
+def _sizes(given: tuple[ShapeLike, ...]) -> tuple[int, ...]:
+    """The numbers of `f(2, 3)` or `f((2, 3))`."""
+    return tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given  # type: ignore[return-value]
+
+
+def _cpu(x: Tensor) -> Tensor:
+    """`x` itself: eager tensors live on the CPU."""
+    return x
+
+
+def _unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices of `x` along `axis`, as a tuple."""
+    return shaping.unstack(x, axis=axis)
+
+
+def _repeat_interleave(x: Tensor, repeats: int | Tensor, axis: int | None = None) -> Tensor:
+    """Each element repeated in place: `[a, b]` becomes `[a, a, b, b]` for 2."""
+    return repeating.repeat(x, repeats, axis=axis)
+
+
+def _tile(x: Tensor, *repeats: ShapeLike) -> Tensor:
+    """The whole tensor repeated along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
+    return repeating.tile(x, _sizes(repeats))
+
+
+def _expand(x: Tensor, *shape: ShapeLike) -> Tensor:
     """PyTorch's expand: broadcast; -1 keeps a size."""
-    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    sizes = _sizes(shape)
     offset = len(sizes) - x.ndim
     return shaping.broadcast_to(x, tuple([x.shape[i - offset] if d == -1 else d for i, d in enumerate(sizes)]))
 
@@ -327,21 +388,18 @@ def aliases() -> dict[str, Callable[..., Any]]:
     names: dict[str, Callable[..., Any]] = {
         "astype": elementwise.astype, "type": elementwise.astype, "to": _to, "to_device": _to_device,
         "reshape": _reshape, "view": _reshape, "permute": _permute, "transpose": _transpose_method,
-        "unsqueeze": shaping.expand_dims, "squeeze": _squeeze, "flatten": _flatten, "ravel": lambda x: _reshape(x, -1),
+        "unsqueeze": shaping.expand_dims, "squeeze": _squeeze, "flatten": _flatten, "ravel": _ravel,
         "sub": table["subtract"].call, "mul": table["multiply"].call, "div": table["divide"].call,
         "neg": table["negative"].call, "clamp": elementwise.clip, "mm": products.matmul, "dot": products.matmul,
         "fill_": _fill, "zero_": _zero, "copy_": _copy, "copy": shaping.clone, "expand": _expand,
-        "expand_as": lambda x, other: shaping.broadcast_to(x, other.shape), "contiguous": _contiguous,
-        "view_as": lambda x, other: _reshape(x, other.shape), "real_part": elementwise.real, "imag_part": elementwise.imag,
+        "expand_as": _expand_as, "contiguous": _contiguous,
+        "view_as": _view_as, "real_part": elementwise.real, "imag_part": elementwise.imag,
         "float": _caster("float32"), "double": _caster("float64"), "half": _caster("float16"), "int": _caster("int32"),
         "long": _caster("int64"), "bool": _caster("bool"), "bfloat16": _caster("bfloat16"),
         "sum": _reducer(reduction.sum), "mean": _reducer(reduction.mean), "prod": _reducer(reduction.prod),
         "max": _reducer(reduction.max_), "min": _reducer(reduction.min_), "any": _reducer(reduction.any_),
-        "all": _reducer(reduction.all_), "cpu": lambda x: x, "split": shaping.split, "chunk": shaping.chunk,
-        "unbind": lambda x, axis=0: shaping.unstack(x, axis=axis),
-        "repeat_interleave": lambda x, n, axis=None: repeating.repeat(x, n, axis=axis),
-        "repeat": lambda x, *n: repeating.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
-        "tile": lambda x, *n: repeating.tile(x, n[0] if len(n) == 1 and not isinstance(n[0], int) else n),
+        "all": _reducer(reduction.all_), "cpu": _cpu, "split": shaping.split, "chunk": shaping.chunk,
+        "unbind": _unbind, "repeat_interleave": _repeat_interleave, "repeat": _tile, "tile": _tile,
         "unstack": shaping.unstack, "take": guard.public(gathering.take),
         "argmax": _reducer(searching.argmax), "argmin": _reducer(searching.argmin),
         "count_nonzero": _reducer(searching.count_nonzero), "logsumexp": _reducer(reduction.logsumexp),

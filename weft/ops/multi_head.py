@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from .products import matmul
 from .reduction import reduce_sum
 from .shaping import expand_dims, matrix_transpose, reshape, swapaxes
 from .softmax import softmax
+
+if TYPE_CHECKING:
+    from ..random import Generator
 
 
 def _as_mask(mask: Tensor, dtype: np.dtype) -> Tensor:
@@ -53,7 +56,7 @@ def multi_head_attention_forward(
     need_weights: bool = False,
     average_attn_weights: bool = True,
     batch_first: bool = True,
-    generator: Any = None,
+    generator: Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention with projections: what `nn.MultiheadAttention` computes. Returns (output, weights or None).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -264,7 +265,7 @@ def _pairs_reference(x: Any, pad: Any, mode: str = "constant", value: Any = 0) -
         Bad(TypeError, "pad: pad must be integers", m.normal(2, 3), (0.5, 1)),
     ],
 )
-def functional_pad(x: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """`weft.nn.functional.pad`: `pad` is (before, after) of the last axis, then of the last but one, and so on.
 
     >>> import weft as wf

@@ -334,11 +334,11 @@ def max_pool_indices(
     places: Tensor, like: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
 ) -> Any:
     """The places that `max_pool` found as indices into the flattened spatial axes of its input, `like`."""
-    rest = places.astype(np.int64)
+    rest: Any = places.astype(np.int64)
     index = np.zeros(places.shape, np.int64)
     unit = 1
     for axis in reversed(range(len(kernel))):
-        rest, place = np.divmod(rest, kernel[axis])  # type: ignore[call-overload]
+        rest, place = np.divmod(rest, kernel[axis])
         start = np.arange(places.shape[2 + axis]) * stride[axis] - padding[axis][0]
         index += (start.reshape(-1, *(1,) * (len(kernel) - 1 - axis)) + place * dilation[axis]) * unit
         unit *= like.shape[2 + axis]

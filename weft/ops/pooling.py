@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import ShapeLike
 from ._windows import Pairs, batched, per_axis
 from .dispatch import composite, primitive
 from .interpolate import _matrix, resample
@@ -121,9 +122,9 @@ def _max_bad(n: int) -> Any:
     ],
 )  # fmt: skip
 def max_pool1d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, dilation: ShapeLike = 1, ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """The largest element of every window over (N, C, L) or (C, L). Arguments as for `max_pool2d`."""
     return _max_pool(1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -138,9 +139,9 @@ def max_pool1d(
     ],
 )  # fmt: skip
 def max_pool2d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, dilation: ShapeLike = 1, ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """The largest element of every window. NaN is larger than everything.
 
     Args:
@@ -165,9 +166,9 @@ def max_pool2d(
     samples=lambda m: [Sample(m.distinct(1, 2, 4, 5, 4), 2), Sample(m.distinct(2, 4, 4, 4), 3, 1, 1, return_indices=True)],
 )  # fmt: skip
 def max_pool3d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, dilation: ShapeLike = 1, ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """The largest element of every window over (N, C, D, H, W) or (C, D, H, W). Arguments as for `max_pool2d`."""
     return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -229,10 +230,10 @@ def _unpool_reference(
 def max_unpool1d(
     x: Tensor,
     indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    padding: ShapeLike = 0,
+    output_size: ShapeLike | None = None,
 ) -> Tensor:
     """The values of a max pooling over one axis put back where `indices` says, zeros elsewhere."""
     return _max_unpool(1, x, indices, kernel_size, stride, padding, output_size)
@@ -251,10 +252,10 @@ def max_unpool1d(
 def max_unpool2d(
     x: Tensor,
     indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    padding: ShapeLike = 0,
+    output_size: ShapeLike | None = None,
 ) -> Tensor:
     """The values of a max pooling over two axes put back where `indices` says, zeros elsewhere."""
     return _max_unpool(2, x, indices, kernel_size, stride, padding, output_size)
@@ -267,10 +268,10 @@ def max_unpool2d(
 def max_unpool3d(
     x: Tensor,
     indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    padding: ShapeLike = 0,
+    output_size: ShapeLike | None = None,
 ) -> Tensor:
     """The values of a max pooling over three axes put back where `indices` says, zeros elsewhere."""
     return _max_unpool(3, x, indices, kernel_size, stride, padding, output_size)
@@ -334,7 +335,7 @@ def _avg_bad(n: int) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3, 7), 2), Sample(m.normal(3, 7), 3, 2, 1, count_include_pad=False)],
 )  # fmt: skip
 def avg_pool1d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of every window over (N, C, L) or (C, L). Arguments as for `avg_pool2d`."""
@@ -354,7 +355,7 @@ def avg_pool1d(
     ],
 )  # fmt: skip
 def avg_pool2d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of every window.
@@ -376,7 +377,7 @@ def avg_pool2d(
     samples=lambda m: [Sample(m.normal(1, 2, 4, 5, 4), 2), Sample(m.normal(2, 4, 4, 4), 3, 1, 1)],
 )  # fmt: skip
 def avg_pool3d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of every window over (N, C, D, H, W) or (C, D, H, W). Arguments as for `avg_pool2d`."""
@@ -417,7 +418,7 @@ def _lp_reference(n: int) -> Any:
     errors=lambda m: [Bad(ValueError, "lp_pool1d: norm_type must be positive", m.normal(2, 3, 4), 0, 2)],
 )  # fmt: skip
 def lp_pool1d(
-    x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, L) or (C, L), with p = `norm_type`."""
     return _lp_pool(1, x, norm_type, kernel_size, stride, ceil_mode)
@@ -428,7 +429,7 @@ def lp_pool1d(
     samples=lambda m: [Sample(m.normal(2, 3, 4, 4), 2, 2), Sample(m.positive(1, 2, 5, 5), 3.0, (2, 3), 2, True)],
 )  # fmt: skip
 def lp_pool2d(
-    x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, H, W) or (C, H, W), with p = `norm_type`."""
     return _lp_pool(2, x, norm_type, kernel_size, stride, ceil_mode)
@@ -439,7 +440,7 @@ def lp_pool2d(
     samples=lambda m: [Sample(m.normal(1, 2, 2, 4, 4), 2, 2)],
 )  # fmt: skip
 def lp_pool3d(
-    x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, D, H, W) or (C, D, H, W), with p = `norm_type`."""
     return _lp_pool(3, x, norm_type, kernel_size, stride, ceil_mode)
@@ -524,7 +525,7 @@ def _adaptive_bad(kind: str, n: int) -> Any:
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 1),
     samples=lambda m: [Sample(m.normal(2, 3, 7), 3), Sample(m.normal(2, 3, 6), 3)],
 )  # fmt: skip
-def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(x: Tensor, output_size: ShapeLike) -> Tensor:
     """The means over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
     return _adaptive_avg_pool(1, x, output_size)
 
@@ -536,7 +537,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor:
         Sample(m.normal(3, 5, 7), (None, 3)), Sample(m.normal(1, 2, 2, 3), (5, 5)),
     ],
 )  # fmt: skip
-def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(x: Tensor, output_size: ShapeLike) -> Tensor:
     """The means over windows that cover the image evenly.
 
     Args:
@@ -551,7 +552,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 3),
     samples=lambda m: [Sample(m.normal(1, 2, 3, 4, 5), (2, 2, 2)), Sample(m.normal(1, 2, 3, 4, 2), 1)],
 )  # fmt: skip
-def adaptive_avg_pool3d(x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(x: Tensor, output_size: ShapeLike) -> Tensor:
     """The means over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly. See `adaptive_avg_pool2d`."""
     return _adaptive_avg_pool(3, x, output_size)
 
@@ -597,7 +598,7 @@ def adaptive_max_pool(x: Tensor, size: Sizes) -> Any:
         cut = tuple(
             [slice(i * n // s, -((i + 1) * n // -s)) for i, n, s in zip(cell, x.shape[2:], size, strict=True)]
         )
-        part = x[(slice(None), slice(None), *cut)]
+        part: Any = x[(slice(None), slice(None), *cut)]
         part = part.reshape(*x.shape[:2], prod(part.shape[2:]))
         best = part.argmax(-1)
         y[(slice(None), slice(None), *cell)] = np.take_along_axis(part, best[..., None], -1)[..., 0]
@@ -629,7 +630,7 @@ def _adaptive_max_reference(x: Any, output_size: Any, return_indices: bool = Fal
     namespace="nn", reference=_adaptive_max_reference, errors=_adaptive_bad("max", 1),
     samples=lambda m: [Sample(m.distinct(2, 3, 7), 3), Sample(m.distinct(2, 3, 6), 3, return_indices=True)],
 )  # fmt: skip
-def adaptive_max_pool1d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(x: Tensor, output_size: ShapeLike, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
     return _adaptive_max_pool(1, x, output_size, return_indices)
 
@@ -641,7 +642,7 @@ def adaptive_max_pool1d(x: Tensor, output_size: Any, return_indices: bool = Fals
         Sample(m.distinct(2, 3, 4, 6), 2, return_indices=True),
     ],
 )  # fmt: skip
-def adaptive_max_pool2d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(x: Tensor, output_size: ShapeLike, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover the image evenly. Windows as for `adaptive_avg_pool2d`."""
     return _adaptive_max_pool(2, x, output_size, return_indices)
 
@@ -650,6 +651,6 @@ def adaptive_max_pool2d(x: Tensor, output_size: Any, return_indices: bool = Fals
     namespace="nn", reference=_adaptive_max_reference, errors=_adaptive_bad("max", 3),
     samples=lambda m: [Sample(m.distinct(1, 2, 3, 4, 5), (2, 2, 2))],
 )  # fmt: skip
-def adaptive_max_pool3d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(x: Tensor, output_size: ShapeLike, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly."""
     return _adaptive_max_pool(3, x, output_size, return_indices)

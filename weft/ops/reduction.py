@@ -9,6 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import DTypeLike
 from .dispatch import composite, primitive
 from .elementwise import astype, exp, isfinite, log, where
 from .registry import NOT_DIFFERENTIABLE
@@ -116,7 +117,7 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     return np.asarray(np.add.reduce(x, axis, x.dtype, None, keepdims))  # type: ignore[call-overload]
 
 
-def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """The sum of elements over `axis` (all by default). Integers are summed in 64 bits.
 
     >>> import weft as wf
@@ -138,7 +139,7 @@ def count_of(x: Any, axis: Axis) -> int:
     return n
 
 
-def mean(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def mean(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over `axis` (all by default); integers become the default float. NaN for no elements."""
     x = astype(x, dtypes.float_for(x.dtype) if dtype is None else dtype)
     total = reduce_sum(x, tuple(axis) if axis.__class__ is list else axis, keepdims)
@@ -182,7 +183,7 @@ def reduce_prod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     return np.asarray(np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype))  # type: ignore[call-overload]
 
 
-def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def prod(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """The product of elements over `axis` (all by default). Integers are multiplied in 64 bits."""
     x = astype(x, sum_dtype(x.dtype) if dtype is None else dtype)
     return reduce_prod(x, tuple(axis) if axis.__class__ is list else axis, keepdims)

@@ -20,24 +20,24 @@ from .spec import Spec
 class UniqueAll(NamedTuple):
     """The distinct values, where each occurs first, which of them each element is, and how often each occurs."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
 
 
 class UniqueCounts(NamedTuple):
     """The distinct values and how often each occurs."""
 
-    values: Any
-    counts: Any
+    values: Tensor
+    counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
     """The distinct values and which of them each element is."""
 
-    values: Any
-    inverse_indices: Any
+    values: Tensor
+    inverse_indices: Tensor
 
 
 def _infer_unique(x: Any) -> tuple[Spec, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
 from .spec import Spec, normalize_axis, num_elements, same_size
+
+if TYPE_CHECKING:
+    from ..random import Generator
 
 
 def _infer(name: str) -> Any:
@@ -264,7 +267,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def gumbel_softmax(
-    logits: Tensor, tau: float = 1.0, hard: bool = False, axis: int = -1, *, generator: Any = None
+    logits: Tensor, tau: float = 1.0, hard: bool = False, axis: int = -1, *, generator: Generator | None = None
 ) -> Tensor:
     """A differentiable sample of a category: softmax((logits + Gumbel noise) / tau).
 

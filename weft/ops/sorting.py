@@ -134,8 +134,8 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 class TopK(NamedTuple):
     """The result of `topk`: the values and their places along the axis."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 def _infer_topk(x: Any, k: Any, axis: Any, largest: Any, sorted: Any) -> tuple[Spec, Spec]:
@@ -237,8 +237,8 @@ def topk(x: Tensor, /, k: int, axis: int = -1, *, largest: bool = True, sorted: 
 class KthValue(NamedTuple):
     """The result of `kthvalue`: the values and their places along the axis."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 def _kth_reference(

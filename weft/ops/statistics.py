@@ -9,6 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
+from ..typing import Operand
 from .creation import asarray, linspace, ones_like, zeros
 from .dispatch import composite, constant
 from .elementwise import abs_, astype, floor, isnan, maximum, minimum, sqrt, square, where
@@ -119,7 +120,7 @@ def _quantile_reference(
     test={"differentiable_inputs": (0,)},
 )
 def quantile(
-    x: Tensor, /, q: Any, *, axis: Axis = None, keepdims: bool = False, method: str = "linear"
+    x: Tensor, /, q: Operand, *, axis: Axis = None, keepdims: bool = False, method: str = "linear"
 ) -> Tensor:
     """The values below which a share `q` (0 to 1, a number or a tensor) of the elements over `axis` lie.
 
@@ -186,8 +187,8 @@ def median(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
 class Histogram(NamedTuple):
     """The result of `histogram`: a count (or weight, or density) per bin, and the edges between bins."""
 
-    hist: Any
-    bin_edges: Any
+    hist: Tensor
+    bin_edges: Tensor
 
 
 def _histogram_reference(

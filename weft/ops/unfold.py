@@ -11,6 +11,7 @@ from .. import dtypes
 from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
+from ..typing import ShapeLike
 from ._windows import (
     Pairs,
     batched,
@@ -156,7 +157,7 @@ def unfold_backward(
     padded = [s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)]
     xp = memory.zeros((g.shape[0], *padded, channels), np.float32 if half else g.dtype)
     for place, slices in offsets(kernel, stride, dilation, sizes):
-        xp[(slice(None), *slices)] += np.moveaxis(columns[(slice(None), slice(None), *place)], 1, -1)  # type: ignore[arg-type, call-overload]
+        xp[(slice(None), *slices)] += np.moveaxis(columns[(slice(None), slice(None), *place)], 1, -1)  # type: ignore[arg-type, call-overload, type-var]
     return unpadded(xp, padding, spatial, g.dtype)
 
 
@@ -185,7 +186,7 @@ def _unfold_reference(
         Bad(ValueError, "unfold: kernel_size must be at least 1", m.normal(2, 3, 5, 4), 0),
     ],
 )
-def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def unfold(x: Tensor, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1) -> Tensor:
     """The windows of an image as columns: (N, C, H, W) as (N, C·KH·KW, L), one column per window."""
     x, single = batched("unfold", x, 2)
     kernel = per_axis("unfold", kernel_size, 2, "kernel_size", 1)
@@ -219,7 +220,7 @@ def _fold_reference(
     ],
 )
 def fold(
-    x: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    x: Tensor, output_size: ShapeLike, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1
 ) -> Tensor:
     """The transpose of `unfold`: (N, C·KH·KW, L) to (N, C, *output_size), overlapping windows added up."""
     if x.ndim not in (2, 3):

@@ -9,12 +9,12 @@ from ...ops.creation import full
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
+from ..module import Layer
 from ..parameter import Parameter
 from .words import numpys_words
 
 
-class _InPlace(Module):
+class _InPlace(Layer):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
@@ -72,7 +72,7 @@ class Hardsigmoid(_InPlace):
         return F.hardsigmoid(x)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(Layer):
     """x where it is positive, else negative_slope · x."""
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
@@ -86,7 +86,7 @@ class LeakyReLU(Module):
         return f"negative_slope={self.negative_slope}"
 
 
-class ELU(Module):
+class ELU(Layer):
     """x where it is positive, else alpha · (exp(x) - 1)."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
@@ -100,7 +100,7 @@ class ELU(Module):
         return f"alpha={self.alpha}"
 
 
-class CELU(Module):
+class CELU(Layer):
     """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
@@ -114,7 +114,7 @@ class CELU(Module):
         return f"alpha={self.alpha}"
 
 
-class GELU(Module):
+class GELU(Layer):
     """x · Φ(x) with the normal distribution function Φ; `approximate="tanh"` for the formula with tanh."""
 
     def __init__(self, approximate: str = "none") -> None:
@@ -128,7 +128,7 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class PReLU(Module):
+class PReLU(Layer):
     """x where it is positive, else weight · x, with one learned weight or one per channel (axis 1)."""
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
@@ -147,42 +147,42 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class Sigmoid(Module):
+class Sigmoid(Layer):
     """1 / (1 + exp(-x))."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.sigmoid(x)
 
 
-class Tanh(Module):
+class Tanh(Layer):
     """tanh(x)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.tanh(x)
 
 
-class LogSigmoid(Module):
+class LogSigmoid(Layer):
     """log(sigmoid(x)), stable."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.logsigmoid(x)
 
 
-class Softsign(Module):
+class Softsign(Layer):
     """x / (1 + |x|)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.softsign(x)
 
 
-class Tanhshrink(Module):
+class Tanhshrink(Layer):
     """x - tanh(x)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.tanhshrink(x)
 
 
-class Softplus(Module):
+class Softplus(Layer):
     """log(1 + exp(beta · x)) / beta; the identity above `threshold`."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
@@ -196,7 +196,7 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
-class Hardtanh(Module):
+class Hardtanh(Layer):
     """`x` limited to [min_val, max_val]."""
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
@@ -212,7 +212,7 @@ class Hardtanh(Module):
         return f"min_val={self.min_val}, max_val={self.max_val}"
 
 
-class Hardshrink(Module):
+class Hardshrink(Layer):
     """x where |x| > lambd, else 0."""
 
     def __init__(self, lambd: float = 0.5) -> None:
@@ -226,7 +226,7 @@ class Hardshrink(Module):
         return f"{self.lambd}"
 
 
-class Softshrink(Module):
+class Softshrink(Layer):
     """x moved towards 0 by lambd."""
 
     def __init__(self, lambd: float = 0.5) -> None:
@@ -240,7 +240,7 @@ class Softshrink(Module):
         return f"{self.lambd}"
 
 
-class Threshold(Module):
+class Threshold(Layer):
     """x where it is above `threshold`, else `value`."""
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
@@ -255,7 +255,7 @@ class Threshold(Module):
 
 
 @numpys_words
-class GLU(Module):
+class GLU(Layer):
     """The first half along `axis` times the sigmoid of the second."""
 
     def __init__(self, axis: int = -1) -> None:
@@ -270,7 +270,7 @@ class GLU(Module):
 
 
 @numpys_words
-class Softmax(Module):
+class Softmax(Layer):
     """exp(x) divided by its sum along `axis`."""
 
     def __init__(self, axis: int = -1) -> None:
@@ -285,7 +285,7 @@ class Softmax(Module):
 
 
 @numpys_words
-class LogSoftmax(Module):
+class LogSoftmax(Layer):
     """log(softmax(x)) along `axis`, stable."""
 
     def __init__(self, axis: int = -1) -> None:
@@ -300,7 +300,7 @@ class LogSoftmax(Module):
 
 
 @numpys_words
-class Softmin(Module):
+class Softmin(Layer):
     """softmax(-x) along `axis`."""
 
     def __init__(self, axis: int = -1) -> None:
@@ -314,7 +314,7 @@ class Softmin(Module):
         return f"axis={self.axis}"
 
 
-class Softmax2d(Module):
+class Softmax2d(Layer):
     """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ...ops.creation import empty
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
+from ..module import Layer
 from ..parameter import Parameter
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -25,7 +25,7 @@ def _sizes(op: str, name: str, value: Any, n: int) -> tuple[int, ...]:
     raise ValueError(f"{op}: {name} must be an integer or {n} integers. Got {value!r}.")
 
 
-class _ConvNd(Module):
+class _ConvNd(Layer):
     """What all convolutions share: their settings, parameters and starting values."""
 
     _axes: int

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...tensor import Tensor
 from .. import functional as F
-from ..module import Module
+from ..module import Layer
 
 
-class _Dropout(Module):
+class _Dropout(Layer):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0 <= p <= 1:

@@ -8,11 +8,11 @@ from ...ops.creation import empty
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
+from ..module import Layer
 from ..parameter import Parameter
 
 
-class Embedding(Module):
+class Embedding(Layer):
     """A table of vectors looked up by integer.
 
     Args:
@@ -84,7 +84,7 @@ class Embedding(Module):
         return text + (", sparse=True" if self.sparse else "")
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(Layer):
     """Sums, means or maxima of bags of embeddings, without the rows in between.
 
     Args:

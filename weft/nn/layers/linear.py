@@ -9,7 +9,7 @@ from ...ops.creation import empty
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
+from ..module import Layer, Module
 from ..parameter import Parameter
 
 
@@ -23,7 +23,7 @@ class Identity(Module):
         return x
 
 
-class Linear(Module):
+class Linear(Layer):
     """`x @ weight.T + bias` over the last axis.
 
     Args:
@@ -59,7 +59,7 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class Bilinear(Module):
+class Bilinear(Layer):
     """`x1 @ weight[k] @ x2 + bias[k]` for every output k.
 
     Shapes: x1 (…, in1_features), x2 (…, in2_features) → (…, out_features); `weight` is (out, in1, in2).

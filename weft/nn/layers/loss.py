@@ -10,11 +10,11 @@ import numpy as np
 
 from ...tensor import Tensor, wrap
 from .. import functional as F
-from ..module import Module
+from ..module import Layer
 from .words import numpys_words
 
 
-class _Loss(Module):
+class _Loss(Layer):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         allowed = ("mean", "sum", "none", *self._more)
@@ -266,7 +266,7 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 @numpys_words
-class CosineSimilarity(Module):
+class CosineSimilarity(Layer):
     """cos of the angle between vectors along `axis`."""
 
     def __init__(self, axis: int = 1, eps: float = 1e-8) -> None:
@@ -278,7 +278,7 @@ class CosineSimilarity(Module):
 
 
 @numpys_words
-class PairwiseDistance(Module):
+class PairwiseDistance(Layer):
     """The p-norm of the difference of vectors along the last axis."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> None:

@@ -11,11 +11,11 @@ from ...ops.creation import ones, zeros
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from .. import init
-from ..module import Module
+from ..module import Layer
 from ..parameter import Parameter
 
 
-class _RunningNorm(Module):
+class _RunningNorm(Layer):
     """Scale, shift and running statistics per channel: what batch and instance norm share."""
 
     _ndims: tuple[int, ...]
@@ -141,7 +141,7 @@ class _InstanceNorm(_RunningNorm):
             x = x.unsqueeze(0)
         use_input = self.training or not self.track_running_stats
         y = F.instance_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, use_input, self.momentum, self.eps
+            x, self.running_mean, self.running_var, self.weight, self.bias, use_input, self.momentum or 0.0, self.eps
         )
         return y.squeeze(0) if single else y
 
@@ -171,7 +171,7 @@ def _trailing_shape(op: str, shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-class LayerNorm(Module):
+class LayerNorm(Layer):
     """Normalise over the last axes: mean 0 and variance 1, then a learned scale and shift per element.
 
     Args:
@@ -214,7 +214,7 @@ class LayerNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class RMSNorm(Module):
+class RMSNorm(Layer):
     """Divide by the root mean square over the last axes, then a learned scale: `x / √(mean(x²) + eps) · weight`.
 
     Args:
@@ -243,7 +243,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(Layer):
     """Normalise groups of channels of each sample, then a learned scale and shift per channel.
 
     Args:
@@ -278,7 +278,7 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
 
 
-class LocalResponseNorm(Module):
+class LocalResponseNorm(Layer):
     """Divide each value by a power of the summed squares of its neighbours among the channels.
 
     Shapes: x (N, C, …) → the same.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tensor import Tensor
 from .. import functional as F
-from ..module import Module
+from ..module import Layer, Module
 
 
 class _MaxPool(Module):
@@ -73,7 +73,7 @@ class MaxPool3d(_MaxPool):
         return self._pool(F.max_pool3d, x)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpool(Layer):
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
         self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
@@ -103,7 +103,7 @@ class MaxUnpool3d(_MaxUnpool):
         return F.max_unpool3d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class _AvgPool(Module):
+class _AvgPool(Layer):
     def __init__(
         self,
         kernel_size: Any,
@@ -167,7 +167,7 @@ class AvgPool3d(_AvgPoolDivisor):
         return self._pool(F.avg_pool3d, x)
 
 
-class _LPPool(Module):
+class _LPPool(Layer):
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode

@@ -203,7 +203,7 @@ class _Cell(Module):
     def _start(self, x: Tensor) -> Tensor:
         return zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype)
 
-    def _weights(self) -> tuple[Any, ...]:
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def extra_repr(self) -> str:
@@ -224,7 +224,7 @@ class RNNCell(_Cell):
         self.nonlinearity = nonlinearity
 
     def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
-        return F.rnn_cell(x, self._start(x) if hx is None else hx, *self._weights(), self.nonlinearity)
+        return F.rnn_cell(x, self._start(x) if hx is None else hx, *self._weights(), nonlinearity=self.nonlinearity)
 
 
 class GRUCell(_Cell):

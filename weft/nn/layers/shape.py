@@ -7,12 +7,12 @@ from typing import Any
 from ...errors import format_shape
 from ...tensor import Tensor
 from .. import functional as F
-from ..module import Module
+from ..module import Layer
 from .words import numpys_words
 
 
 @numpys_words
-class Flatten(Module):
+class Flatten(Layer):
     """Join the axes from `start_axis` to `end_axis` into one; by default all but the batch axis."""
 
     def __init__(self, start_axis: int = 1, end_axis: int = -1) -> None:
@@ -27,7 +27,7 @@ class Flatten(Module):
 
 
 @numpys_words
-class Unflatten(Module):
+class Unflatten(Layer):
     """Split axis `axis` into axes of sizes `unflattened_size` (one of them may be -1)."""
 
     def __init__(self, axis: int, unflattened_size: Any) -> None:
@@ -41,7 +41,7 @@ class Unflatten(Module):
         return f"axis={self.axis}, unflattened_size={self.unflattened_size}"
 
 
-class Upsample(Module):
+class Upsample(Layer):
     """Resample the spatial axes to `size`, or by `scale_factor`. Modes: nearest, linear, bilinear, trilinear."""
 
     def __init__(
@@ -74,7 +74,7 @@ class UpsamplingBilinear2d(Upsample):
         super().__init__(size, scale_factor, "bilinear", True)
 
 
-class PixelShuffle(Module):
+class PixelShuffle(Layer):
     """(…, C·r², H, W) → (…, C, H·r, W·r): channels become pixels."""
 
     def __init__(self, upscale_factor: int) -> None:
@@ -88,7 +88,7 @@ class PixelShuffle(Module):
         return f"upscale_factor={self.upscale_factor}"
 
 
-class PixelUnshuffle(Module):
+class PixelUnshuffle(Layer):
     """(…, C, H·r, W·r) → (…, C·r², H, W): the inverse of `PixelShuffle`."""
 
     def __init__(self, downscale_factor: int) -> None:
@@ -102,7 +102,7 @@ class PixelUnshuffle(Module):
         return f"downscale_factor={self.downscale_factor}"
 
 
-class ChannelShuffle(Module):
+class ChannelShuffle(Layer):
     """Split the channels into groups and take them in turns: (N, C, …) → the same shape."""
 
     def __init__(self, groups: int) -> None:
@@ -122,7 +122,7 @@ class ChannelShuffle(Module):
         return f"groups={self.groups}"
 
 
-class Unfold(Module):
+class Unfold(Layer):
     """Sliding windows as columns: (N, C, H, W) → (N, C·kernel places, windows)."""
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
@@ -136,7 +136,7 @@ class Unfold(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}"
 
 
-class Fold(Module):
+class Fold(Layer):
     """Add sliding windows up into an image: the transpose of `Unfold`."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Fold(Module):
         return f"output_size={self.output_size}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
-class _Pad(Module):
+class _Pad(Layer):
     """`padding` is a number or (before, after) per axis, last axis first."""
 
     _axes: int

@@ -13,7 +13,7 @@ from ...tensor import Tensor, wrap
 from .. import functional as F
 from .. import init
 from ..containers import ModuleList
-from ..module import Module
+from ..module import Layer, Module
 from .attention import MultiheadAttention
 from .dropout import Dropout
 from .linear import Linear
@@ -34,7 +34,7 @@ def _clones(module: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
-class _Layer(Module):
+class _Layer(Layer):
     """What the layers of encoder and decoder share. Parts are made in PyTorch's order, which optimiser states depend on."""
 
     _looks = False  # whether the layer also attends to an encoder's result
@@ -140,7 +140,7 @@ class TransformerDecoderLayer(_Layer):
         return self._through(tgt, attend, look, self._feed_forward)
 
 
-class TransformerEncoder(Module):
+class TransformerEncoder(Layer):
     """`num_layers` copies of `encoder_layer`, one after the other, then `norm` if given."""
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
@@ -161,7 +161,7 @@ class TransformerEncoder(Module):
         return x if self.norm is None else self.norm(x)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(Layer):
     """`num_layers` copies of `decoder_layer`, one after the other, then `norm` if given."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
@@ -189,7 +189,7 @@ class TransformerDecoder(Module):
         return x if self.norm is None else self.norm(x)
 
 
-class Transformer(Module):
+class Transformer(Layer):
     """Encoder and decoder together.
 
     Args:
