@@ -4,10 +4,11 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 """
 
 import builtins
-import numpy as np
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+
 from . import data as data
 from . import debug as debug
 from . import fft as fft
@@ -88,13 +89,7 @@ from .runtime.threads import get_num_threads as get_num_threads
 from .runtime.threads import set_num_threads as set_num_threads
 from .tensor import Tensor as Tensor
 from .train import Trainer as Trainer
-from .typing import ArrayLike
-from .typing import Axis
-from .typing import DTypeLike
-from .typing import DeviceLike
-from .typing import Operand
-from .typing import Scalar
-from .typing import ShapeLike
+from .typing import ArrayLike, Axis, DeviceLike, DTypeLike, Operand, Scalar, ShapeLike
 
 __all__ = [
     "Barrier", "CancelledError", "CaptureError", "Coordinator", "FIFOQueue", "Function", "Generator", "Graph",

@@ -5,18 +5,13 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 
 import builtins
 from typing import Any
+
 from .ops.cumulative import CumulativeExtreme as CumulativeExtreme
 from .ops.sorting import KthValue as KthValue
 from .ops.sorting import TopK as TopK
 from .ops.statistics import Histogram as Histogram
 from .tensor import Tensor as Tensor
-from .typing import ArrayLike
-from .typing import Axis
-from .typing import DTypeLike
-from .typing import DeviceLike
-from .typing import Index
-from .typing import Operand
-from .typing import ShapeLike
+from .typing import ArrayLike, Axis, DeviceLike, DTypeLike, Index, Operand, ShapeLike
 
 class TensorMethods:
     def __add__(self, other: Operand) -> Tensor: ...

@@ -9,12 +9,15 @@ whole, so this is for parts whose readers take any strides, and whose rows are l
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..graph.graph import Node, Value
 from ..ops import scalar as s
 from .fusion import is_loop
 from .layout import Layout, channels_last, row_major, same_strides
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 RUN = 32
 """elements that a part has side by side, at least"""
@@ -22,7 +25,7 @@ TOLERANT = ("concat_axis", "adam_rows")
 """ops beside those of loop nests that read rows with gaps between them as fast as without"""
 
 
-def part_of(lowering: Any, value: Value, strides: tuple[int, ...]) -> Layout | None:
+def part_of(lowering: Lowering, value: Value, strides: tuple[int, ...]) -> Layout | None:
     """Where `value` goes if it is a part of a concatenation, in memory that is made with the first part; None if it is
     not, or not only. Left to itself it would have these `strides`."""
     for node in lowering.readers_of(value):
@@ -36,7 +39,7 @@ def part_of(lowering: Any, value: Value, strides: tuple[int, ...]) -> Layout | N
     return None
 
 
-def memory_of(lowering: Any, node: Node, strides: tuple[int, ...]) -> Layout:
+def memory_of(lowering: Lowering, node: Node, strides: tuple[int, ...]) -> Layout:
     """The memory of a concatenation whose parts have these strides, made now if it is not there yet."""
     found = lowering.joined.get(node)
     if found is None:
@@ -54,7 +57,7 @@ def _is_row_major(strides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return not images
 
 
-def _fits(lowering: Any, value: Value, strides: tuple[int, ...], node: Node) -> bool:
+def _fits(lowering: Lowering, value: Value, strides: tuple[int, ...], node: Node) -> bool:
     out, shape = node.outputs[0], tuple(value.shape)
     axis = node.attrs[0] % len(shape)
     if out in lowering.wanted or value in lowering.wanted or out.dtype != value.dtype or out.dtype not in s.DTYPES:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from .layout import Layout, Storage
 from .loops import Buffer, Kernel, Statement
 from .lower import Step
 from .nests import grain
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 Index = Expr | int
 
@@ -46,7 +49,7 @@ class Operand:
 class Routine:
     """One kernel step under construction."""
 
-    def __init__(self, lowering: Any, node: Node, label: str) -> None:
+    def __init__(self, lowering: Lowering, node: Node, label: str) -> None:
         self.lowering, self.node, self.label = lowering, node, label
         self._operands: list[Operand] = []
         self._reads: list[Storage] = []

@@ -21,10 +21,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..graph.graph import Node, Value
 from ..runtime import epoch, forks, info
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 Way = Callable[[Any, Node], bool]
 """`way(lowering, node)` adds the steps for a node, or returns False where it cannot."""
@@ -139,7 +142,7 @@ def enabled() -> bool:
 
 
 def lower_tuned(
-    lowering: Any,
+    lowering: Lowering,
     node: Node,
     ways: Mapping[str, Way],
     preferred: str,

@@ -4,13 +4,11 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 """
 
 from collections.abc import Sequence
-from typing import Any
-from typing import Literal, overload
+from typing import Any, Literal, overload
+
 from ..random import Generator as Generator
 from ..tensor import Tensor as Tensor
-from ..typing import ArrayLike
-from ..typing import Operand
-from ..typing import ShapeLike
+from ..typing import ArrayLike, Operand, ShapeLike
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",

@@ -6,7 +6,7 @@ comes here, or runs as a host call.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ..kernels.attention import attention_backward, attention_forward, suits
 from ..layout import Layout, like_order, row_major
 from ..lower import Step
 from ..primitives import lowers
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 
 def serves_forward(query: Any, key: Any, value: Any, mask: Any, dropout_p: float) -> bool:
@@ -29,7 +32,7 @@ def serves_backward(query: Any, key: Any, value: Any, mask: Any, dropout_p: floa
     return serves_forward(query, key, value, mask, dropout_p) and not mask_grad
 
 
-def _rows(lowering: Any, value: Value, node: Node) -> Layout:
+def _rows(lowering: Lowering, value: Value, node: Node) -> Layout:
     """An operand whose last axis is dense: others would be read an element at a time."""
     layout = lowering.layout_of(value)
     return layout if layout.strides[-1] == 1 else lowering.copy(layout, node)
@@ -42,14 +45,14 @@ def _spread(mask: Layout, shape: tuple[int, ...]) -> Layout:
     return Layout(mask.storage, mask.dtype, shape, (0,) * extra + tuple(own), mask.offset)
 
 
-def _step(lowering: Any, node: Node, label: str, kernel: Any, reads: list[Any], writes: list[Layout]) -> None:
+def _step(lowering: Lowering, node: Node, label: str, kernel: Any, reads: list[Any], writes: list[Layout]) -> None:
     inputs = [x.storage for x in reads if x is not None]
     outputs = [x.storage for x in writes]
     lowering.steps.append(Step("kernel", label, [node], inputs, outputs, kernel, [*inputs, *outputs]))
 
 
 @lowers("attention_forward")
-def lower_forward(lowering: Any, node: Node) -> bool:
+def lower_forward(lowering: Lowering, node: Node) -> bool:
     q_value, k_value, v_value, m_value, _ = node.inputs
     dropout_p, causal, scale = node.attrs
     if not serves_forward(q_value, k_value, v_value, m_value, dropout_p):
@@ -65,7 +68,7 @@ def lower_forward(lowering: Any, node: Node) -> bool:
 
 
 @lowers("attention_backward")
-def lower_backward(lowering: Any, node: Node) -> bool:
+def lower_backward(lowering: Lowering, node: Node) -> bool:
     grad, grad_lse, q_value, k_value, v_value, m_value, _, out_value, lse_value = node.inputs
     dropout_p, causal, scale, mask_grad = node.attrs
     if not serves_backward(q_value, k_value, v_value, m_value, dropout_p, mask_grad):

@@ -9,7 +9,7 @@ ours turns squares of them (see `kernels/copy.py`). For larger kernels the libra
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from ...graph.graph import Node
 from ..layout import Layout
 from ..primitives import add_primitive, desc
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 INTO, OUT_OF = "reorder weights", "reorder grad weight"
 """Labels of the steps."""
 
 
-def into_blocks(lowering: Any, node: Node, weight: Layout, wanted: Any) -> Layout:
+def into_blocks(lowering: Lowering, node: Node, weight: Layout, wanted: Any) -> Layout:
     """The weights in the layout `wanted`, a memory descriptor."""
     source = desc(weight)
     if source == wanted:
@@ -40,7 +43,7 @@ def into_blocks(lowering: Any, node: Node, weight: Layout, wanted: Any) -> Layou
     return room
 
 
-def out_of_blocks(lowering: Any, node: Node, room: Layout, has: Any, target: Layout) -> None:
+def out_of_blocks(lowering: Lowering, node: Node, room: Layout, has: Any, target: Layout) -> None:
     """Steps that bring weights from the layout `has` in `room` to `target`."""
     parts = _parts(target, has, room)
     if parts is None:
@@ -50,7 +53,7 @@ def out_of_blocks(lowering: Any, node: Node, room: Layout, has: Any, target: Lay
         lowering.copy(blocked, node, plain, OUT_OF)
 
 
-def _by_library(lowering: Any, node: Node, source: tuple[Layout, Any], target: tuple[Layout, Any], label: str) -> None:
+def _by_library(lowering: Lowering, node: Node, source: tuple[Layout, Any], target: tuple[Layout, Any], label: str) -> None:
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.primitives.reorder import reorder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from ...ops.elementwise import NEGATIVE_POWER
 from ..layout import Layout
 from ..primitives import lowers
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 
 @lowers("checked_indices")
-def lower_checked_indices(lowering: Any, node: Node) -> bool:
+def lower_checked_indices(lowering: Lowering, node: Node) -> bool:
     """The indices themselves; a step before their use fails if one is out of range."""
     layout = lowering.layout_of(node.inputs[0])
     low, high, ignored, name = node.attrs
@@ -32,7 +35,7 @@ def _passed(lowering: Any) -> Layout:
 
 
 @lowers("check_true")
-def lower_check_true(lowering: Any, node: Node) -> bool:
+def lower_check_true(lowering: Lowering, node: Node) -> bool:
     """A step that fails unless every element of the condition is true."""
     layout = lowering.layout_of(node.inputs[0])
     lowering.layouts[node.outputs[0]] = _passed(lowering)

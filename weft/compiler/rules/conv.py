@@ -8,7 +8,7 @@ their gradient on the way out (a few per cent of the convolution's time). Which 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graph.graph import Node, Value
 from ..kernels import deep_product
@@ -20,6 +20,9 @@ from .blocked_weights import INTO, OUT_OF, into_blocks, out_of_blocks
 from .images import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
 from .matmul import library_product
 from .product import leads, multiply_deep, suits_deep
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 
 def _grouped(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
@@ -33,7 +36,7 @@ def _grouped_layout(w: Layout, groups: int) -> Layout:
     return Layout(w.storage, w.dtype, _grouped(w.shape, groups), (w.strides[0] * step, *w.strides), w.offset)
 
 
-def _bias(lowering: Any, node: Node, value: Value | None) -> Layout | None:
+def _bias(lowering: Lowering, node: Node, value: Value | None) -> Layout | None:
     """The bias as a dense vector."""
     if value is None:
         return None
@@ -41,13 +44,13 @@ def _bias(lowering: Any, node: Node, value: Value | None) -> Layout | None:
     return layout if layout.contiguous else lowering.copy(layout, node)
 
 
-def _direct(lowering: Any, node: Node, isa: str = "") -> bool:
+def _direct(lowering: Lowering, node: Node, isa: str = "") -> bool:
     """`convolution` by oneDNN."""
     return convolve(lowering, node, node.attrs, _bias(lowering, node, node.inputs[2]), isa=isa)
 
 
 def convolve(
-    lowering: Any, node: Node, attrs: Any, bias: Layout | None = None, post: Any = (),
+    lowering: Lowering, node: Node, attrs: Any, bias: Layout | None = None, post: Any = (),
     operands: dict[int, Layout] | None = None, label: str = "convolution", isa: str = "",
 ) -> bool:  # fmt: skip
     """The convolution of a node's first two inputs by oneDNN, with post-ops and their operands by argument number.
@@ -79,7 +82,7 @@ def convolve(
     return True
 
 
-def _direct_input(lowering: Any, node: Node) -> bool:
+def _direct_input(lowering: Lowering, node: Node) -> bool:
     """`convolution_backward_input` by oneDNN."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
@@ -109,7 +112,7 @@ def _direct_input(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _direct_weight(lowering: Any, node: Node) -> bool:
+def _direct_weight(lowering: Lowering, node: Node) -> bool:
     """`convolution_backward_weight` by oneDNN."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
@@ -149,7 +152,7 @@ def _before(padding: Any) -> tuple[int, int]:
     return padding[0][0], padding[1][0]
 
 
-def _winograd(m: int, lowering: Any, node: Node) -> bool:
+def _winograd(m: int, lowering: Lowering, node: Node) -> bool:
     x_value, w_value, b_value = node.inputs
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     bias = _bias(lowering, node, b_value)
@@ -159,7 +162,7 @@ def _winograd(m: int, lowering: Any, node: Node) -> bool:
     return True
 
 
-def _winograd_input(m: int, lowering: Any, node: Node) -> bool:
+def _winograd_input(m: int, lowering: Lowering, node: Node) -> bool:
     g_value, w_value = node.inputs[:2]
     top, left = _before(node.attrs[2])
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
@@ -169,7 +172,7 @@ def _winograd_input(m: int, lowering: Any, node: Node) -> bool:
     return True
 
 
-def _winograd_weight(m: int, lowering: Any, node: Node) -> bool:
+def _winograd_weight(m: int, lowering: Lowering, node: Node) -> bool:
     x_value, g_value = node.inputs
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
@@ -181,7 +184,7 @@ def _winograd_weight(m: int, lowering: Any, node: Node) -> bool:
 # Depthwise -----------------------------------------------------------------------------------------------------------
 
 
-def _depthwise(lowering: Any, node: Node) -> bool:
+def _depthwise(lowering: Lowering, node: Node) -> bool:
     x_value, w_value, b_value = node.inputs
     shape = depthwise.shape_of(x_value.shape, node.outputs[0].shape, w_value.shape[2:], node.attrs)
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
@@ -192,7 +195,7 @@ def _depthwise(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _depthwise_input(lowering: Any, node: Node) -> bool:
+def _depthwise_input(lowering: Lowering, node: Node) -> bool:
     g_value, w_value = node.inputs[:2]
     shape = depthwise.shape_of(node.outputs[0].shape, g_value.shape, w_value.shape[2:], node.attrs[1:])
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
@@ -202,7 +205,7 @@ def _depthwise_input(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _depthwise_weight(lowering: Any, node: Node) -> bool:
+def _depthwise_weight(lowering: Lowering, node: Node) -> bool:
     x_value, g_value = node.inputs
     w_shape = tuple(node.outputs[0].shape)
     shape = depthwise.shape_of(x_value.shape, g_value.shape, w_shape[2:], node.attrs[1:])
@@ -216,7 +219,7 @@ def _depthwise_weight(lowering: Any, node: Node) -> bool:
 # 1 x 1 ---------------------------------------------------------------------------------------------------------------
 
 
-def _matmul_weight(lowering: Any, node: Node) -> bool:
+def _matmul_weight(lowering: Lowering, node: Node) -> bool:
     """The gradient of a 1 x 1 weight as the product of two matrices whose rows are pixels."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
@@ -252,14 +255,14 @@ def _matmul_weight(lowering: Any, node: Node) -> bool:
     return True
 
 
-def weight_matrix(lowering: Any, node: Node, backward: bool = False) -> Layout:
+def weight_matrix(lowering: Lowering, node: Node, backward: bool = False) -> Layout:
     """The weight of a 1 x 1 convolution as (input channels, output channels), or the other way round if `backward`."""
     w: Layout = lowering.layout_of(node.inputs[1])
     axes = (0, 1) if backward else (1, 0)
     return Layout(w.storage, w.dtype, tuple([w.shape[a] for a in axes]), tuple([w.strides[a] for a in axes]), w.offset)
 
 
-def _pixels(lowering: Any, node: Node) -> bool:
+def _pixels(lowering: Lowering, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     bias = _bias(lowering, node, node.inputs[2])
     with channels_last_result(lowering, node) as y:
@@ -268,7 +271,7 @@ def _pixels(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _pixels_input(lowering: Any, node: Node) -> bool:
+def _pixels_input(lowering: Lowering, node: Node) -> bool:
     g = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     with channels_last_result(lowering, node) as x:
         pixels.multiply(lowering, node, g, weight_matrix(lowering, node, True), x, label="convolution grad input")
@@ -286,7 +289,7 @@ SAMPLE, DEPTHWISE_SAMPLE = 0.3e9, 0.05e9
 
 
 def lower_image(
-    lowering: Any, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any, by_channel: Any,
+    lowering: Lowering, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any, by_channel: Any,
     by_pixel: Any,
 ) -> bool:  # fmt: skip
     """A convolution, or a gradient of one, in the way that is fastest: oneDNN's (`direct`), Winograd's (`tiled`, by the size of
@@ -383,7 +386,7 @@ FIXED = frozenset(
 
 
 @lowers("convolution")
-def lower_convolution(lowering: Any, node: Node) -> bool:
+def lower_convolution(lowering: Lowering, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv", node.inputs[0], node.outputs[0], (0,))
@@ -392,7 +395,7 @@ def lower_convolution(lowering: Any, node: Node) -> bool:
 
 
 @lowers("convolution_backward_input")
-def lower_backward_input(lowering: Any, node: Node) -> bool:
+def lower_backward_input(lowering: Lowering, node: Node) -> bool:
     if not applies(*node.inputs[:2]):
         return False
     images = Images("conv grad input", node.outputs[0], node.inputs[0], (0, 2))
@@ -401,7 +404,7 @@ def lower_backward_input(lowering: Any, node: Node) -> bool:
 
 
 @lowers("convolution_backward_weight")
-def lower_backward_weight(lowering: Any, node: Node) -> bool:
+def lower_backward_weight(lowering: Lowering, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv grad weight", node.inputs[0], node.inputs[1], (0, 1))

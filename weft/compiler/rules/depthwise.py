@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..kernels import depthwise as d
 from ..layout import Layout
 from ..lower import Step
 from .blocked_weights import INTO
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 FLOAT = np.dtype(np.float32)
 STREAMING = 4 << 20
@@ -76,7 +79,7 @@ def leads(x: Sequence[int]) -> bool:
 
 
 def add_kernel(
-    lowering: Any,
+    lowering: Lowering,
     node: Node,
     label: str,
     kernel: Any,
@@ -89,7 +92,7 @@ def add_kernel(
     lowering.steps.append(Step("kernel", label, [node], read, written, kernel, [*read, *written], params))
 
 
-def ordered_weights(lowering: Any, node: Node, shape: d.Shape, weight: Layout) -> Layout:
+def ordered_weights(lowering: Lowering, node: Node, shape: d.Shape, weight: Layout) -> Layout:
     """A step that brings (channels, 1, rows, columns) into the order of the kernels."""
     sc, _, sh, sw = weight.strides
     taps = (shape.rows.taps, shape.columns.taps, shape.channels)
@@ -98,7 +101,7 @@ def ordered_weights(lowering: Any, node: Node, shape: d.Shape, weight: Layout) -
 
 
 def convolve(
-    lowering: Any, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
+    lowering: Lowering, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
     then: tuple[str, ...] = (), operands: Sequence[Layout] = (), label: str = "depthwise convolution",
 ) -> None:  # fmt: skip
     """Steps for y = x convolved with weight, then `then` with `operands`; see `d.convolution`.
@@ -120,7 +123,7 @@ def convolve(
     add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
 
 
-def weight_gradient(lowering: Any, node: Node, shape: d.Shape, x: Layout, g: Layout, dw: Layout) -> None:
+def weight_gradient(lowering: Lowering, node: Node, shape: d.Shape, x: Layout, g: Layout, dw: Layout) -> None:
     """Steps for the gradient of the weight, (channels, 1, rows, columns) with any strides, from channels-last x and g."""
     strips, tasks = d.Grid(shape, False).split(x.shape[0])
     taps = (shape.rows.taps, shape.columns.taps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ..primitives import lowers
 from .depthwise import STREAMING, add_kernel, ordered_weights, shape_of, suits
 from .images import channels_last_layout, channels_last_result
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 
 def _applies(node: Node, x: Value, y: Value, w: Value, window: tuple[Any, ...]) -> bool:
     return (
@@ -24,13 +27,13 @@ def _applies(node: Node, x: Value, y: Value, w: Value, window: tuple[Any, ...]) 
     )
 
 
-def _columns(lowering: Any, node: Node, values: tuple[Value, ...]) -> list[Layout]:
+def _columns(lowering: Lowering, node: Node, values: tuple[Value, ...]) -> list[Layout]:
     """Operands with a number per channel, dense."""
     found = [lowering.layout_of(v) for v in values]
     return [x if x.contiguous else lowering.copy(x, node) for x in found]
 
 
-def _column(lowering: Any, node: Node, index: int) -> Layout:
+def _column(lowering: Lowering, node: Node, index: int) -> Layout:
     """Where a result with a number per channel goes."""
     shape = tuple(node.outputs[index].shape)
     placed: Layout = lowering.place(node, index, row_major(shape), node, None)
@@ -38,7 +41,7 @@ def _column(lowering: Any, node: Node, index: int) -> Layout:
 
 
 @lowers("depthwise_forward")
-def lower_forward(lowering: Any, node: Node) -> bool:
+def lower_forward(lowering: Lowering, node: Node) -> bool:
     before, *window, moments = node.attrs
     x_value, w_value, *columns = node.inputs
     if not _applies(node, x_value, node.outputs[0], w_value, tuple(window)):
@@ -65,7 +68,7 @@ def lower_forward(lowering: Any, node: Node) -> bool:
 
 
 @lowers("depthwise_backward")
-def lower_backward(lowering: Any, node: Node) -> bool:
+def lower_backward(lowering: Lowering, node: Node) -> bool:
     before, after, results, *window = node.attrs
     g_value, x_value, w_value, *columns = node.inputs
     if not _applies(node, x_value, g_value, w_value, tuple(window)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .images import channels_last_layout, channels_last_result
 from .matmul import _operand, library_product, multiply_few_rows
 from .product import leads, multiply
 from .product import suits as suits_blocks
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 
 def _eltwise(step: str) -> Any:
@@ -57,7 +60,7 @@ def _label(name: str, steps: tuple[str, ...]) -> str:
 
 
 @lowers("matmul_then")
-def lower_matmul_then(lowering: Any, node: Node) -> bool:
+def lower_matmul_then(lowering: Lowering, node: Node) -> bool:
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.primitives.matmul import matmul
 
@@ -83,7 +86,7 @@ def lower_matmul_then(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _matrix(lowering: Any, node: Node, value: Value) -> Layout:
+def _matrix(lowering: Lowering, node: Node, value: Value) -> Layout:
     """An operand of a step as a matrix; one number per column is a matrix of one row."""
     x = lowering.layout_of(value)
     if not x.contiguous:
@@ -93,7 +96,7 @@ def _matrix(lowering: Any, node: Node, value: Value) -> Layout:
 
 
 @lowers("convolution_then")
-def lower_convolution_then(lowering: Any, node: Node) -> bool:
+def lower_convolution_then(lowering: Lowering, node: Node) -> bool:
     if not available() or any(v.dtype != np.float32 for v in node.inputs):
         return False
     kernel, shape = tuple(node.inputs[1].shape[2:]), tuple(node.outputs[0].shape)
@@ -104,7 +107,7 @@ def lower_convolution_then(lowering: Any, node: Node) -> bool:
     return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then, _depthwise_then, _pixels_then)
 
 
-def _direct_then(lowering: Any, node: Node, isa: str = "") -> bool:
+def _direct_then(lowering: Lowering, node: Node, isa: str = "") -> bool:
     """`convolution_then` by oneDNN; what is added to every pixel first is its bias."""
     steps, *attrs = node.attrs
     shape = tuple(node.outputs[0].shape)
@@ -119,7 +122,7 @@ def _direct_then(lowering: Any, node: Node, isa: str = "") -> bool:
     return convolve(lowering, node, attrs, bias, post, arguments, _label("convolution", steps), isa)
 
 
-def _winograd_then(m: int, lowering: Any, node: Node) -> bool:
+def _winograd_then(m: int, lowering: Lowering, node: Node) -> bool:
     """`convolution_then` with the steps in the last transform."""
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     then, operands = _own_steps(lowering, node)
@@ -131,7 +134,7 @@ def _winograd_then(m: int, lowering: Any, node: Node) -> bool:
     return True
 
 
-def _depthwise_then(lowering: Any, node: Node) -> bool:
+def _depthwise_then(lowering: Lowering, node: Node) -> bool:
     """`convolution_then` by our own depthwise kernel, with the steps in it."""
     steps, *attrs = node.attrs
     shape = depthwise.shape_of(node.inputs[0].shape, node.outputs[0].shape, node.inputs[1].shape[2:], attrs)
@@ -144,7 +147,7 @@ def _depthwise_then(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _pixels_then(lowering: Any, node: Node) -> bool:
+def _pixels_then(lowering: Lowering, node: Node) -> bool:
     """`convolution_then` by our own kernel for 1 x 1 ones, with the steps in it."""
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     then, operands = _own_steps(lowering, node)
@@ -154,7 +157,7 @@ def _pixels_then(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _own_steps(lowering: Any, node: Node) -> tuple[tuple[str, ...], list[Layout]]:
+def _own_steps(lowering: Lowering, node: Node) -> tuple[tuple[str, ...], list[Layout]]:
     """The steps of a `convolution_then` as kernels of our own take them, and their operands."""
     shape = tuple(node.outputs[0].shape)
     operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
@@ -167,7 +170,7 @@ def _is_column(value: Value, shape: tuple[int, ...]) -> bool:
     return value.size == shape[1] and tuple(value.shape) != shape
 
 
-def _image(lowering: Any, node: Node, value: Value, shape: tuple[int, ...]) -> Layout:
+def _image(lowering: Lowering, node: Node, value: Value, shape: tuple[int, ...]) -> Layout:
     """An operand of a step as oneDNN reads it: channels-last, or one number per channel."""
     x = lowering.layout_of(value)
     if tuple(value.shape) == shape and shape[2:] != (1, 1):

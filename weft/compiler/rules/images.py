@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...graph.graph import Node, Value
 from ..layout import Layout, channels_last, same_strides
 from ..primitives import available
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 
 def applies(*values: Any) -> bool:
@@ -22,7 +25,7 @@ def applies(*values: Any) -> bool:
     )
 
 
-def channels_last_layout(lowering: Any, layout: Layout, node: Node) -> Layout:
+def channels_last_layout(lowering: Lowering, layout: Layout, node: Node) -> Layout:
     """The layout itself if its channels lie next to each other, else a channels-last copy."""
     wanted = channels_last(layout.shape)
     if same_strides(layout.strides, wanted, layout.shape):
@@ -31,7 +34,7 @@ def channels_last_layout(lowering: Any, layout: Layout, node: Node) -> Layout:
 
 
 @contextmanager
-def channels_last_result(lowering: Any, node: Node, index: int = 0) -> Iterator[Layout]:
+def channels_last_result(lowering: Lowering, node: Node, index: int = 0) -> Iterator[Layout]:
     """Channels-last memory for a result. If it must lie another way in the end, it is copied after the block."""
     shape = tuple(node.outputs[index].shape)
     wanted = channels_last(shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +17,12 @@ from .product import leads, lower_blocks, multiply_deep, suits_deep
 from .product import suits as suits_blocks
 from .update import put_off
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 
 @lowers("matmul")
-def lower_matmul(lowering: Any, node: Node) -> bool:
+def lower_matmul(lowering: Lowering, node: Node) -> bool:
     """`x1 @ x2` with broadcast batch axes; vectors become matrices."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
     out = node.outputs[0]
@@ -36,7 +39,7 @@ def lower_matmul(lowering: Any, node: Node) -> bool:
     return suits_blocks(a, b) and leads(library_product) and lower_blocks(lowering, node) or library_product(lowering, node)
 
 
-def library_product(lowering: Any, node: Node) -> bool:
+def library_product(lowering: Lowering, node: Node) -> bool:
     """By oneDNN, if it is there."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
     out = node.outputs[0]
@@ -62,7 +65,7 @@ def library_product(lowering: Any, node: Node) -> bool:
 
 
 def multiply_few_rows(
-    lowering: Any, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+    lowering: Lowering, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
 ) -> bool:
     """A few rows times a matrix that lies transposed, then `steps`: our own kernel, which reads the matrix once."""
     if len(a.shape) != 2 or len(b.shape) != 2 or not few_rows.suits(a, b):
@@ -86,7 +89,7 @@ PACKING = 4  # multiplications that cost as much as packing an element
 LANES = 16  # columns of a register tile come in multiples of this many
 
 
-def _small(lowering: Any, node: Node, a: Layout, b: Layout) -> bool:
+def _small(lowering: Lowering, node: Node, a: Layout, b: Layout) -> bool:
     """Small plain matrices are multiplied by our own kernel.
 
     It wants unit stride along the columns of the right operand and of the result. Either the product itself or its
@@ -134,7 +137,7 @@ def _packed(b: Layout) -> bool:
     return b.strides[1] == 1 and b.shape[1] % LANES == 0
 
 
-def _multiply(lowering: Any, node: Node, a: Layout, b: Layout) -> Layout:
+def _multiply(lowering: Lowering, node: Node, a: Layout, b: Layout) -> Layout:
     """Add the kernel; columns are padded to whole vectors, so the result's rows may be further apart than its columns."""
     (m, k), n = a.shape, b.shape[1]
     wide = -(-n // LANES) * LANES
@@ -152,7 +155,7 @@ def _multiply(lowering: Any, node: Node, a: Layout, b: Layout) -> Layout:
     return Layout(room.storage, a.dtype, (m, n), (wide, 1))
 
 
-def _operand(lowering: Any, x: Layout, node: Node) -> Layout:
+def _operand(lowering: Lowering, x: Layout, node: Node) -> Layout:
     """oneDNN wants one of the two matrix axes to be dense; broadcast or oddly strided operands are copied."""
     if len(x.shape) >= 2 and any(
         st == 0 and d > 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)

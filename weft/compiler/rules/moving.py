@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from ..layout import Layout, _sliced, channels_last, like_order, row_major, same
 from ..primitives import lowers
 from ..routines import Routine, native, over_rows
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 
 @lowers("concat_axis")
-def lower_concat(lowering: Any, node: Node) -> bool:
+def lower_concat(lowering: Lowering, node: Node) -> bool:
     """Every part is copied to its place, unless it was computed there (`weft.compiler.joins`)."""
     out = node.outputs[0]
     if not native(out):
@@ -49,7 +52,7 @@ def _order(first: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @lowers("setitem")
-def lower_setitem(lowering: Any, node: Node) -> bool:
+def lower_setitem(lowering: Lowering, node: Node) -> bool:
     """A copy of x, then the value over a part of it; of a variable that nobody reads any more only the part is written."""
     x_value, value = node.inputs
     if not native(x_value, value):
@@ -68,7 +71,7 @@ def lower_setitem(lowering: Any, node: Node) -> bool:
 
 
 @lowers("put_into_zeros")
-def lower_put_into_zeros(lowering: Any, node: Node) -> bool:
+def lower_put_into_zeros(lowering: Lowering, node: Node) -> bool:
     """Zeros, then the value over a part of them."""
     (value,) = node.inputs
     out = node.outputs[0]
@@ -80,7 +83,7 @@ def lower_put_into_zeros(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _write_part(lowering: Any, node: Node, value: Layout, target: Layout, index: Any) -> None:
+def _write_part(lowering: Lowering, node: Node, value: Layout, target: Layout, index: Any) -> None:
     shape = np.broadcast_to(np.empty((), np.int8), target.shape)[_thawed(index)].shape
     part = _sliced(target, index, tuple(shape))
     assert part is not None
@@ -122,7 +125,7 @@ def _inner(padding: Any, spatial: Any) -> tuple[Any, ...]:
 
 
 @lowers("unfold_windows")
-def lower_unfold(lowering: Any, node: Node) -> bool:
+def lower_unfold(lowering: Lowering, node: Node) -> bool:
     """A copy of the windows of the padded image, seen as overlapping views."""
     (x_value,) = node.inputs
     kernel, dilation, padding, stride = node.attrs
@@ -148,7 +151,7 @@ def lower_unfold(lowering: Any, node: Node) -> bool:
 
 
 @lowers("unfold_backward")
-def lower_fold(lowering: Any, node: Node) -> bool:
+def lower_fold(lowering: Lowering, node: Node) -> bool:
     """Columns added up where they came from, one place of the kernel after another; images run side by side."""
     g_value = node.inputs[0]
     _, kernel, dilation, padding, stride = node.attrs

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...graph.graph import Node
 from ..kernels import pixels as p
 from ..layout import Layout
 from .blocked_weights import INTO
 from .depthwise import add_kernel, long_vectors
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 LEAST = 2048
 """Pixels from which no trial is needed: with fewer, how they are shared out counts more than how they are multiplied."""
@@ -27,7 +30,7 @@ def leads(images: Sequence[int]) -> bool:
 
 
 def multiply(
-    lowering: Any, node: Node, x: Layout, matrix: Layout, y: Layout, then: tuple[str, ...] = (),
+    lowering: Lowering, node: Node, x: Layout, matrix: Layout, y: Layout, then: tuple[str, ...] = (),
     operands: Sequence[Layout] = (), label: str = "convolution",
 ) -> None:  # fmt: skip
     """Steps for y = x times matrix, pixel by pixel, then `then` with `operands`; see `p.pixels`.

@@ -7,7 +7,7 @@ like the result: what the op returns. Where it is of another kind, it serves as 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ...graph.graph import Node
 from ..layout import channels_last
 from ..primitives import add_primitive, lowers
 from .images import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 
 def _padding(
@@ -36,7 +39,7 @@ def _descs(x: tuple[int, ...], y: tuple[int, ...], dtype: np.dtype) -> tuple[Any
 
 
 @lowers("max_pool")
-def lower_max_pool(lowering: Any, node: Node) -> bool:
+def lower_max_pool(lowering: Lowering, node: Node) -> bool:
     (x_value,) = node.inputs
     y_value, places = node.outputs
     if not applies(x_value):
@@ -76,7 +79,7 @@ def lower_max_pool(lowering: Any, node: Node) -> bool:
 
 
 @lowers("max_pool_backward")
-def lower_max_pool_backward(lowering: Any, node: Node) -> bool:
+def lower_max_pool_backward(lowering: Lowering, node: Node) -> bool:
     g_value, places_value = node.inputs[:2]
     if not applies(g_value):
         return False
@@ -121,7 +124,7 @@ def _exact(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, pad
 
 
 @lowers("avg_pool", "avg_pool_backward")
-def lower_avg_pool(lowering: Any, node: Node) -> bool:
+def lower_avg_pool(lowering: Lowering, node: Node) -> bool:
     backward = node.op.name == "avg_pool_backward"
     value, out = node.inputs[0], node.outputs[0]
     kernel, stride, padding, _, include, divisor = node.attrs[1:] if backward else node.attrs

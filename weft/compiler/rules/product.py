@@ -8,7 +8,7 @@ every program: a trial costs more time than most programs would gain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..layout import Layout, row_major
 from ..lower import Step
 from ..primitives import available
 from ..tuning import Sample, Way, choose
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 96, 48, 32
 """Sizes from which blocks are worth while: a tile is 6 by 64 numbers, and with few rows most of the time goes to packing."""
@@ -78,14 +81,14 @@ def leads(library: Way) -> bool:
     return choose(node, ways, preferred, "products", lambda: sample, variant="product").way == "blocks"
 
 
-def lower_blocks(lowering: Any, node: Node) -> bool:
+def lower_blocks(lowering: Lowering, node: Node) -> bool:
     """A `matmul` node."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
     return multiply(lowering, node, a, b)
 
 
 def multiply(
-    lowering: Any, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+    lowering: Lowering, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
 ) -> bool:
     """A step that computes the node as `a @ b` followed by `steps`, whose operands have one number per column."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
@@ -100,7 +103,7 @@ def multiply(
     return True
 
 
-def multiply_deep(lowering: Any, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
+def multiply_deep(lowering: Lowering, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
     """A step for `out = a @ b`, matrices whose depth is what is large."""
     # which side gives the columns hardly matters now that operands are read as they lie; it decides about rounding, so it stays
     short, long = sorted((a.shape[0], b.shape[1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from ..primitives import lowers
 from ..routines import Routine, native, over_rows
 from .sorting import order_into
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 _WORK = 16  # a draw costs as much as this many additions
 
 
 def draw_into(
-    lowering: Any,
+    lowering: Lowering,
     node: Node,
     state: Layout,
     out: Layout,
@@ -58,12 +61,12 @@ def draw_into(
     r.add([seed, offset, *over_rows(shape, point, vector=True, work=_WORK)])
 
 
-def _out(lowering: Any, node: Node) -> Layout:
+def _out(lowering: Lowering, node: Node) -> Layout:
     return lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
 
 
 @lowers("random_uniform", "random_normal", "random_uniform_like", "random_normal_like")
-def lower_draw(lowering: Any, node: Node) -> bool:
+def lower_draw(lowering: Lowering, node: Node) -> bool:
     if not native(*node.outputs):
         return False
     function = philox.uniform if "uniform" in node.op.name else philox.normal
@@ -74,7 +77,7 @@ def lower_draw(lowering: Any, node: Node) -> bool:
 
 
 @lowers("random_bits")
-def lower_bits(lowering: Any, node: Node) -> bool:
+def lower_bits(lowering: Lowering, node: Node) -> bool:
     if not native(*node.outputs):
         return False
     state = lowering.layout_of(node.inputs[0])
@@ -86,7 +89,7 @@ def lower_bits(lowering: Any, node: Node) -> bool:
 
 
 @lowers("random_integers")
-def lower_integers(lowering: Any, node: Node) -> bool:
+def lower_integers(lowering: Lowering, node: Node) -> bool:
     if not native(*node.outputs):
         return False
     low, high = node.attrs[:2]
@@ -100,7 +103,7 @@ def lower_integers(lowering: Any, node: Node) -> bool:
 
 
 @lowers("random_permutation")
-def lower_permutation(lowering: Any, node: Node) -> bool:
+def lower_permutation(lowering: Lowering, node: Node) -> bool:
     """The order of random words."""
     if not native(*node.outputs):
         return False
@@ -111,7 +114,7 @@ def lower_permutation(lowering: Any, node: Node) -> bool:
 
 
 @lowers("random_dropout")
-def lower_dropout(lowering: Any, node: Node) -> bool:
+def lower_dropout(lowering: Lowering, node: Node) -> bool:
     x_value, state_value = node.inputs
     if not native(x_value):
         return False

@@ -7,7 +7,7 @@ through cursors that move with time: nothing is copied. Masks, other dtypes and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..layout import Layout, Storage, row_major
 from ..loops import Kernel
 from ..lower import Step
 from ..primitives import lowers
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 LARGEST_BATCH = 4096
 
@@ -35,7 +38,7 @@ def serves(gates: Any, weight_hh: Any, mask: Any) -> bool:
     )
 
 
-def _dense(lowering: Any, value: Value | None, node: Node) -> Layout | None:
+def _dense(lowering: Lowering, value: Value | None, node: Node) -> Layout | None:
     """An operand whose last axis is dense and that does not repeat elements."""
     if value is None:
         return None
@@ -60,7 +63,7 @@ def _is_zero(value: Value) -> bool:
 class _Walk:
     """Makes the steps of a walk through time; `at` is a slice at a fixed time, `cursor` one that moves."""
 
-    def __init__(self, lowering: Any, node: Node) -> None:
+    def __init__(self, lowering: Lowering, node: Node) -> None:
         self.lowering, self.node = lowering, node
         self.moves: list[tuple[Storage, Storage, int, int]] = []
         self.wholes: list[Storage] = []
@@ -91,7 +94,7 @@ class _Walk:
             )
 
 
-def _pack(lowering: Any, node: Node, weight: Layout, kernel: Callable[[Layout, Layout], Kernel]) -> Layout:
+def _pack(lowering: Lowering, node: Node, weight: Layout, kernel: Callable[[Layout, Layout], Kernel]) -> Layout:
     (depth, width) = weight.shape
     room = lowering.temporary((depth * width,), weight.dtype)
     packed = Layout(room.storage, weight.dtype, (1, depth * width), (depth * width, 1))
@@ -100,7 +103,7 @@ def _pack(lowering: Any, node: Node, weight: Layout, kernel: Callable[[Layout, L
 
 
 @lowers("lstm_sequence")
-def lower_lstm(lowering: Any, node: Node) -> bool:
+def lower_lstm(lowering: Lowering, node: Node) -> bool:
     """`hidden`, `cells` and `acts` of all times, each step from the results of the one before."""
     gates_value, h_value, c_value, w_value, mask = node.inputs
     (reverse,) = node.attrs
@@ -132,7 +135,7 @@ def lower_lstm(lowering: Any, node: Node) -> bool:
 
 
 @lowers("lstm_sequence_backward")
-def lower_lstm_backward(lowering: Any, node: Node) -> bool:
+def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
     """The gradient of the gates of all times, from the last to the first, then those of the initial state."""
     gh_value, gc_value, c_value, w_value, cells_value, acts_value, mask = node.inputs
     (reverse,) = node.attrs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ..lower import Step
 from ..nests import grain
 from ..primitives import lowers
 from ..routines import Operand, Routine, native, over_rows, wrapped
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 
 def _element(buffer: Buffer, layout: Layout, k: Any) -> Any:
@@ -39,7 +42,7 @@ def _buffers(*layouts: Layout) -> tuple[Buffer, ...]:
 
 
 @lowers("row_numbers")
-def lower_row_numbers(lowering: Any, node: Node) -> bool:
+def lower_row_numbers(lowering: Lowering, node: Node) -> bool:
     index = lowering.layout_of(node.inputs[0])
     if len(index.shape) != 1:
         return False
@@ -58,7 +61,7 @@ def lower_row_numbers(lowering: Any, node: Node) -> bool:
 
 
 @lowers("row_places")
-def lower_row_places(lowering: Any, node: Node) -> bool:
+def lower_row_places(lowering: Lowering, node: Node) -> bool:
     """A note per row of the table, written from the last position to the first, then read by every position.
 
     The notes are never cleared: only what was written in this run is read.
@@ -80,7 +83,7 @@ def lower_row_places(lowering: Any, node: Node) -> bool:
 
 
 @lowers("row_chain")
-def lower_row_chain(lowering: Any, node: Node) -> bool:
+def lower_row_chain(lowering: Lowering, node: Node) -> bool:
     """One walk from the first position to the last, with a note per first position: which one was met last."""
     place = lowering.layout_of(node.inputs[0])
     count = place.shape[0]
@@ -105,7 +108,7 @@ def lower_row_chain(lowering: Any, node: Node) -> bool:
 
 
 @lowers("put_rows")
-def lower_put_rows(lowering: Any, node: Node) -> bool:
+def lower_put_rows(lowering: Lowering, node: Node) -> bool:
     """In the memory of the table itself, if nobody wants the old one: then only the named rows are touched."""
     x_value, index_value, source_value, place_value = node.inputs
     shape = tuple(x_value.shape)
@@ -230,7 +233,7 @@ def _blocks(width: int, body: Callable[[Any, int, str], list[Any]]) -> list[Any]
 
 
 @lowers("caught_up")
-def lower_caught_up(lowering: Any, node: Node) -> bool:
+def lower_caught_up(lowering: Lowering, node: Node) -> bool:
     """Each row is copied, then walks through the steps it has missed; rows are shared out among threads.
 
     Means that nobody reads are not stored.
@@ -285,13 +288,13 @@ def _as_rows(x: Layout) -> Layout | None:
     return Layout(x.storage, x.dtype, (x.shape[0], prod(x.shape[1:])), (x.strides[0], 1), x.offset)
 
 
-def _dense_rows(lowering: Any, node: Node, x: Layout) -> Layout:
+def _dense_rows(lowering: Lowering, node: Node, x: Layout) -> Layout:
     """An array as (rows, elements of a row), copied if it has to be."""
     return _as_rows(x) or _as_rows(lowering.copy(x, node))  # type: ignore[return-value]
 
 
 @lowers("adam_rows")
-def lower_adam_rows(lowering: Any, node: Node) -> bool:
+def lower_adam_rows(lowering: Lowering, node: Node) -> bool:
     """One pass over the rows that are named, in the memory of the table and its means if nobody wants the old ones.
 
     Only the first place of a row does anything, so no two threads meet in one. It adds up the gradients of the row, then

@@ -7,7 +7,7 @@ one vector operation advances all of them. The order of operations along the axi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,13 +21,16 @@ from ..primitives import lowers
 from ..routines import Routine, native, over_rows
 from .sorting import last_axis
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 COLUMNS = 512  # states kept side by side
 
 Advance = Callable[[list[Expr], list[Expr], Expr], list[Expr]]
 
 
 def scan_steps(
-    lowering: Any,
+    lowering: Lowering,
     node: Node,
     sources: Sequence[Layout],
     targets: Sequence[Layout],
@@ -81,7 +84,7 @@ def scan_steps(
         r.add(over_rows(rows, row, work=4 * n))
 
 
-def _place_like(lowering: Any, node: Node, index: int) -> Layout:
+def _place_like(lowering: Lowering, node: Node, index: int) -> Layout:
     return lowering.place(node, index, row_major(tuple(node.outputs[index].shape)), node, None)
 
 
@@ -98,7 +101,7 @@ _RUNNING: dict[str, tuple[float, Callable[[Expr, Expr], Expr]]] = {
 
 
 @lowers(*_RUNNING)
-def lower_running(lowering: Any, node: Node) -> bool:
+def lower_running(lowering: Lowering, node: Node) -> bool:
     (x_value,) = node.inputs
     start, combine = _RUNNING[node.op.name]
     if not native(x_value) or s.kind(x_value.dtype) == "b":
@@ -114,7 +117,7 @@ def lower_running(lowering: Any, node: Node) -> bool:
 
 
 @lowers("cummax_pair", "cummin_pair")
-def lower_running_extreme(lowering: Any, node: Node) -> bool:
+def lower_running_extreme(lowering: Lowering, node: Node) -> bool:
     """The running extreme and the place of the newest element that equals it; NaN stays once it has come."""
     (x_value,) = node.inputs
     if not native(x_value) or s.kind(x_value.dtype) == "b":
@@ -144,7 +147,7 @@ def lower_running_extreme(lowering: Any, node: Node) -> bool:
 
 
 @lowers("linear_recurrence")
-def lower_recurrence(lowering: Any, node: Node) -> bool:
+def lower_recurrence(lowering: Lowering, node: Node) -> bool:
     if not native(*node.inputs):
         return False
     a, b = (lowering.layout_of(v) for v in node.inputs)

@@ -7,7 +7,7 @@ order; the other axes are shared out among vectors and threads, which never meet
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...graph.graph import Node
 from ...ops import scalar as s
@@ -17,6 +17,9 @@ from ..layout import Layout, row_major
 from ..loops import Let
 from ..primitives import lowers
 from ..routines import Routine, native, over_rows, wrapped
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 Combine = Callable[[Expr, Expr], Expr]
 
@@ -30,7 +33,7 @@ def _sum(old: Expr, new: Expr) -> Expr:
 
 
 def write_along(
-    lowering: Any,
+    lowering: Lowering,
     node: Node,
     target: Layout,
     index: Layout,
@@ -77,7 +80,7 @@ def write_along(
     r.add(over_rows(sizes, column, work=shape[axis] * tile))
 
 
-def _copy_of(lowering: Any, node: Node, value: Any, others: Sequence[Layout]) -> tuple[Layout, Layout]:
+def _copy_of(lowering: Lowering, node: Node, value: Any, others: Sequence[Layout]) -> tuple[Layout, Layout]:
     """(row-major memory that holds a copy of `value`, where the node's result must finally lie).
 
     If the result goes into the memory that holds `value` (a few rows of a variable are replaced), nothing is copied,
@@ -99,7 +102,7 @@ def _copy_of(lowering: Any, node: Node, value: Any, others: Sequence[Layout]) ->
     return target, out
 
 
-def _finish(lowering: Any, node: Node, target: Layout, out: Layout) -> bool:
+def _finish(lowering: Lowering, node: Node, target: Layout, out: Layout) -> bool:
     if target is not out:
         lowering.copy(target, node, out)
     return True
@@ -112,7 +115,7 @@ def _along(index: Layout, shape: tuple[int, ...], axis: int) -> Layout:
 
 
 @lowers("index_add")
-def lower_index_add(lowering: Any, node: Node) -> bool:
+def lower_index_add(lowering: Lowering, node: Node) -> bool:
     x_value, index_value, source_value = node.inputs
     if not native(x_value, index_value, source_value) or source_value.dtype != x_value.dtype:
         return False
@@ -127,7 +130,7 @@ def lower_index_add(lowering: Any, node: Node) -> bool:
 
 
 @lowers("scatter", "scatter_add")
-def lower_scatter(lowering: Any, node: Node) -> bool:
+def lower_scatter(lowering: Lowering, node: Node) -> bool:
     x_value, index_value, source_value = node.inputs
     if not native(x_value, index_value, source_value) or not len(x_value.shape):
         return False
@@ -142,7 +145,7 @@ def lower_scatter(lowering: Any, node: Node) -> bool:
 
 
 @lowers("segment_max")
-def lower_segment_max(lowering: Any, node: Node) -> bool:
+def lower_segment_max(lowering: Lowering, node: Node) -> bool:
     """-inf everywhere, the rows over it, and 0 where no row came."""
     x_value, index_value = node.inputs
     (count,) = node.attrs

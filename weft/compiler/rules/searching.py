@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,15 @@ from ..primitives import lowers
 from ..routines import Routine, native, over_rows, wrapped
 from .sorting import last_axis
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 PARTS = 16  # of one long vector, searched side by side
 LONG = 1 << 16
 
 
 @lowers("argmax", "argmin")
-def lower_arg(lowering: Any, node: Node) -> bool:
+def lower_arg(lowering: Lowering, node: Node) -> bool:
     """The place of the first extreme element, or of the first NaN."""
     axis, _ = node.attrs
     (x_value,) = node.inputs
@@ -53,7 +56,7 @@ def lower_arg(lowering: Any, node: Node) -> bool:
     return True
 
 
-def _extremes(lowering: Any, node: Node, x: Layout, out: Layout) -> None:
+def _extremes(lowering: Lowering, node: Node, x: Layout, out: Layout) -> None:
     r = Routine(lowering, node, node.op.name)
     source, target = r.reads(x), r.writes(out)
     n = x.shape[-1]
@@ -79,7 +82,7 @@ def _plain(value: Any) -> Any:
     return s.cast(value, np.uint8) if s.kind(value.dtype) == "b" else value
 
 
-def _in_parts(lowering: Any, node: Node, x: Layout, out: Layout) -> None:
+def _in_parts(lowering: Lowering, node: Node, x: Layout, out: Layout) -> None:
     """The extremes of parts of a long vector, then the first extreme among them."""
     r = Routine(lowering, node, node.op.name)
     source, target = r.reads(x), r.writes(out)
@@ -104,7 +107,7 @@ def _in_parts(lowering: Any, node: Node, x: Layout, out: Layout) -> None:
 
 
 @lowers("search_places")
-def lower_search(lowering: Any, node: Node) -> bool:
+def lower_search(lowering: Lowering, node: Node) -> bool:
     """Binary search for all elements at once: the same number of halvings for each."""
     sorted_value, x_value, sorter_value = node.inputs
     if not native(sorted_value, x_value, sorter_value):

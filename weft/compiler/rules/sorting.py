@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ..layout import Layout, row_major
 from ..loops import Accumulator, Buffer, Let, Local
 from ..primitives import lowers
 from ..routines import Operand, Routine, native, over_rows
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 CHUNKS = 16  # parts of one long row that are sorted side by side
 LONG = 1 << 16  # elements of a row from which that pays
@@ -30,7 +33,7 @@ def last_axis(layout: Layout, axis: int) -> Layout:
 
 
 @lowers("argsort")
-def lower_argsort(lowering: Any, node: Node) -> bool:
+def lower_argsort(lowering: Lowering, node: Node) -> bool:
     axis, descending, _ = node.attrs
     if not native(*node.inputs) or not len(node.inputs[0].shape):
         return False
@@ -41,7 +44,7 @@ def lower_argsort(lowering: Any, node: Node) -> bool:
 
 
 @lowers("sort")
-def lower_sort(lowering: Any, node: Node) -> bool:
+def lower_sort(lowering: Lowering, node: Node) -> bool:
     axis, descending, _ = node.attrs
     if not native(*node.inputs) or not len(node.inputs[0].shape):
         return False
@@ -57,7 +60,7 @@ def lower_sort(lowering: Any, node: Node) -> bool:
 
 
 @lowers("topk_pair")
-def lower_topk(lowering: Any, node: Node) -> bool:
+def lower_topk(lowering: Lowering, node: Node) -> bool:
     k, axis, largest, _ = node.attrs
     if not native(*node.inputs) or not k or not len(node.inputs[0].shape):
         return False
@@ -77,7 +80,7 @@ def lower_topk(lowering: Any, node: Node) -> bool:
     return True
 
 
-def order_into(lowering: Any, node: Node, x: Layout, out: Layout, descending: bool) -> None:
+def order_into(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool) -> None:
     """Steps that store the indices which sort the rows of `x` (its last axis) into `out`, of any integer dtype."""
     if x.shape[-1] <= RANK:
         _rank(lowering, node, x, out, descending)
@@ -85,7 +88,7 @@ def order_into(lowering: Any, node: Node, x: Layout, out: Layout, descending: bo
         _by_radix(lowering, node, x, out, descending, values=False)
 
 
-def _by_radix(lowering: Any, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
+def _by_radix(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
     """The indices that sort the rows of `x`, or with `values` the sorted elements, into `out`."""
     if x.shape[-1] >= LONG and prod(x.shape[:-1]) <= 2:
         for row in np.ndindex(*x.shape[:-1]):
@@ -99,7 +102,7 @@ def _row(x: Layout, row: tuple[int, ...]) -> Layout:
     return Layout(x.storage, x.dtype, x.shape[-1:], x.strides[-1:], start)
 
 
-def _rank(lowering: Any, node: Node, x: Layout, out: Layout, descending: bool) -> None:
+def _rank(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool) -> None:
     r = Routine(lowering, node, "sort by rank")
     source, target = r.reads(x), r.writes(out)
     n = x.shape[-1]
@@ -157,7 +160,7 @@ class _Passes:
         ]
 
 
-def _radix(lowering: Any, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
+def _radix(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
     """One row per task."""
     r = Routine(lowering, node, "radix sort")
     p = _Passes(r, x, out, descending, values)
@@ -213,7 +216,7 @@ def _scatter(
     ]  # fmt: skip
 
 
-def _radix_chunks(lowering: Any, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
+def _radix_chunks(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
     """One long row: every pass counts and moves the parts of the row side by side."""
     r = Routine(lowering, node, "radix sort")
     p = _Passes(r, x, out, descending, values)
@@ -257,7 +260,7 @@ def _radix_chunks(lowering: Any, node: Node, x: Layout, out: Layout, descending:
     r.add(body)
 
 
-def _select(lowering: Any, node: Node, x: Layout, places: Layout, k: int, largest: bool) -> None:
+def _select(lowering: Lowering, node: Node, x: Layout, places: Layout, k: int, largest: bool) -> None:
     """The k first elements of every row: each time the first of those that go after the one picked before."""
     r = Routine(lowering, node, "select")
     source, target = r.reads(x), r.writes(places)
@@ -290,7 +293,7 @@ def _select(lowering: Any, node: Node, x: Layout, places: Layout, k: int, larges
     r.add(over_rows(x.shape[:-1], row, work=n * (k + 2)))
 
 
-def _pick(lowering: Any, node: Node, x: Layout, order: Layout, out: Layout) -> None:
+def _pick(lowering: Lowering, node: Node, x: Layout, order: Layout, out: Layout) -> None:
     """`out[..., i] = x[..., order[..., i]]`."""
     r = Routine(lowering, node, "pick")
     source, index, target = r.reads(x), r.reads(order), r.writes(out)
@@ -301,7 +304,7 @@ def _pick(lowering: Any, node: Node, x: Layout, order: Layout, out: Layout) -> N
     r.add(over_rows(out.shape, point, vector=True, work=2))
 
 
-def _convert(lowering: Any, node: Node, source: Layout, target: Layout) -> None:
+def _convert(lowering: Lowering, node: Node, source: Layout, target: Layout) -> None:
     """A copy into another dtype."""
     r = Routine(lowering, node, "convert")
     x, y = r.reads(source), r.writes(target)

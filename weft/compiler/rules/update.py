@@ -13,7 +13,7 @@ cluster's loops (`lower_update`), unless it is deep and the library's product is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,11 +27,14 @@ from ..layout import Layout, Storage, row_major
 from ..loops import Buffer, Kernel, Let, Statement
 from ..lower import Step
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 LEAST = 1 << 17  # elements of a gradient that are worth a kernel of its own
 SHALLOW = 128  # depth up to which memory limits a weight gradient and its update: better in one sweep, whoever multiplies faster
 
 
-def put_off(lowering: Any, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
+def put_off(lowering: Lowering, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
     """Whether the product `a @ b` waits for the cluster that reads it. `own()`: whether our kernel for blocks suits it."""
     out = node.outputs[0]
     shape = tuple(out.shape)
@@ -57,13 +60,14 @@ def _shallow(a: Layout, b: Layout) -> bool:
     return a.shape[0] * b.shape[1] >= LEAST and a.shape[1] <= SHALLOW and b.strides[1] == 1
 
 
-def _reader(lowering: Any, node: Node) -> Cluster | None:
+def _reader(lowering: Lowering, node: Node) -> Cluster | None:
     """The one cluster that reads the node's result, never through a view."""
     users = lowering._direct_users(node)
     numbers = {lowering.fuser.unit_of.get(u) for u in users}
-    if len(numbers) != 1 or any(is_view(u) for u in users):
+    number = numbers.pop() if len(numbers) == 1 else None
+    if number is None or any(is_view(u) for u in users):
         return None
-    unit = lowering.fuser.units.get(numbers.pop())
+    unit = lowering.fuser.units.get(number)
     return unit if isinstance(unit, Cluster) else None
 
 
@@ -80,7 +84,7 @@ def _simple(cluster: Cluster, shape: tuple[int, ...]) -> bool:
     return True
 
 
-def lower_update(lowering: Any, cluster: Cluster) -> bool:
+def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
     """Lower a cluster together with the product it was waiting for, if there is one."""
     grad = next((v for n in cluster.members for v in n.inputs if v in lowering.put_off), None)
     if grad is None:

@@ -7,7 +7,7 @@ cache when they are multiplied and transformed back. How many tiles a block has 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..kernels import winograd as w
 from ..layout import Layout
 from ..lower import Step
 from ..primitives import add_primitive
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 BLOCK_BYTES = 8 << 20
 """Transformed values of a block, together: what stays in the last cache until it is used."""
@@ -61,7 +64,7 @@ class Tiling:
         """Elements from one position's matrix to the next."""
         return self.tiles * channels + LINE
 
-    def room(self, lowering: Any, channels: int) -> Layout:
+    def room(self, lowering: Lowering, channels: int) -> Layout:
         """Memory for the transformed values of a block."""
         return lowering.temporary((self.positions * self.stride(channels),), FLOAT)
 
@@ -76,7 +79,7 @@ def _image(x: Layout) -> list[int]:
 
 
 def _add(
-    lowering: Any, node: Node, label: str, kernel: Any, reads: list[Layout], write: Layout, params: list[int]
+    lowering: Lowering, node: Node, label: str, kernel: Any, reads: list[Layout], write: Layout, params: list[int]
 ) -> None:
     """A step that runs a kernel on buffers `reads` and then `write`."""
     storages = [x.storage for x in (*reads, write)]
@@ -95,7 +98,7 @@ def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumula
 
 
 def convolve(
-    lowering: Any, node: Node, m: int, x: Layout, weight: Layout, y: Layout, padding: tuple[int, int],
+    lowering: Lowering, node: Node, m: int, x: Layout, weight: Layout, y: Layout, padding: tuple[int, int],
     then: tuple[str, ...] = (), operands: Sequence[Layout] = (), backward: bool = False,
 ) -> None:  # fmt: skip
     """Steps for y = x convolved with weight, then `then` (see `output_transform`) with `operands`.
@@ -140,7 +143,7 @@ def convolve(
 
 
 def weight_gradient(
-    lowering: Any, node: Node, m: int, x: Layout, g: Layout, dw: Layout, padding: tuple[int, int]
+    lowering: Lowering, node: Node, m: int, x: Layout, g: Layout, dw: Layout, padding: tuple[int, int]
 ) -> None:
     """Steps for the gradient of the weight, (K, C, 3, 3) with any strides, from channels-last x and g."""
     from ...backends.onednn.capi import Arg

@@ -1,0 +1,31 @@
+"""Hooks of the documentation build (mkdocs.yml): the API reference and the changelog are pages that no file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from tools import reference
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def on_config(config: Any) -> Any:
+    """The pages of the reference stand in the navigation without being listed in mkdocs.yml."""
+    for item in config["nav"]:
+        if "API reference" in item:
+            item["API reference"] = ["reference/index.md", *[{page.title: page.path} for page in reference.pages()]]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    index = ["# API reference", ""]
+    for page in reference.pages():
+        files.append(File.generated(config, page.path, content=reference.render(page)))
+        name = page.path.removeprefix("reference/")
+        names = ", ".join(f"[`{path.rsplit('.', 1)[-1]}`]({name}#{path})" for path, _ in page.entries)
+        index += [f"## [{page.title}]({name})", "", names, ""]
+    files.append(File.generated(config, "reference/index.md", content="\n".join(index)))
+    return files

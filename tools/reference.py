@@ -1,0 +1,233 @@
+"""The API reference as Markdown pages, made from signatures and docstrings when the documentation is built.
+
+A page is a module (or a group of functions of `weft`); an entry is a public name with its signature and docstring. What
+a module exports is `__all__` where it has one, else what type checkers take for exported: names it defines without an
+underscore, and names it imports `as` themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import weft
+from tools.stubs import Stub, print_function
+from weft import api
+
+# Public modules, in the order of the navigation. `weft` itself is split by the files that its functions come from.
+MODULES = {
+    "nn": "Layers and modules",
+    "nn.functional": "Functions of models",
+    "nn.init": "Initialisation",
+    "nn.utils": "Gradient clipping and parameter vectors",
+    "optim": "Optimisers",
+    "optim.lr_scheduler": "Learning-rate schedules",
+    "data": "Datasets and loaders",
+    "data.transforms": "Image transforms",
+    "models": "Models",
+    "train": "Trainer, metrics, callbacks",
+    "io": "Checkpoints and TensorBoard",
+    "linalg": "Linear algebra",
+    "fft": "Fourier transforms",
+    "random": "Random numbers",
+    "sparse": "Sparse tensors",
+    "debug": "Debugging",
+    "memory": "Memory",
+    "profiler": "Profiler",
+    "multiprocessing": "Processes",
+    "sklearn": "scikit-learn",
+    "typing": "Types",
+}
+FAMILIES = {
+    "creation": "Creating tensors",
+    "elementwise": "Elementwise functions",
+    "reduction": "Reductions and statistics",
+    "shaping": "Shapes, joining, indexing",
+    "searching": "Sorting and searching",
+    "products": "Products and linear algebra",
+    "random": "Random numbers",
+    "autograd": "Differentiation",
+    "graph": "Capture, graphs and sessions",
+    "rest": "Dtypes, constants and settings",
+}
+_FAMILY_OF_FILE = {
+    "creation": "creation", "elementwise": "elementwise", "casting": "creation", "reduction": "reduction",
+    "statistics": "reduction", "cumulative": "reduction", "shaping": "shaping", "repeating": "shaping",
+    "indexing": "shaping", "gathering": "shaping", "searching": "searching", "sorting": "searching", "sets": "searching",
+    "comparison": "elementwise", "products": "products", "linalg_structure": "products", "einsum": "products",
+    "random": "random", "softmax": "elementwise", "row_sparse": "rest",
+}  # fmt: skip
+
+
+@dataclass
+class Page:
+    """One page of the reference."""
+
+    path: str  # below docs/
+    title: str
+    intro: str = ""
+    entries: list[tuple[str, Any]] = field(default_factory=list)
+
+
+def exports(module: ModuleType) -> list[str]:
+    """The public names of `module`."""
+    if hasattr(module, "__all__"):
+        return sorted(module.__all__)
+    tree = ast.parse(inspect.getsource(module))
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            names |= {a.asname for a in node.names if a.asname == a.name}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return sorted(n for n in names if n and not n.startswith("_") and not isinstance(getattr(module, n), ModuleType))
+
+
+def pages() -> Iterator[Page]:
+    """Every page of the reference."""
+    groups = {family: Page(f"reference/{family}.md", title) for family, title in FAMILIES.items()}
+    for name in weft.__all__:
+        value = getattr(weft, name)
+        if name != "Tensor" and not isinstance(value, ModuleType):
+            groups[family_of(name, value)].entries.append((f"weft.{name}", value))
+    yield Page("reference/tensor.md", "Tensor", entries=[("weft.Tensor", weft.Tensor)])
+    yield from groups.values()
+    for name, title in MODULES.items():
+        module = getattr(weft, name) if name in api.LAZY else importlib.import_module(f"weft.{name}")
+        page = Page(f"reference/weft.{name}.md", title, inspect.getdoc(module) or "")
+        page.entries = [(f"weft.{name}.{n}", getattr(module, n)) for n in exports(module)]
+        yield page
+
+
+def family_of(name: str, value: Any) -> str:
+    """The page of a name of `weft`."""
+    module = getattr(value, "__module__", "") or ""
+    parts = module.split(".")
+    if parts[:2] == ["weft", "autograd"]:
+        return "autograd"
+    if name in api.LAZY or parts[:2] == ["weft", "graph"]:
+        return "graph" if parts[:2] == ["weft", "graph"] else "rest"
+    return _FAMILY_OF_FILE.get(parts[-1], "rest")
+
+
+# One entry -----------------------------------------------------------------------------------------------------------
+
+
+def entry(path: str, value: Any, level: int = 2) -> str:
+    """A public name as Markdown: heading with an anchor, signature, docstring, members of a class."""
+    lines = [f"{'#' * level} `{heading(path, value)}` {{ #{path} }}", ""]
+    if isinstance(value, type):
+        lines += [signature_block(path.rsplit(".", 1)[-1], value), "", markdown(inspect.getdoc(value) or ""), ""]
+        for name, member in members(value):
+            lines.append(entry(f"{path}.{name}", member, level + 1))
+    elif callable(value):
+        lines += [signature_block(path.rsplit(".", 1)[-1], value), "", markdown(inspect.getdoc(value) or ""), ""]
+    elif isinstance(value, property):
+        lines += [markdown(inspect.getdoc(value) or ""), ""]
+    else:
+        lines += [f"`{constant(value)}`", ""]
+    return "\n".join(lines)
+
+
+def heading(path: str, value: Any) -> str:
+    """The name of an entry on its page: members of a class with the class before them."""
+    parts = path.split(".")
+    return ".".join(parts[-2:]) if parts[-2][0].isupper() else parts[-1]
+
+
+def constant(value: Any) -> str:
+    return f"dtype {value.name}" if isinstance(value, np.dtype) else str(value).replace("`", "'")
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that have a docstring, its own and those of its bases in Weft."""
+    seen: set[str] = set()
+    module = cls.__module__.startswith("weft.nn.layers") or "models" in cls.__module__
+    for base in cls.__mro__:
+        if not base.__module__.startswith("weft") or module and base is not cls:
+            break  # what every layer inherits is on the page of nn.Module
+        for name, value in sorted(vars(base).items()):
+            if name.startswith("_") or name in seen or isinstance(value, type):
+                continue
+            seen.add(name)
+            value = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+            if (callable(value) or isinstance(value, property)) and value.__doc__:
+                yield name, value
+
+
+def signature_block(name: str, value: Any) -> str:
+    """The signature of a function or class, with the types that the stubs show."""
+    try:
+        text = f"{name}{inspect.signature(value)}"
+    except (TypeError, ValueError):
+        return ""
+    try:
+        stub = Stub("weft", "", set())
+        print_function(stub, name, value, method="(self" in text)
+        text = " ".join(" ".join(stub.lines[:1]).split()).strip().removeprefix("def ").removesuffix(":")
+        text = text.replace("( ", "(").replace(", )", ")")
+    except (LookupError, AttributeError):  # a class, or a method whose annotations need names of its module
+        text = re.sub(r"'([A-Za-z_][\w.\[\], |]*)'", r"\1", text)  # annotations are strings
+        text = re.sub(r"<[^>]*>", "...", text)
+    text = text.replace("(self, ", "(").replace("(self)", "()")
+    if isinstance(value, type):
+        text = text.removesuffix(" -> None")
+    if len(text) > 80:
+        head, _, rest = text.partition("(")
+        depth, out = 0, ""
+        for c in rest:
+            depth += (c in "([{") - (c in ")]}")
+            out += ",\n   " if c == "," and depth == 0 else c
+        text = f"{head}(\n    {out}"
+        text = re.sub(r"\)( -> [^)]*)?$", r",\n)\1", text)
+    return f"```python\n{text}\n```"
+
+
+SECTIONS = ("Args", "Arguments", "Returns", "Raises", "Yields", "Attributes", "Note", "Example", "Examples", "Shape")
+
+
+def markdown(doc: str) -> str:
+    """A docstring as Markdown: sections become lists, examples become fenced blocks."""
+    out: list[str] = []
+    fenced = section = False
+    for line in doc.splitlines():
+        example = line.lstrip().startswith((">>>", "...")) if not fenced else bool(line.strip())
+        if example != fenced:
+            out += ["", "```pycon"] if example else ["```", ""]
+            fenced = example
+        if fenced:
+            out.append(line.strip() if not line.lstrip().startswith("...") else line.strip())
+            continue
+        head = line.strip().rstrip(":")
+        if line.strip().endswith(":") and head in SECTIONS and not line.startswith(" "):
+            out += ["", f"**{head}**", ""]
+            section = True
+        elif section and (item := re.match(r"    (\*{0,2}[\w.`, /*]+): (.*)", line)):
+            out.append(f"- **{item[1].strip('`')}**: {item[2]}")
+        elif section and line.startswith("    "):
+            out.append(f"  {line.strip()}" if out and out[-1].startswith(("- ", "  ")) else line.strip())
+        else:
+            section = section and not line.strip()
+            out.append(line)
+    if fenced:
+        out.append("```")
+    return "\n".join(out)
+
+
+def render(page: Page) -> str:
+    """The Markdown of a page."""
+    text = [f"# {page.title}", ""]
+    if page.intro:
+        text += [markdown(page.intro), ""]
+    text += [entry(path, value) for path, value in page.entries]
+    return "\n".join(text)
