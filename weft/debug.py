@@ -54,7 +54,7 @@ def _infer_check(condition: Any, message: str) -> Spec:
 )
 def check_true(condition: Tensor, message: str) -> Any:
     """Raise AssertionError with `message` unless every element of `condition` is true."""
-    if not np.all(condition):  # type: ignore[arg-type]
+    if not np.all(condition):
         raise AssertionError(message)
     return np.asarray(True)
 

@@ -136,7 +136,7 @@ class Segment(mmap.mmap):
         """A NumPy array on this memory."""
         return np.ndarray(shape, dtype, buffer=self, offset=offset)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[Any, ...]:
         # Every array on a segment refers to the same Segment object, so one message carries its handle once.
         return _attach_handle, (_reduction.DupFd(self.fd),)
 

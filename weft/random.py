@@ -235,7 +235,10 @@ def _finish(result: Tensor, requires_grad: bool) -> Tensor:
 
 
 def rand(
-    *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
+    *shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
     sizes = _sizes("rand", shape)
@@ -243,7 +246,10 @@ def rand(
 
 
 def randn(
-    *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
+    *shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
     sizes = _sizes("randn", shape)
@@ -321,7 +327,12 @@ def normal(
 
 
 def randint(
-    low: int, high: int | ShapeLike | None = None, shape: ShapeLike = (), *, dtype: DTypeLike | None = None, generator: Generator | None = None
+    low: int,
+    high: int | ShapeLike | None = None,
+    shape: ShapeLike = (),
+    *,
+    dtype: DTypeLike | None = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Integers uniform in [low, high): `randint(0, 10, (2, 3))`; with one bound, `randint(10, (2, 3))`, low is 0."""
     limit: Any = high
@@ -347,7 +358,13 @@ def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | N
     return order if dtype is None else astype(order, dtype)
 
 
-def bernoulli(p: float | Tensor, shape: ShapeLike | None = None, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
+def bernoulli(
+    p: float | Tensor,
+    shape: ShapeLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
     """1 with probability `p` (a tensor of probabilities, or a number with a `shape`), else 0."""
     from .ops.elementwise import astype
 

@@ -86,8 +86,7 @@ def derivatives() -> tuple[wf.Tensor, wf.Tensor]:
 def batches(images: wf.Tensor, labels: wf.Tensor, size: int) -> Iterator[tuple[wf.Tensor, wf.Tensor]]:
     """Pairs of images and labels, shuffled."""
     loader = data.DataLoader(data.TensorDataset(images, labels), batch_size=size, shuffle=True)
-    for x, y in loader:
-        yield x, y
+    yield from loader
 
 
 def train(steps: int = 3) -> float:

@@ -20,7 +20,7 @@ MISTAKES = {
     "wrong_keyword": ("F.log_softmax(self.leave(y), axis=-1)", "F.log_softmax(self.leave(y), axes=-1)", "axes"),
     "wrong_type": ('wf.einsum("ij,jk->ik", y, matrix)', "wf.einsum(3, y, matrix)", "einsum"),
     "wrong_tensor": ("wf.argsort(y, axis=1", 'wf.argsort("y", axis=1', "argsort"),
-    "wrong_result": ("pooled, places = F.max_pool2d(features, 2, return_indices=True)", "places: str = F.relu(features); pooled = features", "Tensor"),
+    "wrong_result": ("features: wf.Tensor = net(image)", "features: str = F.relu(image)", "Tensor"),
     "wrong_operand": ("wf.no_grad():\n        x -= 0.1 * again", 'wf.no_grad():\n        x -= "0.1"', "Tensor"),
     "wrong_module": ("nn.LayerNorm(width)", "nn.LayerNrom(width)", "LayerNrom"),
 }  # fmt: skip
@@ -48,7 +48,12 @@ def reported(request, programs):
     found = {path.stem: [] for path in programs.glob("*.py")}
     if request.param == "mypy":
         command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary"]
-        command += ["--config-file=", f"--cache-dir={programs / 'cache'}", "--scripts-are-modules", str(programs)]
+        command += [
+            "--config-file=",
+            f"--cache-dir={programs / 'cache'}",
+            "--scripts-are-modules",
+            str(programs),
+        ]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=110)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         for line in done.stdout.splitlines():
@@ -59,7 +64,11 @@ def reported(request, programs):
         (programs / "pyrightconfig.json").write_text(json.dumps(settings))
         command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
         done = subprocess.run(
-            [*command, "--project", str(programs)], env=_environment(), capture_output=True, text=True, timeout=110
+            [*command, "--project", str(programs)],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=110,
         )
         for item in json.loads(done.stdout)["generalDiagnostics"]:
             if item["severity"] == "error":

@@ -252,7 +252,7 @@ def type_name(hint: Any) -> str:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    target = function.__init__ if inspect.isclass(function) else function  # type: ignore[misc]
+    target = function.__init__ if inspect.isclass(function) else function
     try:
         return typing.get_type_hints(target)
     except (NameError, TypeError):  # a hint that only a type checker can resolve

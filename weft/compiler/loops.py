@@ -329,7 +329,7 @@ def coefficient(expr: Expr, var: str) -> Expr | None:
         elif node.fn == "sub":
             c = parts[0] - parts[1]  # type: ignore[operator]
         elif node.fn == "mul" and zero in parts:
-            c = parts[1] * node.args[0] if parts[0] is zero else parts[0] * node.args[1]  # type: ignore[operator]
+            c = parts[1] * node.args[0] if parts[0] is zero else parts[0] * node.args[1]
         else:
             c = None
         found[node] = c

@@ -18,7 +18,7 @@ def _as_tensor(array: np.ndarray) -> Any:
         return array
     import weft
 
-    make: Callable[[np.ndarray], Any] = weft.asarray  # type: ignore[assignment]  # names come from the op table
+    make: Callable[[np.ndarray], Any] = weft.asarray  # names come from the op table
     return make(array)
 
 

@@ -90,6 +90,6 @@ class LocalTransport:
         with self._lock:
             for table in (self._values, self._waiting):
                 for key in [k for k in table if k.step == step]:
-                    del table[key]  # type: ignore[attr-defined]
+                    del table[key]
             for listener in [k for k in self._listeners if k[0] == step]:
                 del self._listeners[listener]

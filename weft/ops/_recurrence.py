@@ -129,7 +129,7 @@ def product_of(a: np.ndarray, b: np.ndarray) -> Callable[[np.ndarray, np.ndarray
     """The best kernel there is for products of such arrays, chosen once instead of in every step."""
     for kernel in matmul.op.kernels:  # type: ignore[attr-defined]
         if kernel.device == "cpu" and (kernel.when is None or kernel.when(a, b)):
-            return kernel.fn  # type: ignore[no-any-return]
+            return kernel.fn
     return np.matmul
 
 

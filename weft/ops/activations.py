@@ -20,6 +20,7 @@ from .dispatch import composite, elementwise
 from .elementwise import exp, expm1, sigmoid, tanh, where
 from .samples import Bad, Maker, Sample
 from .samples import unary as values
+from .scalar import Term
 from .spec import normalize_axis
 
 SQRT_HALF = math.sqrt(0.5)
@@ -43,7 +44,7 @@ def _backward(
 ) -> Any:
     """The op `grad * slope(x)` as one expression; `second` is the derivative of `slope`, None where it is zero."""
 
-    def body(grad, x):  # type: ignore[no-untyped-def]
+    def body(grad: Term, x: Term) -> Term:
         return s.mul(grad, slope(x))
 
     body.__name__ = name
@@ -71,7 +72,7 @@ def _backward(
     reference=lambda grad, result: np.where(result > 0, grad, 0),
     samples=_gradients,
 )
-def relu_backward(grad, result):  # type: ignore[no-untyped-def]
+def relu_backward(grad: Term, result: Term) -> Term:
     """The gradient of `relu` from its result: grad where the result is positive, else 0."""
     return s.where(s.gt(result, 0), grad, 0)
 
@@ -91,7 +92,7 @@ def _relu_array(a: np.ndarray, out: np.ndarray | None = None) -> Any:
     samples=lambda m: [*values()(m), Sample(m.ints(5))],
     errors=lambda m: [Bad(TypeError, "relu: expected a real tensor", np.ones(2, np.complex64))],
 )
-def relu(x):  # type: ignore[no-untyped-def]
+def relu(x: Term) -> Term:
     """max(x, 0). The gradient at 0 is 0."""
     return s.maximum(x, 0)
 
@@ -115,7 +116,7 @@ def _middle(g: Any, x: Any, low: Any, high: Any) -> Any:
         Sample(m.normal(4), m.uniform(4, low=-1, high=0), 0.5),
     ],
 )
-def hardtanh(x, min_val=-1.0, max_val=1.0):  # type: ignore[no-untyped-def]
+def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
     """`x` limited to [min_val, max_val]."""
     return s.minimum(s.maximum(x, min_val), max_val)
 
@@ -127,7 +128,7 @@ def hardtanh(x, min_val=-1.0, max_val=1.0):  # type: ignore[no-untyped-def]
     reference=lambda x: np.clip(x, 0, 6),
     samples=values(-3, 9),
 )
-def relu6(x):  # type: ignore[no-untyped-def]
+def relu6(x: Term) -> Term:
     """min(max(x, 0), 6)."""
     return s.minimum(s.maximum(x, 0), 6)
 
@@ -155,7 +156,7 @@ def _slope_samples(m: Maker) -> list[Sample]:
         Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3)),
     ],
 )
-def leaky_relu_backward(grad, x, slope):  # type: ignore[no-untyped-def]
+def leaky_relu_backward(grad: Term, x: Term, slope: Term) -> Term:
     """The gradient of `leaky_relu`: grad where x is positive, else grad * slope."""
     return s.where(s.gt(x, 0), grad, s.mul(grad, slope))
 
@@ -170,7 +171,7 @@ def leaky_relu_backward(grad, x, slope):  # type: ignore[no-untyped-def]
     reference=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
     samples=_slope_samples,
 )
-def leaky_relu(x, negative_slope=0.01):  # type: ignore[no-untyped-def]
+def leaky_relu(x: Term, negative_slope: Term = 0.01) -> Term:
     """`x` where positive, else `x * negative_slope`."""
     return s.where(s.gt(x, 0), x, s.mul(x, negative_slope))
 
@@ -221,7 +222,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     reference=lambda x, threshold, value: np.where(x > threshold, x, value),
     samples=lambda m: [Sample(m.normal(7), 0.1, -2.0), Sample(m.normal(2, 3), -0.5, 0.0)],
 )
-def threshold(x, threshold, value):  # type: ignore[no-untyped-def]
+def threshold(x: Term, threshold: Term, value: Term) -> Term:
     """`x` where it is above `threshold`, else `value`."""
     return s.where(s.gt(x, threshold), x, value)
 
@@ -233,7 +234,7 @@ def threshold(x, threshold, value):  # type: ignore[no-untyped-def]
     reference=lambda x, lambd=0.5: np.where(np.abs(x) > lambd, x, 0),
     samples=lambda m: [Sample(m.normal(7)), Sample(m.normal(2, 3), 1.0)],
 )
-def hardshrink(x, lambd=0.5):  # type: ignore[no-untyped-def]
+def hardshrink(x: Term, lambd: Term = 0.5) -> Term:
     """`x` where |x| is above `lambd`, else 0."""
     return s.where(s.gt(s.abs(x), lambd), x, 0)
 
@@ -249,7 +250,7 @@ def _softshrink_bound(g: Any, x: Any, lambd: Any) -> Any:
     reference=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
     samples=lambda m: [Sample(m.normal(7)), Sample(m.normal(2, 3), 1.0), Sample(m.normal(3), m.positive(3))],
 )
-def softshrink(x, lambd=0.5):  # type: ignore[no-untyped-def]
+def softshrink(x: Term, lambd: Term = 0.5) -> Term:
     """`x` moved towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
     return s.sub(x, s.minimum(s.maximum(x, s.neg(lambd)), lambd))
 
@@ -269,7 +270,7 @@ hardswish_backward = _backward(
     reference=lambda x: x * np.clip(x + 3, 0, 6) / 6,
     samples=values(-5, 5),
 )
-def hardswish(x):  # type: ignore[no-untyped-def]
+def hardswish(x: Term) -> Term:
     """x · relu6(x + 3) / 6: a `silu` made of straight lines and a parabola."""
     return s.mul(x, s.mul(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6))
 
@@ -281,7 +282,7 @@ def hardswish(x):  # type: ignore[no-untyped-def]
     reference=lambda x: np.clip(x + 3, 0, 6) / 6,
     samples=values(-5, 5),
 )
-def hardsigmoid(x):  # type: ignore[no-untyped-def]
+def hardsigmoid(x: Term) -> Term:
     """relu6(x + 3) / 6: a `sigmoid` made of straight lines."""
     return s.mul(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6)
 
@@ -303,7 +304,7 @@ def hardsigmoid(x):  # type: ignore[no-untyped-def]
         Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3)),
     ],
 )
-def elu_backward(grad, x, alpha):  # type: ignore[no-untyped-def]
+def elu_backward(grad: Term, x: Term, alpha: Term) -> Term:
     """The gradient of `elu`: grad where x is positive, else grad * alpha * exp(x)."""
     return s.where(s.gt(x, 0), grad, s.mul(s.mul(grad, alpha), s.exp(s.minimum(x, 0))))
 
@@ -318,7 +319,7 @@ def elu_backward(grad, x, alpha):  # type: ignore[no-untyped-def]
     reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
     samples=_slope_samples,
 )
-def elu(x, alpha=1.0):  # type: ignore[no-untyped-def]
+def elu(x: Term, alpha: Term = 1.0) -> Term:
     """`x` where positive, else alpha · (exp(x) - 1)."""
     return s.where(s.gt(x, 0), x, s.mul(s.expm1(s.minimum(x, 0)), alpha))
 
@@ -335,7 +336,7 @@ def _celu_alpha(g: Any, x: Any, alpha: Any) -> Any:
     reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
     samples=_slope_samples,
 )
-def celu(x, alpha=1.0):  # type: ignore[no-untyped-def]
+def celu(x: Term, alpha: Term = 1.0) -> Term:
     """`x` where positive, else alpha · (exp(x / alpha) - 1): an `elu` that is smooth for every alpha."""
     return s.where(s.gt(x, 0), x, s.mul(s.expm1(s.div(s.minimum(x, 0), alpha)), alpha))
 
@@ -360,7 +361,7 @@ selu_backward = _backward(
     reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
     samples=values(),
 )
-def selu(x):  # type: ignore[no-untyped-def]
+def selu(x: Term) -> Term:
     """The scaled `elu` whose constants keep mean 0 and variance 1 from layer to layer."""
     return s.where(s.gt(x, 0), s.mul(x, SELU_SCALE), s.mul(s.expm1(s.minimum(x, 0)), SELU_SCALE * SELU_ALPHA))
 
@@ -394,7 +395,7 @@ silu_backward = _backward(
     reference=lambda x: x * _np_sigmoid(x),
     samples=values(),
 )
-def silu(x):  # type: ignore[no-untyped-def]
+def silu(x: Term) -> Term:
     """x · sigmoid(x), also called swish."""
     return s.mul(x, s.sigmoid(x))
 
@@ -424,7 +425,7 @@ gelu_exact_backward = _backward(
     reference=lambda x: 0.5 * x * (1 + _erf64(x * SQRT_HALF)),
     samples=values(),
 )
-def gelu_exact(x):  # type: ignore[no-untyped-def]
+def gelu_exact(x: Term) -> Term:
     """x · Φ(x), with Φ the normal distribution function: `gelu(x)`."""
     return s.mul(s.mul(x, 0.5), s.add(s.erf(s.mul(x, SQRT_HALF)), 1))
 
@@ -461,7 +462,7 @@ gelu_tanh_backward = _backward("gelu_tanh_backward", _gelu_tanh_slope, _gelu_tan
     reference=lambda x: 0.5 * x * (1 + np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))),
     samples=values(),
 )
-def gelu_tanh(x):  # type: ignore[no-untyped-def]
+def gelu_tanh(x: Term) -> Term:
     """The tanh form of gelu: `gelu(x, approximate="tanh")`."""
     return s.mul(s.mul(x, 0.5), s.add(s.tanh(_tanh_inner(x)), 1))
 
@@ -523,7 +524,7 @@ mish_backward = _backward("mish_backward", _mish_slope, _mish_second, _np_mish_s
     reference=lambda x: x * np.tanh(np.logaddexp(0, x)),
     samples=values(),
 )
-def mish(x):  # type: ignore[no-untyped-def]
+def mish(x: Term) -> Term:
     """x · tanh(softplus(x))."""
     return s.mul(x, _mish_parts(x)[0])
 
@@ -554,7 +555,7 @@ def _softplus_beta(g: Any, x: Any, beta: Any, threshold: Any, out: Any) -> Any:
     ],
     errors=lambda m: [Bad(TypeError, "softplus: expected a real tensor", np.ones(2, np.complex64))],
 )
-def softplus(x, beta=1.0, threshold=20.0):  # type: ignore[no-untyped-def]
+def softplus(x: Term, beta: Term = 1.0, threshold: Term = 20.0) -> Term:
     """Smooth approximation of `relu`: log(1 + exp(beta · x)) / beta; `x` itself where beta · x is above `threshold`."""
     scaled = s.mul(x, beta)
     curve = s.div(s.log1p(s.exp(s.minimum(scaled, threshold))), beta)
@@ -568,7 +569,7 @@ def softplus(x, beta=1.0, threshold=20.0):  # type: ignore[no-untyped-def]
     reference=lambda x: -np.logaddexp(0, -x),
     samples=values(-40, 40),
 )
-def logsigmoid(x):  # type: ignore[no-untyped-def]
+def logsigmoid(x: Term) -> Term:
     """log(sigmoid(x)), without overflow."""
     return s.sub(s.minimum(x, 0), s.log1p(s.exp(s.neg(s.abs(x)))))
 
@@ -585,7 +586,7 @@ def _softsign_slope(x: Any) -> Any:
     reference=lambda x: x / (1 + np.abs(x)),
     samples=values(),
 )
-def softsign(x):  # type: ignore[no-untyped-def]
+def softsign(x: Term) -> Term:
     """x / (1 + |x|)."""
     return s.div(x, s.add(s.abs(x), 1))
 
@@ -602,7 +603,7 @@ def _tanhshrink_rule(g: Tensor, x: Tensor) -> Tensor:
     reference=lambda x: x - np.tanh(x),
     samples=values(),
 )
-def tanhshrink(x):  # type: ignore[no-untyped-def]
+def tanhshrink(x: Term) -> Term:
     """x - tanh(x)."""
     return s.sub(x, s.tanh(x))
 

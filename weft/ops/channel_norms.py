@@ -36,6 +36,7 @@ from .formulas import (
 from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE, joint
 from .samples import Bad, Sample
+from .scalar import Term
 from .shaping import concat, moveaxis, reshape
 from .spec import Spec, check_size, num_elements
 
@@ -271,7 +272,7 @@ def batch_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, ep
         Sample(m.normal(4), 2.0, m.normal(1)),
     ],
 )
-def scale_shift(x, scale, shift):  # type: ignore[no-untyped-def]
+def scale_shift(x: Term, scale: Term, shift: Term) -> Term:
     """x · scale + shift in one pass."""
     return s.add(s.mul(x, scale), shift)
 

@@ -327,7 +327,7 @@ def convolution(
     """
     y = _conv_arrays.forward(x, weight, stride, padding, dilation, groups)  # type: ignore[arg-type]
     if bias is not None:
-        y += bias.reshape(-1, *(1,) * len(stride))  # type: ignore[operator]
+        y += bias.reshape(-1, *(1,) * len(stride))
     return y
 
 

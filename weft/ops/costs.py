@@ -126,7 +126,7 @@ def cost(op: Op, values: Sequence[Any], outputs: Any = None) -> Cost:
         inputs = [x if x is None or hasattr(x, "dtype") else Spec((), dtypes.python_scalar_dtype(x)) for x in inputs]
         values = op.merge(inputs, op.attrs(values))
     if outputs is None:
-        outputs = op.run(op.infer, values) if op.infer is not None else ()  # type: ignore[arg-type]
+        outputs = op.run(op.infer, values) if op.infer is not None else ()
     outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
     if op.cost is None and op.expression is not None:
         return _elementwise(op, inputs, outputs)

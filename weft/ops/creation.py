@@ -21,7 +21,13 @@ from .samples import Sample
 from .spec import Spec, check_shape, check_size, is_known
 
 
-def tensor(data: Any, *, dtype: DTypeLike | None = None, requires_grad: bool = False, device: DeviceLike | None = None) -> Tensor:
+def tensor(
+    data: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    requires_grad: bool = False,
+    device: DeviceLike | None = None,
+) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
 
     Python floats become float32, Python integers int64.
@@ -35,7 +41,9 @@ def tensor(data: Any, *, dtype: DTypeLike | None = None, requires_grad: bool = F
     return result.requires_grad_() if requires_grad else result
 
 
-def asarray(obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
+def asarray(
+    obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None
+) -> Tensor:
     """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless `copy=True`."""
     check_device("asarray", device)
     if isinstance(obj, Tensor):
@@ -46,7 +54,9 @@ def asarray(obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike |
         if dtype is None or obj.dtype == dtypes.as_dtype(dtype):
             return obj
         if copy is False:
-            raise ValueError(f"asarray: a cast from {obj.dtype.name} to {dtypes.as_dtype(dtype).name} needs a copy.")
+            raise ValueError(
+                f"asarray: a cast from {obj.dtype.name} to {dtypes.as_dtype(dtype).name} needs a copy."
+            )
         from .elementwise import astype
 
         return astype(obj, dtype)
@@ -90,7 +100,11 @@ def _infer_filled(shape: Any, value: Any, dtype: np.dtype) -> Spec:
 
 
 def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
-    if value.__class__ in (int, float, bool) and value == 0 and not (isinstance(value, float) and math.copysign(1, value) < 0):
+    if (
+        value.__class__ in (int, float, bool)
+        and value == 0
+        and not (isinstance(value, float) and math.copysign(1, value) < 0)
+    ):
         return memory.zeros(shape, dtype)
     out = memory.empty(shape, dtype)
     out.fill(value)
@@ -106,28 +120,49 @@ def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     vjp=NOT_DIFFERENTIABLE,
     batch="source",
     reference=lambda shape, value, dtype: np.full(shape, value, dtype),
-    samples=lambda m: [Sample((2, 3), 1.5, dtypes.float32), Sample((), 7, dtypes.int64), Sample((0, 2), True, dtypes.bool_)],
+    samples=lambda m: [
+        Sample((2, 3), 1.5, dtypes.float32),
+        Sample((), 7, dtypes.int64),
+        Sample((0, 2), True, dtypes.bool_),
+    ],
 )
 def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
     """A tensor of `shape` with every element `value`: the primitive behind `full`, `zeros` and `ones`."""
     return _fill(shape, value, dtype)
 
 
-def zeros(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    *sizes: ShapeLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor of zeros (float32 unless `dtype` says otherwise)."""
     check_device("zeros", device)
     result = filled(_shape("zeros", sizes, shape), 0, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
-def ones(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    *sizes: ShapeLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor of ones (float32 unless `dtype` says otherwise)."""
     check_device("ones", device)
     result = filled(_shape("ones", sizes, shape), 1, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
-def empty(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def empty(
+    *sizes: ShapeLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+) -> Tensor:
     """A tensor whose elements are not set to anything in particular."""
     check_device("empty", device)
     shape = _shape("empty", sizes, shape)
@@ -136,7 +171,13 @@ def empty(*sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | 
     return wrap(memory.empty(shape, _float(dtype)))
 
 
-def full(shape: ShapeLike, fill_value: Scalar | Tensor, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def full(
+    shape: ShapeLike,
+    fill_value: Scalar | Tensor,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+) -> Tensor:
     """A tensor of `shape` with every element `fill_value`, whose kind decides the dtype unless given."""
     check_device("full", device)
     shape = check_shape("full", shape)
@@ -154,10 +195,14 @@ def full(shape: ShapeLike, fill_value: Scalar | Tensor, *, dtype: DTypeLike | No
     resolved = dtypes.python_scalar_dtype(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     if dtypes.is_integral(resolved) and not isinstance(fill_value, (bool, complex)):
         if fill_value != fill_value or not float(fill_value).is_integer() and not isinstance(fill_value, int):
-            raise ValueError(f"full: {fill_value} is not an integer; expected a value that {resolved.name} can hold.")
+            raise ValueError(
+                f"full: {fill_value} is not an integer; expected a value that {resolved.name} can hold."
+            )
         info = np.iinfo(resolved)
         if not info.min <= fill_value <= info.max:
-            raise OverflowError(f"full: {fill_value} does not fit {resolved.name}, which holds {info.min} to {info.max}.")
+            raise OverflowError(
+                f"full: {fill_value} does not fit {resolved.name}, which holds {info.min} to {info.max}."
+            )
     return filled(shape, fill_value, resolved)
 
 
@@ -170,7 +215,9 @@ def zeros_like_spec(spec: Spec) -> Tensor:
 
 def _like(x: Any, value: Any, dtype: Any) -> Tensor:
     dtype = x.dtype if dtype is None else dtypes.as_dtype(dtype)
-    if x.is_symbolic and (not is_known(x.shape) or hasattr(x._data, "level")):  # under vmap: a batch, like `x`
+    if x.is_symbolic and (
+        not is_known(x.shape) or hasattr(x._data, "level")
+    ):  # under vmap: a batch, like `x`
         return filled_like(x, value, dtype)
     return filled(tuple(x.shape), value, dtype)
 
@@ -208,13 +255,23 @@ def empty_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLi
     return empty(tuple(x.shape), dtype=x.dtype if dtype is None else dtype)
 
 
-def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def full_like(
+    x: Tensor, /, fill_value: Scalar, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> Tensor:
     """`fill_value` everywhere, with the shape (and dtype, unless given) of `x`."""
     check_device("full_like", device)
     return full(tuple(x.shape), fill_value, dtype=x.dtype if dtype is None else dtype)
 
 
-def arange(start: float | Tensor, /, stop: float | Tensor | None = None, step: float | Tensor = 1, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def arange(
+    start: float | Tensor,
+    /,
+    stop: float | Tensor | None = None,
+    step: float | Tensor = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+) -> Tensor:
     """Evenly spaced values `start, start + step, …` below `stop`; `arange(n)` counts from 0."""
     check_device("arange", device)
     if stop is None:
@@ -240,7 +297,14 @@ def arange(start: float | Tensor, /, stop: float | Tensor | None = None, step: f
 
 
 def linspace(
-    start: Scalar | Tensor, stop: Scalar | Tensor, /, num: int, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, endpoint: bool = True
+    start: Scalar | Tensor,
+    stop: Scalar | Tensor,
+    /,
+    num: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    endpoint: bool = True,
 ) -> Tensor:
     """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`."""
     check_device("linspace", device)
@@ -249,10 +313,18 @@ def linspace(
     default = dtypes.complex_dtype(dtypes.get_default_dtype()) if is_complex else dtypes.get_default_dtype()
     resolved = default if dtype is None else dtypes.as_dtype(dtype)
     check_room("linspace", (num,), resolved, 2 * 16 * num)
-    return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))  # type: ignore[arg-type]
+    return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+) -> Tensor:
     """Ones on the `k`-th diagonal, zeros elsewhere."""
     check_device("eye", device)
     rows = check_size("eye", n_rows, "n_rows")

@@ -192,7 +192,7 @@ def _logs(m: Any, *shape: int) -> np.ndarray:
 def ctc_paths(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Any:
     """Negative log likelihood of each sequence of labels (N,) and the share of each class at each time (T, N, C)."""
     inputs, lengths, labels = (np.asarray(v, np.int64) for v in (input_lengths, target_lengths, targets))
-    _check_values(labels, inputs, lengths, log_probs.shape)  # type: ignore[arg-type]
+    _check_values(labels, inputs, lengths, log_probs.shape)
     with np.errstate(all="ignore"):  # log 0 - log 0 where there is no path
         return _forward_backward(log_probs, labels, inputs, lengths, blank)  # type: ignore[arg-type]
 

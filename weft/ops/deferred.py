@@ -34,7 +34,7 @@ from .samples import Sample
 from .shaping import broadcast_to, expand_dims, reshape
 from .spec import Spec
 
-_memory: Any = Tensor._data  # type: ignore[misc]  # the slot itself, which brings nothing up to date
+_memory: Any = Tensor._data  # the slot itself, which brings nothing up to date
 
 COLUMNS = 5
 """numbers of a step: rate of the mean, rate of the mean square, step size, scale of the root, eps"""

@@ -20,6 +20,7 @@ from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Maker, Sample
 from .samples import binary as pairs
 from .samples import unary as values
+from .scalar import Term
 from .spec import Spec
 
 SQRT_HALF = math.sqrt(0.5)
@@ -90,13 +91,13 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: Device
     Bad(ValueError, r"add: shapes do not broadcast.*x1 of shape \(2, 3\) and x2 of shape \(4,\)", m.normal(2, 3), m.normal(4)),
     Bad(TypeError, "add: x2 must be a tensor. Got str", m.normal(2), "a"),
 ])  # fmt: skip
-def add(x1, x2):  # type: ignore[no-untyped-def]
+def add(x1: Term, x2: Term) -> Term:
     """`x1 + x2`, elementwise."""
     return s.add(x1, x2)
 
 
 @elementwise(numpy=np.subtract, kind="arithmetic", vjp=(lambda g: g, lambda g: -g), reference=np.subtract, samples=pairs())
-def subtract(x1, x2):  # type: ignore[no-untyped-def]
+def subtract(x1: Term, x2: Term) -> Term:
     """`x1 - x2`, elementwise."""
     return s.sub(x1, x2)
 
@@ -104,7 +105,7 @@ def subtract(x1, x2):  # type: ignore[no-untyped-def]
 @elementwise(
     numpy=np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1), reference=np.multiply, samples=pairs()
 )
-def multiply(x1, x2):  # type: ignore[no-untyped-def]
+def multiply(x1: Term, x2: Term) -> Term:
     """`x1 * x2`, elementwise."""
     return s.mul(x1, x2)
 
@@ -116,13 +117,13 @@ def multiply(x1, x2):  # type: ignore[no-untyped-def]
     reference=np.true_divide,
     samples=pairs(0.5, 3.0),
 )
-def divide(x1, x2):  # type: ignore[no-untyped-def]
+def divide(x1: Term, x2: Term) -> Term:
     """`x1 / x2`, elementwise; integers become the default float."""
     return s.div(x1, x2)
 
 
 @elementwise(numpy=np.floor_divide, kind="real", vjp=NOT_DIFFERENTIABLE, reference=np.floor_divide, samples=pairs(0.5, 3.0))
-def floor_divide(x1, x2):  # type: ignore[no-untyped-def]
+def floor_divide(x1: Term, x2: Term) -> Term:
     """The floor of `x1 / x2`. An integer divided by zero is 0, as in NumPy."""
     return s.floor_divide(x1, x2)
 
@@ -134,7 +135,7 @@ def floor_divide(x1, x2):  # type: ignore[no-untyped-def]
     reference=np.remainder,
     samples=pairs(0.5, 3.0),
 )
-def remainder(x1, x2):  # type: ignore[no-untyped-def]
+def remainder(x1: Term, x2: Term) -> Term:
     """The rest of the floor division `x1 // x2`; it has the sign of `x2`. Of integers by zero it is 0, as in NumPy."""
     return s.remainder(x1, x2)
 
@@ -154,7 +155,7 @@ def remainder(x1, x2):  # type: ignore[no-untyped-def]
         Bad(ValueError, "pow: integers to negative", m.ints(200, 100, low=1), m.ints(100, low=-3, high=3)),
     ],
 )
-def pow(x1, x2):  # type: ignore[no-untyped-def]
+def pow(x1: Term, x2: Term) -> Term:
     """`x1 ** x2`, elementwise."""
     return s.pow(x1, x2)
 
@@ -201,19 +202,19 @@ def _positive(x: Any) -> Any:
 
 
 @elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
-def negative(x):  # type: ignore[no-untyped-def]
+def negative(x: Term) -> Term:
     """`-x`, elementwise."""
     return s.neg(x)
 
 
 @elementwise(numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
-def positive(x):  # type: ignore[no-untyped-def]
+def positive(x: Term) -> Term:
     """`+x`: a copy of `x`."""
     return s.add(x, 0) if isinstance(x, s.Expr) else np.positive(x)
 
 
 @elementwise(numpy=np.square, vjp=lambda g, x: g * x * 2, reference=np.square, samples=values())
-def square(x):  # type: ignore[no-untyped-def]
+def square(x: Term) -> Term:
     """`x * x`."""
     return s.square(x)
 
@@ -225,7 +226,7 @@ def square(x):  # type: ignore[no-untyped-def]
     reference=np.reciprocal,
     samples=values(0.5, 3),
 )
-def reciprocal(x):  # type: ignore[no-untyped-def]
+def reciprocal(x: Term) -> Term:
     """`1 / x`."""
     return s.reciprocal(x)
 
@@ -237,7 +238,7 @@ def reciprocal(x):  # type: ignore[no-untyped-def]
     reference=np.maximum,
     samples=pairs(),
 )
-def maximum(x1, x2):  # type: ignore[no-untyped-def]
+def maximum(x1: Term, x2: Term) -> Term:
     """The larger of two values; NaN if one is NaN. Equal values share the gradient."""
     return s.maximum(x1, x2)
 
@@ -249,7 +250,7 @@ def maximum(x1, x2):  # type: ignore[no-untyped-def]
     reference=np.minimum,
     samples=pairs(),
 )
-def minimum(x1, x2):  # type: ignore[no-untyped-def]
+def minimum(x1: Term, x2: Term) -> Term:
     """The smaller of two values; NaN if one is NaN. Equal values share the gradient."""
     return s.minimum(x1, x2)
 
@@ -267,13 +268,13 @@ def _abs_rule(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
 
 
 @elementwise(name="abs", numpy=np.absolute, vjp=_abs_rule, reference=np.abs, samples=values())
-def abs_(x):  # type: ignore[no-untyped-def]
+def abs_(x: Term) -> Term:
     """The absolute value; for complex numbers the modulus."""
     return s.abs(x)
 
 
 @elementwise(numpy=np.sign, kind="arithmetic", vjp=lambda g, x: zeros_of(x), reference=np.sign, samples=values())
-def sign(x):  # type: ignore[no-untyped-def]
+def sign(x: Term) -> Term:
     """-1, 0 or 1 by the sign of x; NaN stays NaN."""
     return s.sign(x)
 
@@ -288,49 +289,49 @@ def zeros_of(x: Tensor) -> Tensor:
 
 
 @elementwise(numpy=np.exp, kind="float", vjp=lambda g, out: g * out, reference=np.exp, samples=values())
-def exp(x):  # type: ignore[no-untyped-def]
+def exp(x: Term) -> Term:
     """e to the power of x."""
     return s.exp(x)
 
 
 @elementwise(numpy=np.exp2, kind="float", vjp=lambda g, out: g * out * math.log(2), reference=np.exp2, samples=values())
-def exp2(x):  # type: ignore[no-untyped-def]
+def exp2(x: Term) -> Term:
     """2 to the power of x."""
     return s.exp2(x)
 
 
 @elementwise(numpy=np.expm1, kind="float", vjp=lambda g, out: g * (out + 1), reference=np.expm1, samples=values())
-def expm1(x):  # type: ignore[no-untyped-def]
+def expm1(x: Term) -> Term:
     """exp(x) - 1, exact near zero."""
     return s.expm1(x)
 
 
 @elementwise(numpy=np.log, kind="float", vjp=lambda g, x: g / x, reference=np.log, samples=values(0.25, 4))
-def log(x):  # type: ignore[no-untyped-def]
+def log(x: Term) -> Term:
     """The natural logarithm."""
     return s.log(x)
 
 
 @elementwise(numpy=np.log1p, kind="float", vjp=lambda g, x: g / (x + 1), reference=np.log1p, samples=values(-0.7, 4))
-def log1p(x):  # type: ignore[no-untyped-def]
+def log1p(x: Term) -> Term:
     """log(1 + x), exact near zero."""
     return s.log1p(x)
 
 
 @elementwise(numpy=np.log2, kind="float", vjp=lambda g, x: g / (x * math.log(2)), reference=np.log2, samples=values(0.25, 4))
-def log2(x):  # type: ignore[no-untyped-def]
+def log2(x: Term) -> Term:
     """The logarithm to base 2."""
     return s.log2(x)
 
 
 @elementwise(numpy=np.log10, kind="float", vjp=lambda g, x: g / (x * math.log(10)), reference=np.log10, samples=values(0.25, 4))
-def log10(x):  # type: ignore[no-untyped-def]
+def log10(x: Term) -> Term:
     """The logarithm to base 10."""
     return s.log10(x)
 
 
 @elementwise(numpy=np.sqrt, kind="float", vjp=lambda g, out: g / (out * 2), reference=np.sqrt, samples=values(0.25, 4))
-def sqrt(x):  # type: ignore[no-untyped-def]
+def sqrt(x: Term) -> Term:
     """The square root; NaN for negative real numbers."""
     return s.sqrt(x)
 
@@ -341,7 +342,7 @@ def sqrt(x):  # type: ignore[no-untyped-def]
     reference=lambda x: 1 / np.sqrt(x),
     samples=values(0.25, 4),
 )
-def rsqrt(x):  # type: ignore[no-untyped-def]
+def rsqrt(x: Term) -> Term:
     """1 / sqrt(x)."""
     return s.rsqrt(x)
 
@@ -353,7 +354,7 @@ def rsqrt(x):  # type: ignore[no-untyped-def]
     reference=np.logaddexp,
     samples=pairs(),
 )
-def logaddexp(x1, x2):  # type: ignore[no-untyped-def]
+def logaddexp(x1: Term, x2: Term) -> Term:
     """log(exp(x1) + exp(x2)), stable for large values."""
     return s.logaddexp(x1, x2)
 
@@ -365,7 +366,7 @@ def logaddexp(x1, x2):  # type: ignore[no-untyped-def]
     reference=np.hypot,
     samples=pairs(0.5, 3),
 )
-def hypot(x1, x2):  # type: ignore[no-untyped-def]
+def hypot(x1: Term, x2: Term) -> Term:
     """sqrt(x1² + x2²) without overflow."""
     return s.hypot(x1, x2)
 
@@ -374,37 +375,37 @@ def hypot(x1, x2):  # type: ignore[no-untyped-def]
 
 
 @elementwise(numpy=np.sin, kind="float", vjp=lambda g, x: g * cos(x), reference=np.sin, samples=values())
-def sin(x):  # type: ignore[no-untyped-def]
+def sin(x: Term) -> Term:
     """The sine of x (radians)."""
     return s.sin(x)
 
 
 @elementwise(numpy=np.cos, kind="float", vjp=lambda g, x: -g * sin(x), reference=np.cos, samples=values())
-def cos(x):  # type: ignore[no-untyped-def]
+def cos(x: Term) -> Term:
     """The cosine of x (radians)."""
     return s.cos(x)
 
 
 @elementwise(numpy=np.tan, kind="float", vjp=lambda g, out: g * (out * out + 1), reference=np.tan, samples=values(-1, 1))
-def tan(x):  # type: ignore[no-untyped-def]
+def tan(x: Term) -> Term:
     """The tangent of x (radians)."""
     return s.tan(x)
 
 
 @elementwise(numpy=np.arcsin, kind="float", vjp=lambda g, x: g / sqrt(1 - x * x), reference=np.arcsin, samples=values(-0.9, 0.9))
-def asin(x):  # type: ignore[no-untyped-def]
+def asin(x: Term) -> Term:
     """The angle in [-π/2, π/2] whose sine is x."""
     return s.asin(x)
 
 
 @elementwise(numpy=np.arccos, kind="float", vjp=lambda g, x: -g / sqrt(1 - x * x), reference=np.arccos, samples=values(-0.9, 0.9))
-def acos(x):  # type: ignore[no-untyped-def]
+def acos(x: Term) -> Term:
     """The angle in [0, π] whose cosine is x."""
     return s.acos(x)
 
 
 @elementwise(numpy=np.arctan, kind="float", vjp=lambda g, x: g / (x * x + 1), reference=np.arctan, samples=values())
-def atan(x):  # type: ignore[no-untyped-def]
+def atan(x: Term) -> Term:
     """The angle in (-π/2, π/2) whose tangent is x."""
     return s.atan(x)
 
@@ -419,19 +420,19 @@ def atan(x):  # type: ignore[no-untyped-def]
     reference=np.arctan2,
     samples=pairs(0.5, 3),
 )
-def atan2(x1, x2):  # type: ignore[no-untyped-def]
+def atan2(x1: Term, x2: Term) -> Term:
     """The angle of the point (x2, x1), in [-π, π]."""
     return s.atan2(x1, x2)
 
 
 @elementwise(numpy=np.sinh, kind="float", vjp=lambda g, x: g * cosh(x), reference=np.sinh, samples=values())
-def sinh(x):  # type: ignore[no-untyped-def]
+def sinh(x: Term) -> Term:
     """The hyperbolic sine."""
     return s.sinh(x)
 
 
 @elementwise(numpy=np.cosh, kind="float", vjp=lambda g, x: g * sinh(x), reference=np.cosh, samples=values())
-def cosh(x):  # type: ignore[no-untyped-def]
+def cosh(x: Term) -> Term:
     """The hyperbolic cosine."""
     return s.cosh(x)
 
@@ -444,7 +445,7 @@ def cosh(x):  # type: ignore[no-untyped-def]
     reference=lambda grad, result: grad * (1 - result * result),
     samples=pairs(-0.9, 0.9),
 )
-def tanh_backward(grad, result):  # type: ignore[no-untyped-def]
+def tanh_backward(grad: Term, result: Term) -> Term:
     """The gradient of `tanh` from its result, in one pass: grad (1 - result²)."""
     return s.mul(grad, s.sub(1, s.mul(result, result)))
 
@@ -457,13 +458,13 @@ def tanh_backward(grad, result):  # type: ignore[no-untyped-def]
     reference=np.tanh,
     samples=values(),
 )
-def tanh(x):  # type: ignore[no-untyped-def]
+def tanh(x: Term) -> Term:
     """The hyperbolic tangent."""
     return s.tanh(x)
 
 
 @elementwise(numpy=np.arcsinh, kind="float", vjp=lambda g, x: g / sqrt(x * x + 1), reference=np.arcsinh, samples=values())
-def asinh(x):  # type: ignore[no-untyped-def]
+def asinh(x: Term) -> Term:
     """The inverse hyperbolic sine."""
     return s.asinh(x)
 
@@ -475,13 +476,13 @@ def asinh(x):  # type: ignore[no-untyped-def]
     reference=np.arccosh,
     samples=values(1.25, 4),
 )
-def acosh(x):  # type: ignore[no-untyped-def]
+def acosh(x: Term) -> Term:
     """The inverse hyperbolic cosine."""
     return s.acosh(x)
 
 
 @elementwise(numpy=np.arctanh, kind="float", vjp=lambda g, x: g / (1 - x * x), reference=np.arctanh, samples=values(-0.9, 0.9))
-def atanh(x):  # type: ignore[no-untyped-def]
+def atanh(x: Term) -> Term:
     """The inverse hyperbolic tangent."""
     return s.atanh(x)
 
@@ -490,7 +491,7 @@ def atanh(x):  # type: ignore[no-untyped-def]
 
 
 def _rounding(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
-    def body(x):  # type: ignore[no-untyped-def]
+    def body(x: Term) -> Term:
         if isinstance(x, np.ndarray) and x.dtype.kind in "iub":
             return x.copy()
         return expression(x)
@@ -512,7 +513,7 @@ round = _rounding("round", s.round, np.round, "The nearest integer; halves go to
 
 
 def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "numeric") -> Any:
-    def body(x):  # type: ignore[no-untyped-def]
+    def body(x: Term) -> Term:
         return ufunc(x) if isinstance(x, np.ndarray) and x.dtype.kind in "cfiub" else expression(x)
 
     body.__name__, body.__doc__ = name, doc
@@ -537,7 +538,7 @@ signbit = _predicate("signbit", s.signbit, np.signbit, "Whether the sign bit of 
     reference=np.copysign,
     samples=pairs(0.5, 3),
 )
-def copysign(x1, x2):  # type: ignore[no-untyped-def]
+def copysign(x1: Term, x2: Term) -> Term:
     """The magnitude of x1 with the sign of x2."""
     return s.copysign(x1, x2)
 
@@ -550,7 +551,7 @@ def copysign(x1, x2):  # type: ignore[no-untyped-def]
     samples=pairs(),
     test={"dtypes": ("float64",)},
 )
-def nextafter(x1, x2):  # type: ignore[no-untyped-def]
+def nextafter(x1: Term, x2: Term) -> Term:
     """The next representable number after x1 in the direction of x2, in float32 or float64."""
     return s.nextafter(x1, x2)
 
@@ -559,7 +560,7 @@ def nextafter(x1, x2):  # type: ignore[no-untyped-def]
 
 
 def _comparison(name: str, expression: Any, ufunc: Any, symbol: str, kind: str = "real") -> Any:
-    def body(x1, x2):  # type: ignore[no-untyped-def]
+    def body(x1: Term, x2: Term) -> Term:
         return expression(x1, x2)
 
     body.__name__, body.__doc__ = name, f"`x1 {symbol} x2`, elementwise."
@@ -583,7 +584,7 @@ def _shift_samples(m: Maker) -> list[Sample]:
 
 
 def _bitwise(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "bitwise", samples: Any = _bit_samples) -> Any:
-    def body(x1, x2):  # type: ignore[no-untyped-def]
+    def body(x1: Term, x2: Term) -> Term:
         return expression(x1, x2)
 
     body.__name__, body.__doc__ = name, doc
@@ -608,13 +609,13 @@ bitwise_right_shift = _bitwise(
     numpy=np.invert, kind="bitwise", vjp=NOT_DIFFERENTIABLE, reference=np.invert,
     samples=lambda m: [Sample(m.ints(4)), Sample(m.bools(3))],
 )  # fmt: skip
-def bitwise_invert(x):  # type: ignore[no-untyped-def]
+def bitwise_invert(x: Term) -> Term:
     """All bits flipped; for bools, not."""
     return s.bitwise_not(x)
 
 
 def _logic(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
-    def body(x1, x2):  # type: ignore[no-untyped-def]
+    def body(x1: Term, x2: Term) -> Term:
         return expression(x1, x2)
 
     body.__name__, body.__doc__ = name, doc
@@ -633,7 +634,7 @@ logical_xor = _logic("logical_xor", s.bitwise_xor, np.logical_xor, "Whether exac
     kind="logical", vjp=NOT_DIFFERENTIABLE, reference=np.logical_not,
     samples=lambda m: [Sample(m.bools(4)), Sample(m.ints(3, low=0, high=2))],
 )  # fmt: skip
-def logical_not(x):  # type: ignore[no-untyped-def]
+def logical_not(x: Term) -> Term:
     """Whether x is false (zero)."""
     return s.bitwise_not(x)
 
@@ -648,7 +649,7 @@ def logical_not(x):  # type: ignore[no-untyped-def]
         Sample(m.bools(2, 1), m.normal(), m.normal(3)),
     ],
 )
-def where(condition, x1, x2):  # type: ignore[no-untyped-def]
+def where(condition: Term, x1: Term, x2: Term) -> Term:
     """`x1` where `condition` is true, else `x2`; the three broadcast together."""
     return s.where(condition, x1, x2)
 
@@ -686,7 +687,7 @@ def conj(x: Tensor) -> Any:
 )  # fmt: skip
 def real(x: Tensor) -> Any:
     """The real part."""
-    return np.array(np.real(x))  # type: ignore[arg-type]
+    return np.array(np.real(x))
 
 
 @primitive(
@@ -697,7 +698,7 @@ def real(x: Tensor) -> Any:
 )  # fmt: skip
 def imag(x: Tensor) -> Any:
     """The imaginary part (zeros for a real tensor)."""
-    return np.array(np.imag(x))  # type: ignore[arg-type]
+    return np.array(np.imag(x))
 
 
 def _infer_complex(real: Any, imag: Any) -> Spec:
@@ -734,7 +735,7 @@ def angle(x: Tensor) -> Tensor:
 
 
 @elementwise(kind="real float", vjp=lambda g, x: g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=s.erf, samples=values())
-def erf(x):  # type: ignore[no-untyped-def]
+def erf(x: Term) -> Term:
     """The error function."""
     return s.erf(x)
 
@@ -745,7 +746,7 @@ def erf(x):  # type: ignore[no-untyped-def]
     reference=lambda x: 1 - s.erf(x),
     samples=values(),
 )
-def erfc(x):  # type: ignore[no-untyped-def]
+def erfc(x: Term) -> Term:
     """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
     return s.erfc(x)
 
@@ -766,7 +767,7 @@ def _sigmoid_slope(g: Any, out: Any) -> Any:
     reference=lambda grad, result: grad * result * (1 - result),
     samples=pairs(0.1, 0.9),
 )
-def sigmoid_backward(grad, result):  # type: ignore[no-untyped-def]
+def sigmoid_backward(grad: Term, result: Term) -> Term:
     """The gradient of `sigmoid` from its result, in one pass: grad result (1 - result)."""
     return s.mul(grad, s.mul(result, s.sub(1, result)))
 
@@ -780,7 +781,7 @@ def sigmoid_backward(grad, result):  # type: ignore[no-untyped-def]
     reference=lambda x: 1 / (1 + np.exp(-x)),
     samples=values(),
 )
-def sigmoid(x):  # type: ignore[no-untyped-def]
+def sigmoid(x: Term) -> Term:
     """The logistic function 1 / (1 + exp(-x))."""
     return s.sigmoid(x)
 

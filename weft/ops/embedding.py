@@ -112,7 +112,7 @@ def _arange(n: int) -> Tensor:
 )
 def embedding_lookup(indices: Tensor, weight: Tensor, padding_idx: int | None, sparse: bool) -> Any:
     """The rows of `weight` at `indices`; the row `padding_idx` gets no gradient. With `sparse` `.grad` stays row-sparse."""
-    return np.take(weight, indices, 0)  # type: ignore[call-overload]
+    return np.take(weight, indices, 0)
 
 
 def _padding(op: str, padding_idx: Any, weight: Any) -> int | None:
@@ -229,7 +229,7 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
 )
 def bag_numbers(offsets: Tensor, count: int) -> Any:
     """For each of `count` items the number of the bag that it is in: bag k starts at offsets[k]."""
-    return np.searchsorted(offsets, np.arange(count), "right").astype(np.int64) - 1  # type: ignore[call-overload]
+    return np.searchsorted(offsets, np.arange(count), "right").astype(np.int64) - 1
 
 
 def _infer_segments(x: Any, segments: Any, count: int) -> Spec:

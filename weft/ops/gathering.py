@@ -79,7 +79,7 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
 )
 def take_axis(x: Tensor, indices: Tensor, axis: int = 0) -> Any:
     """The slices of `x` along `axis` at `indices` (of any shape): the primitive behind `take` and `embedding`."""
-    return np.take(x, indices, axis)  # type: ignore[arg-type, call-overload]
+    return np.take(x, indices, axis)
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
@@ -318,5 +318,5 @@ def checked_indices(x: Tensor, low: int, high: int, ignored: int | None, name: s
     if ignored is not None:
         bad &= x != ignored
     if np.any(bad):
-        raise IndexError(f"{name} {x[bad][0]} is out of range: expected {low} to {high - 1}.")  # type: ignore[index]
+        raise IndexError(f"{name} {x[bad][0]} is out of range: expected {low} to {high - 1}.")
     return x

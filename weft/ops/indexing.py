@@ -393,7 +393,7 @@ def advanced_put(arrays: Sequence[Tensor], spec: tuple[Any, ...], accumulate: bo
     index = thaw(spec, arrays[2:])
     try:
         if accumulate:
-            np.add.at(out, index, np.asarray(value, out.dtype))  # type: ignore[arg-type]
+            np.add.at(out, index, np.asarray(value, out.dtype))
         else:
             out[index] = value
     except IndexError as error:

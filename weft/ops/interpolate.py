@@ -358,9 +358,13 @@ def _interpolate_reference(
     ],
 )
 def interpolate(
-    x: Tensor, size: ShapeLike | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest", align_corners: bool | None = None,
+    x: Tensor,
+    size: ShapeLike | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`x` resized along its spatial axes.
 
     Args:

@@ -532,8 +532,8 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
         s = svdvals(x)
         out = sum_(s, axis=-1) if ord == "nuc" else max_(s, axis=-1) if ord == 2 else min_(s, axis=-1)
     elif ord in (1, -1, math.inf, -math.inf):
-        sums = sum_(_magnitude(x), axis=-2 if abs(ord) == 1 else -1)  # type: ignore[arg-type]
-        out = (max_ if ord > 0 else min_)(sums, axis=-1)  # type: ignore[operator]
+        sums = sum_(_magnitude(x), axis=-2 if abs(ord) == 1 else -1)
+        out = (max_ if ord > 0 else min_)(sums, axis=-1)
     else:
         raise ValueError(
             f"matrix_norm: ord must be one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf. Got {ord!r}."

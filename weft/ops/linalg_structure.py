@@ -73,7 +73,7 @@ _triangle_samples = lambda m: [
 )
 def tril(x: Tensor, /, *, k: int = 0) -> Any:
     """The elements of a (stack of) matrices on and below the `k`-th diagonal; zero above."""
-    return np.tril(x, offset_of("tril", k))  # type: ignore[arg-type]
+    return np.tril(x, offset_of("tril", k))
 
 
 @primitive(
@@ -91,7 +91,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Any:
 )
 def triu(x: Tensor, /, *, k: int = 0) -> Any:
     """The elements of a (stack of) matrices on and above the `k`-th diagonal; zero below."""
-    return np.triu(x, offset_of("triu", k))  # type: ignore[arg-type]
+    return np.triu(x, offset_of("triu", k))
 
 
 # Diagonals ---------------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Any:
     offset = offset_of("diagonal", offset, "offset")
     if offset >= x.shape[-1] or -offset >= x.shape[-2]:
         return np.zeros((*x.shape[:-2], 0), x.dtype)
-    return np.array(np.diagonal(x, offset, -2, -1))  # type: ignore[arg-type]
+    return np.array(np.diagonal(x, offset, -2, -1))
 
 
 def _put_diagonal(x: Any, rows: int, cols: int, offset: int) -> np.ndarray:

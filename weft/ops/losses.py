@@ -19,6 +19,7 @@ from .elementwise import abs_, exp, log, maximum, sign, square, where
 from .loss_parts import check_reduction, check_same, np_reduced, reduced
 from .reduction import reduce_sum
 from .samples import Bad, Sample
+from .scalar import Term
 from .shaping import expand_dims
 from .softmax import cosine_similarity, pairwise_distance
 from .spec import require_sizes, same_size
@@ -101,7 +102,7 @@ def _huber_slope(g: Any, difference: Any, delta: Any) -> Any:
         Sample(m.normal(3), m.positive(3)),
     ],
 )
-def huber(difference, delta):  # type: ignore[no-untyped-def]
+def huber(difference: Term, delta: Term) -> Term:
     """d² / 2 where |d| is below delta, else delta (|d| - delta / 2)."""
     size = s.abs(difference)
     near = s.mul(s.mul(difference, difference), 0.5)
@@ -248,7 +249,7 @@ def _softplus_of_minus(x: Any) -> Any:
         Sample(m.normal(2, 3) * 9, m.uniform(2, 3), m.positive(3)),
     ],
 )
-def logits_cross_entropy(x, target, pos_weight):  # type: ignore[no-untyped-def]
+def logits_cross_entropy(x: Term, target: Term, pos_weight: Term) -> Term:
     """(1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)), without overflow."""
     softplus = s.add(s.log1p(s.exp(s.neg(s.abs(x)))), s.maximum(s.neg(x), 0))
     share = s.add(s.mul(s.sub(pos_weight, 1), target), 1)

@@ -122,9 +122,14 @@ def _max_bad(n: int) -> Any:
     ],
 )  # fmt: skip
 def max_pool1d(
-    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, dilation: ShapeLike = 1, ceil_mode: bool = False,
+    x: Tensor,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    padding: ShapeLike = 0,
+    dilation: ShapeLike = 1,
+    ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of every window over (N, C, L) or (C, L). Arguments as for `max_pool2d`."""
     return _max_pool(1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -139,9 +144,14 @@ def max_pool1d(
     ],
 )  # fmt: skip
 def max_pool2d(
-    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, dilation: ShapeLike = 1, ceil_mode: bool = False,
+    x: Tensor,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    padding: ShapeLike = 0,
+    dilation: ShapeLike = 1,
+    ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of every window. NaN is larger than everything.
 
     Args:
@@ -166,9 +176,14 @@ def max_pool2d(
     samples=lambda m: [Sample(m.distinct(1, 2, 4, 5, 4), 2), Sample(m.distinct(2, 4, 4, 4), 3, 1, 1, return_indices=True)],
 )  # fmt: skip
 def max_pool3d(
-    x: Tensor, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0, dilation: ShapeLike = 1, ceil_mode: bool = False,
+    x: Tensor,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    padding: ShapeLike = 0,
+    dilation: ShapeLike = 1,
+    ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of every window over (N, C, D, H, W) or (C, D, H, W). Arguments as for `max_pool2d`."""
     return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -418,7 +433,11 @@ def _lp_reference(n: int) -> Any:
     errors=lambda m: [Bad(ValueError, "lp_pool1d: norm_type must be positive", m.normal(2, 3, 4), 0, 2)],
 )  # fmt: skip
 def lp_pool1d(
-    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
+    x: Tensor,
+    norm_type: float,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, L) or (C, L), with p = `norm_type`."""
     return _lp_pool(1, x, norm_type, kernel_size, stride, ceil_mode)
@@ -429,7 +448,11 @@ def lp_pool1d(
     samples=lambda m: [Sample(m.normal(2, 3, 4, 4), 2, 2), Sample(m.positive(1, 2, 5, 5), 3.0, (2, 3), 2, True)],
 )  # fmt: skip
 def lp_pool2d(
-    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
+    x: Tensor,
+    norm_type: float,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, H, W) or (C, H, W), with p = `norm_type`."""
     return _lp_pool(2, x, norm_type, kernel_size, stride, ceil_mode)
@@ -440,7 +463,11 @@ def lp_pool2d(
     samples=lambda m: [Sample(m.normal(1, 2, 2, 4, 4), 2, 2)],
 )  # fmt: skip
 def lp_pool3d(
-    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
+    x: Tensor,
+    norm_type: float,
+    kernel_size: ShapeLike,
+    stride: ShapeLike | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, D, H, W) or (C, D, H, W), with p = `norm_type`."""
     return _lp_pool(3, x, norm_type, kernel_size, stride, ceil_mode)
@@ -630,7 +657,9 @@ def _adaptive_max_reference(x: Any, output_size: Any, return_indices: bool = Fal
     namespace="nn", reference=_adaptive_max_reference, errors=_adaptive_bad("max", 1),
     samples=lambda m: [Sample(m.distinct(2, 3, 7), 3), Sample(m.distinct(2, 3, 6), 3, return_indices=True)],
 )  # fmt: skip
-def adaptive_max_pool1d(x: Tensor, output_size: ShapeLike, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool1d(
+    x: Tensor, output_size: ShapeLike, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
     return _adaptive_max_pool(1, x, output_size, return_indices)
 
@@ -642,7 +671,9 @@ def adaptive_max_pool1d(x: Tensor, output_size: ShapeLike, return_indices: bool 
         Sample(m.distinct(2, 3, 4, 6), 2, return_indices=True),
     ],
 )  # fmt: skip
-def adaptive_max_pool2d(x: Tensor, output_size: ShapeLike, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool2d(
+    x: Tensor, output_size: ShapeLike, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover the image evenly. Windows as for `adaptive_avg_pool2d`."""
     return _adaptive_max_pool(2, x, output_size, return_indices)
 
@@ -651,6 +682,8 @@ def adaptive_max_pool2d(x: Tensor, output_size: ShapeLike, return_indices: bool 
     namespace="nn", reference=_adaptive_max_reference, errors=_adaptive_bad("max", 3),
     samples=lambda m: [Sample(m.distinct(1, 2, 3, 4, 5), (2, 2, 2))],
 )  # fmt: skip
-def adaptive_max_pool3d(x: Tensor, output_size: ShapeLike, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool3d(
+    x: Tensor, output_size: ShapeLike, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly."""
     return _adaptive_max_pool(3, x, output_size, return_indices)

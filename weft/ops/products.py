@@ -66,8 +66,8 @@ def _matmul_rule(g: Tensor, x1: Tensor, x2: Tensor, needs: tuple[bool, bool]) ->
 def _matmul_cost(x1: Any, x2: Any) -> int:
     out = _infer_matmul(x1, x2)
     n = 2 * x1.shape[-1]
-    for d in out.shape:  # type: ignore[union-attr]
-        n *= d  # type: ignore[operator]
+    for d in out.shape:
+        n *= d
     return n
 
 
@@ -122,7 +122,7 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Any:
     """The matrix product; leading axes are batches and broadcast; vectors are rows on the left, columns on the right."""
     if x1.dtype.itemsize == 2 and dtypes.is_floating(x1.dtype):
         return np.matmul(np.asarray(x1, np.float32), np.asarray(x2, np.float32)).astype(x1.dtype)
-    return np.asarray(np.matmul(x1, x2))  # type: ignore[call-overload]
+    return np.asarray(np.matmul(x1, x2))
 
 
 @composite(

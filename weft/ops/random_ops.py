@@ -482,7 +482,7 @@ def random_dropout(x: Tensor, state: Tensor, p: float) -> Any:
     """
     threshold = _threshold(p)
     if threshold > philox.MASK32:
-        return np.zeros_like(x)  # type: ignore[call-overload]
+        return np.zeros_like(x)
     bits = draw(state, x.shape, dtypes.uint32, _first_word)  # type: ignore[arg-type]
     limit, scale = np.asarray(threshold, np.uint32), np.asarray(1 / (1 - p), x.dtype)
     if x.size >= NATIVE and not dtypes.is_complex(x.dtype):

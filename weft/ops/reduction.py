@@ -113,7 +113,7 @@ def _batch(op: Any) -> Any:
 def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over `axis`, in the dtype of `x`: the primitive behind `sum` and `mean`."""
     if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype):  # half precision accumulates in float32
-        return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)).astype(x.dtype)  # type: ignore[call-overload]
+        return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)).astype(x.dtype)
     return np.asarray(np.add.reduce(x, axis, x.dtype, None, keepdims))  # type: ignore[call-overload]
 
 
@@ -180,7 +180,7 @@ def _prod_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) ->
 )
 def reduce_prod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The product over `axis`, in the dtype of `x`: the primitive behind `prod`."""
-    return np.asarray(np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype))  # type: ignore[call-overload]
+    return np.asarray(np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
 
 
 def prod(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
@@ -220,7 +220,7 @@ def _real_infer(name: str) -> Any:
 )
 def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest element over `axis` (all by default); NaN if one is NaN."""
-    return np.asarray(np.max(x, axis=axis, keepdims=keepdims))  # type: ignore[arg-type]
+    return np.asarray(np.max(x, axis=axis, keepdims=keepdims))
 
 
 @primitive(
@@ -236,7 +236,7 @@ def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 )
 def min_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest element over `axis` (all by default); NaN if one is NaN."""
-    return np.asarray(np.min(x, axis=axis, keepdims=keepdims))  # type: ignore[arg-type]
+    return np.asarray(np.min(x, axis=axis, keepdims=keepdims))
 
 
 def _bool(_: np.dtype) -> np.dtype:
@@ -255,7 +255,7 @@ def _bool(_: np.dtype) -> np.dtype:
 )
 def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether at least one element over `axis` is true (non-zero)."""
-    return np.asarray(np.any(x, axis=axis, keepdims=keepdims))  # type: ignore[arg-type]
+    return np.asarray(np.any(x, axis=axis, keepdims=keepdims))
 
 
 @primitive(
@@ -270,7 +270,7 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 )
 def all_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether all elements over `axis` are true (non-zero)."""
-    return np.asarray(np.all(x, axis=axis, keepdims=keepdims))  # type: ignore[arg-type]
+    return np.asarray(np.all(x, axis=axis, keepdims=keepdims))
 
 
 @composite(

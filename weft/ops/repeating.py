@@ -39,7 +39,7 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
 )
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     """`x` with the order of elements along `axis` (all axes by default) reversed; a copy."""
-    return np.flip(x, axis).copy()  # type: ignore[arg-type]
+    return np.flip(x, axis).copy()
 
 
 def _roll_axes(shift: Any, axis: Any) -> tuple[tuple[int, ...], Any]:
@@ -75,7 +75,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
 )
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Any:
     """`x` with elements shifted along `axis` (the flattened tensor by default); what falls off comes back in front."""
-    return np.roll(x, shift, axis)  # type: ignore[arg-type]
+    return np.roll(x, shift, axis)
 
 
 def _times(size: Any, count: int) -> Any:
@@ -116,7 +116,7 @@ def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
 )
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Any:
     """`x` repeated whole, `repetitions` times along each axis."""
-    return np.tile(x, repetitions)  # type: ignore[arg-type]
+    return np.tile(x, repetitions)
 
 
 def _infer_repeat(x: Any, repeats: Any, axis: Any) -> Spec:
@@ -161,7 +161,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
 )
 def repeat_static(x: Tensor, repeats: int | tuple[int, ...], axis: int | None = None) -> Any:
     """Each element repeated `repeats` (static) times along `axis`."""
-    return np.repeat(x, repeats, axis)  # type: ignore[arg-type, call-overload]
+    return np.repeat(x, repeats, axis)
 
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:

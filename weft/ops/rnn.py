@@ -170,7 +170,7 @@ def lstm_sequence(
         np.tanh(new, out=g)
         np.multiply(a[:, 3 * size :], g, out=hidden[t])
         if mask is not None:
-            rest = ~mask[t]  # type: ignore[operator]
+            rest = ~mask[t]
             np.copyto(new, c, where=rest)
             np.copyto(hidden[t], h, where=rest)
         h, c = hidden[t], new
@@ -259,7 +259,7 @@ def lstm_sequence_backward(
         d_a *= slope
         if mask is not None:
             keep = mask[t]
-            np.copyto(d_a, 0, where=~keep)  # type: ignore[operator]
+            np.copyto(d_a, 0, where=~keep)
             dh, dc = product(d_a, w) + np.where(keep, 0, dh), np.where(keep, d * f, dc)
         else:
             dh, dc = product(d_a, w), d * f
@@ -384,7 +384,7 @@ def gru_sequence(
         hidden[t] *= a[:, size : 2 * size]
         hidden[t] += out
         if mask is not None:
-            np.copyto(hidden[t], h, where=~mask[t])  # type: ignore[operator]
+            np.copyto(hidden[t], h, where=~mask[t])
         h = hidden[t]
     return cast(gates.dtype, hidden, acts)
 
@@ -577,7 +577,7 @@ def rnn_sequence(
         else:
             np.maximum(new, 0, out=new)
         if mask is not None:
-            np.copyto(new, h, where=~mask[t])  # type: ignore[operator]
+            np.copyto(new, h, where=~mask[t])
         h = new
     return cast(gates.dtype, hidden)[0]
 
@@ -628,6 +628,6 @@ def rnn_sequence_backward(
             dh = product(out[t], w)
         else:
             keep = mask[t]
-            np.copyto(out[t], 0, where=~keep)  # type: ignore[operator]
+            np.copyto(out[t], 0, where=~keep)
             dh = product(out[t], w) + np.where(keep, 0, dh)
     return cast(hidden.dtype, out, np.asarray(dh))

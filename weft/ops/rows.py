@@ -41,7 +41,7 @@ def row_numbers(index: Tensor, rows: int) -> Any:
 
     What it returns can be trusted: gathers of these rows cannot fail, so a program may write variables before them.
     """
-    return np.clip(np.where(index < 0, index + rows, index), 0, max(rows - 1, 0)).astype(np.int64)  # type: ignore[operator]
+    return np.clip(np.where(index < 0, index + rows, index), 0, max(rows - 1, 0)).astype(np.int64)
 
 
 def _infer_places(index: Any, rows: int) -> Spec:

@@ -37,7 +37,7 @@ from ..runtime import forks
 from . import _numpy_special as _special
 
 Number = bool | int | float | np.generic
-Operand = Any  # an Expr, an array or a number; what comes back is of the same sort
+Term = Any  # an Expr, an array or a number; what comes back is of the same sort
 
 BOOL = np.dtype(np.bool_)
 INT8 = np.dtype(np.int8)
@@ -127,36 +127,36 @@ class Expr:
         return self
 
     # fmt: off
-    def __add__(self, other: Operand) -> Expr: return add(self, other)
-    def __radd__(self, other: Operand) -> Expr: return add(other, self)
-    def __sub__(self, other: Operand) -> Expr: return sub(self, other)
-    def __rsub__(self, other: Operand) -> Expr: return sub(other, self)
-    def __mul__(self, other: Operand) -> Expr: return mul(self, other)
-    def __rmul__(self, other: Operand) -> Expr: return mul(other, self)
-    def __truediv__(self, other: Operand) -> Expr: return div(self, other)
-    def __rtruediv__(self, other: Operand) -> Expr: return div(other, self)
-    def __floordiv__(self, other: Operand) -> Expr: return floor_divide(self, other)
-    def __rfloordiv__(self, other: Operand) -> Expr: return floor_divide(other, self)
-    def __mod__(self, other: Operand) -> Expr: return remainder(self, other)
-    def __rmod__(self, other: Operand) -> Expr: return remainder(other, self)
-    def __pow__(self, other: Operand) -> Expr: return pow(self, other)
-    def __rpow__(self, other: Operand) -> Expr: return pow(other, self)
-    def __and__(self, other: Operand) -> Expr: return bitwise_and(self, other)
-    def __rand__(self, other: Operand) -> Expr: return bitwise_and(other, self)
-    def __or__(self, other: Operand) -> Expr: return bitwise_or(self, other)
-    def __ror__(self, other: Operand) -> Expr: return bitwise_or(other, self)
-    def __xor__(self, other: Operand) -> Expr: return bitwise_xor(self, other)
-    def __rxor__(self, other: Operand) -> Expr: return bitwise_xor(other, self)
-    def __lshift__(self, other: Operand) -> Expr: return left_shift(self, other)
-    def __rlshift__(self, other: Operand) -> Expr: return left_shift(other, self)
-    def __rshift__(self, other: Operand) -> Expr: return right_shift(self, other)
-    def __rrshift__(self, other: Operand) -> Expr: return right_shift(other, self)
-    def __lt__(self, other: Operand) -> Expr: return lt(self, other)
-    def __le__(self, other: Operand) -> Expr: return le(self, other)
-    def __gt__(self, other: Operand) -> Expr: return gt(self, other)
-    def __ge__(self, other: Operand) -> Expr: return ge(self, other)
-    def eq(self, other: Operand) -> Expr: return eq(self, other)
-    def ne(self, other: Operand) -> Expr: return ne(self, other)
+    def __add__(self, other: Term) -> Expr: return add(self, other)
+    def __radd__(self, other: Term) -> Expr: return add(other, self)
+    def __sub__(self, other: Term) -> Expr: return sub(self, other)
+    def __rsub__(self, other: Term) -> Expr: return sub(other, self)
+    def __mul__(self, other: Term) -> Expr: return mul(self, other)
+    def __rmul__(self, other: Term) -> Expr: return mul(other, self)
+    def __truediv__(self, other: Term) -> Expr: return div(self, other)
+    def __rtruediv__(self, other: Term) -> Expr: return div(other, self)
+    def __floordiv__(self, other: Term) -> Expr: return floor_divide(self, other)
+    def __rfloordiv__(self, other: Term) -> Expr: return floor_divide(other, self)
+    def __mod__(self, other: Term) -> Expr: return remainder(self, other)
+    def __rmod__(self, other: Term) -> Expr: return remainder(other, self)
+    def __pow__(self, other: Term) -> Expr: return pow(self, other)
+    def __rpow__(self, other: Term) -> Expr: return pow(other, self)
+    def __and__(self, other: Term) -> Expr: return bitwise_and(self, other)
+    def __rand__(self, other: Term) -> Expr: return bitwise_and(other, self)
+    def __or__(self, other: Term) -> Expr: return bitwise_or(self, other)
+    def __ror__(self, other: Term) -> Expr: return bitwise_or(other, self)
+    def __xor__(self, other: Term) -> Expr: return bitwise_xor(self, other)
+    def __rxor__(self, other: Term) -> Expr: return bitwise_xor(other, self)
+    def __lshift__(self, other: Term) -> Expr: return left_shift(self, other)
+    def __rlshift__(self, other: Term) -> Expr: return left_shift(other, self)
+    def __rshift__(self, other: Term) -> Expr: return right_shift(self, other)
+    def __rrshift__(self, other: Term) -> Expr: return right_shift(other, self)
+    def __lt__(self, other: Term) -> Expr: return lt(self, other)
+    def __le__(self, other: Term) -> Expr: return le(self, other)
+    def __gt__(self, other: Term) -> Expr: return gt(self, other)
+    def __ge__(self, other: Term) -> Expr: return ge(self, other)
+    def eq(self, other: Term) -> Expr: return eq(self, other)
+    def ne(self, other: Term) -> Expr: return ne(self, other)
     def __neg__(self) -> Expr: return neg(self)
     def __pos__(self) -> Expr: return self
     def __abs__(self) -> Expr: return abs(self)
@@ -269,7 +269,7 @@ FUNCTIONS: dict[str, ScalarFn] = {}
 """Every function by name: what a backend emits, besides `where`, `cast`, `bitcast` and the leaves."""
 
 
-def _operands(name: str, operands: Sequence[Operand]) -> tuple[list[Expr], np.dtype]:
+def _operands(name: str, operands: Sequence[Term]) -> tuple[list[Expr], np.dtype]:
     """Promote operands, of which at least one is an Expr, to one dtype."""
     for x in operands:
         if not isinstance(x, (Expr, bool, int, float, np.generic)):
@@ -283,7 +283,7 @@ def _operands(name: str, operands: Sequence[Operand]) -> tuple[list[Expr], np.dt
     return [cast(x, dtype) if isinstance(x, Expr) else const(x, dtype) for x in operands], dtype
 
 
-def _build(fn: ScalarFn, operands: Sequence[Operand]) -> Expr:
+def _build(fn: ScalarFn, operands: Sequence[Term]) -> Expr:
     args, dtype = _operands(fn.name, operands)
     k = kind(dtype)
     if k not in fn.kinds:
@@ -324,7 +324,7 @@ def _fold_index(name: str, args: list[Expr]) -> Expr | None:
 _PYTHON_NUMBERS = (float, int)
 
 
-def _numpy_weak(operands: Sequence[Operand]) -> Sequence[Operand]:
+def _numpy_weak(operands: Sequence[Term]) -> Sequence[Term]:
     """Give Python numbers the type of a bfloat16 partner; NumPy itself would widen the result."""
     for x in operands:
         if getattr(x, "dtype", None) == BFLOAT16:
@@ -338,12 +338,12 @@ def _define(
     fn = FUNCTIONS[name] = ScalarFn(name, arity, kinds, result, numpy, doc)
     if arity == 1:
 
-        def call(x: Operand, /) -> Any:
+        def call(x: Term, /) -> Any:
             return _build(fn, (x,)) if type(x) is Expr else numpy(x)
 
     elif arity == 2:
 
-        def call(x: Operand, y: Operand, /) -> Any:  # type: ignore[misc]
+        def call(x: Term, y: Term, /) -> Any:  # type: ignore[misc]
             tx, ty = type(x), type(y)
             if tx is Expr or ty is Expr:
                 return _build(fn, (x, y))
@@ -353,7 +353,7 @@ def _define(
 
     else:
 
-        def call(x: Operand, y: Operand, z: Operand, /) -> Any:  # type: ignore[misc]
+        def call(x: Term, y: Term, z: Term, /) -> Any:  # type: ignore[misc]
             if type(x) is Expr or type(y) is Expr or type(z) is Expr:
                 return _build(fn, (x, y, z))
             return numpy(*_numpy_weak((x, y, z)))
@@ -443,7 +443,7 @@ hypot = _define("hypot", "f", "float", np.hypot, "`sqrt(x*x + y*y)` without over
 logaddexp = _define("logaddexp", "f", "float", np.logaddexp, "`log(exp(x) + exp(y))` without overflow.", 2)
 
 
-def where(condition: Operand, x: Operand, y: Operand, /) -> Any:
+def where(condition: Term, x: Term, y: Term, /) -> Any:
     """`x` where `condition` holds, else `y`."""
     if type(condition) is not Expr and type(x) is not Expr and type(y) is not Expr:
         return np.where(condition, *_numpy_weak((x, y)))
@@ -459,7 +459,7 @@ def where(condition: Operand, x: Operand, y: Operand, /) -> Any:
     return _intern("where", (cast(condition, BOOL), x, y), dtype)
 
 
-def cast(x: Operand, dtype: DTypeLike) -> Any:
+def cast(x: Term, dtype: DTypeLike) -> Any:
     """Convert as `dtypes.convert`: floats truncate towards zero to integers and stay in range, nonzero is True."""
     if type(x) is not Expr:
         x, dtype = np.asarray(x), np.dtype(dtype)
@@ -475,7 +475,7 @@ def cast(x: Operand, dtype: DTypeLike) -> Any:
     return _intern("cast", (x,), dtype)
 
 
-def bitcast(x: Operand, dtype: DTypeLike) -> Any:
+def bitcast(x: Term, dtype: DTypeLike) -> Any:
     """The same bits read as another type of the same size."""
     if type(x) is not Expr:
         return np.asarray(x).view(dtype)[()]

@@ -80,7 +80,7 @@ def _arg_errors(name: str) -> Any:
 )
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the largest element along `axis` (of the flattened tensor by default); of equal ones the first."""
-    return np.asarray(np.argmax(x, axis, keepdims=keepdims), np.int64)  # type: ignore[arg-type, call-overload]
+    return np.asarray(np.argmax(x, axis, keepdims=keepdims), np.int64)
 
 
 @primitive(
@@ -95,7 +95,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 )
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the smallest element along `axis` (of the flattened tensor by default); of equal ones the first."""
-    return np.asarray(np.argmin(x, axis, keepdims=keepdims), np.int64)  # type: ignore[arg-type, call-overload]
+    return np.asarray(np.argmin(x, axis, keepdims=keepdims), np.int64)
 
 
 # Non-zero elements -----------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _infer_nonzero(x: Any) -> Spec:
 )
 def nonzero_places(x: Tensor) -> Any:
     """The indices of the non-zero elements, one row per axis: the primitive behind `nonzero`."""
-    return np.stack(np.nonzero(x)).astype(np.int64, copy=False)  # type: ignore[arg-type]
+    return np.stack(np.nonzero(x)).astype(np.int64, copy=False)
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
@@ -300,5 +300,5 @@ def bincount(x: Tensor, /, weights: Tensor | None = None, minlength: int = 0) ->
     if weights is None:
         return np.bincount(np.asarray(x).astype(np.int64), minlength=length).astype(np.int64, copy=False)
     out = np.zeros(length, weights.dtype)
-    np.add.at(out, np.asarray(x).astype(np.int64), weights)  # type: ignore[arg-type]
+    np.add.at(out, np.asarray(x).astype(np.int64), weights)
     return out

@@ -86,9 +86,9 @@ def reshape(x: Tensor, /, shape: int | tuple[int, ...], *, copy: bool | None = N
     if copy:
         return np.array(x).reshape(resolve_shape(shape, x))
     # the shape rule has looked at it: only a size that was left open needs working out
-    known = shape.__class__ is tuple and None not in shape  # type: ignore[operator]
+    known = shape.__class__ is tuple and None not in shape
     out = x.reshape(shape if known else resolve_shape(shape, x))
-    if copy is False and not np.may_share_memory(out, x):  # type: ignore[arg-type]
+    if copy is False and not np.may_share_memory(out, x):
         raise ValueError("reshape: this reshape needs a copy, but copy=False was given.")
     return out
 
@@ -250,7 +250,7 @@ def _batch_axes(op: Any, extra: int) -> Any:
 )
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Any:
     """`x` with new axes of size 1 at `axis`; a view. PyTorch's `unsqueeze`."""
-    return np.expand_dims(x, axis)  # type: ignore[arg-type]
+    return np.expand_dims(x, axis)
 
 
 def _infer_squeeze(x: Any, axis: Any) -> Spec:
@@ -283,7 +283,7 @@ def _restore(g: Tensor, axis: Any, like: Any) -> Tensor:
 )
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Any:
     """`x` without the axes `axis`, which must have size 1; a view."""
-    return np.squeeze(x, axis)  # type: ignore[arg-type]
+    return np.squeeze(x, axis)
 
 
 # Broadcasting ----------------------------------------------------------------------------------------------------------
@@ -318,10 +318,10 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Any:
     """`x` repeated, without copying, to `shape`; a read-only view."""
     if x.size == 1 and x.ndim == 0 and x.dtype.kind in "biufc" and shape.__class__ is tuple and len(shape) < 32:
         # one number: what np.broadcast_to does, several times faster
-        view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[call-overload, arg-type]
+        view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[arg-type]
         view.flags.writeable = False
         return view
-    return np.broadcast_to(x, check_shape("broadcast_to", shape))  # type: ignore[arg-type]
+    return np.broadcast_to(x, check_shape("broadcast_to", shape))
 
 
 def _batch_broadcast(x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -347,7 +347,7 @@ def broadcast_to_like(x: Tensor, like: Any) -> Tensor:
 )
 def broadcast_as(x: Tensor, like: Tensor) -> Any:
     """`x` broadcast to the shape of `like`; in a graph the shape may be known only at run time."""
-    return np.broadcast_to(x, like.shape)  # type: ignore[arg-type]
+    return np.broadcast_to(x, like.shape)
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
@@ -464,7 +464,7 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
 )  # fmt: skip
 def concat_axis(arrays: Sequence[Tensor], axis: int = 0) -> Any:
     """Tensors joined along an existing axis: the primitive behind `concat` and `stack`."""
-    return np.concatenate(arrays, axis)  # type: ignore[arg-type]
+    return np.concatenate(arrays, axis)
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
@@ -576,7 +576,7 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
 )
 def clone(x: Tensor) -> Any:
     """A copy of `x` in memory of its own; gradients flow through."""
-    return np.array(x)  # type: ignore[arg-type]
+    return np.array(x)
 
 
 @primitive(
@@ -607,7 +607,7 @@ def stop_gradient(x: Tensor) -> Any:
 )
 def clone_contiguous(x: Tensor) -> Any:
     """A copy of `x` in C order; gradients flow through."""
-    return np.array(x, order="C")  # type: ignore[arg-type]
+    return np.array(x, order="C")
 
 
 @composite(

@@ -122,7 +122,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
     [3.0, 2.0, 1.0]
     """
     # equal numbers look the same, so the fastest sort is as good as a stable one here
-    out = np.sort(_comparable(x), axis=axis)  # type: ignore[arg-type, call-overload]
+    out = np.sort(_comparable(x), axis=axis)  # type: ignore[arg-type]
     if descending:
         out = np.flip(out, axis)
     return np.ascontiguousarray(out).astype(x.dtype, copy=False)

@@ -157,7 +157,7 @@ def unfold_backward(
     padded = [s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)]
     xp = memory.zeros((g.shape[0], *padded, channels), np.float32 if half else g.dtype)
     for place, slices in offsets(kernel, stride, dilation, sizes):
-        xp[(slice(None), *slices)] += np.moveaxis(columns[(slice(None), slice(None), *place)], 1, -1)  # type: ignore[arg-type, call-overload, type-var]
+        xp[(slice(None), *slices)] += np.moveaxis(columns[(slice(None), slice(None), *place)], 1, -1)  # type: ignore[type-var]
     return unpadded(xp, padding, spatial, g.dtype)
 
 
@@ -186,7 +186,9 @@ def _unfold_reference(
         Bad(ValueError, "unfold: kernel_size must be at least 1", m.normal(2, 3, 5, 4), 0),
     ],
 )
-def unfold(x: Tensor, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1) -> Tensor:
+def unfold(
+    x: Tensor, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1
+) -> Tensor:
     """The windows of an image as columns: (N, C, H, W) as (N, C·KH·KW, L), one column per window."""
     x, single = batched("unfold", x, 2)
     kernel = per_axis("unfold", kernel_size, 2, "kernel_size", 1)
@@ -220,7 +222,12 @@ def _fold_reference(
     ],
 )
 def fold(
-    x: Tensor, output_size: ShapeLike, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1
+    x: Tensor,
+    output_size: ShapeLike,
+    kernel_size: ShapeLike,
+    dilation: ShapeLike = 1,
+    padding: ShapeLike = 0,
+    stride: ShapeLike = 1,
 ) -> Tensor:
     """The transpose of `unfold`: (N, C·KH·KW, L) to (N, C, *output_size), overlapping windows added up."""
     if x.ndim not in (2, 3):

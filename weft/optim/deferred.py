@@ -30,7 +30,7 @@ from .rows import chained
 PERIOD = 512
 """steps that the history holds"""
 
-_slot: Any = Tensor._data  # type: ignore[misc]  # the descriptor of the memory itself
+_slot: Any = Tensor._data  # the descriptor of the memory itself
 
 
 class DeferredParameter(Parameter):
@@ -81,7 +81,7 @@ def defer(p: Tensor, state: dict[str, Any]) -> Table:
     table.settled()
     tables[id(array)] = table
     weakref.finalize(p, tables.pop, id(array), None)
-    p.__class__ = DeferredParameter  # type: ignore[assignment]
+    p.__class__ = DeferredParameter
     epoch.bump()
     return table
 

@@ -18,6 +18,7 @@ from ..ops import scalar as s
 from ..ops.dispatch import elementwise
 from ..ops.registry import NOT_DIFFERENTIABLE
 from ..ops.samples import Maker, Sample
+from ..ops.scalar import Term
 from ..tensor import Tensor
 
 
@@ -70,30 +71,30 @@ def _small(formula: Callable[..., Any], x: Tensor, operands: tuple[Any, ...]) ->
 
 
 @step(2, 1, lambda p, g, lr: p - lr * g)
-def descend(p, g, lr):  # type: ignore[no-untyped-def]
+def descend(p: Term, g: Term, lr: Term) -> Term:
     """p ← p - lr · g."""
     return p - g * lr
 
 
 @step(2, 1, lambda v, g, momentum: momentum * v + g)
-def gather_speed(v, g, momentum):  # type: ignore[no-untyped-def]
+def gather_speed(v: Term, g: Term, momentum: Term) -> Term:
     """v ← momentum · v + g."""
     return v * momentum + g
 
 
 @step(2, 1, lambda mean, x, rate: mean + rate * (x - mean))
-def running_mean(mean, x, rate):  # type: ignore[no-untyped-def]
+def running_mean(mean: Term, x: Term, rate: Term) -> Term:
     """mean ← (1 - rate) · mean + rate · x."""
     return mean + (x - mean) * rate
 
 
 @step(2, 1, lambda mean, x, rate: mean + rate * (x * x - mean))
-def running_square(mean, x, rate):  # type: ignore[no-untyped-def]
+def running_square(mean: Term, x: Term, rate: Term) -> Term:
     """mean ← (1 - rate) · mean + rate · x²."""
     return mean + (x * x - mean) * rate
 
 
 @step(3, 3, lambda p, m, v, step_size, scale, eps: p - step_size * m / (np.sqrt(v) * scale + eps))
-def descend_scaled(p, m, v, step_size, scale, eps):  # type: ignore[no-untyped-def]
+def descend_scaled(p: Term, m: Term, v: Term, step_size: Term, scale: Term, eps: Term) -> Term:
     """p ← p - step_size · m / (scale · √v + eps)."""
     return p - m * step_size / (s.sqrt(v) * scale + eps)

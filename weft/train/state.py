@@ -112,7 +112,7 @@ def _named_callbacks(trainer: Trainer) -> list[tuple[str, Any]]:
 
 def random_state() -> dict[str, Any]:
     """The state of every generator that user code may draw from: Weft's, NumPy's and Python's."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # type: ignore[misc]
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, words, next_gauss = random.getstate()
     return {
         "weft": wf.default_generator.state_dict(),

@@ -19,7 +19,7 @@ neighbour or past the end. So we write such a tail as a scalar ourselves, and hi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -495,7 +495,7 @@ class KernelEmitter:
                 named[node] = own.union(*[named[x] for x in node.args])
         return named[expr]
 
-    def counted(self, hint: str, start: Value, end: Value, step: int, emit) -> None:  # type: ignore[no-untyped-def]
+    def counted(self, hint: str, start: Value, end: Value, step: int, emit: Callable[[Value], None]) -> None:
         """`for i in range(start, end, step)`: emits a loop whose body `emit(i)` writes."""
         f = self.f
         head, done = f.label(f"loop.{hint}."), f.label(f"done.{hint}.")

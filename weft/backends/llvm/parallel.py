@@ -11,7 +11,7 @@ longer to get than what lies in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...compiler import loops
 from ...compiler.loops import Loop
@@ -194,7 +194,7 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
     outer.forget(*outer.changed_in(statement))
 
 
-def _unpacked(module, name: str, body: Function, args: list[Value]) -> Function:  # type: ignore[no-untyped-def]
+def _unpacked(module: Any, name: str, body: Function, args: list[Value]) -> Function:
     """`void range(job, first, last, worker)`: the body with the captured values of the job."""
     numbers = [Value("%first", "i64"), Value("%last", "i64"), Value("%worker", "i64")]
     f = Function(module, name, [Value("%job", "ptr"), *numbers], "internal")

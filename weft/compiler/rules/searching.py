@@ -75,7 +75,7 @@ def _extremes(lowering: Lowering, node: Node, x: Layout, out: Layout) -> None:
 
 def _accumulator(node: Node, x: Layout, name: str = "best") -> Accumulator:
     dtype = np.dtype(np.uint8) if s.kind(x.dtype) == "b" else x.dtype
-    return Accumulator(name, node.op.name, dtype)  # type: ignore[arg-type]
+    return Accumulator(name, node.op.name, dtype)
 
 
 def _plain(value: Any) -> Any:
