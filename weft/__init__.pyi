@@ -4,11 +4,10 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 """
 
 import builtins
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
-
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 from . import data as data
 from . import debug as debug
 from . import fft as fft
@@ -89,7 +88,13 @@ from .runtime.threads import get_num_threads as get_num_threads
 from .runtime.threads import set_num_threads as set_num_threads
 from .tensor import Tensor as Tensor
 from .train import Trainer as Trainer
-from .typing import ArrayLike, Axis, DeviceLike, DTypeLike, Operand, Scalar, ShapeLike
+from .typing import ArrayLike
+from .typing import Axis
+from .typing import DTypeLike
+from .typing import DeviceLike
+from .typing import Operand
+from .typing import Scalar
+from .typing import ShapeLike
 
 __all__ = [
     "Barrier", "CancelledError", "CaptureError", "Coordinator", "FIFOQueue", "Function", "Generator", "Graph",
@@ -624,7 +629,7 @@ def negative(x: Operand) -> Tensor:
     """`-x`, elementwise."""
 newaxis: None
 def nextafter(x1: Operand, x2: Operand) -> Tensor:
-    """The next representable number after x1 in the direction of x2."""
+    """The next representable number after x1 in the direction of x2, in float32 or float64."""
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
     """The indices of the non-zero elements: one tensor per axis, in row-major order."""
 def normal(

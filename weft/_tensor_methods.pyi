@@ -5,13 +5,18 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 
 import builtins
 from typing import Any
-
 from .ops.cumulative import CumulativeExtreme as CumulativeExtreme
 from .ops.sorting import KthValue as KthValue
 from .ops.sorting import TopK as TopK
 from .ops.statistics import Histogram as Histogram
 from .tensor import Tensor as Tensor
-from .typing import ArrayLike, Axis, DeviceLike, DTypeLike, Index, Operand, ShapeLike
+from .typing import ArrayLike
+from .typing import Axis
+from .typing import DTypeLike
+from .typing import DeviceLike
+from .typing import Index
+from .typing import Operand
+from .typing import ShapeLike
 
 class TensorMethods:
     def __add__(self, other: Operand) -> Tensor: ...
@@ -558,7 +563,7 @@ class TensorMethods:
     def negative_(self) -> Tensor:
         """`negative`, in place: the result takes the place of this tensor's value."""
     def nextafter(self, x2: Operand) -> Tensor:
-        """The next representable number after x1 in the direction of x2."""
+        """The next representable number after x1 in the direction of x2, in float32 or float64."""
     def nextafter_(self, x2: Operand) -> Tensor:
         """`nextafter`, in place: the result takes the place of this tensor's value."""
     def nonzero(self) -> tuple[Tensor, ...]:
