@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def lower_checked_indices(lowering: Lowering, node: Node) -> bool:
     return True
 
 
-def _passed(lowering: Any) -> Layout:
+def _passed(lowering: Lowering) -> Layout:
     """The result of a check that did not fail: true."""
     true = np.ones((), np.bool_)
     return Layout(lowering.new_storage("constant", true.nbytes, array=true), true.dtype, (), ())
@@ -44,7 +44,7 @@ def lower_check_true(lowering: Lowering, node: Node) -> bool:
 
 
 @lowers("check_exponents")
-def lower_check_exponents(lowering: Any, node: Node) -> bool:
+def lower_check_exponents(lowering: Lowering, node: Node) -> bool:
     """A step that fails if an exponent is negative."""
     layout = lowering.layout_of(node.inputs[0])
     lowering.layouts[node.outputs[0]] = _passed(lowering)
