@@ -514,3 +514,17 @@ def test_returned_gradients_may_be_written_to():
     (g,) = wf.grad(x.sum(), x)
     g += 1
     assert g.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("cast", [
+    lambda x: x.long(), lambda x: x.int(), lambda x: x.bool(), lambda x: x.to(wf.int8), lambda x: x.astype(wf.uint8),
+    lambda x: wf.astype(x, wf.int64), lambda x: x.type(wf.bool),
+])  # fmt: skip
+def test_a_cast_to_integers_or_bool_never_requires_gradients(cast):
+    x = wf.tensor([0.0, 1.5, 3.0], requires_grad=True)
+    for _ in range(3):
+        y = cast(x)
+        assert not y.requires_grad and y.is_leaf
+        assert y.numpy().dtype.kind in "bui"
+        with pytest.raises(RuntimeError, match="backward: the tensor does not require gradients"):
+            y.sum().backward()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops import costs
+from weft.ops import costs, dispatch
 from weft.ops import deferred as deferred  # the one op file that is not imported with the package
 from weft.ops.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
 from weft.ops.samples import Maker
@@ -149,6 +149,42 @@ def test_shape_rule_equals_reality(op, sample):
         assert spec.dtype == o.dtype, f"{op.name}: rule says {spec.dtype}, result is {o.dtype}"
         if spec.shape is not None and None not in spec.shape:
             assert tuple(spec.shape) == tuple(o.shape), op.name
+
+
+@pytest.mark.parametrize("op", [op for op in table.values() if op.samples is not None], ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_later_calls_equal_the_first(op, dtype):
+    """Signatures are checked once and later calls take shorter paths: they leave the same results, tape and gradients as
+    the first call and as the general path."""
+    for sample in op.samples(Maker(len(op.name))):
+        leaves = len(_leaves(*_tensors(sample)))
+        for grad in (False, True, *range(leaves if leaves > 1 else 0)):  # of nothing, of everything, of one input alone
+            for known in table.values():
+                known.checked.clear()
+            args, kwargs = _tensors(sample, dtype, grad is not False)
+            for i, leaf in enumerate(_leaves(args, kwargs)):
+                if not isinstance(grad, bool) and i != grad:
+                    leaf.requires_grad_(False)
+            calls = [_outputs(op.call(*args, **kwargs)) for _ in range(3)]
+            if not op.composite:
+                calls.append(_outputs(dispatch.call(op, op.bind(tuple(args), kwargs))))
+            first, *later = calls
+            gradients = _gradients_of(op, first, args, kwargs)
+            for outputs in later:
+                for a, b in zip(first, outputs, strict=True):
+                    assert b.requires_grad == a.requires_grad, f"{op.name}{sample}: the tape depends on earlier calls"
+                    assert b.is_leaf == a.is_leaf and b.dtype is a.dtype and b.shape == a.shape
+                    np.testing.assert_array_equal(b.detach().numpy(), a.detach().numpy(), err_msg=op.name)
+                for a, b in zip(gradients, _gradients_of(op, outputs, args, kwargs), strict=True):
+                    assert (a is None) == (b is None)
+                    if a is not None:
+                        np.testing.assert_array_equal(b.numpy(), a.numpy(), err_msg=op.name)
+
+
+def _gradients_of(op, outputs, args, kwargs):
+    recorded = [] if op.test.get("no_gradient") else [o for o in outputs if o.requires_grad]
+    leaves = [t for t in _leaves(args, kwargs) if t.requires_grad]
+    return wf.grad(recorded, leaves, [wf.ones_like(o) for o in recorded], allow_unused=True) if recorded else []
 
 
 def _differentiable_leaves(op, args, kwargs):

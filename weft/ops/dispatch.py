@@ -67,7 +67,7 @@ def _public(op: Op, function: Callable[..., Any], fn: Callable[..., Any]) -> Cal
 
 def _closure(op: Op) -> Callable[[Op], Callable[..., Any]]:
     """Which shape of function serves a primitive op best."""
-    if not op.checks_once or not op.tensor_slots:
+    if not op.checks_once or not op.tensor_slots or _refuses_gradients(op):
         return make_general
     if not op.variadic and op.num_outputs == 1:
         if op.tensor_slots == (0,) and op.refuse is None:
@@ -75,6 +75,12 @@ def _closure(op: Op) -> Callable[[Op], Callable[..., Any]]:
         if op.tensor_slots == (0, 1) and len(op.parameters) == 2 and op.alias is None and op.refuse is None:
             return make_checked_pair
     return make_general if op.alias is not None else make_checked_many
+
+
+def _refuses_gradients(op: Op) -> bool:
+    """Whether the op raises for inputs that require gradients: it has no rule, and nothing declares that it needs none.
+    The short paths do not know that error."""
+    return not op.differentiable and not op.declared_nondifferentiable
 
 
 def primitive(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -121,7 +127,9 @@ def elementwise(
         inner = op.namespace == "internal" and op.kind in ("numeric", "arithmetic", "real", "float", "real float")
         if ufunc is None and (count == 1 or count == 2 and inner and op.defaults == (registry.REQUIRED,) * 2):
             ufunc, direct = fn, frozenset()  # NumPy runs the expression itself, for arrays that need no cast
-        if ufunc is not None and count == 1:
+        if _refuses_gradients(op):
+            function = make_general(op)
+        elif ufunc is not None and count == 1:
             function = make_unary(op, ufunc, direct)
         elif ufunc is not None and count == 2:
             function, op.reflected = make_binary(op, ufunc, direct, numpy is not None)

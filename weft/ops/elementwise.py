@@ -53,7 +53,10 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
     vjp=lambda g, like_x: _back_cast(g, like_x),
     batch="elementwise",
     reference=lambda x, dtype: x.astype(dtype),
-    samples=lambda m: [Sample(m.normal(2, 3), dtypes.float64), Sample(m.ints(4), dtypes.float32)],
+    samples=lambda m: [
+        Sample(m.normal(2, 3), dtypes.float64), Sample(m.ints(4), dtypes.float32),
+        Sample(m.normal(3), dtypes.int64), Sample(m.normal(3), dtypes.bool_), Sample(m.normal(3), dtypes.complex128),
+    ],
     errors=lambda m: [Bad(TypeError, "astype: a complex tensor", np.ones(2, "complex64"), dtypes.float32)],
     test={"dtypes": ("float64",)},
 )
@@ -761,7 +764,7 @@ def _sigmoid_slope(g: Any, out: Any) -> Any:
 
 @elementwise(
     namespace="internal",
-    numpy=lambda grad, result: grad * result * (1 - result),
+    numpy=lambda grad, result: grad * (result * (1 - result)),
     kind="real float",
     vjp=(lambda h, result: sigmoid_backward(h, result), lambda h, grad, result: h * grad * (1 - result * 2)),
     reference=lambda grad, result: grad * result * (1 - result),

@@ -19,7 +19,7 @@ from ..autograd.tape import Node, grad_mode, tick
 from ..tensor import Tensor, wrap
 from . import modes, registry
 from .general import LARGE, as_arrays, call
-from .recording import UNTRACKED, finish, make_node, note_view
+from .recording import UNTRACKED, finish, make_node, needs_of, note_view
 from .registry import Op
 from .spec import Spec, spec_of
 
@@ -90,7 +90,7 @@ def make_binary(
         _keeper(tuple([None if not m & mask else "ab"[i] if k == "in" else "out" for k, i, m in op.saved_items]))
         for mask in range(4)
     ]
-    plain = all(k in ("in", "out") for k, _, _ in op.saved_items)
+    plain = differentiable and None not in (op.rules or ()) and all(k in ("in", "out") for k, _, _ in op.saved_items)
     nothing = not op.saved_items
     takes_i64 = I64 in direct
 
@@ -135,8 +135,8 @@ def make_binary(
             t._node = None
             return t
         if not plain:
-            needs = (nx is not None) | (ny is not None) << 1
-            t._node = make_node(op, (x, y), (a, b), (), out, needs)
+            needs = needs_of(op, (x, y))
+            t._node = make_node(op, (x, y), (a, b), (), out, needs) if needs else None
             return t
         n = _new(Node)
         n.op = op
@@ -265,7 +265,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
         t._data = out
         t._node = None
         if grad_mode.enabled:
-            if x._node is not None and differentiable:
+            if x._node is not None and differentiable and (out.dtype is a.dtype or dtypes.is_inexact(out.dtype)):
                 n = _new(Node)
                 n.op, n.edges, n.attrs = op, (x._node,), attrs
                 n.saved = tuple([a if k == "in" else out if k == "out" else Spec(a.shape, a.dtype) for k in kinds])
@@ -312,9 +312,9 @@ def make_checked_pair(op: Op) -> Callable[..., Any]:
         t = _new(Tensor)
         t._data = out
         t._node = None
-        if differentiable and grad_mode.enabled:
-            needs = (x._node is not None) | (y._node is not None) << 1
-            if needs:
+        if differentiable and grad_mode.enabled and (x._node is not None or y._node is not None):
+            needs = needs_of(op, args)
+            if needs and dtypes.is_inexact(out.dtype):
                 t._node = make_node(op, args, (a, b), (), out, needs)
         return t
 
