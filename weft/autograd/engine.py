@@ -51,18 +51,22 @@ def run_backward(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Sequence[Tensor] | None = None,
+    beyond: bool = True,
 ) -> list[Any] | None:
     """Backpropagate from `outputs`. Without `inputs`, gradients are added to the leaves' `.grad`; with them, the
-    gradients of exactly these tensors are returned (None for one that was not reached) and `.grad` stays untouched."""
+    gradients of exactly these tensors are returned (None for one that was not reached) and `.grad` stays untouched.
+
+    Inputs may have been computed from each other: with `beyond`, gradients go on behind an input; otherwise every input
+    gets only what reaches it without passing through another one."""
     if retain_graph is None:
         retain_graph = create_graph
     seeds = [_seed(t, g, create_graph) for t, g in zip(outputs, gradients, strict=True)]
     wanted = None if inputs is None else _targets(inputs)
-    needed = None if wanted is None else _ancestors_of(outputs, set(wanted))
+    needed = None if wanted is None else _ancestors_of(outputs, wanted)
     previous = grad_mode.enabled
     grad_mode.enabled = create_graph
     try:
-        found = _run([t._node for t in outputs], seeds, retain_graph, create_graph, wanted, needed)
+        found = _run([t._node for t in outputs], seeds, retain_graph, create_graph, wanted, needed, beyond)
     finally:
         grad_mode.enabled = previous
     if inputs is None:
@@ -120,7 +124,8 @@ def _may_agree(a: Any, b: Any) -> bool:
     return a is None or b is None or len(a) == len(b) and all(map(same_size, a, b))
 
 
-def _parents(node: Any) -> tuple[Any, ...]:
+def parents(node: Any) -> tuple[Any, ...]:
+    """The nodes to which `node` hands gradients; None among them for inputs that need none."""
     if node.__class__ is Output:
         return (node.parent,)
     return node.edges if node.__class__ is not Leaf else ()
@@ -138,11 +143,11 @@ def _ancestors_of(outputs: Sequence[Tensor], targets: set[Any]) -> set[int]:
             continue
         seen.add(id(node))
         order.append(node)
-        stack.extend(p for p in _parents(node) if p is not None)
+        stack.extend(p for p in parents(node) if p is not None)
     order.sort(key=lambda n: n.seq)
     needed: set[int] = set()
     for node in order:
-        if node in targets or any(id(p) in needed for p in _parents(node) if p is not None):
+        if node in targets or any(id(p) in needed for p in parents(node) if p is not None):
             needed.add(id(node))
     return needed
 
@@ -154,9 +159,10 @@ def _run(
     create_graph: bool,
     wanted: set[Any] | None,
     needed: set[int] | None,
+    beyond: bool,
 ) -> dict[Any, Any]:
     """Run the nodes by falling number; returns the gradients of the nodes in `wanted`, or, if that is None, adds those of
-    the leaves to their `.grad`. Only nodes in `needed` are run."""
+    the leaves to their `.grad`. Only nodes in `needed` are run, and unless `beyond` none in `wanted`."""
     grads: dict[Any, Any] = {}  # node -> gradient of its output (a dict by index for several outputs)
     queue: list[tuple[int, Any]] = []  # (-seq, node); numbers are unique, so nodes are never compared
     leaves: list[Any] = []
@@ -186,6 +192,8 @@ def _run(
                 g = wrap(g)
             if wanted is not None and node in wanted:
                 found[node] = _finish(g)
+                if not beyond:
+                    continue
             parent = node.parent
             if needed is not None and id(parent) not in needed:
                 continue
@@ -199,6 +207,8 @@ def _run(
         if wanted is not None and needed is not None:
             if node in wanted:
                 found[node] = _finish(wrap(g) if g.__class__ is ndarray else g)
+                if not beyond:
+                    continue
             edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
             if not any(edges):
                 continue

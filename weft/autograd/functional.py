@@ -2,19 +2,27 @@
 
 Forward mode (`jvp`) is derived from double reverse: differentiating the vector–Jacobian product with respect to its
 vector gives the Jacobian–vector product, for every op that has a gradient rule.
+
+Note [Nested differentiation]. There is one tape, without levels. A transform differentiates with respect to tensors that
+it makes itself (`_Pass`), so its gradients never mix with those of another one, however they are nested. Its results stay
+on the tape exactly if they depend on something that its caller recorded, be it an argument or a closed-over tensor: then
+its backward pass is recorded too, and an enclosing transform, `grad` or `backward` differentiates through it. Everything
+else it returns is detached. A caller under `no_grad` records nothing and gets detached results.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .. import dtypes
+from ..errors import format_shape
+from ..ops.spec import is_known
 from ..tensor import Tensor
-from .engine import run_backward
-from .tape import enable_grad
-from .tree import flatten
-from .vmap import on_any_tape
+from .engine import parents, run_backward
+from .tape import Leaf, grad_mode
+from .tree import flatten, map_tree
+from .vmap import detached, tape_nodes
 
 
 def grad(
@@ -73,72 +81,120 @@ def backward(tensors: Any, grad_tensors: Any = None, *, retain_graph: bool | Non
     )  # fmt: skip
 
 
-def _watched(args: Sequence[Any], argnums: Sequence[int], keep_graph: bool) -> list[Any]:
-    """The arguments with those to differentiate as fresh leaves (or, for higher order, linked to the outer tape)."""
-    watched = list(args)
-    for i in argnums:
-        x = watched[i]
+# Transforms ------------------------------------------------------------------------------------------------------------
+
+
+class _Pass:
+    """One differentiation, entered while it records: `args` with those to differentiate replaced by tensors of its own,
+    which `watched` lists, and what of its results belongs on the tape of its caller, see Note [Nested differentiation]."""
+
+    def __init__(self, args: Sequence[Any], argnums: Sequence[int]) -> None:
+        self.recorded = grad_mode.enabled  # by the caller
+        self.leaves: set[Leaf] = set()
+        self.args = list(args)
+        for i in argnums:
+            self.args[i] = self._watch(args[i])
+        self.watched: list[Tensor] = [self.args[i] for i in argnums]
+
+    def __enter__(self) -> None:
+        grad_mode.enabled = True
+
+    def __exit__(self, *_: Any) -> None:
+        grad_mode.enabled = self.recorded
+        for leaf in self.leaves:
+            leaf.is_over = True
+
+    def _watch(self, x: Any) -> Tensor:
         if not isinstance(x, Tensor):
             x = Tensor(x)
-        if keep_graph and x._node is not None:
+        if self.recorded and x._node is not None:
             from ..ops.shaping import clone
 
-            watched[i] = clone(x)
-        else:
-            watched[i] = x.detach().requires_grad_()
-    return watched
+            return clone(x)  # another node, behind which the tape of the caller goes on
+        return self.leaf(x.detach())
+
+    def leaf(self, x: Tensor) -> Tensor:
+        """`x` as a variable of this differentiation."""
+        self.leaves.add(x.requires_grad_()._node)
+        return x
+
+    def is_linked(self, values: Iterable[Any]) -> bool:
+        """Whether one of `values` depends on what the caller recorded."""
+        if not self.recorded:
+            return False
+        stack = [node for v in values for node in tape_nodes(v)]
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if node.__class__ is Leaf:
+                if node not in self.leaves and not node.is_over and (node.tensor() is not None or node.hooks):
+                    return True
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.extend([p for p in parents(node) if p is not None])
+        return False
+
+    def released(self, tree: Any) -> Any:
+        """`tree` as the caller gets it: tensors that depend on nothing of the caller's are detached."""
+        return map_tree(self._released, tree)
+
+    def _released(self, value: Any) -> Any:
+        recorded = next(tape_nodes(value), None) is not None
+        return detached(value) if recorded and not self.is_linked([value]) else value
 
 
 def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that returns `fn`'s (scalar) value and its gradient with respect to the arguments `argnums`.
 
     With `has_aux`, `fn` returns (value, anything) and the result is ((value, anything), gradient).
+
+    Transforms nest: what depends on arguments or closed-over tensors that require gradients can be differentiated again.
+
+    >>> import weft as wf
+    >>> wf.grad_fn(lambda x: x * wf.grad_fn(lambda y: x * y)(wf.asarray(2.0)))(wf.asarray(1.5)).item()
+    3.0
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        outer = any(on_any_tape(a) for a in flatten((args, kwargs))[0])
-        with enable_grad():
-            watched = _watched(args, numbers, outer)
-            result = fn(*watched, **kwargs)
+        inner = _Pass(args, numbers)
+        with inner:
+            result = fn(*inner.args, **kwargs)
             value = result[0] if has_aux else result
             if not isinstance(value, Tensor) or value.size != 1:
                 raise ValueError("value_and_grad: the function must return a tensor with one element.")
-            if value._node is None:
-                gradients: tuple[Any, ...] = (None,) * len(numbers)
-            else:
-                higher = outer or _inside_transform()
-                gradients = grad(value, [watched[i] for i in numbers], create_graph=higher, allow_unused=True)
-        gradients = tuple(
-            _zeros(watched[i]) if g is None else g for i, g in zip(numbers, gradients, strict=True)
-        )
-        answer = gradients[0] if isinstance(argnums, int) else gradients
-        if not outer and not _inside_transform():
-            value = value.detach()
-        return ((value, result[1]) if has_aux else value), answer
+            linked = inner.is_linked(flatten(result)[0])
+            gradients = _gradients([value], inner.watched, [None], create_graph=linked)
+        answer = inner.released(gradients[0] if isinstance(argnums, int) else tuple(gradients))
+        value = inner.released(value)
+        return ((value, inner.released(result[1])) if has_aux else value), answer
 
     return differentiated
 
 
-class _Depth(threading.local):
-    level = 0
+def _gradients(
+    outs: Sequence[Tensor], inputs: Sequence[Tensor], seeds: Sequence[Any], *, create_graph: bool, retain_graph: bool = False
+) -> list[Tensor]:
+    """The gradients of `outs`, with zeros where there is no dependence."""
+    differentiable = [(o, s) for o, s in zip(outs, seeds, strict=True) if o._node is not None]
+    found: Sequence[Any] = [None] * len(inputs)
+    if differentiable:
+        found = grad(
+            [o for o, _ in differentiable], list(inputs), [s for _, s in differentiable],
+            retain_graph=retain_graph or create_graph, create_graph=create_graph, allow_unused=True,
+        )  # fmt: skip
+    return [_zeros(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
-_depth = _Depth()
-
-
-def _inside_transform() -> bool:
-    return _depth.level > 0
-
-
-class _Nested:
-    """While a transform differentiates a function, inner transforms keep their graph."""
-
-    def __enter__(self) -> None:
-        _depth.level += 1
-
-    def __exit__(self, *_: Any) -> None:
-        _depth.level -= 1
+def _direction(what: str, number: int, value: Any, of: str, like: Tensor) -> Tensor:
+    """A tangent or cotangent as a tensor of the shape of what it belongs to."""
+    direction = value if isinstance(value, Tensor) else Tensor(value)
+    if direction.shape != like.shape and is_known(direction.shape) and is_known(like.shape):
+        raise ValueError(
+            f"{what} {number} must have the shape of its {of}. Got {format_shape(direction.shape)}; "
+            f"expected {format_shape(like.shape)}."
+        )
+    return direction
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -160,93 +216,71 @@ def grad_fn(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
 
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """The value of `fn(*primals)` and a function from a cotangent to the gradients of the primals."""
-    with enable_grad():
-        watched = _watched(primals, range(len(primals)), True)
-        out = fn(*watched)
+    inner = _Pass(primals, range(len(primals)))
+    with inner:
+        out = fn(*inner.args)
     outs = _tensors("vjp", out)
 
     def pullback(*cotangents: Any) -> tuple[Any, ...]:
-        differentiable = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o._node is not None]
-        if not differentiable:
-            return tuple([_zeros(w) for w in watched])
-        higher = any(on_any_tape(c) for c in cotangents)
-        gradients = grad(
-            [o for o, _ in differentiable], watched, [c for _, c in differentiable],
-            retain_graph=True, create_graph=higher or _inside_transform(), allow_unused=True,
-        )  # fmt: skip
-        return tuple([_zeros(w) if g is None else g for w, g in zip(watched, gradients, strict=True)])
+        if len(cotangents) != len(outs):
+            raise ValueError(f"vjp: expected {len(outs)} cotangents, one per output. Got {len(cotangents)}.")
+        seeds = [_direction("vjp: cotangent", i, c, "output", o) for i, (c, o) in enumerate(zip(cotangents, outs, strict=True))]
+        inner.recorded = grad_mode.enabled
+        linked = inner.is_linked([*outs, *seeds])
+        gradients = _gradients(outs, inner.watched, seeds, create_graph=linked, retain_graph=True)
+        return inner.released(tuple(gradients))
 
-    return out, pullback
+    return inner.released(out), pullback
 
 
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of `fn(*primals)` and the derivative in the direction `tangents` (by double reverse)."""
     if len(primals) != len(tangents):
         raise ValueError(f"jvp: expected one tangent per primal. Got {len(primals)} primals and {len(tangents)} tangents.")
-    with enable_grad():
-        watched = _watched(primals, range(len(primals)), True)
-        out = fn(*watched)
+    inner = _Pass(primals, range(len(primals)))
+    pairs = enumerate(zip(tangents, inner.watched, strict=True))
+    directions = [_direction("jvp: tangent", i, t, "primal", x) for i, (t, x) in pairs]
+    with inner:
+        out = fn(*inner.args)
         outs = _tensors("jvp", out)
-        duals = [_zeros(o).requires_grad_() if o._node is not None else None for o in outs]
-        live = [(o, d) for o, d in zip(outs, duals, strict=True) if d is not None]
-        tangents_out: list[Any] = [_zeros(o) for o in outs]
-        if live:
-            gradients = grad([o for o, _ in live], watched, [d for _, d in live], create_graph=True, allow_unused=True)
-            pairs = [
-                (g, Tensor(t) if not isinstance(t, Tensor) else t)
-                for g, t in zip(gradients, tangents, strict=True)
-                if g is not None and g._node is not None
-            ]
-            if pairs:
-                results = grad(
-                    [g for g, _ in pairs],
-                    [d for _, d in live],
-                    [t for _, t in pairs],
-                    create_graph=_inside_transform(),
-                    allow_unused=True,
-                )
-                position = 0
-                for i, d in enumerate(duals):
-                    if d is not None:
-                        if results[position] is not None:
-                            tangents_out[i] = results[position]
-                        position += 1
+        linked = inner.is_linked([*outs, *directions])
+        duals = [inner.leaf(_zeros(o)) if dtypes.is_inexact(o.dtype) else _zeros(o) for o in outs]
+        gradients = _gradients(outs, inner.watched, duals, create_graph=True)  # linear in the duals
+        live = [d for d in duals if d._node is not None]
+        found = iter(_gradients(gradients, live, directions, create_graph=linked))
+        derivatives = [next(found) if d._node is not None else d for d in duals]
     if isinstance(out, (list, tuple)):
-        return out, type(out)(tangents_out)
-    return out, tangents_out[0]
+        return inner.released(out), inner.released(type(out)(derivatives))
+    return inner.released(out), inner.released(derivatives[0])
 
 
 def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False) -> Any:
     """The Jacobian of `fn` at `inputs` (a tensor or a tuple): shape of the output followed by that of the input.
 
-    One row per output element is computed by reverse mode.
+    One row per output element is computed by reverse mode. The result can be differentiated again where it depends on
+    tensors that require gradients; `create_graph` is PyTorch's word for that and asks for nothing more.
     """
     from ..ops.creation import zeros
     from ..ops.shaping import reshape, stack
 
     single = not isinstance(inputs, (list, tuple))
     primals = [inputs] if single else list(inputs)
-    with enable_grad():
-        watched = _watched(primals, range(len(primals)), create_graph or _inside_transform())
-        out = fn(*watched)
+    inner = _Pass(primals, range(len(primals)))
+    with inner:
+        out = fn(*inner.args)
         if not isinstance(out, Tensor):
             raise TypeError(f"jacobian: the function must return one tensor. Got {type(out).__name__}.")
+        linked = inner.is_linked([out])
         flat = reshape(out, (-1,))
-        rows: list[list[Tensor]] = [[] for _ in watched]
-        for i in range(flat.shape[0]):
-            if flat._node is None:
-                gradients: Sequence[Any] = [None] * len(watched)
-            else:
-                gradients = grad(
-                    flat[i], watched, retain_graph=True, create_graph=create_graph or _inside_transform(), allow_unused=True
-                )
-            for column, g, w in zip(rows, gradients, watched, strict=True):
-                column.append(_zeros(w) if g is None else g)
-    results = tuple([
-        reshape(stack(column), (*out.shape, *w.shape)) if column else zeros((*out.shape, *w.shape), dtype=w.dtype)
-        for column, w in zip(rows, watched, strict=True)
-    ])  # fmt: skip
-    return results[0] if single else results
+        rows = [
+            _gradients([flat[i]], inner.watched, [None], create_graph=linked, retain_graph=True) for i in range(flat.shape[0])
+        ]
+        results = tuple([
+            reshape(stack([row[k] for row in rows]), (*out.shape, *w.shape))
+            if rows else zeros((*out.shape, *w.shape), dtype=w.dtype)
+            for k, w in enumerate(inner.watched)
+        ])  # fmt: skip
+    return inner.released(results[0] if single else results)
 
 
 def hessian(fn: Callable[..., Any], inputs: Tensor) -> Tensor:
@@ -256,9 +290,6 @@ def hessian(fn: Callable[..., Any], inputs: Tensor) -> Tensor:
         out = fn(x)
         if not isinstance(out, Tensor) or out.size != 1:
             raise ValueError("hessian: the function must return a tensor with one element.")
-        g = grad(out, x, create_graph=True, allow_unused=True)[0] if out._node is not None else None
-        return _zeros(x) if g is None else g
+        return _gradients([out], [x], [None], create_graph=True)[0]
 
-    with _Nested():
-        result = jacobian(gradient, inputs)
-    return result.detach()
+    return jacobian(gradient, inputs)

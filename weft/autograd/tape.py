@@ -78,13 +78,17 @@ class Output:
 
 
 class Leaf:
-    """The end of the tape: gradients that reach it are added to the `.grad` of its tensor."""
+    """The end of the tape: gradients that reach it are added to the `.grad` of its tensor.
 
-    __slots__ = ("tensor", "seq", "hooks", "after", "__weakref__")
+    `is_over` marks the variable of a transform that has returned: its gradient will not be asked for again.
+    """
+
+    __slots__ = ("tensor", "seq", "hooks", "after", "is_over", "__weakref__")
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = weakref.ref(tensor)
         self.seq = 0
+        self.is_over = False
         self.hooks: list[Callable[..., Any]] | None = None
         self.after: list[Callable[..., Any]] | None = None  # run after the gradient was accumulated
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -301,13 +301,18 @@ def is_batched(value: Any) -> bool:
     return getattr(value, "_data", None).__class__ is Batched
 
 
-def on_any_tape(t: Any) -> bool:
-    """Whether gradients may be wanted of `t`: its own, or, inside vmap, those of the tensor behind it."""
-    while isinstance(t, Tensor):
-        if t._node is not None:
-            return True
-        t = getattr(t._data, "tensor", None)
-    return False
+def tape_nodes(value: Any) -> Iterator[Any]:
+    """The nodes that `value` has on the tape: its own and, inside vmap, those of the tensors behind it."""
+    while isinstance(value, Tensor):
+        if value._node is not None:
+            yield value._node
+        value = getattr(value._data, "tensor", None)
+
+
+def detached(x: Tensor) -> Tensor:
+    """`x` without history, also without that of the tensors behind it inside vmap."""
+    data = x._data
+    return wrap(Batched(detached(data.tensor), data.level) if data.__class__ is Batched else data)
 
 
 __all__ = ["Batched", "vmap"]

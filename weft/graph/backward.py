@@ -68,11 +68,13 @@ def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
             if isinstance(t._node, Leaf):
                 wanted.append((i, t))
         for variable in graph.variables:
-            if isinstance(variable.tensor._node, Leaf):
+            node = variable.tensor._node
+            if node is not None and not (node.__class__ is Leaf and node.is_over):
                 wanted.append((variable.tensor, variable.tensor))
         if not wanted:
             return None
-        gradients = run_backward(roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False)
+        # an outside tensor that was itself computed ends the tape of the function: the caller's goes on behind it
+        gradients = run_backward(roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False)
     assert gradients is not None
     reached = [(target, g._data) for (target, _), g in zip(wanted, gradients, strict=True) if g is not None]
     made = Backward(trace, [r._data for r in roots], [c._data for c in cotangents], reached, boundary)
@@ -245,7 +247,7 @@ class Backward:
             ]
             return tuple(
                 run_backward(
-                    [values[r] for r in self.roots], list(cotangents), create_graph=True, inputs=wanted
+                    [values[r] for r in self.roots], list(cotangents), create_graph=True, inputs=wanted, beyond=False
                 )
                 or ()
             )

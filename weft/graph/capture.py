@@ -95,6 +95,8 @@ class CapturedGraph(Graph):
             self._check_overlap(variable)
             self._by_id[id(data)] = variable
             self.variables.append(variable)
+        elif variable.tensor._node is None and tensor._node is not None and id(data) not in deferred.tables:
+            variable.tensor = tensor  # seen detached first: the one on the tape is whose gradient is wanted
         return variable.final if variable.final is not None else variable.entry
 
     def _check_overlap(self, new: Variable) -> None:
