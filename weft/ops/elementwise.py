@@ -148,7 +148,7 @@ def remainder(x1: Term, x2: Term) -> Term:
     kind="arithmetic",
     vjp=(
         lambda g, x1, x2: _power_base(g, x1, x2),
-        lambda g, x1, out: g * out * log(_positive(x1)),
+        lambda g, x1, out: _power_exponent(g, x1, out),
     ),
     reference=np.power,
     samples=pairs(0.5, 3.0),
@@ -198,10 +198,12 @@ def _power_base(g: Any, x: Any, y: Any) -> Any:
     return g * where(y == 0, 0.0, y * x ** where(y == 0, 1.0, y - 1))
 
 
-def _positive(x: Any) -> Any:
+def _power_exponent(g: Any, x: Any, out: Any) -> Any:
+    """d(x**y)/dy = x**y log x. Of a base of 0 it is 0 as long as the power is finite (y >= 0), and -inf where that is inf."""
     if not isinstance(x, Tensor):
-        return Tensor(float(x))
-    return x if dtypes.is_complex(x.dtype) else where(x == 0, 1.0, x)
+        return g * out * math.log(x) if x > 0 else where(isfinite(out), 0.0, g * -math.inf) if x == 0 else g * math.nan
+    base = x if dtypes.is_complex(x.dtype) else where((x == 0) & isfinite(out), 1.0, x)
+    return g * out * log(base)
 
 
 @elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
@@ -353,7 +355,7 @@ def rsqrt(x: Term) -> Term:
 @elementwise(
     numpy=np.logaddexp,
     kind="real float",
-    vjp=(lambda g, x1, out: g * exp(x1 - out), lambda g, x2, out: g * exp(x2 - out)),
+    vjp=(lambda g, x1, x2: g * sigmoid(x1 - x2), lambda g, x1, x2: g * sigmoid(x2 - x1)),
     reference=np.logaddexp,
     samples=pairs(),
 )
@@ -362,10 +364,15 @@ def logaddexp(x1: Term, x2: Term) -> Term:
     return s.logaddexp(x1, x2)
 
 
+def _or_one(x: Any) -> Any:
+    """`x`, and 1 where it is 0: a divisor of what is 0 there, too."""
+    return where(x == 0, 1.0, x)
+
+
 @elementwise(
     numpy=np.hypot,
     kind="real float",
-    vjp=(lambda g, x1, out: g * x1 / out, lambda g, x2, out: g * x2 / out),
+    vjp=(lambda g, x1, out: g * (x1 / _or_one(out)), lambda g, x2, out: g * (x2 / _or_one(out))),
     reference=np.hypot,
     samples=pairs(0.5, 3),
 )
@@ -413,12 +420,18 @@ def atan(x: Term) -> Term:
     return s.atan(x)
 
 
+def _turn(g: Any, part: Any, x1: Any, x2: Any) -> Any:
+    """g part / (x1² + x2²) without overflow or underflow of the squares; 0 at the origin, where there is no angle."""
+    radius = _or_one(hypot(x1, x2))
+    return g * (part / radius / radius)
+
+
 @elementwise(
     numpy=np.arctan2,
     kind="real float",
     vjp=(
-        lambda g, x1, x2: g * x2 / (x1 * x1 + x2 * x2),
-        lambda g, x1, x2: -g * x1 / (x1 * x1 + x2 * x2),
+        lambda g, x1, x2: _turn(g, x2, x1, x2),
+        lambda g, x1, x2: -_turn(g, x1, x1, x2),
     ),
     reference=np.arctan2,
     samples=pairs(0.5, 3),
@@ -537,7 +550,10 @@ signbit = _predicate("signbit", s.signbit, np.signbit, "Whether the sign bit of 
 @elementwise(
     numpy=np.copysign,
     kind="real float",
-    vjp=(lambda g, x1, out: g * where(signbit(x1) == signbit(out), 1.0, -1.0), lambda g, x2: zeros_of(x2)),
+    vjp=(
+        lambda g, x1, out: g * where(x1 == 0, 0.0, where(signbit(x1) == signbit(out), 1.0, -1.0)),
+        lambda g, x2: zeros_of(x2),
+    ),
     reference=np.copysign,
     samples=pairs(0.5, 3),
 )

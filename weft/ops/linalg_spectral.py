@@ -17,7 +17,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .creation import eye
 from .dispatch import composite, primitive
-from .elementwise import abs_, astype, conj, not_equal, real, sqrt, square, where
+from .elementwise import abs_, astype, conj, real, sign, sqrt, square, where
 from .indexing import slice_axis
 from .linalg_solve import (
     adjoint,
@@ -492,9 +492,14 @@ def vector_norm(
     if ord == 1:
         return sum_(size, axis=axis, keepdims=keepdims)
     if ord == 0:
-        return sum_(astype(not_equal(x, 0), size.dtype), axis=axis, keepdims=keepdims)
-    total = sum_(size**ord, axis=axis, keepdims=keepdims)
-    if ord < 1:
+        return sum_(sign(size), axis=axis, keepdims=keepdims)  # a count, whose gradient is 0
+    if 0 < ord < 1:  # zeros add nothing, and their slope, which has no bound, counts as 0
+        none = size == 0
+        size = where(none, 0.0, where(none, 1.0, size) ** ord)
+    else:
+        size = size**ord
+    total = sum_(size, axis=axis, keepdims=keepdims)
+    if ord < 0:
         return total ** (1 / ord)
     zero = total == 0
     return where(zero, 0.0, where(zero, 1.0, total) ** (1 / ord))

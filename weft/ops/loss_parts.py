@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import format_shape
 from ..tensor import Tensor
+from .elementwise import where
 from .reduction import mean as mean_
 from .reduction import reduce_sum
 from .spec import same_size
@@ -64,3 +65,8 @@ def all_below(array: np.ndarray, limit: int) -> bool:
         values = array.reshape(-1).tolist()
         return min(values) >= 0 and max(values) < limit
     return not ((array < 0) | (array >= limit)).any()
+
+
+def hinge(x: Tensor) -> Tensor:
+    """max(x, 0), with the gradient 1 at 0 (PyTorch's choice for losses of margins); NaN stays NaN."""
+    return where(x < 0, 0.0, x)

@@ -16,11 +16,11 @@ from ..tensor import Tensor
 from . import scalar as s
 from .dispatch import composite, elementwise
 from .elementwise import abs_, exp, log, maximum, sign, square, where
-from .loss_parts import check_reduction, check_same, np_reduced, reduced
+from .loss_parts import check_reduction, check_same, hinge, np_reduced, reduced
 from .reduction import reduce_sum
 from .samples import Bad, Sample
 from .scalar import Term
-from .shaping import expand_dims
+from .shaping import expand_dims, stop_gradient
 from .softmax import cosine_similarity, pairwise_distance
 from .spec import require_sizes, same_size
 
@@ -181,6 +181,29 @@ def _weigh(op: str, loss: Tensor, weight: Tensor | None) -> Tensor:
     return weighted
 
 
+def _np_cross_entropy(input: Any, target: Any) -> Any:
+    return -(target * np.maximum(np.log(input), -100) + (1 - target) * np.maximum(np.log(1 - input), -100))
+
+
+@elementwise(
+    namespace="internal",
+    kind="real float",
+    vjp=(
+        lambda g, input, target: g * (input - target) / maximum(input * (1 - input), 1e-12),
+        lambda g, input: g * (maximum(log(1 - input), -100.0) - maximum(log(input), -100.0)),
+    ),
+    reference=_np_cross_entropy,
+    samples=lambda m: [
+        Sample(m.uniform(2, 3, low=0.05, high=0.95), m.uniform(2, 3, low=0, high=1)),
+        Sample(m.uniform(4, low=0.05, high=0.95), m.uniform(low=0, high=1)),
+    ],
+)
+def probability_cross_entropy(input: Term, target: Term) -> Term:
+    """The binary cross entropy of a probability; logarithms are at least -100."""
+    yes, no = s.maximum(s.log(input), -100), s.maximum(s.log(s.sub(1, input)), -100)
+    return s.neg(s.add(s.mul(target, yes), s.mul(s.sub(1, target), no)))
+
+
 def _np_weigh(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
@@ -188,10 +211,7 @@ def _np_weigh(loss: Any, weight: Any) -> Any:
 @composite(
     namespace="nn",
     reference=lambda input, target, weight=None, reduction="mean": np_reduced(
-        _np_weigh(
-            -(target * np.maximum(np.log(input), -100) + (1 - target) * np.maximum(np.log(1 - input), -100)),
-            weight,
-        ),
+        _np_weigh(_np_cross_entropy(input, target), weight),
         reduction,
     ),
     samples=lambda m: [
@@ -214,11 +234,14 @@ def _np_weigh(loss: Any, weight: Any) -> Any:
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p = `input`. Logarithms are taken as at least -100."""
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p = `input`.
+
+    Logarithms are taken as at least -100, and p (1 - p) in the gradient (p - t) / (p (1 - p)) as at least 1e-12, so that both
+    are finite for p = 0 and p = 1, as in PyTorch.
+    """
     check_reduction("binary_cross_entropy", reduction)
     check_same("binary_cross_entropy", input=input, target=target)
-    loss = -(target * maximum(log(input), -100.0) + (1 - target) * maximum(log(1 - input), -100.0))
-    return reduced(_weigh("binary_cross_entropy", loss, weight), reduction)
+    return reduced(_weigh("binary_cross_entropy", probability_cross_entropy(input, target), weight), reduction)
 
 
 def _logits_slope(g: Any, x: Any, target: Any, pos_weight: Any) -> Any:
@@ -449,11 +472,13 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """The negative log likelihood of the target under normal distributions with mean `input` and variance `var`.
 
-    Variances below `eps` count as `eps`, without a gradient; `full` adds the constant term.
+    Variances below `eps` count as `eps`, with the gradient of `eps` (as in PyTorch), so that they can grow again; `full` adds
+    the constant term.
     """
     check_reduction("gaussian_nll_loss", reduction)
     check_same("gaussian_nll_loss", input=input, target=target)
-    var = maximum(_check_variance("gaussian_nll_loss", input, var), eps)
+    var = _check_variance("gaussian_nll_loss", input, var)
+    var = var + stop_gradient(maximum(var, eps) - var)
     loss = 0.5 * (log(var) + square(input - target) / var)
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
@@ -490,7 +515,7 @@ def margin_ranking_loss(
     """max(0, -t (x1 - x2) + margin): x1 should rank above x2 where the target t is 1, below where it is -1."""
     check_reduction("margin_ranking_loss", reduction)
     check_same("margin_ranking_loss", input1=input1, input2=input2, target=target)
-    return reduced(maximum(margin - target * (input1 - input2), 0.0), reduction)
+    return reduced(hinge(margin - target * (input1 - input2)), reduction)
 
 
 @composite(
@@ -511,7 +536,7 @@ def hinge_embedding_loss(
     """`input` (a distance) where the target is 1, max(0, margin - input) where it is -1."""
     check_reduction("hinge_embedding_loss", reduction)
     check_same("hinge_embedding_loss", input=input, target=target)
-    return reduced(where(target == 1, input, maximum(margin - input, 0.0)), reduction)
+    return reduced(where(target == 1, input, hinge(margin - input)), reduction)
 
 
 @composite(
@@ -580,7 +605,7 @@ def cosine_embedding_loss(
             f"cosine_embedding_loss: target has shape {format_shape(target.shape)}; expected {format_shape(expected)}."
         )
     cos = cosine_similarity(input1, input2, -1)
-    return reduced(where(target == 1, 1 - cos, maximum(cos - margin, 0.0)), reduction)
+    return reduced(where(target == 1, 1 - cos, hinge(cos - margin)), reduction)
 
 
 def _reference_triplet(
@@ -638,4 +663,4 @@ def triplet_margin_loss(
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = minimum(far, pairwise_distance(positive, negative, p, eps))
-    return reduced(maximum(near - far + margin, 0.0), reduction)
+    return reduced(hinge(near - far + margin), reduction)
