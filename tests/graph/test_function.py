@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 
@@ -305,3 +306,100 @@ def test_a_cleared_function_is_captured_again():
     assert times(x).tolist() == [2.0, 2.0]
     times.clear()
     assert times(x).tolist() == [3.0, 3.0]
+
+
+# How many programs are kept ----------------------------------------------------------------------------------------------
+
+
+def test_the_program_used_longest_ago_is_dropped_and_captured_again():
+    traced = []
+
+    @wf.function(max_programs=3)
+    def double(x):
+        traced.append(x.shape[0])
+        return x * 2.0
+
+    for n in (1, 2, 3, 1):
+        double(wf.ones(n))
+    with pytest.warns(UserWarning, match="double: captured for more than 3 signatures.*max_programs"):
+        double(wf.ones(4))
+    assert traced == [1, 2, 3, 4] and len(double.signatures) == 3
+    for n in (1, 3, 4):  # kept
+        assert double(wf.ones(n)).tolist() == [2.0] * n
+    assert traced == [1, 2, 3, 4]
+    assert double(wf.ones(2)).tolist() == [2.0, 2.0]
+    assert traced == [1, 2, 3, 4, 2]
+
+
+def test_a_dropped_program_and_its_code_are_freed():
+    from weft.backends.llvm import jit, native
+    from weft.runtime import program
+
+    w = wf.ones((5, 5))
+
+    @wf.function(max_programs=2)
+    def step(x):
+        return wf.exp(x @ w).sum(axis=1) * 3.0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        native._recent.clear()
+        gc.collect()
+        step(wf.ones((3, 5)))
+        programs, code = len(program.alive), jit.loaded()
+        for n in range(4, 4 + 40):
+            step(wf.ones((n, 5)))
+    gc.collect()
+    assert len(program.alive) <= programs + 1
+    assert jit.loaded() <= code + native.RECENT + 8
+    native._recent.clear()
+    step.clear()
+    gc.collect()
+    step(wf.ones((2, 5)))  # loads code, and before that unloads what nothing refers to
+    assert jit.loaded() <= code + 8
+
+
+def test_threads_drop_each_others_programs():
+    @wf.function(max_programs=2)
+    def total(x):
+        return (x * 3.0).sum()
+
+    errors = []
+
+    def work(start):
+        try:
+            for i in range(25):
+                n = 1 + (start + i) % 5
+                assert total(wf.ones(n)).item() == 3.0 * n
+        except BaseException as error:
+            errors.append(error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert not errors and len(total.signatures) <= 2
+
+
+@pytest.mark.parametrize("bad", [0, -1, True, 2.5, "many"])
+def test_max_programs_must_be_a_positive_integer(bad):
+    with pytest.raises(ValueError, match="max_programs must be an integer of at least 1"):
+        wf.function(lambda x: x, max_programs=bad)
+
+
+def test_a_region_of_a_declared_graph_keeps_a_bounded_number_of_programs(monkeypatch):
+    from weft.graph import regions
+
+    monkeypatch.setattr(regions, "max_programs", lambda: 3)
+    graph = wf.Graph("open sizes")
+    with graph.as_default():
+        x = wf.placeholder(wf.float32, (None,), name="x")
+        y = wf.exp(x).sum() * 2.0
+    with wf.Session(graph) as session:
+        for n in (*range(40, 50), 40, 45):
+            assert session.run(y, {x: np.zeros(n, np.float32)}).item() == 2.0 * n
+        (step,) = session._steps.values()
+        assert max(len(unit.region._made) for unit in step.plan.units if unit.region is not None) <= 3

@@ -25,7 +25,7 @@ def test_info_is_plain_data_and_agrees_with_its_sources() -> None:
 
 def test_text_names_every_section() -> None:
     text = info.format_info()
-    for name in ("weft", "python", "numpy", "processor", "threads", "OpenMP", "oneDNN", "kernel cache", "allocator"):
+    for name in ("weft", "python", "numpy", "processor", "threads", "OpenMP", "oneDNN", "kernel cache", "programs", "allocator"):
         assert f"\n{name}" in f"\n{text}"
     assert os.environ["WEFT_CACHE_DIR"] in text
 
@@ -35,7 +35,7 @@ def test_text_names_every_section() -> None:
     [
         ({"WEFT_OPENMP": "0"}, "openmp", {"path": None, "usable": False, "others": []}),
         ({"WEFT_ONEDNN": "0"}, "onednn", {"available": False, "version": None, "path": None, "isa": None}),
-        ({"WEFT_CACHE": "0"}, "cache", {"directory": None, "files": 0, "bytes": 0}),
+        ({"WEFT_CACHE": "0"}, "cache", {"directory": None, "files": 0, "bytes": 0, "limit": 512 << 20}),
     ],
 )
 def test_what_is_switched_off_is_said(environment: dict[str, str], key: str, expected: dict[str, object]) -> None:

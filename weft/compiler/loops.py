@@ -52,6 +52,8 @@ Dim = int | Expr
 LoopKind = Literal["serial", "vector", "unroll"]
 ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 REDUCE_OPS: tuple[str, ...] = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+MAX_KEPT = 128
+"""Kernels of one family that are kept to be used again, per process: a large one takes up 100 kB."""
 MAX_LOCAL_BYTES = 64 * 1024
 """Local buffers live on a worker's stack."""
 

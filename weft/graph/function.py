@@ -20,7 +20,8 @@ from ..compiler.flow import from_graph
 from ..errors import describe
 from ..ops import dispatch
 from ..ops.row_sparse import RowSparse
-from ..runtime import epoch, forks, garbage
+from ..runtime import epoch, forks, garbage, limits
+from ..runtime.limits import LeastRecentlyUsed
 from ..tensor import Tensor, wrap
 from .autograph import Rewriting, convert
 from .capture import Capture, CaptureError, TruthError
@@ -42,6 +43,7 @@ class Function:
         memory_budget: int | None = None,
         tune: bool = True,
         freeze: bool = False,
+        max_programs: int | None = None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.__name__: str = getattr(fn, "__name__", "function")
@@ -52,10 +54,12 @@ class Function:
         self.memory_budget = memory_budget
         self.tune = tune
         self.freeze = freeze
-        self._traces: dict[Any, Trace] = {}
+        self.max_programs = max_programs
+        limit = limits.max_programs if max_programs is None else lambda: max_programs
+        self._traces: LeastRecentlyUsed[Any, Trace] = LeastRecentlyUsed(limit)
         self._lock = threading.RLock()
         forks.renewed_in_child(self)
-        self._warned = False
+        self._warned = self._said_dropped = False
         self._last: Any = (None, None)  # the signature of the latest call and its trace
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -65,7 +69,10 @@ class Function:
         name = f"_captured_{self.fn.__name__}"
         found = instance.__dict__.get(name)
         if found is None:
-            found = Function(self.fn.__get__(instance, owner), self.keep_grads, self.memory_budget, self.tune, self.freeze)
+            bound = self.fn.__get__(instance, owner)
+            found = Function(
+                bound, self.keep_grads, self.memory_budget, self.tune, self.freeze, self.max_programs
+            )
             instance.__dict__[name] = found
         return found
 
@@ -106,7 +113,7 @@ class Function:
     def _trace(self, key: Any, leaves: list[Any], structure: Any) -> Trace:
         if len(self._traces) >= WARN_AFTER and not self._warned:
             self._warned = True
-            last = next(reversed(self._traces.values()))
+            last = self._latest()
             warnings.warn(
                 f"{self.__name__}: captured for the {len(self._traces) + 1}th signature. The last two differ: "
                 f"{last.signature} and {_describe(leaves)}. Pad batches to one size, or pass changing numbers as tensors.",
@@ -127,22 +134,31 @@ class Function:
                         "recursion that ends when a tensor says so never ends; write `wf.while_loop` instead."
                     )
                 raise
-        self._traces[key] = trace
+        self._traces.put(key, trace)
+        if self._traces.dropped and not self._said_dropped:
+            self._said_dropped = True
+            warnings.warn(
+                f"{self.__name__}: captured for more than {len(self._traces)} signatures. The least recently used programs "
+                "are dropped and captured again when they are needed. Pad batches to fewer sizes, or raise the limit with "
+                "`wf.function(max_programs=…)` or WEFT_MAX_PROGRAMS.",
+                stacklevel=4,
+            )
         return trace
 
     @property
     def signatures(self) -> list[str]:
-        """One line per captured signature."""
+        """One line per captured signature whose program is kept."""
         return [t.signature for t in self._traces.values()]
 
     @property
     def traces(self) -> list[Trace]:
-        return list(self._traces.values())
+        return self._traces.values()
 
     def _latest(self) -> Trace:
-        if not self._traces:
+        traces = self._traces.values()
+        if not traces:
             raise RuntimeError(f"{self.__name__}: has not been called yet, so nothing was captured.")
-        return next(reversed(self._traces.values()))
+        return traces[-1]
 
     @property
     def graph(self) -> Any:
@@ -175,6 +191,7 @@ def function(
     memory_budget: int | None = None,
     tune: bool = True,
     freeze: bool = False,
+    max_programs: int | None = None,
 ) -> Any:
     """Capture `fn` and run it as one native program: `@wf.function`, or `step = wf.function(step)`.
 
@@ -195,12 +212,20 @@ def function(
             functions are noticed, and the next call computes it anew. Writing through a NumPy array that shares a tensor's
             memory (`t.numpy()[...] = 0`) is not: call `refresh()` after it. A NaN that reaches a ReLU right after a
             product or convolution may come out as 0.
+        max_programs: how many programs, one per signature, are kept; a further one takes the place of the one that was
+            called longest ago. By default `WEFT_MAX_PROGRAMS`, or 256.
     """
+    if max_programs is not None and (
+        isinstance(max_programs, bool) or not isinstance(max_programs, int) or max_programs < 1
+    ):
+        raise ValueError(f"function: max_programs must be an integer of at least 1, or None. Got {max_programs!r}.")
     if fn is None:
-        return lambda f: function(f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune, freeze=freeze)
+        return lambda f: function(
+            f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune, freeze=freeze, max_programs=max_programs
+        )
     if not callable(fn):
         raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
-    return Function(fn, keep_grads, memory_budget, tune, freeze)
+    return Function(fn, keep_grads, memory_budget, tune, freeze, max_programs)
 
 
 _EAGER = os.environ.get("WEFT_EAGER", "0") not in ("", "0")

@@ -22,6 +22,7 @@ from ..autograd.tape import memory_of, mutations, no_grad, note_mutation, renew,
 from ..compiler.build import CompiledFlow, compile_flow
 from ..compiler.flow import Flow
 from ..ops.spec import Spec, is_known
+from ..runtime.limits import LeastRecentlyUsed, max_programs
 from ..tensor import wrap
 from .control_flow import ControlOp
 from .declare import NO_OP, GraphOp
@@ -54,7 +55,8 @@ class Region:
         self.states: list[State] = sorted(set(used), key=lambda s: s.number)
         self.locks = locked(self.states, self.writes) if self.states else None
         self.reference = reference  # NumPy kernels only, never compiled
-        self._made: dict[Any, _Compiled | None] = {}
+        # One per combination of shapes; in a tuple, for None is a result: it is interpreted.
+        self._made: LeastRecentlyUsed[Any, tuple[_Compiled | None]] = LeastRecentlyUsed(max_programs)
         self._lock = threading.Lock()
         self._last: tuple[Any, Any] = (None, None)
 
@@ -72,10 +74,12 @@ class Region:
     def _prepared(self, key: Any) -> Any:
         name = tuple(key) if key is not None else ()
         with self._lock:
-            if name not in self._made:
-                self._made[name] = self._compile(name)
-            self._last = (key, self._made[name])
-            return self._made[name]
+            found = self._made.get(name)
+            if found is None:
+                found = (self._compile(name),)
+                self._made.put(name, found)
+            self._last = (key, found[0])
+            return found[0]
 
     def _compile(self, key: tuple[Any, ...]) -> _Compiled | None:
         if self.reference:

@@ -20,6 +20,7 @@ from .. import dtypes
 from ..errors import describe, format_shape
 from ..ops.spec import Symbol
 from ..runtime.interrupts import Interrupted, watched
+from ..runtime.limits import LeastRecentlyUsed, max_programs
 from ..tensor import Tensor, to_array, wrap
 from .control_flow import ControlOp
 from .costs import Measuring, report
@@ -64,7 +65,7 @@ class Session:
         if devices is not None:
             as_devices(devices)  # refuse names that do not exist now, not in the first step
         self.transport: Any = LocalTransport()  # how values cross between devices, see `weft.graph.partition`
-        self._steps: dict[Any, Step] = {}
+        self._steps: LeastRecentlyUsed[Any, Step] = LeastRecentlyUsed(max_programs)
         self._lock = threading.Lock()
         self._runs: set[Run] = set()
         self._closed = False
@@ -187,8 +188,7 @@ class Session:
             return self._make(leaves, structure, values), arrays
         if step is None:
             step = self._make(leaves, structure, values)
-            with self._lock:
-                self._steps[key] = step
+            self._steps.put(key, step)
         return step, arrays
 
     def _make(self, leaves: Sequence[Any], structure: Any, values: list[Value]) -> Step:

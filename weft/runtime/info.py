@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from . import _host, memory, threads
+from . import _host, limits, memory, threads
 from .memory import format_bytes
 
 _PACKAGES = ("numpy", "llvmlite", "onednn-cpu-gomp", "ml_dtypes", "safetensors", "rich")
@@ -29,8 +29,8 @@ def info() -> dict[str, Any]:
     Loads OpenMP and oneDNN if they are not loaded yet; what goes wrong there is listed under `"problems"` rather than
     warned about.
 
-    >>> sorted(info())
-    ['cache', 'cpu', 'memory', 'onednn', 'openmp', 'platform', 'problems', 'python', 'threads', 'versions', 'weft']
+    >>> [name for name in sorted(info()) if name < "p"]
+    ['cache', 'cpu', 'memory', 'onednn', 'openmp']
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -57,6 +57,7 @@ def info() -> dict[str, Any]:
         },
         "onednn": onednn,
         "cache": _cache(),
+        "programs": _programs(),
         "memory": {
             "available": _host.memory_available(),
             "total": _host.memory_total(),
@@ -89,6 +90,7 @@ def format_info(found: dict[str, Any] | None = None) -> str:
         *(("", f"also loaded, not used by Weft: {path}") for path in openmp["others"]),
         ("oneDNN", f"{onednn['version']}, {onednn['isa']} ({onednn['path']})" if onednn["version"] else "none"),
         ("kernel cache", _cache_text(cache)),
+        ("programs", _programs_text(found["programs"])),
         ("memory", _memory_text(memory_figures)),
         ("allocator", _allocator_text(memory_figures)),
         *(("problem", problem) for problem in found["problems"]),
@@ -145,12 +147,28 @@ def _onednn() -> dict[str, Any]:
 
 def _cache() -> dict[str, Any]:
     directory = importlib.import_module("weft.backends.llvm.cache").directory()
-    files = [entry for entry in directory.iterdir() if entry.is_file()] if directory is not None else []
+    contents = importlib.import_module("weft.backends.llvm.cache_limit").contents
+    files, size = (0, 0) if directory is None else contents(directory)
     return {
         "directory": None if directory is None else str(directory),
-        "files": len(files),
-        "bytes": sum(entry.stat().st_size for entry in files),
+        "files": files,
+        "bytes": size,
+        "limit": _limit(limits.cache_bytes()),
     }
+
+
+def _programs() -> dict[str, Any]:
+    """What is compiled in this process. What has not been imported has compiled nothing."""
+    program, jit = sys.modules.get("weft.runtime.program"), sys.modules.get("weft.backends.llvm.jit")
+    return {
+        "alive": len(program.alive) if program is not None else 0,
+        "kernels": jit.loaded() if jit is not None else 0,
+        "limit": _limit(limits.max_programs()),
+    }
+
+
+def _limit(value: int) -> int | None:
+    return None if value == limits.UNLIMITED else value
 
 
 def _cores(cpu: dict[str, Any]) -> str:
@@ -161,7 +179,13 @@ def _cores(cpu: dict[str, Any]) -> str:
 def _cache_text(cache: dict[str, Any]) -> str:
     if cache["directory"] is None:
         return "off"
-    return f"{cache['directory']} ({cache['files']} files, {format_bytes(cache['bytes'])})"
+    limit = "no limit" if cache["limit"] is None else f"at most {format_bytes(cache['limit'])}"
+    return f"{cache['directory']} ({cache['files']} files, {format_bytes(cache['bytes'])}; {limit}, WEFT_CACHE_SIZE)"
+
+
+def _programs_text(programs: dict[str, Any]) -> str:
+    limit = "no limit" if programs["limit"] is None else f"at most {programs['limit']}"
+    return f"{programs['alive']} in memory, {programs['kernels']} kernels ({limit} per function, WEFT_MAX_PROGRAMS)"
 
 
 def _memory_text(figures: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from .interrupts import Interrupted, watched
 
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+alive: weakref.WeakSet[Program] = weakref.WeakSet()
+"""the compiled programs that there are"""
 _WIDE = 5e-4  # seconds: a program that takes longer gains from threads on processors of their own
 
 
@@ -57,7 +60,8 @@ class Program:
         self.makers = [maker_of(x) for _, x in self.fresh]
         every = [*all_steps(self.prologue), *all_steps(steps)]
         kernels = [st.kernel for st in every if st.kernel is not None]
-        self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))
+        self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))  # keeps it loaded
+        alive.add(self)
         self.routines = {
             k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")
         }
@@ -187,7 +191,7 @@ class Instance:
     def _block(self, step: Step) -> tuple[int, list[Any]]:
         routines = self.program.routines
         if step.kernel is not None:
-            return self.program.code[id(step.kernel)], [
+            return self.program.code[id(step.kernel)].addresses["boxed"], [
                 *[self._slot(st) for st in step.storages],
                 *step.params,
             ]

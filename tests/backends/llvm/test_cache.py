@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.backends.llvm import cache, jit
+from weft.backends.llvm import cache, cache_limit, jit
 from weft.compiler import loops
 from weft.compiler.loops import Buffer, Kernel
 from weft.ops import scalar as s
@@ -21,6 +21,10 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("WEFT_CACHE", raising=False)
     return tmp_path / "cache" / "kernels"
+
+
+def entries(folder):
+    return [path for path in folder.iterdir() if path.name != cache_limit.STAMP]
 
 
 def kernel(addend):
@@ -40,7 +44,7 @@ def test_entries_come_back(folder):
     assert cache.read("key") == b"code"
     assert cache.read("other") is None
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert [p.name for p in folder.iterdir()] == ["key"]
+    assert [p.name for p in entries(folder)] == ["key"]
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "header", "swap"])
@@ -198,7 +202,7 @@ def test_second_compilation_runs_no_llvm(folder, monkeypatch):
 
 def test_corrupted_entry_is_rebuilt(folder, monkeypatch):
     jit.compile_kernel(kernel(4.25))
-    (entry,) = folder.iterdir()
+    (entry,) = entries(folder)
     sound = entry.read_bytes()
     entry.write_bytes(sound[:-50] + bytes(50))
     assert call(jit.compile_kernel(kernel(4.25))) == 4.25
@@ -209,4 +213,4 @@ def test_key_depends_on_versions(folder, monkeypatch):
     jit.compile_kernel(kernel(5.25))
     monkeypatch.setattr(jit, "versions", lambda: "another")
     jit.compile_kernel(kernel(5.25))
-    assert len(list(folder.iterdir())) == 2
+    assert len(entries(folder)) == 2

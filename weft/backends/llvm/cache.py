@@ -6,6 +6,7 @@ there is no home directory, or nothing can be made in it (a container with `--us
 Loading code is running it, so an entry counts only if the directory and the file belong to this user, nobody else
 may write them, and the contents match the checksum stored with them. Anything else is ignored and written anew.
 No failure here is an error for the caller: a cache that cannot be read or written is slower, not wrong.
+Its size is bounded, see `weft.backends.llvm.cache_limit`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+
+from . import cache_limit
 
 MAGIC = b"weft-object-1\n"
 _DIGEST = 32
@@ -87,6 +90,7 @@ def read(key: str) -> bytes | None:
             content = file.read()
         except OSError:
             return None
+        cache_limit.used(handle, info)
     header = len(MAGIC) + _DIGEST
     code = content[header:]
     if content[: len(MAGIC)] != MAGIC or _checksum(key, code) != content[len(MAGIC) : header]:
@@ -101,10 +105,12 @@ def write(key: str, code: bytes) -> None:
         return
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=cache_limit.TEMPORARY)
         with os.fdopen(handle, "wb") as file:
             file.write(MAGIC + _checksum(key, code) + code)
         os.replace(temporary, folder / key)
+        temporary = ""
+        cache_limit.wrote(folder, len(code), _ours)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

@@ -13,21 +13,24 @@ import numpy as np
 
 from ...compiler.kernels import attention
 from ...compiler.layout import Layout, Storage
+from ...compiler.loops import Kernel
 from ...runtime import memory, threads
 from . import jit
 
 WORK = 1 << 22  # multiplications of queries and keys from which a kernel is worth making
-_kernels: dict[Any, jit.Compiled] = {}
+_kernels = jit.Kernels()
 
 
 def _kernel(build: Any, arrays: list[np.ndarray | None], causal: bool, scale: float) -> jit.Compiled:
     """The kernel for arrays laid out like these."""
     key = (build, causal, scale, *[None if a is None else (a.dtype, a.shape, a.strides) for a in arrays])
-    found = _kernels.get(key)
-    if found is None:
+
+    def make() -> Kernel:
         layouts = [None if a is None else _layout(a, i) for i, a in enumerate(arrays)]
-        found = _kernels[key] = jit.compile_kernel(build(*layouts, causal, scale))
-    return found
+        made: Kernel = build(*layouts, causal, scale)
+        return made
+
+    return _kernels.compiled(key, make)
 
 
 def _layout(a: np.ndarray, index: int) -> Layout:

@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 _plans: dict[Any, Plan | None] = {}
 _traces: dict[Any, tuple[s.Expr, ...]] = {}
-_kernels: dict[Any, jit.Compiled] = {}
+_kernels = jit.Kernels()
 
 
 def elementwise(
@@ -222,10 +222,9 @@ def _make_plan(
     ndim = len(sizes)
     classes = tuple(stride_class(st[-1]) for st in steps_by_operand)
     kernel_key = (exprs, inputs, dtypes, ndim, classes, streaming)
-    compiled = _kernels.get(kernel_key)
-    if compiled is None:
-        kernel = build.elementwise(exprs, inputs, dtypes, ndim, classes, name, streaming)
-        compiled = _kernels[kernel_key] = jit.compile_kernel(kernel)
+    compiled = _kernels.compiled(
+        kernel_key, lambda: build.elementwise(exprs, inputs, dtypes, ndim, classes, name, streaming)
+    )
     numbers: list[int] = []
     if ndim == 1:
         numbers.append(sizes[0])
@@ -268,10 +267,9 @@ def _tiled(
     turned = tuple(st[-2] == 1 and st[-1] not in (0, 1) for st in steps[: len(inputs)])
     flat = tuple(stride_class(st[-1]) for st in steps)
     key = ("tiled", exprs, inputs, outputs, len(sizes), turned, flat, streaming)
-    compiled = _kernels.get(key)
-    if compiled is None:
-        kernel = tiled.tiled_elementwise(exprs, inputs, outputs, len(sizes), turned, flat, name, streaming)
-        compiled = _kernels[key] = jit.compile_kernel(kernel)
+    compiled = _kernels.compiled(
+        key, lambda: tiled.tiled_elementwise(exprs, inputs, outputs, len(sizes), turned, flat, name, streaming)
+    )
     side = tiled.tile_size(max(d.itemsize for d in (*inputs, *outputs)))
     integers = [prod(sizes[:-2]), -(-sizes[-2] // side), -(-sizes[-1] // side), *sizes]
     for k, st in enumerate(steps):

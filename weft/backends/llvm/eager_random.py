@@ -14,7 +14,7 @@ from ...ops import scalar as s
 from ...runtime import memory, threads
 from . import jit
 
-_kernels: dict[Any, jit.Compiled] = {}
+_kernels = jit.Kernels()
 
 
 def draw(
@@ -36,10 +36,7 @@ def draw(
     state = np.ascontiguousarray(state, np.int64)
     if state.shape != (2,):
         raise ValueError(f"draw: state must be [seed, offset]. Got shape {state.shape}; expected (2,).")
-    key = (make, dtype)
-    compiled = _kernels.get(key)
-    if compiled is None:
-        compiled = _kernels[key] = jit.compile_kernel(build.draw(make, dtype))
+    compiled = _kernels.compiled((make, dtype), lambda: build.draw(make, dtype))
     if out is None:
         out = memory.empty(shape, dtype)
     elif out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:

@@ -32,7 +32,7 @@ class _Plan(NamedTuple):
 
 
 _plans: dict[Any, _Plan | None] = {}
-_kernels: dict[Any, jit.Compiled] = {}
+_kernels = jit.Kernels()
 
 
 def _identity(x: Any) -> Any:
@@ -142,9 +142,7 @@ def _make_plan(
         "sum" if op == "mean" else op,  # type: ignore[arg-type]
         expr, inputs, accumulate, result, "mean" if op == "mean" else "none", scheme, labels, classes, chunked,
     )  # fmt: skip
-    compiled = _kernels.get(r)
-    if compiled is None:
-        compiled = _kernels[r] = jit.compile_kernel(build.reduction(r))
+    compiled = _kernels.compiled(r, lambda: build.reduction(r))
     scratch: list[tuple[int, np.dtype]] = []
     rows = 1
     for n, label in zip(sizes, labels, strict=True):

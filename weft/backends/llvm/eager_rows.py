@@ -24,17 +24,13 @@ from ...runtime import memory, threads
 from . import jit
 from .eager_elementwise import MAX_PLANS, PARALLEL, STREAMING, memory_order
 
-_kernels: dict[Any, jit.Compiled] = {}
+_kernels = jit.Kernels()
 _prepared: dict[Any, tuple[Any, tuple[int, ...]]] = {}  # see Note [Prepared calls]
 _FLOATS = (s.FLOAT16, s.BFLOAT16, s.FLOAT32, s.FLOAT64)
 
 
 def _compiled(build: Callable[..., Kernel], *arguments: Any) -> jit.Compiled:
-    key = (build, arguments)
-    found = _kernels.get(key)
-    if found is None:
-        found = _kernels[key] = jit.compile_kernel(build(*arguments))
-    return found
+    return _kernels.compiled((build, arguments), lambda: build(*arguments))
 
 
 def _prepare(key: Any, compiled: jit.Compiled, integers: Sequence[int], given: Any, used: Any) -> None:

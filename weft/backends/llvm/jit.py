@@ -1,7 +1,8 @@
 """From LLVM IR to a callable: optimise, generate object code, cache it on disk, load it.
 
 Threads: everything here may be called from several threads, one of which compiles at a time; it spreads many modules
-over threads of its own (Note [Compiling in parallel]). A loaded kernel stays loaded for the life of the process.
+over threads of its own (Note [Compiling in parallel]). Code stays loaded as long as its `Code` object lives: a program
+and everything else that calls an address holds on to it.
 
 Note [Compiling in parallel]. LLVM may work in several threads if each has a context and a target machine of its own, which
 is so here. llvmlite puts one lock around every call all the same, because its users share a context by default; the two
@@ -19,7 +20,7 @@ import mmap
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ import numpy as np
 from ...compiler.loops import Kernel
 from ...compiler.validate import validate
 from ...runtime import forks, threads
+from ...runtime.limits import LeastRecentlyUsed
 from . import cache, target
 from .emit import emit_kernel
 from .parallel import ME, RUN, START, TEAM, WIDTH
@@ -61,10 +63,14 @@ class Engine:
     target: target.Target
     lljit: Any
     imports: dict[str, int]
+    helpers: list[Code] = field(default_factory=list)
+    """code that `imports` refers to"""
     loaded: int = 0
+    unloaded: int = 0
 
 
 _engine: Engine | None = None
+_unused: deque[Any] = deque()  # trackers of code that nothing refers to any more
 
 
 def engine() -> Engine:
@@ -88,9 +94,12 @@ def engine() -> Engine:
             start, me = threads.symbol_address(START), threads.symbol_address(ME)
             if start is None or me is None:
                 alone = _load(made, compile_ir(_ALONE, host), ["weft_alone", "weft_first"])
-                start, me = alone["weft_alone"], alone["weft_first"]
+                made.helpers.append(alone)
+                start, me = alone.addresses["weft_alone"], alone.addresses["weft_first"]
             imports[START], imports[ME] = start, me
-            imports.update(_object(made, TEAM, [RUN]))
+            team = _object(made, TEAM, [RUN])
+            made.helpers.append(team)
+            imports.update(team.addresses)
             _engine = made  # last: whoever interrupts this finds none
         return _engine
 
@@ -232,9 +241,34 @@ def _start_helpers(helpers: list[threading.Thread], work: Callable[[], None], co
             threading.stack_size(asked)
 
 
-def _load(e: Engine, code: bytes, symbols: list[str]) -> dict[str, int]:
+class Code:
+    """Loaded object code and the `addresses` of its symbols. When the last reference goes it is unloaded, a little later:
+    references may go at any moment, and LLVM is only called where the lock is held."""
+
+    __slots__ = ("addresses", "_tracker", "__weakref__")
+
+    def __init__(self, tracker: Any, addresses: dict[str, int]) -> None:
+        self._tracker, self.addresses = tracker, addresses
+
+    def __del__(self, unused: Any = _unused) -> None:
+        unused.append(self._tracker)
+
+
+def loaded() -> int:
+    """How many pieces of object code are loaded now."""
+    return 0 if _engine is None else _engine.loaded - _engine.unloaded
+
+
+def _unload(e: Engine) -> None:
+    while _unused:
+        _unused.pop().close()
+        e.unloaded += 1
+
+
+def _load(e: Engine, code: bytes, symbols: list[str]) -> Code:
     import llvmlite.binding as llvm
 
+    _unload(e)
     builder = llvm.JITLibraryBuilder().add_object_img(code)
     for name, address in e.imports.items():
         builder.import_symbol(name, address)
@@ -242,11 +276,7 @@ def _load(e: Engine, code: bytes, symbols: list[str]) -> dict[str, int]:
         builder.export_symbol(name)
     e.loaded += 1
     tracker = builder.link(e.lljit, f"weft{e.loaded}")
-    _keep.append(tracker)
-    return {name: tracker[name] for name in symbols}
-
-
-_keep: list[Any] = []
+    return Code(tracker, {name: tracker[name] for name in symbols})
 
 
 def versions() -> str:
@@ -260,11 +290,10 @@ def versions() -> str:
 class Compiled:
     """A loaded kernel: `call(pointers..., integers...)`, or `call_objects(id(array)..., integers...)`.
 
-    Both release the GIL while they run. `address` is the function's own, for programs that call it natively.
+    Both release the GIL while they run, and keep the code loaded as long as they live themselves.
     """
 
     kernel: Kernel
-    address: int
     call: Any
     call_objects: Any
 
@@ -273,15 +302,37 @@ def compile_kernel(kernel: Kernel) -> Compiled:
     """Compile (or fetch from the cache) and load a kernel."""
     validate(kernel)
     with _lock:
-        addresses = _object(engine(), kernel_ir(kernel), ["kernel", "kernel.objects"])
+        code = _object(engine(), kernel_ir(kernel), ["kernel", "kernel.objects"])
     arguments = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.params)
     prototype = ctypes.CFUNCTYPE(None, *arguments)
-    address = addresses["kernel"]
-    return Compiled(kernel, address, prototype(address), prototype(addresses["kernel.objects"]))
+    calls: list[Any] = [prototype(code.addresses[name]) for name in ("kernel", "kernel.objects")]
+    for call in calls:
+        call.code = code
+    return Compiled(kernel, *calls)
 
 
-def _object(e: Engine, ir: str, symbols: list[str]) -> dict[str, int]:
-    """Load the object code of a module, from the cache or made now; returns the addresses of its symbols."""
+class Kernels(LeastRecentlyUsed[Any, Compiled]):
+    """The compiled kernels of a family of eager ops, by key; at most `MAX_KERNELS`, the most recently used ones."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(lambda: MAX_KERNELS)
+
+    def compiled(self, key: Any, build: Callable[[], Kernel]) -> Compiled:
+        """The kernel of `key`, made by `build` if need be."""
+        found = self.get(key)
+        if found is None:
+            found = compile_kernel(build())
+            self.put(key, found)
+        return found
+
+
+MAX_KERNELS = 1024
+
+
+def _object(e: Engine, ir: str, symbols: list[str]) -> Code:
+    """Load the object code of a module, from the cache or made now."""
     key = hashlib.sha256("\0".join((ir, e.target.key, versions())).encode()).hexdigest()
     code = cache.read(key)
     if code is None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ...compiler import loops
 from ...compiler.loops import Kernel
@@ -23,21 +25,24 @@ from . import cache, jit
 from .emit import emit_kernel
 from .routines import NAMES, TEXT, words
 
-_routines: dict[str, int] = {}
-_kernels: dict[Kernel, int] = {}
+RECENT = 256
+BOXED = "boxed"
+_routines: list[jit.Code] = []
+_kernels: WeakValueDictionary[Kernel, jit.Code] = WeakValueDictionary()  # of the programs that there are
+_recent: deque[jit.Code] = deque(maxlen=RECENT)  # of programs that have gone: a trial's kernels are soon wanted again
 
 
 def routine(name: str) -> int:
     """The address of one of the routines of `weft.backends.llvm.routines` (`weft_run`, `weft_onednn` …)."""
     if not _routines:
         with jit._lock:
-            _routines.update(*_objects([("program routines\n" + TEXT, lambda: TEXT)], NAMES))
-    return _routines[name]
+            _routines.extend(_objects([("program routines\n" + TEXT, lambda: TEXT)], NAMES))
+    return _routines[0].addresses[name]
 
 
 def _objects(
     wanted: Sequence[tuple[str, Callable[[], str]]], names: list[str]
-) -> list[dict[str, int]]:
+) -> list[jit.Code]:
     """Load the object code known by each text, from the cache or made now; each has the functions `names`."""
     e = jit.engine()
     about = e.target.key, jit.versions(), _emitter()
@@ -124,18 +129,20 @@ def runner() -> Callable[..., int]:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(routine("weft_run"))
 
 
-def compile_kernels(kernels: Sequence[Kernel]) -> list[int]:
-    """The addresses of the block form of each kernel; equal kernels are compiled once."""
+def compile_kernels(kernels: Sequence[Kernel]) -> list[jit.Code]:
+    """The block form of each kernel, the function `boxed`; equal kernels are compiled once."""
     distinct = {
         id(kernel): kernel for kernel in kernels
     }  # a program repeats its kernels, and hashing one takes time
-    fresh = dict.fromkeys([kernel for kernel in distinct.values() if kernel not in _kernels])
     with jit._lock:
+        found = {kernel: _kernels.get(kernel) for kernel in distinct.values()}
+        fresh = [kernel for kernel, code in found.items() if code is None]
         wanted = [(fingerprint(kernel), partial(_block_ir, kernel)) for kernel in fresh]
-        for kernel, loaded in zip(fresh, _objects(wanted, ["boxed"])):
-            _kernels[kernel] = loaded["boxed"]
-    found = {number: _kernels[kernel] for number, kernel in distinct.items()}
-    return [found[id(kernel)] for kernel in kernels]
+        for kernel, loaded in zip(fresh, _objects(wanted, [BOXED]), strict=True):
+            found[kernel] = _kernels[kernel] = loaded
+            _recent.append(loaded)
+    by_number = {number: found[kernel] for number, kernel in distinct.items()}
+    return [code for kernel in kernels if (code := by_number[id(kernel)]) is not None]
 
 
 def _boxed(kernel: Kernel) -> str:

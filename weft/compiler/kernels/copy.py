@@ -32,7 +32,7 @@ class _Axis:
     target: int
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(4 * loops.MAX_KEPT)
 def copy_kernel(
     shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place
 ) -> Kernel:

@@ -111,7 +111,7 @@ def deep_kernel(left: Layout, right: Layout, out: Layout) -> tuple[Kernel, tuple
     return _kernel((*left.shape, right.shape[1]), *places)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
     sizes: tuple[int, int, int], left: LayoutPlace, right: LayoutPlace, out: LayoutPlace
 ) -> tuple[Kernel, tuple[int, int]]:

@@ -313,7 +313,7 @@ def _sum_of_squares(values: list[Expr]) -> Expr:
     return _sum(halves)
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(loops.MAX_KEPT)
 def convolution(
     shape: Shape, turned: bool, then: tuple[str, ...] = (), streaming: bool = False, before: Steps = (),
     moments: bool = False,
@@ -391,7 +391,7 @@ def over_sums(name: str, rows: int, channels: int, make: Callable[[Expr, Expr], 
     return loops.loop(f"{name}_row", rows, [inner])
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(loops.MAX_KEPT)
 def weight_gradient(shape: Shape) -> Kernel:
     """depthwise_weight(x, g, parts, strips, tasks, x_offset, g_offset): parts[task, tap, channel] of the gradient.
 
@@ -433,7 +433,7 @@ def weight_gradient(shape: Shape) -> Kernel:
     return Kernel("depthwise_weight", (x, g, parts), ("strips", "tasks", "x_offset", "g_offset"), (task,))
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(loops.MAX_KEPT)
 def add_parts(rows: int, columns: int, channels: int, sums: int = 0) -> Kernel:
     """depthwise_weight_sum(parts, w, *totals, tasks, offset, strides of channel, row, column, offsets of totals).
 
@@ -465,7 +465,7 @@ def add_parts(rows: int, columns: int, channels: int, sums: int = 0) -> Kernel:
     return Kernel("depthwise_weight_sum", (parts, w, *totals), params, tuple(body))
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(loops.MAX_KEPT)
 def join_moments(shape: Shape) -> Kernel:
     """depthwise_moments(parts, mean, var, images, offsets of mean and var): those of all from those of the blocks."""
     grid = Grid(shape, False)

@@ -29,7 +29,7 @@ At = Callable[[Place, Expr], Expr]
 """`at(place, c)`: where channel c of a place of the tile lies in the image."""
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(loops.MAX_KEPT)
 def gradients(shape: Shape, before: Steps, after: Steps, results: tuple[int, ...], streaming: bool = False) -> Kernel:
     """depthwise_gradients(g, x, w, *columns, y, parts, strips, tasks, offsets of g, x, w, y and columns).
 

@@ -54,7 +54,7 @@ def few_rows(x: Layout, w: Layout, y: Layout, then: Sequence[str] = (), operands
     return _kernel(sizes, tuple(then), *[(z.strides, z.offset) for z in (x, w, y)], extras)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
     sizes: tuple[int, int, int], then: tuple[str, ...], x: Place, w: Place, y: Place, extras: tuple[Place, ...]
 ) -> Kernel:

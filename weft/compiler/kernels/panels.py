@@ -29,7 +29,7 @@ def pack_panels(right: Layout, packed: Layout) -> Kernel:
     return _packing(right.shape, right.dtype, (right.strides, right.offset), packed.offset)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(loops.MAX_KEPT)
 def _packing(shape: tuple[int, int], dtype: np.dtype, right: Place, offset: int) -> Kernel:
     w, p = Buffer.of("w", dtype, (1 << 40,)), Buffer.of("p", dtype, (1 << 40,))
     layout = Layout(Storage("arena", 0), dtype, shape, *right)

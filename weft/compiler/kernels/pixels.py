@@ -53,7 +53,7 @@ def split(rows: int, columns: int) -> list[int]:
     return [each, -(-tiles // each)]
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(loops.MAX_KEPT)
 def pixels(depth: int, columns: int, then: tuple[str, ...] = ()) -> Kernel:
     """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `then`.
 

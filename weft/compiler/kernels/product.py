@@ -122,7 +122,7 @@ def product_kernel(
     return _kernel((*left.shape, right.shape[1]), *places, then, tuple([(x.strides[-1], x.offset) for x in operands]))
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
     sizes: tuple[int, int, int], left: Place, right: Place, out: Place, then: tuple[str, ...],
     operands: tuple[tuple[int, int], ...],

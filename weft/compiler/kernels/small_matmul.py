@@ -35,7 +35,7 @@ def small_matmul(a: Layout, b: Layout, c: Layout) -> Kernel:
     return _kernel((m, k, n), c.dtype, *[(x.strides, x.offset) for x in (a, b, c)])
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(loops.MAX_KEPT)
 def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c: Place) -> Kernel:
     m, k, n = sizes
     buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i in range(3)]

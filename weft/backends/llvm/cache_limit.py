@@ -1,0 +1,108 @@
+"""The kernel cache's size: entries that were used longest ago are removed when it grows past `WEFT_CACHE_SIZE`.
+
+An entry's modification time is when it was last used: a read renews it, at most once an hour. Any number of processes
+may prune, read and write one directory at once. Removing a file is atomic, a process that has opened it reads it to the
+end, and one that finds it gone compiles anew; so no lock is needed, and a process that dies leaves nothing locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ...runtime import limits
+
+TEMPORARY = ".new-"
+"""what the names of unfinished entries start with"""
+STAMP = ".pruned"
+"""a file whose modification time is when the directory was last looked through"""
+RENEW_SECONDS = 3600.0
+LOOK_SECONDS = 600.0
+"""between two looks through the directory, unless this process alone writes `LOOK_SHARE` of the limit meanwhile"""
+LOOK_SHARE = 1 / 64
+ABANDONED_SECONDS = 3600.0
+"""from when on an unfinished entry is taken for one of a dead process"""
+TARGET = 0.9
+"""share of the limit that is left after pruning, so that the next entry does not start it again"""
+
+_written = 0  # bytes since this process last looked
+
+
+def used(handle: int, info: os.stat_result) -> None:
+    """Note that the entry with that open file was read."""
+    if time.time() - info.st_mtime > RENEW_SECONDS:
+        with contextlib.suppress(OSError):  # a read-only file system: it is not pruned either
+            os.utime(handle)
+
+
+def wrote(folder: Path, size: int, ours: Callable[[os.stat_result], bool]) -> None:
+    """Note that an entry was written, and prune if it is time."""
+    global _written
+    _written += _blocks(size)
+    limit = limits.cache_bytes()
+    if limit == limits.UNLIMITED:
+        return
+    stamp = folder / STAMP
+    try:
+        recent = 0 <= time.time() - stamp.stat().st_mtime < LOOK_SECONDS
+    except FileNotFoundError:
+        recent = False
+    if not recent or _written >= limit * LOOK_SHARE:
+        stamp.touch(mode=0o600)
+        _written = 0
+        prune(folder, limit, ours)
+
+
+def prune(folder: Path, limit: int, ours: Callable[[os.stat_result], bool]) -> int:
+    """Remove entries until the rest takes up no more than `TARGET` of `limit`; returns how many went."""
+    now = time.time()
+    entries: list[tuple[float, int, str]] = []
+    removed = 0
+    with os.scandir(folder) as found:
+        for entry in found:
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # another process pruned it
+            if not entry.is_file(follow_symlinks=False) or not ours(info) or entry.name == STAMP:
+                continue
+            if entry.name.startswith(TEMPORARY):
+                removed += now - info.st_mtime > ABANDONED_SECONDS and _remove(entry.path)
+            else:
+                entries.append((info.st_mtime, _blocks(info.st_size), entry.path))
+    total = sum(size for _, size, _ in entries)
+    if total <= limit:
+        return removed
+    for _, size, path in sorted(entries):
+        if total <= limit * TARGET:
+            break
+        removed += _remove(path)
+        total -= size
+    return removed
+
+
+def contents(folder: Path) -> tuple[int, int]:
+    """How many entries there are, and the bytes they take up."""
+    count = total = 0
+    with os.scandir(folder) as found:
+        for entry in found:
+            with contextlib.suppress(OSError):  # one that another process removes while we look
+                if entry.name != STAMP and entry.is_file(follow_symlinks=False):
+                    count, total = count + 1, total + _blocks(entry.stat(follow_symlinks=False).st_size)
+    return count, total
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _blocks(size: int) -> int:
+    """What a file of `size` bytes takes up on a disk with blocks of the usual size."""
+    return -(-size // 4096) * 4096

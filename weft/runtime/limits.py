@@ -1,0 +1,103 @@
+"""How much Weft keeps: limits from the environment, and a table that forgets what was used least recently.
+
+`WEFT_MAX_PROGRAMS` bounds the compiled programs of one captured function, of one region of a declared graph and of the
+steps of a session; `WEFT_CACHE_SIZE` bounds the bytes of the kernel cache on disk. Both are read when they are first
+needed; "none" is no limit.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from . import forks
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MAX_PROGRAMS = 256
+CACHE_BYTES = 512 << 20
+UNLIMITED = sys.maxsize
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@functools.cache
+def max_programs() -> int:
+    """How many compiled programs of one function are kept: `WEFT_MAX_PROGRAMS`."""
+    return _setting("WEFT_MAX_PROGRAMS", MAX_PROGRAMS, 1)
+
+
+@functools.cache
+def cache_bytes() -> int:
+    """How many bytes the kernel cache may take up on disk: `WEFT_CACHE_SIZE`."""
+    return _setting("WEFT_CACHE_SIZE", CACHE_BYTES, 0)
+
+
+def _setting(variable: str, default: int, least: int) -> int:
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    if text.lower() == "none":
+        return UNLIMITED
+    match = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    value = int(match[1]) * _UNITS[match[2].upper()] if match else -1
+    if value < least:
+        raise ValueError(
+            f"{variable}: expected a number of at least {least}, such as 100 or 512M, or 'none' for no limit. Got {text!r}."
+        )
+    return value
+
+
+class LeastRecentlyUsed(Generic[K, V]):
+    """Values by key, at most `limit()` of them: a new one takes the place of the one that was asked for longest ago.
+
+    Any thread may call any method. A value that is dropped lives on with whoever still uses it.
+    """
+
+    __slots__ = ("_limit", "_entries", "_clock", "_lock", "dropped", "__weakref__")
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._entries: dict[K, list] = {}  # [value, when it was last asked for]; the order is that of making
+        self._clock = itertools.count()
+        self._lock = threading.Lock()
+        forks.renewed_in_child(self)
+        self.dropped = 0
+        """how many values have had to go"""
+
+    def get(self, key: K) -> V | None:
+        """The value of `key`, which counts as used now; None if there is none."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry[1] = next(self._clock)
+        value: V = entry[0]
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep `value`, and drop what is too much."""
+        limit = self._limit()
+        with self._lock:
+            self._entries[key] = [value, next(self._clock)]
+            while len(self._entries) > limit:
+                oldest = min(self._entries.items(), key=lambda item: item[1][1])[0]
+                del self._entries[oldest]
+                self.dropped += 1
+
+    def values(self) -> list[V]:
+        """All values in the order in which they were put."""
+        return [entry[0] for entry in list(self._entries.values())]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
