@@ -38,8 +38,11 @@ LAYERS: list[set[str]] = [
         "graph.session",
         "graph.serialize",
         "graph.graph_files",
+        "graph.loading",
+        "graph.callables",
         "profiler",
     },
+    {"io.tensor_file", "io.checked", "io.durable"},  # files as such: they know arrays, not graphs or models
     {"compiler.build", "compiler.trials"},  # from a flow to a Program
     {"runtime.program"},  # runs what the layers below have made
     {"backends"},  # carry out what the compiler describes
@@ -66,7 +69,9 @@ LAYERS: list[set[str]] = [
 UPWARD: dict[tuple[str, str], str] = {
     ("ops", "backends"): "dispatch asks for the native kernels when an array is first large enough for them",
     ("compiler", "backends"): "a rule that chooses a library's primitive describes it in the library's terms",
-    ("graph", "graph.serialize"): "`save` and `load` of a declared graph know every kind of node",
+    ("graph", "graph.serialize"): "`save` of a declared graph knows every kind of node",
+    ("graph", "graph.loading"): "`load` of a declared graph knows every kind of node",
+    ("graph.loading", "optim"): "the ops of optimisers complete the table that a file may name",
     ("graph", "graph.session"): "`as_function` of a declared graph runs it in a session of its own",
     ("tensor", "weft"): "`__array_namespace__` returns the package",
 }

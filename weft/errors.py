@@ -61,3 +61,18 @@ def format_shape(shape: Any) -> str:
         return "(...)"
     parts = ["?" if d is None else str(d) for d in shape]
     return "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
+
+
+class FileError(ValueError):
+    """A file does not hold what its reader expects: damaged, cut short, of another kind, or more than is allowed.
+
+    Every reader of Weft raises it, with `path`, the `place` inside the file (a line, a key, an offset; may be empty) and
+    the `reason`. What goes wrong with the file itself (it is missing, it cannot be opened) is an OSError, as ever.
+    """
+
+    def __init__(self, reader: str, path: Any, reason: str, place: str = "") -> None:
+        self.reader, self.path, self.reason, self.place = reader, os.fspath(path), reason, place
+        super().__init__(f"{reader}: {self.path}{', ' + place if place else ''}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:  # from the workers of a loader
+        return type(self), (self.reader, self.path, self.reason, self.place)

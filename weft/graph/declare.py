@@ -274,11 +274,19 @@ class DeclaredGraph(Graph):
         return save_graph(self, path)
 
     @staticmethod
-    def load(path: Any) -> DeclaredGraph:
-        """Read a graph that `save` wrote."""
-        from .serialize import load_graph
+    def load(path: Any, *, allow_files: Any = False) -> DeclaredGraph:
+        """Read a graph that `save` wrote; the file need not be trusted (`docs/security.md`).
 
-        return load_graph(path)
+        Args:
+            allow_files: which paths the `save_variables` and `restore_variables` nodes of the file may use: True for
+                any, or a list of files and folders. By default such a node raises PermissionError when it runs.
+
+        Raises:
+            FileError: a file is damaged, is no graph, or holds what is not allowed; it says where.
+        """
+        from .loading import load_graph
+
+        return load_graph(path, allow_files)
 
     def as_function(self, inputs: Sequence[Tensor], outputs: Any) -> Any:
         """The graph as a function of eager tensors: `f(*values)` feeds `inputs` and returns `outputs`."""

@@ -20,6 +20,9 @@ from .graph import Node, Value
 from .tree import flatten, unflatten
 
 
+MAX_NESTING = 64  # of branches and bodies in each other: tracing and compiling them are recursive
+
+
 def sizes(tensor: Any) -> Any:
     """The shape of a tensor as a tuple, or None if its rank is not known."""
     return None if tensor.shape is None else tuple(tensor.shape)
@@ -102,6 +105,11 @@ class Sub:
         """Trace `fn` on stand-ins for `formals` (tensors, whose values do not matter); `structure` rebuilds its arguments."""
         capture = SubCapture(name)
         self.graph: SubGraph = capture.graph
+        if sum(isinstance(mode, SubCapture) for mode in current_modes()) >= MAX_NESTING:
+            raise CaptureError(
+                f"{name}: branches and loops are nested deeper than {MAX_NESTING} levels. Use `wf.case`, `wf.where` or a "
+                "loop over the levels."
+            )
         with capture:
             stand_ins = [wrap(capture.graph.placeholder(sizes(t), t.dtype, "formal")) for t in formals]
             self.formals = [t._data for t in stand_ins]

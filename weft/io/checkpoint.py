@@ -30,10 +30,13 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import FileError
 from .branches import Lineage, Record, by_age, entries, going_on, next_serial, position
+from .checked import file_error
 from .durable import explain_os_error, write_directory
+from .manifest import check_manifest, is_part_file
 from .tree_file import load as load_tree
-from .tree_file import pack, unpack, write_packed
+from .tree_file import pack, read_tree, write_packed
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -64,15 +67,23 @@ class Checkpoint:
     parts: tuple[str, ...] = ()
 
     def part(self, name: str) -> Any:
-        """The tree that was written as part `name`."""
+        """The tree that was written as part `name`.
+
+        Raises:
+            CheckpointError: its file does not hold a tree, although it has the checksum of the manifest.
+        """
         if name not in self.parts:
             raise KeyError(
                 f"checkpoint {self.path}: there is no part {name!r}. It has {', '.join(self.parts)}."
             )
         file = self.path / f"{name}.safetensors"
-        if file.exists():
-            return load_tree(file)
-        return unpack(json.loads((self.path / f"{name}.json").read_bytes()), {})
+        try:
+            if file.exists():
+                return load_tree(file)
+            file = self.path / f"{name}.json"
+            return read_tree(file.read_bytes(), {}, file_error("load", file))
+        except FileError as error:
+            raise CheckpointError(f"checkpoint: {self.path} is damaged: {error}") from None
 
     def load(self) -> dict[str, Any]:
         """All parts by name."""
@@ -285,7 +296,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise _damaged(path, f"{os.path.basename(error.filename)} is missing") from None
     if hashlib.sha256(text).hexdigest().encode() != wanted:
         raise _damaged(path, f"{MANIFEST} has another checksum than when it was written")
-    manifest: dict[str, Any] = json.loads(text)
+    manifest = check_manifest(text, lambda reason, place: _damaged(path, f"{MANIFEST}{place and ', ' + place}: {reason}"))
     if manifest.get("schema") != SCHEMA:
         raise CheckpointError(
             f"checkpoint: {path} has schema {manifest.get('schema')!r}; this version of Weft reads {SCHEMA}. Use the "
@@ -306,6 +317,8 @@ def verify(path: Path) -> Checkpoint:
     """
     manifest = _manifest(path)
     for name, facts in manifest["files"].items():
+        if not is_part_file(path / name):
+            raise _damaged(path, f"{name} is not a plain file")
         try:
             size, digest = _hash(path / name)
         except FileNotFoundError:

@@ -18,6 +18,8 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from .. import dtypes
+from ..errors import FileError
+from .checked import MAX_INTEGER, Checked, Refuse, file_error, parse_json
 
 _NAMES = {
     dtypes.bool_: "BOOL", dtypes.int8: "I8", dtypes.int16: "I16", dtypes.int32: "I32", dtypes.int64: "I64",
@@ -28,6 +30,7 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _COMPLEX128 = "weft.complex128"  # metadata key: names of arrays stored as pairs of float64
 _HEADER_LIMIT = 100_000_000  # the format's own
 _CHUNK = 1 << 24
+MAX_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
 
 class Hash(Protocol):
@@ -86,25 +89,26 @@ def _stored(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def read_arrays(path: str | os.PathLike[str], reader: str = "load") -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays and the metadata of a safetensors file. Every size is checked before anything is allocated.
 
+    Args:
+        reader: the function that the user called; errors start with it.
+
     Raises:
-        ValueError: the file is cut short or is no safetensors file.
+        FileError: the file is cut short or is no safetensors file; it says where.
     """
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        entries, metadata, start = _read_header(file, size, os.fspath(path))
+        entries, metadata, start = _read_header(file, path, reader)
+        pairs = _pairs(entries, metadata, file_error(reader, path))
         arrays = {}
         for name, dtype, shape, first, last in entries:
             array = np.empty(shape, dtype)
             if array.size:
                 file.seek(start + first)
                 if file.readinto(array.reshape(-1).view(np.uint8).data) != last - first:
-                    raise _damaged(path, f"{name!r} ends early")
-            arrays[name] = array
-    for name in json.loads(metadata.pop(_COMPLEX128, "[]")):
-        arrays[name] = arrays[name].view(np.complex128)[..., 0]
+                    raise FileError(reader, path, "the file ends early.", _shown(name))
+            arrays[name] = array.view(np.complex128)[..., 0] if name in pairs else array
     return arrays, metadata
 
 
@@ -113,45 +117,63 @@ def read_header(
 ) -> tuple[dict[str, tuple[np.dtype, tuple[int, ...]]], dict[str, str]]:
     """Dtype and shape of every array in the file, and its metadata, without reading the arrays."""
     with open(path, "rb") as file:
-        entries, metadata, _ = _read_header(file, os.fstat(file.fileno()).st_size, path)
+        entries, metadata, _ = _read_header(file, path, "load")
     return {name: (dtype, shape) for name, dtype, shape, _, _ in entries}, metadata
 
 
-def _read_header(file: BinaryIO, size: int, path: Any) -> tuple[list[tuple[Any, ...]], dict[str, str], int]:
+Entry = tuple[str, np.dtype, tuple[int, ...], int, int]
+"""name, dtype, shape, first byte and the byte after the last"""
+
+
+def _read_header(file: BinaryIO, path: Any, reader: str) -> tuple[list[Entry], dict[str, str], int]:
+    size = os.fstat(file.fileno()).st_size
+    refuse = file_error(reader, path)
+
+    def damaged(reason: str, place: str) -> Exception:
+        return refuse(f"is damaged or is no safetensors file: {reason}", place)
+
     first = file.read(8)
     if len(first) < 8:
-        raise _damaged(path, f"it has only {size} bytes")
+        raise damaged(f"it has only {size} bytes.", "")
     (length,) = struct.unpack("<Q", first)
     if length > min(_HEADER_LIMIT, size - 8):
-        raise _damaged(path, f"its header claims {length} bytes of {size}")
-    try:
-        header = json.loads(file.read(length))
-        metadata = header.pop("__metadata__", {})
-        entries = [_entry(name, facts) for name, facts in header.items()]
-        if not all(isinstance(k, str) and isinstance(v, str) for k, v in metadata.items()):
-            raise ValueError("its metadata is not text")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _damaged(path, f"its header does not make sense: {error}") from None
+        raise damaged(f"its header claims {length} bytes of {size}.", "")
+    header = parse_json(file.read(length), damaged, _HEADER_LIMIT)
+    found = header.mapping()
+    metadata = {k: v.text() for k, v in found.pop("__metadata__").mapping().items()} if "__metadata__" in found else {}
+    entries = [_entry(name, facts) for name, facts in found.items()]
     room = size - 8 - length
     covered = 0
     for name, dtype, shape, begin, end in sorted(entries, key=lambda e: e[3:]):
         if begin != covered or end - begin != prod(shape) * dtype.itemsize:
-            raise _damaged(path, f"the place of {name!r} does not fit its shape")
+            raise damaged("the place of its bytes does not fit its shape.", _shown(name))
         covered = end
     if covered != room:
-        raise _damaged(path, f"it has {room} bytes of data where its header promises {covered}")
+        raise damaged(f"it has {room} bytes of data where its header promises {covered}.", "")
     return entries, metadata, 8 + length
 
 
-def _entry(name: str, facts: Any) -> tuple[str, np.dtype, tuple[int, ...], int, int]:
-    dtype, (begin, end) = facts["dtype"], facts["data_offsets"]
-    if dtype not in _DTYPES:
-        raise ValueError(f"unknown dtype {dtype!r}")
-    shape = tuple(facts["shape"])
-    if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
-        raise ValueError(f"{name!r} has a size that is no natural number")
-    return name, _DTYPES[dtype], shape, begin, end
+def _entry(name: str, facts: Checked) -> Entry:
+    dtype = _DTYPES[facts["dtype"].text(_DTYPES)]
+    shape = tuple([d.integer(0) for d in facts["shape"].items()])
+    # NumPy's own limits, which hold for empty arrays too
+    if len(shape) > MAX_AXES or prod([d for d in shape if d]) * dtype.itemsize > MAX_INTEGER:
+        facts["shape"].fail("no array can have this shape.")
+    begin, end = [place.integer(0) for place in facts["data_offsets"].items(2)]
+    return name, dtype, shape, begin, end
 
 
-def _damaged(path: Any, why: str) -> ValueError:
-    return ValueError(f"load: {os.fspath(path)!r} is damaged or is no safetensors file: {why}.")
+def _pairs(entries: list[Entry], metadata: dict[str, str], refuse: Refuse) -> set[str]:
+    """The names of arrays that are complex128, stored as pairs of float64."""
+    text = metadata.pop(_COMPLEX128, "[]")
+    place = f"__metadata__.{_COMPLEX128}"
+    listed = parse_json(text.encode("utf-8", "replace"), lambda reason, _: refuse(reason, place), _HEADER_LIMIT).items()
+    pairs = {name.text() for name in listed}
+    stored = {name for name, dtype, shape, _, _ in entries if dtype == dtypes.float64 and shape[-1:] == (2,)}
+    if not pairs <= stored:
+        raise refuse(f"{_shown(min(pairs - stored))} is not stored as pairs of float64.", place)
+    return pairs
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 80 else name[:77] + "...")

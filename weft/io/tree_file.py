@@ -15,11 +15,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..errors import FileError
 from ..tensor import Tensor, to_array, wrap
+from .checked import Checked, Refuse, parse_json
 from .durable import replace_file
 from .tensor_file import Hash, read_arrays, write_arrays
 
 STRUCTURE = "weft.tree"  # metadata key
+MAX_STRUCTURE_BYTES = 100_000_000
+MAX_LEVELS = 80  # of a tree; each is up to three levels of JSON, of which `MAX_DEPTH` are read
 _MARK = "$"  # starts the key of an encoded leaf; a user's own key of that kind is encoded too
 
 
@@ -50,7 +54,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Raises:
         FileNotFoundError: there is nothing at `path`.
-        ValueError: the file is damaged, or is not one of these.
+        FileError: the file is damaged, or is not one of these; it says where.
     """
     if os.path.isdir(path):
         from .checkpoint import open_checkpoint
@@ -59,12 +63,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     arrays, metadata = read_arrays(path)
     if STRUCTURE not in metadata:
         return {name: wrap(to_array(array)) for name, array in arrays.items()}
-    try:
-        return unpack(json.loads(metadata[STRUCTURE]), arrays)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"load: {os.fspath(path)!r} is damaged: its structure does not fit its arrays. {error!r}"
-        ) from None
+    place = f"__metadata__.{STRUCTURE}"
+    return read_tree(
+        metadata[STRUCTURE].encode("utf-8", "replace"),
+        arrays,
+        lambda reason, inner: FileError("load", path, f"is damaged: {reason}", f"{place}.{inner}" if inner else place),
+    )
 
 
 def write_packed(
@@ -92,6 +96,8 @@ def pack(tree: Any, copy: bool = False) -> tuple[Any, dict[str, np.ndarray]]:
         return name
 
     def encode(value: Any, path: tuple[str, ...]) -> Any:
+        if len(path) > MAX_LEVELS:
+            raise ValueError(f"save: the tree is nested deeper than {MAX_LEVELS} levels, at {'.'.join(path)[:60]!r}...")
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -131,24 +137,47 @@ def _key(key: Any, path: tuple[str, ...]) -> Any:
     )
 
 
-def unpack(structure: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def read_tree(text: bytes, arrays: Mapping[str, np.ndarray], refuse: Refuse) -> Any:
+    """The tree whose structure `text` holds as JSON, with its arrays; `refuse` makes the error if they do not fit."""
+    return _unpack(parse_json(text, refuse, MAX_STRUCTURE_BYTES), arrays)
+
+
+def _unpack(structure: Checked, arrays: Mapping[str, np.ndarray]) -> Any:
     """The tree that `pack` took apart."""
-    if isinstance(structure, list):
-        return [unpack(v, arrays) for v in structure]
-    if not isinstance(structure, dict):
-        return structure
-    if len(structure) == 1:
-        (mark, value), *_ = structure.items()
-        if mark == "$tensor":
-            return wrap(to_array(arrays[value]))
-        if mark == "$array":
-            return arrays[value]
+    value = structure.value
+    if isinstance(value, list):
+        return [_unpack(v, arrays) for v in structure.items()]
+    if not isinstance(value, dict):
+        return value
+    inner = structure.mapping()
+    if len(inner) == 1:
+        ((mark, content),) = inner.items()
+        if mark in ("$tensor", "$array"):
+            array = arrays.get(content.text())
+            if array is None:
+                content.fail("the file has no array of this name.")
+            return wrap(to_array(array)) if mark == "$tensor" else array
         if mark == "$tuple":
-            return tuple(unpack(v, arrays) for v in value)
+            return tuple([_unpack(v, arrays) for v in content.items()])
         if mark == "$dict":
-            return {k: unpack(v, arrays) for k, v in value}
+            pairs = [pair.items(2) for pair in content.items()]
+            return {_plain_key(k): _unpack(v, arrays) for k, v in pairs}
         if mark == "$float":
-            return float(value)
+            return _float(content)
         if mark == "$complex":
-            return complex(float(value[0]), float(value[1]))
-    return {k: unpack(v, arrays) for k, v in structure.items()}
+            real, imag = content.items(2)
+            return complex(_float(real), _float(imag))
+    return {k: _unpack(v, arrays) for k, v in inner.items()}
+
+
+def _plain_key(key: Checked) -> Any:
+    if key.value is not None and type(key.value) not in (bool, int, str):
+        key.expected("a string or an integer")
+    return key.value
+
+
+def _float(value: Checked) -> float:
+    try:
+        return float(value.text())
+    except ValueError:
+        value.expected("a number as text")
