@@ -61,6 +61,7 @@ LAZY: dict[str, str] = {
     "scan": ".graph.control_flow:scan",
     "map": ".graph.control_flow:map",
     "CaptureError": ".graph.capture:CaptureError",
+    "FileError": ".errors:FileError",
     "Graph": ".graph.declare:DeclaredGraph",
     "Session": ".graph.session:Session",
     "placeholder": ".graph.declare:placeholder",

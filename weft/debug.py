@@ -29,8 +29,16 @@ from .tensor import Tensor, wrap
 )
 def print_value(x: Tensor, text: str) -> Any:
     """`x` itself, after printing it into `text`."""
-    builtins.print(text.format(wrap(np.asarray(x))))
+    builtins.print(_filled(text, str(wrap(np.asarray(x)))))
     return x
+
+
+def _filled(text: str, value: str) -> str:
+    """`text` with `{}` replaced. Not `str.format`: a text may come from a graph file, and formats look into objects."""
+    parts = [part.split("{}") for part in text.split("{{")]
+    if any("{" in piece or "}" in piece.replace("}}", "") for part in parts for piece in part):
+        raise ValueError(f"print: only `{{}}` stands for the value in the text. Got {text!r}.")
+    return "{".join([value.join([piece.replace("}}", "}") for piece in part]) for part in parts])
 
 
 def print(text: str, x: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 RECIPES = Path(__file__).parent / "recipes"
 SECTIONS = ("model", "data", "optimizer", "schedule", "train")
 REQUIRED = ("model", "data")
+MAX_BYTES = 1 << 20
+MAX_VALUE_LINES = 100  # of one value, whose end is looked for: beyond that, line numbers in errors may be wrong
 
 
 class ConfigError(ValueError):
@@ -57,9 +59,11 @@ class Config:
         name = self[section].get("name", default)
         if name is None:
             self.fail((section, "name"), f"is missing. Expected one of {listed(choices)}.")
+        if not isinstance(name, str):
+            self.fail((section, "name"), f"expected a string. Got {name!r}.")
         if name not in choices:
-            self.fail((section, "name"), f"there is no {name!r}.{suggestion(str(name), choices)}")
-        return str(name)
+            self.fail((section, "name"), f"there is no {name!r}.{suggestion(name, choices)}")
+        return name
 
     def arguments(
         self, section: str, function: Callable[..., Any], without: Iterable[str] = ()
@@ -112,6 +116,8 @@ def load_config(target: str) -> Config:
             raise ConfigError(f"{target}: there is no such file.")
         raise ConfigError(f"{target}: neither a recipe nor a file.{suggestion(target, names)}")
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path}: it has more than {MAX_BYTES:,} bytes, too many for a configuration.")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text: {error}.") from None
@@ -132,8 +138,11 @@ def parse(text: str, path: str, name: str) -> Config:
         line = place[1] if place else str(len(text.splitlines()))
         message = str(error).partition(" (at ")[0]
         raise ConfigError(
-            f"{path}:{line}: {_source(text, int(line))}: {message[0].lower()}{message[1:]}."
+            f"{path}:{line}: {_source(text, int(line))}: {message[:1].lower()}{message[1:]}."
         ) from None
+    except (RecursionError, ValueError) as error:  # nested brackets; an integer or a date that Python refuses
+        reason = "values are nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"{path}: {reason}.") from None
     config = Config(name, path, tables, key_lines(text))
     for section, content in tables.items():
         if section not in SECTIONS:
@@ -175,7 +184,7 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
         elif pair := _PAIR.match(line):
             lines.setdefault((*table, *_path(pair[1])), number)
             pending = pair[2]
-        if pending and _complete(pending):
+        if pending and (pending.count("\n") > MAX_VALUE_LINES or _complete(pending)):
             pending = ""
     return lines
 
@@ -187,7 +196,7 @@ def _path(text: str) -> tuple[str, ...]:
 def _complete(value: str) -> bool:
     try:
         tomllib.loads(f"x ={value}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -208,7 +217,9 @@ def fit(value: Any, hint: Any) -> Any:
     if origin is typing.Literal:
         return value if value in arguments else MISFIT
     if hint is float:
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else MISFIT
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return MISFIT
+        return float(value) if isinstance(value, float) or abs(value) < 1 << 1000 else MISFIT
     if hint is int:
         return value if isinstance(value, int) and not isinstance(value, bool) else MISFIT
     if hint in (bool, str):

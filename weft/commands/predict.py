@@ -12,27 +12,42 @@ import numpy as np
 import weft as wf
 
 from .. import models
+from ..data.readers.images import read_picture
+from ..errors import FileError
+from ..io.checked import Checked
+from ..io.numpy_file import read_npy
 from ..models.registry import find_checkpoint
 from ..nn import functional as F
 from .config import Config
 from .errors import CommandError
 
 SHOWN = 3  # classes listed with their probabilities
+MAX_SIDE = 1 << 14  # pixels of a picture's side
 
 
 def run(arguments: argparse.Namespace) -> int:
     """`weft predict …`"""
     checkpoint = find_checkpoint(arguments.checkpoint)
     task = checkpoint.facts.get("task")
-    if task is None:
+    if task is None:  # as in a run that was started from Python
         raise CommandError(
             f"{checkpoint.path}: the checkpoint does not say what its model was trained for; `weft train` writes that down. "
             "Use `wf.models.load` from Python."
         )
+    task = _checked(checkpoint.path, task)
     model = models.load(checkpoint.path)
     if task["kind"] == "text":
         return _continue_text(arguments, model, task)
     return _classify(arguments, checkpoint, model, task)
+
+
+def _checked(path: Any, task: Any) -> dict[str, Any]:
+    """What a checkpoint says about its task; the file need not be trusted."""
+    facts = Checked(task, lambda reason, place: CommandError(f"{path}: facts.task.{place}: {reason}"))
+    if facts["kind"].text(("text", "classes")) == "text":
+        return {"kind": "text", "vocabulary": facts["vocabulary"].text()}
+    shape = tuple([n.integer(1, MAX_SIDE) for n in facts["shape"].items(3)])
+    return {"kind": "classes", "shape": shape, "classes": [c.text() for c in facts["classes"].items()]}
 
 
 # Classes -----------------------------------------------------------------------------------------------------------------
@@ -48,9 +63,14 @@ def _classify(arguments: argparse.Namespace, checkpoint: Any, model: Any, task: 
         image = read_image(Path(arguments.file), tuple(task["shape"]))
     else:
         raise CommandError("give an image file, or --index N for sample N of the test data.")
-    with wf.no_grad():
-        scores = model(wf.asarray(image[None]))
-        probabilities = F.softmax(scores, axis=-1).numpy()[0]
+    try:
+        with wf.no_grad():
+            scores = model(wf.asarray(image[None]))
+            probabilities = F.softmax(scores, axis=-1).numpy()[0]
+    except (ValueError, TypeError, IndexError) as error:
+        raise CommandError(f"{checkpoint.path}: the model does not take images of shape {image.shape}: {error}") from None
+    if probabilities.shape != (len(task["classes"]),):
+        raise CommandError(f"{checkpoint.path}: the model does not tell {len(task['classes'])} classes apart.")
     print(picture(image))
     for place in np.argsort(-probabilities)[:SHOWN]:
         print(f"{task['classes'][place]:<20} {probabilities[place]:7.2%}")
@@ -79,9 +99,9 @@ def read_image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
         raise CommandError(f"{path}: there is no such file.")
     if path.suffix == ".npy":
         try:
-            array = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise CommandError(f"{path}: is not a complete .npy file. {error}") from None
+            array = read_npy("predict", path)
+        except FileError as error:
+            raise CommandError(f"{path}: is not a complete .npy file. {error.reason}") from None
         if array.dtype.kind not in "biuf":
             raise CommandError(f"{path}: expected numbers. Got dtype {array.dtype}.")
         array = array.astype(np.float32) / (255 if array.dtype == np.uint8 else 1)
@@ -95,13 +115,10 @@ def read_image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
             "reading pictures needs Pillow: `pip install pillow`. Or give a .npy file."
         ) from None
     try:
-        with Image.open(path) as opened:
-            grey = opened.convert("L" if shape[0] == 1 else "RGB").resize(
-                (shape[2], shape[1]), Image.Resampling.BOX
-            )
-            pixels = np.asarray(grey, np.float32) / 255
-    except (OSError, SyntaxError, ValueError) as error:
-        raise CommandError(f"{path}: cannot be read as a picture. {error}") from None
+        grey = read_picture("predict", path, "L" if shape[0] == 1 else "RGB", shape[1:], Image.Resampling.BOX)  # type: ignore[arg-type]
+    except FileError as error:
+        raise CommandError(f"{path}: cannot be read as a picture. {error.reason}") from None
+    pixels = grey.astype(np.float32) / 255
     return pixels[None] if shape[0] == 1 else pixels.transpose(2, 0, 1)
 
 

@@ -268,6 +268,7 @@ class LateRule(LateOp):
         outs, given = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         needs = sum([1 << i for i in self.wanted])
         datas = [t._data if isinstance(t, Tensor) else t for t in inputs]
+        self._check(datas, outs, given)
         single = self.op.num_outputs == 1
         results: Any = outs[0]._data if single else tuple([t._data for t in outs])
         entry = dispatch.make_node(self.op, inputs, datas, self.op_attrs, results, needs)
@@ -285,6 +286,20 @@ class LateRule(LateOp):
                 gradient = astype(real(gradient) if narrow else gradient, inputs[i].dtype)
             made.append(gradient)
         return made
+
+
+    def _check(self, datas: Sequence[Any], outs: Sequence[Any], given: Sequence[Any]) -> None:
+        """That `outs` and their gradients are what the op makes of these inputs: rules and their kernels rely on it."""
+        if self.op.expression is not None:
+            return  # rules of elementwise ops are made of ops, which check for themselves
+        assert self.op.infer is not None
+        values = self.op.run(self.op.infer, self.op.merge(datas, self.op_attrs))
+        for made, out, g in zip(values if isinstance(values, (tuple, list)) else (values,), outs, given, strict=True):
+            if not _may_be(made.shape, out.shape) or g is not None and not _may_be(out.shape, g.shape):
+                raise ValueError(
+                    f"{self.name}: the rule of {self.op.name!r} was given a result that it does not make: "
+                    f"{format_shape(out.shape)} instead of {format_shape(made.shape)}."
+                )
 
 
 class _RulesLater:

@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import debug as debug  # its ops complete the table that a file may name, as those of models and optimisers do
+from .. import (
+    debug as debug,  # its ops complete the table that a file may name, as those of models and optimisers do
+)
 from .. import dtypes, random
 from ..errors import FileError, Location
 from ..io.checked import Checked, file_error, parse_json
@@ -86,8 +88,8 @@ def load_graph(path: Any, allow_files: bool | Iterable[Any] = False) -> Declared
 
 def _permission(allowed: bool | Iterable[Any]) -> Callable[[str], bool]:
     """Whether a path of the file may be used."""
-    if isinstance(allowed, bool):
-        return lambda path: allowed
+    if allowed is True or allowed is False:
+        return lambda path: allowed is True
     if isinstance(allowed, (str, os.PathLike)):
         allowed = [allowed]
     places = [Path(os.path.realpath(p)) for p in allowed]
@@ -186,7 +188,9 @@ class _Reader:
         if kind not in ("tuple", "list", "index", "slice"):
             entry.fail(f"unknown kind of attribute {kind!r}.")
         values = [self.attribute(v, depth + 1) for v in content.items(None if kind in ("tuple", "list") else 3)]
-        return values if kind == "list" else {"tuple": tuple, "index": Slice._make, "slice": lambda v: slice(*v)}[kind](values)
+        if kind in ("index", "slice"):
+            return Slice(*values) if kind == "index" else slice(*values)
+        return values if kind == "list" else tuple(values)
 
     # State ----------------------------------------------------------------------------------------------------------
 
@@ -241,13 +245,14 @@ class _Reader:
             names.add(name)
             refs = entry["inputs"].items()
             closes = [r for r in refs if isinstance(r.value, list) and r.items(2)[0].integer(0) >= len(graph.nodes)]
+            op = entry["op"].mapping()
+            if closes and not ("how" in op and op["how"].value == "merge" and "kind" in op and op["kind"].value == "primitive"):
+                closes[0].fail("only the merge of a loop may have an input that comes after it.")
             inputs = [self.input(graph, r) for r in refs if r not in closes]
             attrs = tuple([self.attribute(a) for a in entry["attrs"].items()])
             stored = [self.spec(o) for o in entry["outputs"].items()]
             node = self.node(graph, entry, inputs, attrs, stored, depth)
             if closes:
-                if node.op.name != "merge" or not isinstance(node.op, PrimitiveOp):
-                    closes[0].fail("only the merge of a loop may have an input that comes after it.")
                 loops.append((node, entry["inputs"]))
             self.link(graph, node, entry, tensors)
         for node, refs_of in loops:  # the edges that next_iteration closes

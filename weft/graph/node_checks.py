@@ -88,7 +88,9 @@ def _covers(general: Any, shape: Any) -> bool:
     """Whether every array of `shape` is one of `general`."""
     if general is None:
         return True
-    return shape is not None and len(general) == len(shape) and all(d is None or d == e for d, e in zip(general, shape, strict=True))
+    if shape is None or len(general) != len(shape):
+        return False
+    return all(d is None or d == e for d, e in zip(general, shape, strict=True))
 
 
 def _fits(wanted: Any, given: Any) -> None:
@@ -139,7 +141,9 @@ def _check_late(op: LateOp, inputs: Sequence[Any]) -> None:
         _check_wanted(op, inputs, count)
         op = op.of
     if isinstance(op, LateRule):
-        if count != op.count + 2 * op.op.num_outputs or len(op.op_attrs) != len(op.op.attr_names):
+        rest = count - op.count  # outputs and their gradients
+        wrong = rest < 2 or rest % 2 if op.op.num_outputs is None else rest != 2 * op.op.num_outputs
+        if wrong or len(op.op_attrs) != len(op.op.attr_names):
             raise ValueError(f"the gradient of {op.op.name!r} does not have these inputs and attributes.")
         if not op.op.differentiable or op.op.composite:
             raise ValueError(f"op {op.op.name!r} has no gradient rule.")

@@ -19,7 +19,6 @@ from .capture import Capture, CapturedGraph, CaptureError, Gradients
 from .graph import Node, Value
 from .tree import flatten, unflatten
 
-
 MAX_NESTING = 64  # of branches and bodies in each other: tracing and compiling them are recursive
 
 

@@ -21,12 +21,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 def check_manifest(text: bytes, refuse: Refuse) -> dict[str, Any]:
     """The manifest in `text`; `refuse(reason, place)` makes the error for one that is not as it should be."""
     manifest = parse_json(text, refuse, MAX_MANIFEST_BYTES)
+    manifest["facts"].mapping()
     if type(manifest["schema"].value) is not int or manifest["schema"].value != 1:
         return dict(manifest.value)  # of another version: the caller says which one can read it
     manifest["step"].integer(0)
     for score in manifest["scores"].mapping().values():
         score.number()
-    manifest["facts"].mapping()
     for name, facts in manifest["files"].mapping().items():
         if not _FILE.fullmatch(name) or name == "manifest.json":
             facts.fail("this cannot be a file of a checkpoint. Expected a part's name, with .safetensors or .json.")

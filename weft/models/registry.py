@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..io import Checkpoint, best, open_checkpoint
+from ..io import Checkpoint, CheckpointError, best, open_checkpoint
+from ..io.checked import Checked
 from ..nn import Module
 from ..optim import EMA
 
@@ -71,17 +72,30 @@ def load(path: str | os.PathLike[str]) -> Module:
     Raises:
         FileNotFoundError: there is no checkpoint.
         ValueError: the checkpoint's model was not made by a constructor of `weft.models`.
+        CheckpointError: the checkpoint is damaged, or its weights do not fit the model it names.
     """
     checkpoint = find_checkpoint(path)
-    made_by = checkpoint.facts.get("model")
-    if made_by is None:
+    if checkpoint.facts.get("model") is None:
         raise ValueError(
             f"models.load: {checkpoint.path} does not say how its model was made. Make the model yourself and call "
             "`model.load_state_dict(wf.load(path)['model'])`."
         )
-    model = build(made_by["name"], **made_by["arguments"])
-    restore_weights(model, checkpoint)
+    made_by = _facts(checkpoint)["model"]
+    name, arguments = made_by["name"].text(_constructors), made_by["arguments"].mapping()
+    try:
+        model = build(name, **{k: v.value for k, v in arguments.items()})
+        restore_weights(model, checkpoint)
+    except (TypeError, ValueError, KeyError, IndexError, ArithmeticError, AttributeError) as error:
+        raise CheckpointError(f"models.load: {checkpoint.path}: its model {name!r} cannot be made: {error}") from error
     return model.eval()
+
+
+def _facts(checkpoint: Checkpoint) -> Checked:
+    """What the writer noted, each part checked as it is used."""
+    return Checked(
+        dict(checkpoint.facts),
+        lambda reason, place: CheckpointError(f"checkpoint: {checkpoint.path} is damaged: facts.{place}: {reason}"),
+    )
 
 
 def find_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -92,10 +106,10 @@ def find_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     if (place / "checkpoints").is_dir():
         place = place / "checkpoints"
     newest = open_checkpoint(place)
-    monitor = newest.facts.get("monitor")
-    if newest.path == place or monitor is None:
+    if newest.path == place or newest.facts.get("monitor") is None:
         return newest
-    return best(place, monitor["name"], monitor["mode"]) or newest
+    monitor = _facts(newest)["monitor"]
+    return best(place, monitor["name"].text(), monitor["mode"].text(("min", "max"))) or newest
 
 
 def restore_weights(model: Module, checkpoint: Checkpoint) -> None:

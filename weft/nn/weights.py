@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd.tape import no_grad
-from ..errors import format_shape
+from ..errors import FileError, format_shape
 from ..io.durable import replace_file
 from ..io.tensor_file import read_arrays, write_arrays
 from ..tensor import Tensor, to_array, wrap
@@ -51,17 +51,23 @@ def save_weights(
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name."""
+    """The tensors of a safetensors file by name.
+
+    Raises:
+        FileError: it is damaged, or is no safetensors file.
+    """
     with open(path, "rb") as file:
         start = file.read(8)
     # torch.save writes a zip archive or, in older versions, a bare pickle. A safetensors file starts with the size of its
     # header, eight bytes of which the last are zero.
     if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80" and start[-1:] != b"\0":
-        raise ValueError(
-            f"load_weights: {os.fspath(path)!r} is a file of torch.save, a pickle, which can run code when it is read. In "
-            "PyTorch, save it with `safetensors.torch.save_file(model.state_dict(), 'model.safetensors')`."
+        raise FileError(
+            "load_weights",
+            path,
+            "is a file of torch.save, a pickle, which can run code when it is read. In PyTorch, save it with "
+            "`safetensors.torch.save_file(model.state_dict(), 'model.safetensors')`.",
         )
-    return {name: wrap(array) for name, array in read_arrays(path)[0].items()}
+    return {name: wrap(array) for name, array in read_arrays(path, "load_weights")[0].items()}
 
 
 # Loading into modules --------------------------------------------------------------------------------------------------

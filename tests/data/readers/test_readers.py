@@ -153,7 +153,7 @@ class Evil:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (pickle.dumps(Evil()), "it asks for posix.system, which a CIFAR file does not need; it was not run"),
+        (pickle.dumps(Evil()), "it asks for posix.system, which data does not need; it was not run"),
         (pickle.dumps({b"data": np.array([Evil()]), b"labels": []}), "only uint8 is allowed"),
         (python_batch([1, 2, 3, 4])[:500], "truncated or damaged"),
         (python_batch([1, 2, 3]), "has no usable labels. Expected a list of 4"),
@@ -205,7 +205,7 @@ def test_image_folder(tmp_path):
     x, _ = next(iter(DataLoader(ImageFolder(tmp_path, size=(5, 7), mode="L"), batch_size=4, as_numpy=True)))
     assert (x.shape, x.dtype) == ((4, 1, 5, 7), np.uint8)
     (tmp_path / "cat" / "a.png").write_bytes(b"\x89PNG broken")
-    with pytest.raises(ValueError, match=r"cannot read .*a.png \(11 bytes\) as a picture"):
+    with pytest.raises(ValueError, match=r"a.png: cannot be read as a picture \(11 bytes\)"):
         folder[0]
 
 
@@ -286,12 +286,12 @@ def test_numpy_files(tmp_path):
 
 def test_bad_numpy_files(tmp_path):
     np.save(tmp_path / "o.npy", np.array([Evil()]), allow_pickle=True)
-    with pytest.raises(ValueError, match="o.npy.*as .npy: .*allow_pickle"):
+    with pytest.raises(ValueError, match="o.npy, header.descr: cannot be read as .npy .*allow_pickle"):
         numpy_file(tmp_path / "o.npy")
     np.save(tmp_path / "x.npy", np.zeros(100))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-50])
     for read in (numpy_file, NumpyDataset):
-        with pytest.raises(ValueError, match=r"cannot read .*cut.npy \(878 bytes\)"):
+        with pytest.raises(ValueError, match=r"cut.npy, values: cannot be read as .npy \(878 bytes\)"):
             read(tmp_path / "cut.npy")
     np.savez(tmp_path / "z.npz", x=np.zeros(3))
     with pytest.raises(KeyError, match="has no array 'y'"):
@@ -322,7 +322,7 @@ def test_arrow_and_parquet(tmp_path):
     with pytest.raises(ValueError, match="column 's': got string; expected numbers"):
         arrow_file(tmp_path / "t.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-20])
-    with pytest.raises(ValueError, match="cannot read .*cut.parquet"):
+    with pytest.raises(ValueError, match="cut.parquet: cannot be read"):
         arrow_file(tmp_path / "cut.parquet")
     (tmp_path / "no.parquet").write_bytes(b"hello, world")
     with pytest.raises(ValueError, match="Expected a Parquet, Arrow or Feather file"):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from ...errors import FileError
+from ...io.limits import Bounded, unpacked_limit
 
 PathLike = str | os.PathLike[str]
 
@@ -26,6 +30,8 @@ def existing(what: str, path: PathLike) -> Path:
         raise IsADirectoryError(
             f"{what}: expected a file. Got the folder {path}, which has {_listing(path)}."
         )
+    if not path.is_file():  # a pipe or a device, which may never end
+        raise FileError(what, path, "is not a plain file.")
     return path
 
 
@@ -40,17 +46,31 @@ def find_first(what: str, root: PathLike, names: Sequence[str]) -> Path:
     raise FileNotFoundError(f"{what}: {root} has none of {', '.join(names)}. Found {_listing(root)}.")
 
 
-def read_bytes(what: str, path: Path) -> bytes:
-    """The contents of a file, unpacked if it is gzipped (by its content, not by its name)."""
-    raw = existing(what, path).read_bytes()
-    if raw[:2] != b"\x1f\x8b":
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(
-            f"{what}: {path} is a damaged or truncated gzip file of {len(raw):,} bytes ({error}). Fetch it again."
-        ) from None
+@contextlib.contextmanager
+def unpacked(what: str, path: Path, max_bytes: int | None = None) -> Iterator[tuple[Bounded, int | None]]:
+    """A file to read from, unpacked if it is gzipped (by its content, not by its name), and its size if that is known.
+
+    Args:
+        max_bytes: how much a gzipped file may unpack to; by default 64 MiB, or a hundred times its size.
+
+    Raises:
+        FileError: a gzipped file is damaged, or unpacks to more than is allowed.
+    """
+    size = existing(what, path).stat().st_size
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not packed:
+            yield Bounded(file, size), size
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as stream:
+                yield Bounded(stream, unpacked_limit(size, max_bytes)), None  # type: ignore[arg-type]
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            reason = f"is a damaged or truncated gzip file of {size:,} bytes ({error}). Fetch it again."
+            raise FileError(what, path, reason) from None
+        except OverflowError as error:
+            raise FileError(what, path, str(error)) from None
 
 
 def _listing(folder: Path) -> str:

@@ -1,25 +1,27 @@
 """CIFAR-10 and CIFAR-100, in the binary and in the Python version, as a folder or as the archive it came in.
 
-The Python version is a pickle, and a pickle may run any code when it is loaded. These are read by an unpickler
-that knows bytes, strings, numbers, lists, dictionaries and arrays of bytes and refuses everything else; NumPy's
-own pickle functions are not called, small stand-ins are.
+The Python version is a pickle, and a pickle may run any code when it is loaded. These are read by a machine that knows
+bytes, strings, numbers, lists, dictionaries and arrays of bytes and refuses everything else (`plain_pickle`); neither
+Python's unpickler nor NumPy's pickle functions are called. What an archive may unpack to is limited (`weft.io.limits`).
 """
 
 from __future__ import annotations
 
-import io
-import math
-import pickle
+import bz2
+import gzip
+import struct
 import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...errors import FileError
+from ...io.limits import Bounded, too_large, unpacked_limit
 from ..dataset import TensorDataset
 from ._files import PathLike, _listing
+from .plain_pickle import Refused, StandIn, loads
 
 _PIXELS = 3 * 32 * 32
 
@@ -104,22 +106,42 @@ def _open_all(
 def _open_archive(what: str, path: Path, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     wanted = {name + end: name for name in names for end in (".bin", "")}
     found: dict[str, tuple[str, bytes]] = {}
+    size = path.stat().st_size
+    limit = unpacked_limit(size)
     try:
-        with tarfile.open(path) as archive:
+        with _unpacked_archive(what, path) as stream, tarfile.open(fileobj=Bounded(stream, limit), mode="r|") as archive:  # type: ignore[call-overload]
             for member in archive:
                 base = member.name.rsplit("/", 1)[-1]
-                if member.isfile() and base in wanted:
-                    stream = archive.extractfile(member)
-                    assert stream is not None
-                    found[wanted[base]] = (f"{path}/{member.name}", stream.read())
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise ValueError(
-            f"{what}: {path} ({path.stat().st_size:,} bytes) is not a complete archive: {error}. Fetch it again."
-        ) from None
+                if not member.isfile() or base not in wanted:
+                    continue
+                if member.size > limit or member.issparse():  # a sparse one has zeros that are not in the archive
+                    raise FileError(what, path, too_large(member.size, limit), repr(member.name[:80]))
+                content = archive.extractfile(member)
+                assert content is not None
+                found[wanted[base]] = (f"{path}/{member.name}", content.read())
+    except (FileError, MemoryError):
+        raise
+    except OverflowError as error:
+        raise FileError(what, path, str(error)) from None
+    except Exception as error:  # the library fails on damaged archives in many ways
+        reason = f"({size:,} bytes) is not a complete archive: {error}. Fetch it again."
+        raise FileError(what, path, reason) from None
     for name in names:
         if name not in found:
-            raise ValueError(f"{what}: the archive {path} has no {name}. Expected {', '.join(names)}.")
+            raise FileError(what, path, f"the archive has no {name}. Expected {', '.join(names)}.")
         yield found[name]
+
+
+def _unpacked_archive(what: str, path: Path) -> Any:
+    with open(path, "rb") as file:
+        start = file.read(6)
+    if start[:2] == b"\x1f\x8b":
+        return gzip.open(path)
+    if start[:3] == b"BZh":
+        return bz2.open(path)
+    if start == b"\xfd7zXZ\0":
+        raise FileError(what, path, "archives in xz format are not read. Unpack it and give the folder.")
+    return open(path, "rb")
 
 
 def _parse_binary(
@@ -127,10 +149,11 @@ def _parse_binary(
 ) -> tuple[np.ndarray, np.ndarray]:
     record = label_bytes + _PIXELS
     if not data or len(data) % record:
-        raise ValueError(
-            f"{what}: {name} is truncated or of another kind. Got {len(data):,} bytes; "
-            f"expected a multiple of {record:,} ({label_bytes} for the label and {_PIXELS:,} for the pixels "
-            "of each image)."
+        raise FileError(
+            what,
+            name,
+            f"is truncated or of another kind. Got {len(data):,} bytes; expected a multiple of {record:,} "
+            f"({label_bytes} for the label and {_PIXELS:,} for the pixels of each image).",
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, record)
     return records[:, label_bytes:], records[:, column].astype(np.int64)
@@ -138,64 +161,58 @@ def _parse_binary(
 
 def _parse_python(what: str, name: str, data: bytes, key: str) -> tuple[np.ndarray, np.ndarray]:
     try:
-        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
-    except _Refused as error:
-        raise ValueError(f"{what}: {name} is not a CIFAR batch: {error}.") from None
-    except Exception as error:  # damaged pickles fail in any way there is
-        raise ValueError(
-            f"{what}: {name} ({len(data):,} bytes) is truncated or damaged ({type(error).__name__}: {error})."
-        ) from None
+        content = loads(data, _KNOWN)
+    except Refused as error:
+        raise FileError(what, name, f"is not a CIFAR batch: {error}.") from None
+    except (ValueError, IndexError, TypeError, struct.error, OverflowError) as error:
+        reason = f"({len(data):,} bytes) is truncated or damaged ({type(error).__name__}: {error})."
+        raise FileError(what, name, reason) from None
     if isinstance(content, dict):
         content = {k.decode("latin-1") if isinstance(k, bytes) else k: v for k, v in content.items()}
     if not isinstance(content, dict) or "data" not in content or key not in content:
         got = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise ValueError(
-            f"{what}: {name} is not a batch of this set. Got {got}; expected 'data' and {key!r}."
-        )
+        raise FileError(what, name, f"is not a batch of this set. Got {str(got)[:200]}; expected 'data' and {key!r}.")
     images, labels = content["data"], content[key]
     if isinstance(images, _ArrayState):
         images = images.array
     if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != _PIXELS:
-        raise ValueError(f"{what}: {name} holds no images. Expected 'data' of shape (n, {_PIXELS}).")
+        raise FileError(what, name, f"holds no images. Expected 'data' of shape (n, {_PIXELS}).", "data")
     if (
         not isinstance(labels, list)
         or len(labels) != len(images)
         or not all(type(v) is int and 0 <= v < 100 for v in labels)
     ):
-        raise ValueError(
-            f"{what}: {name} has no usable labels. Expected a list of {len(images)} numbers in {key!r}."
-        )
+        reason = f"has no usable labels. Expected a list of {len(images)} numbers in {key!r}."
+        raise FileError(what, name, reason, key)
     return images, np.array(labels, np.int64)
 
 
-class _Refused(Exception):
-    """The pickle wants something that a CIFAR file has no use for."""
+class _DtypeState(StandIn):
+    """Stands in for `numpy.dtype`; only bytes are allowed. Byte order and alignment mean nothing for them."""
 
-
-class _DtypeState:
-    """Stands in for `numpy.dtype`; only bytes are allowed."""
-
-    def __init__(self, name: Any, *_: Any) -> None:
+    def __init__(self, name: Any = None, *_: Any) -> None:
         if name not in ("u1", b"u1", "uint8", b"uint8"):
-            raise _Refused(f"an array of dtype {name!r}; only uint8 is allowed")
-
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and alignment mean nothing for single bytes."""
+            raise Refused(f"an array of dtype {name!r}; only uint8 is allowed")
 
 
-class _ArrayState:
+class _ArrayState(StandIn):
     """Stands in for `numpy.ndarray`: takes the state that an array pickles and checks it."""
 
     array: np.ndarray | None = None
 
-    def __setstate__(self, state: Any) -> None:
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def set_state(self, state: Any) -> None:
+        if type(state) is not tuple or len(state) != 5:
+            raise Refused("an array whose state is not that of an array")
         _, shape, dtype, fortran, raw = state
         if isinstance(raw, str):
             raw = raw.encode("latin-1")
-        if not isinstance(dtype, _DtypeState) or not isinstance(raw, bytes) or not isinstance(shape, tuple):
-            raise _Refused("an array that is not made of bytes")
-        if math.prod(shape) != len(raw):
-            raise _Refused(f"an array of shape {shape} with {len(raw):,} bytes")
+        if not isinstance(dtype, _DtypeState) or type(raw) is not bytes or type(shape) is not tuple:
+            raise Refused("an array that is not made of bytes")
+        if len(shape) != 2 or not all(type(d) is int and d >= 0 for d in shape) or shape[0] * shape[1] != len(raw):
+            raise Refused(f"an array of shape {str(shape)[:60]} with {len(raw):,} bytes")
         self.array = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
 
 
@@ -203,32 +220,19 @@ def _reconstruct(*_: Any) -> _ArrayState:
     return _ArrayState()
 
 
-def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+def _encode(text: Any = None, encoding: Any = "latin1", *_: Any) -> bytes:
     """Stands in for `_codecs.encode`, with which Python 3 writes bytes into old pickles."""
     if isinstance(encoding, bytes):
-        encoding = encoding.decode("ascii")
+        encoding = encoding.decode("latin-1")
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise _Refused(f"text in encoding {encoding!r}")
+        raise Refused(f"text in encoding {encoding!r}")
     return text.encode("latin-1")
 
 
-_ALLOWED: dict[tuple[str, str], Any] = {
+_KNOWN: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy", "ndarray"): _ArrayState,
     ("numpy", "dtype"): _DtypeState,
     ("_codecs", "encode"): _encode,
 }
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise _Refused(
-                f"it asks for {module}.{name}, which a CIFAR file does not need; it was not run"
-            ) from None
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise _Refused("it refers to objects outside the file")

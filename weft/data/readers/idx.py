@@ -6,47 +6,68 @@ then the values.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 
+from ...errors import FileError
+from ...io.limits import Bounded, too_large
+from ...io.tensor_file import MAX_AXES
 from ..dataset import TensorDataset
-from ._files import PathLike, find_first, read_bytes
+from ._files import PathLike, find_first, unpacked
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def read_idx(path: PathLike) -> np.ndarray:
+def read_idx(path: PathLike, max_bytes: int | None = None) -> np.ndarray:
     """The array in an idx file, gzipped or not.
+
+    Args:
+        max_bytes: how much a gzipped file may unpack to; by default 64 MiB, or a hundred times its size.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not an idx file, or is truncated; the message has the sizes.
+        FileError: it is not an idx file, is truncated, or unpacks to more than is allowed; the message has the sizes.
     """
     path = Path(path)
-    data = read_bytes("read_idx", path)
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _DTYPES or data[3] == 0:
-        raise ValueError(
-            f"read_idx: {path} is not an idx file. Got first bytes {data[:4].hex(' ') or 'none'}; expected "
-            f"00 00, a dtype code ({', '.join(f'{code:02x}' for code in _DTYPES)}) and the number of axes."
+    with unpacked("read_idx", path, max_bytes) as (stream, size):
+        return _read(path, stream, size)
+
+
+def _read(path: Path, stream: Bounded, size: int | None) -> np.ndarray:
+    first = stream.read(4)
+    if len(first) < 4 or first[:2] != b"\0\0" or first[2] not in _DTYPES or not 0 < first[3] <= MAX_AXES:
+        raise FileError(
+            "read_idx",
+            path,
+            f"is not an idx file. Got first bytes {first.hex(' ') or 'none'}; expected "
+            f"00 00, a dtype code ({', '.join(f'{code:02x}' for code in _DTYPES)}) and the number of axes.",
         )
-    dtype, axes = np.dtype(_DTYPES[data[2]]), data[3]
-    start = 4 + 4 * axes
-    if len(data) < start:
-        raise ValueError(
-            f"read_idx: {path} is truncated. Got {len(data)} bytes; expected a header of {start} for {axes} axes."
-        )
-    shape = tuple(int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(axes))
-    expected = dtype.itemsize
-    for size in shape:
-        expected *= size
-    if len(data) - start != expected:
-        kind = "is truncated" if len(data) - start < expected else "is too long"
-        raise ValueError(
-            f"read_idx: {path} {kind}. Got {len(data) - start:,} bytes of values; expected {expected:,} for shape "
-            f"{shape} of {dtype.newbyteorder('=')}."
-        )
-    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    dtype, axes = np.dtype(_DTYPES[first[2]]), first[3]
+    sizes = stream.read(4 * axes)
+    if len(sizes) < 4 * axes:
+        got, wanted = 4 + len(sizes), 4 + 4 * axes
+        reason = f"is truncated. Got {got} bytes; expected a header of {wanted} for {axes} axes."
+        raise FileError("read_idx", path, reason, "header")
+    shape = tuple([int.from_bytes(sizes[4 * i : 4 * i + 4], "big") for i in range(axes)])
+    expected = math.prod(shape) * dtype.itemsize
+    room = stream.left if size is None else size - 4 - 4 * axes
+    if size is None and expected > room:
+        raise FileError("read_idx", path, too_large(expected, room), "header")
+    if size is not None and expected != room:
+        raise _length(path, room, expected, shape, dtype)
+    values = np.empty(expected, np.uint8)  # no more than the file has, or is allowed to unpack to
+    got = stream.readinto(values.data)
+    if got != expected or stream.read(1):
+        raise _length(path, got + (got == expected), expected, shape, dtype)
+    return values.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _length(path: Path, got: int, expected: int, shape: tuple[int, ...], dtype: np.dtype) -> FileError:
+    kind = "is truncated" if got < expected else "is too long"
+    reason = f"{kind}. Got {got:,} bytes of values; expected {expected:,} for shape {shape} of {dtype.newbyteorder('=')}."
+    return FileError("read_idx", path, reason, "values")
 
 
 def mnist(root: PathLike, split: str = "train") -> TensorDataset:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import FileError
 from ..dataset import Dataset
 from ._files import PathLike, _listing
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
 class ImageFolder(Dataset):
@@ -69,21 +71,40 @@ class ImageFolder(Dataset):
         return (image if self.transform is None else self.transform(image)), label
 
     def _read(self, path: Path) -> np.ndarray:
-        pillow = _pillow()
-        try:
-            with pillow.open(path) as picture:
-                picture = picture.convert(self.mode)
-                if self.size is not None:
-                    picture = picture.resize((self.size[1], self.size[0]), pillow.Resampling.BILINEAR)
-                pixels = np.array(picture, np.uint8)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"ImageFolder: no such file any more: {path}.") from None
-        except (OSError, SyntaxError, ValueError) as error:
-            size = path.stat().st_size
-            raise ValueError(
-                f"ImageFolder: cannot read {path} ({size:,} bytes) as a picture: {error}."
-            ) from None
+        pixels = read_picture("ImageFolder", path, self.mode, self.size, _pillow().Resampling.BILINEAR)
         return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def read_picture(what: str, path: Path, mode: str, size: tuple[int, int] | None, resampling: Any) -> np.ndarray:
+    """A picture as bytes of shape (height, width) or (height, width, channels).
+
+    Only formats that Pillow decodes itself are read (`FORMATS`): for others, such as EPS, it starts a program. The size is
+    looked at before the picture is decoded; more pixels than Pillow's `Image.MAX_IMAGE_PIXELS` are refused.
+
+    Args:
+        size: resize to (height, width), by `resampling`.
+
+    Raises:
+        FileError: the file is no picture of these formats, is damaged, or has too many pixels.
+    """
+    pillow = _pillow()
+    try:
+        with pillow.open(path, formats=FORMATS) as picture:
+            limit = pillow.MAX_IMAGE_PIXELS
+            if limit is not None and picture.width * picture.height > limit:
+                size_of = f"{picture.width} x {picture.height}"
+                raise ValueError(f"it has {size_of} pixels; PIL.Image.MAX_IMAGE_PIXELS allows {limit:,}")
+            converted = picture.convert(mode)
+            if size is not None:
+                converted = converted.resize((size[1], size[0]), resampling)
+            return np.array(converted, np.uint8)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{what}: no such file any more: {path}.") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders fail on damaged files in many ways; a bomb is one of them
+        reason = f"cannot be read as a picture ({path.stat().st_size:,} bytes): {error}."
+        raise FileError(what, path, reason) from None
 
 
 def _pillow() -> Any:
