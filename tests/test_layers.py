@@ -42,13 +42,12 @@ LAYERS: list[set[str]] = [
         "graph.callables",
         "profiler",
     },
-    {"io.tensor_file", "io.checked", "io.durable"},  # files as such: they know arrays, not graphs or models
     {"compiler.build", "compiler.trials"},  # from a flow to a Program
     {"runtime.program"},  # runs what the layers below have made
     {"backends"},  # carry out what the compiler describes
     {"compiler"},
     {"graph"},  # what a graph is, and how one is recorded
-    {"io.durable", "io.tensor_file"},  # files of bytes and of arrays
+    {"io.durable", "io.tensor_file", "io.checked"},  # files of bytes and of arrays
     {"sparse", "linalg", "fft", "debug", "array_api_info"},  # built from ops
     {
         "tensor",

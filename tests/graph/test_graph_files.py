@@ -145,7 +145,7 @@ def test_a_program_is_never_paired_with_other_weights(tmp_path: Path) -> None:
     make(2.0).save(tmp_path / "a")
     make(3.0).save(tmp_path / "b")
     (tmp_path / "b.safetensors").replace(tmp_path / "a.safetensors")
-    with pytest.raises(ValueError, match=r"a\.safetensors is damaged or does not belong to a\.json"):
+    with pytest.raises(ValueError, match=r"a\.safetensors: is damaged or does not belong to a\.json"):
         wf.Graph.load(tmp_path / "a")
     (tmp_path / "a.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"a\.safetensors"):
@@ -160,7 +160,7 @@ def test_a_flipped_bit_in_either_file_is_found(tmp_path: Path, suffix: str) -> N
     changed = text.replace(b'"times2.0"', b'"times4.0"') if suffix == ".json" else text[:-1] + bytes([text[-1] ^ 1])
     assert changed != text
     file.write_bytes(changed)
-    with pytest.raises(ValueError, match=f"g{suffix} is damaged"):
+    with pytest.raises(ValueError, match=rf"g{suffix}.*: is damaged"):
         wf.Graph.load(tmp_path / "g")
 
 

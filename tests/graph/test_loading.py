@@ -24,6 +24,7 @@ def _saved(graph, folder):
     """The program of a graph as data, and a function that loads it after it was changed."""
     graph.save(folder / "g")
     program = json.loads((folder / "g.json").read_text())
+    del program["checksum"]
 
     def load(**options):
         (folder / "g.json").write_text(json.dumps(program))
@@ -99,7 +100,7 @@ IMPURE = {
     "arange", "empty", "eye", "ones", "zeros", "fftfreq", "rfftfreq", "broadcast_shapes", "rand", "randint", "randn", "randperm",
     "from_dlpack", "get_rng_state", "set_rng_state", "initial_seed", "manual_seed", "seed",  # no tensor among the arguments
     "_copy", "_fill", "_zero", "bernoulli_", "normal_", "random_", "uniform_",  # in place
-    "slice_axis",  # internal
+    "slice_axis", "real_floats",  # internal
 }  # fmt: skip
 
 
@@ -187,6 +188,7 @@ def test_a_path_that_leaves_an_allowed_folder_is_refused(tmp_path, executor):
     (tmp_path / "inside").mkdir()
     names = _with_files(tmp_path)
     program = json.loads((tmp_path / "g.json").read_text())
+    del program["checksum"]
     for node in program["graph"]["nodes"]:
         if "path" in node["op"]:
             node["op"]["path"] = str(tmp_path / "inside" / ".." / "out.safetensors")

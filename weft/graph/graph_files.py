@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import FileError
 from ..io.durable import TEMPORARY, beside, explain_os_error, sync_directory, write_file
 from ..io.tensor_file import read_arrays, write_arrays
 
@@ -182,7 +183,7 @@ def read_graph_files(
     """The program, as `parse(text, file)` returns it, and the weights that belong to it.
 
     Raises:
-        ValueError: the program's checksum is wrong, or its weights are not there.
+        FileError: the program's checksum is wrong, or its weights are not there.
     """
     program_file, weights_file = graph_files(path)
     text, version = _read_version(program_file)
@@ -190,9 +191,12 @@ def read_graph_files(
         data = parse(text, program_file)
         stored = data.get("checksum")
         if stored is not None and stored != _program_digest(data):
-            raise ValueError(
-                f"load: {program_file.name} is damaged: its checksum is another than when it was written. Take a copy that "
-                "is intact; if you changed it by hand, remove the entry 'checksum'."
+            raise FileError(
+                "load",
+                program_file,
+                "is damaged: its checksum is another than when it was written. Take a copy that is intact; if you changed it "
+                "by hand, remove the entry 'checksum'.",
+                "checksum",
             )
         try:
             return data, _read_weights(data, program_file, weights_file)
@@ -217,7 +221,7 @@ def _weights_facts(data: Any, program_file: Path) -> tuple[int, str] | None:
         return None
     size, digest = (facts.get("bytes"), facts.get("sha256")) if isinstance(facts, dict) else (None, None)
     if type(size) is not int or not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-        raise ValueError(f"load: {program_file.name} is damaged: 'weights' must hold 'bytes' and 'sha256'.")
+        raise FileError("load", program_file, "is damaged: 'weights' must hold 'bytes' and 'sha256'.", "weights")
     return size, digest
 
 
@@ -236,7 +240,9 @@ def _read_weights(data: Mapping[str, Any], program_file: Path, weights_file: Pat
                     return arrays
     if not weights_file.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(weights_file))
-    raise ValueError(
-        f"load: {weights_file.name} is damaged or does not belong to {program_file.name}: that was saved with weights of "
-        f"{size} bytes and SHA-256 {digest[:12]}…. Take both files of one save."
+    raise FileError(
+        "load",
+        weights_file,
+        f"is damaged or does not belong to {program_file.name}: that was saved with weights of {size} bytes and SHA-256 "
+        f"{digest[:12]}…. Take both files of one save.",
     )

@@ -27,7 +27,7 @@ from .. import (
 from .. import dtypes, random
 from ..errors import FileError, Location
 from ..io.checked import Checked, file_error, parse_json
-from ..io.tensor_file import MAX_AXES, read_arrays
+from ..io.tensor_file import MAX_AXES
 from ..ops import dispatch, registry
 from ..ops import model_functions as model_functions
 from ..ops.indexing import Slice
@@ -39,11 +39,12 @@ from .control_flow import ControlOp, record
 from .declare import NO_OP, DeclaredGraph, IterationNumbers, leaf
 from .frames import PrimitiveOp
 from .graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
+from .graph_files import graph_files, read_graph_files
 from .inlining import backward_again
 from .late import LateCall, LateGradient, LateOp, LateRule, Place, link, postpone_rules
 from .placement import Constraint
 from .queues import Barrier, PriorityQueue, Queue, RandomShuffleQueue, _BarrierOp, _QueueOp
-from .serialize import FORMAT, QUEUES, VERSION, RestoreOp, SaveOp, graph_files
+from .serialize import FORMAT, QUEUES, VERSION, RestoreOp, SaveOp
 from .state import KINDS, ReadOp, State, WriteOp, state_of
 from .subgraph import MAX_NESTING, Sub, SubGraph
 
@@ -72,18 +73,22 @@ def load_graph(path: Any, allow_files: bool | Iterable[Any] = False) -> Declared
     """
     from ..optim import steps as steps  # for its ops
 
-    program_file, weights_file = graph_files(path)
-    refuse = file_error("load", program_file)
-    data = parse_json(program_file.read_bytes(), refuse, MAX_PROGRAM_BYTES, _JSON_DEPTH)
+    data, arrays = read_graph_files(path, _parse)
+    program_file, _ = graph_files(path)
+    try:
+        return _Reader(Checked(data, file_error("load", program_file)), arrays, _permission(allow_files)).graph()
+    except RecursionError:
+        raise FileError("load", program_file, "is nested too deeply.") from None
+
+
+def _parse(text: bytes, program_file: Path) -> dict[str, Any]:
+    """The program's JSON, of a format and version that can be read."""
+    data = parse_json(text, file_error("load", program_file), MAX_PROGRAM_BYTES, _JSON_DEPTH)
     if not isinstance(data.value, dict) or data.value.get("format") != FORMAT:
         data.fail(f"is not a saved graph. Expected the format {FORMAT!r}.")
     if (version := data["version"].integer(1)) > VERSION:
         data["version"].fail(f"has version {version}; this Weft reads up to {VERSION}.")
-    arrays, _ = read_arrays(weights_file)
-    try:
-        return _Reader(data, arrays, _permission(allow_files)).graph()
-    except RecursionError:
-        raise FileError("load", program_file, "is nested too deeply.") from None
+    return dict(data.value)
 
 
 def _permission(allowed: bool | Iterable[Any]) -> Callable[[str], bool]:
