@@ -15,6 +15,7 @@ from typing import Any
 from . import dtypes
 from .ops import dispatch
 from .ops.registry import Op
+from .ops.short_floats import in_autocast
 from .tensor import Tensor
 
 # Words of op names, by kind: `convolution_backward_weight` is a convolution, `layer_norm` a norm.
@@ -51,7 +52,7 @@ class autocast(dispatch.Mode):
         self.dtype = dtypes.as_dtype(dtype)
         if self.dtype not in (dtypes.bfloat16, dtypes.float16):
             raise TypeError(f"autocast: expected bfloat16 or float16. Got {self.dtype.name}.")
-        self.enabled = bool(enabled)
+        self.casts = self.enabled = bool(enabled)
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         # the innermost autocast decides: those around it must not see the op
@@ -92,7 +93,4 @@ _CASTABLE = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
 
 def is_autocast_enabled() -> bool:
     """Whether ops of this thread are being cast."""
-    for mode in reversed(dispatch.current_modes()):
-        if isinstance(mode, autocast):
-            return mode.enabled
-    return False
+    return in_autocast()

@@ -11,6 +11,7 @@ from weft.compiler.passes.decompose import decompose
 from weft.compiler.passes.merge import merge
 from weft.compiler.passes.simplify import FOLD_LIMIT, simplify
 from weft.compiler.passes.split_reductions import split_reductions
+from weft.compiler.passes.widen import widen
 from weft.graph.graph import CONSTANT, PLACEHOLDER, Graph, Value
 from weft.nn import functional as F
 from weft.ops.registry import table
@@ -108,10 +109,27 @@ def test_empty_tensors_are_not_decomposed():
 
 
 def test_norms_of_halves_are_computed_in_float32():
-    half = decompose(captured(lambda x: F.layer_norm(x, (3,)), X.astype(wf.bfloat16)))
+    half = decompose(widen(captured(lambda x: F.layer_norm(x, (3,)), X.astype(wf.bfloat16))))
     assert "layer_norm_forward" not in ops(half)
     sums = [n.outputs[0].dtype for n in half.nodes if n.op.name == "reduce_sum"]
     assert sums == [F32, F32] and half.outputs[0].dtype == wf.bfloat16
+
+
+# widen ----------------------------------------------------------------------------------------------------------------
+
+
+def test_sums_of_halves_are_widened_and_products_are_not():
+    flow = check_flow(widen(captured(lambda x: wf.sum(x @ x.mT), X.astype(wf.bfloat16))))
+    assert ops(flow) == ["permute_dims", "matmul", "cast", "reduce_sum", "cast"]
+    assert [n.outputs[0].dtype for n in flow.nodes][-4:] == [wf.bfloat16, F32, F32, wf.bfloat16]
+    plain = captured(lambda x: wf.sum(x), X)
+    assert widen(plain) is plain
+
+
+def test_a_cast_to_float32_and_back_is_dropped():
+    x = X.astype(wf.bfloat16)
+    assert ops(simplify(captured(lambda x: x.astype(wf.float32).astype(wf.bfloat16), x))) == []
+    assert ops(simplify(captured(lambda x: x.astype(wf.float32).astype(wf.float16), x))) == ["cast", "cast"]
 
 
 # merge ----------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import describe, format_shape
 from ..ops import dispatch
+from ..ops.short_floats import widened
 from ..ops.spec import Spec, is_known, same_size
 from ..tensor import Tensor, current_grad_hook, wrap
 from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
@@ -364,6 +365,12 @@ def _output_gradient(g: Any, spec: Spec, fill: bool) -> Any:
 
 def saved_values(node: Node, create_graph: bool) -> list[Any]:
     """What `node` saved, as its rules want it: tensors that, for higher order, are linked to the tape again."""
+    values = _saved_tensors(node, create_graph)
+    # every node that saved short floats has specs, see Note [Short floats]
+    return widened(values) if node.specs is not None and node.op.widens else values
+
+
+def _saved_tensors(node: Node, create_graph: bool) -> list[Any]:
     op = node.op
     if create_graph or not op.plain_saves:
         return [_unwrap(node, item, value, create_graph) for item, value in zip(op.saved_items, node.saved, strict=True)]

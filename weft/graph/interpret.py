@@ -80,7 +80,10 @@ def reference_kernel(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> 
     if op.expression is not None:
         wanted = dispatch.elementwise_dtypes(op, inputs)
         return dispatch.plain_elementwise(op, [dispatch.cast_data(a, w) for a, w in zip(inputs, wanted, strict=True)])
-    values = op.merge(dispatch.promoted(op, inputs), attrs)
+    arrays = dispatch.promoted(op, inputs)
+    if op.widens and dispatch.any_short(arrays):
+        return dispatch.run_in_float32(op, arrays, attrs, lambda wide: reference_kernel(op, wide, attrs))
+    values = op.merge(arrays, attrs)
     if op.infer is not None:
         op.run(op.infer, values)
     with np.errstate(all="ignore"):

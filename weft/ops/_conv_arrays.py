@@ -52,7 +52,13 @@ def _rows(flat: np.ndarray, groups: int) -> np.ndarray:
 
 
 def forward(
-    x: np.ndarray, weight: np.ndarray, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
 ) -> np.ndarray:
     kernel, spatial = weight.shape[2:], x.ndim - 2
     sizes = [out_size(*item) for item in zip(x.shape[2:], padding, kernel, stride, dilation, strict=True)]
@@ -77,6 +83,8 @@ def forward(
                 np.matmul(columns[0], matrices[0], out=_rows(flat[i : i + step], 1)[0])
             else:
                 _rows(flat[i : i + step], groups)[...] = np.matmul(columns, matrices)
+    if bias is not None:
+        out += bias
     result = np.moveaxis(out, -1, 1)
     return result if dtype == x.dtype else result.astype(x.dtype)
 

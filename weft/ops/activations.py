@@ -183,6 +183,7 @@ def _reference_prelu(x: Any, weight: Any) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_prelu,
     samples=lambda m: [
@@ -614,6 +615,7 @@ def _reference_glu(x: Any, axis: int = -1) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_glu,
     samples=lambda m: [Sample(m.normal(3, 4)), Sample(m.normal(6, 2), 0), Sample(m.normal(2, 4, 3), axis=1)],

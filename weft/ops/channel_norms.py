@@ -38,6 +38,7 @@ from .registry import NOT_DIFFERENTIABLE, joint
 from .samples import Bad, Sample
 from .scalar import Term
 from .shaping import concat, moveaxis, reshape
+from .short_floats import widened
 from .spec import Spec, check_size, num_elements
 
 
@@ -279,8 +280,8 @@ def scale_shift(x: Term, scale: Term, shift: Term) -> Term:
 
 def _move_average(running: Tensor, new: Tensor, momentum: Any) -> None:
     """running ← running + momentum (new - running), in place and unrecorded."""
-    new = cast_like(new.detach(), running)
-    running += (new - running) * momentum
+    step = (widened(new.detach()) - widened(running)) * momentum
+    running += cast_like(step, running)
 
 
 def _reference_batch_norm_eval(
@@ -372,6 +373,7 @@ def batch_norm(
             raise ValueError(
                 "batch_norm: running_mean and running_var are needed unless training=True. Got None."
             )
+        running_mean, running_var, weight, bias = widened((running_mean, running_var, weight, bias))
         scale = rsqrt(running_var + eps)
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale
@@ -443,6 +445,7 @@ def _reference_local_response(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_local_response,
     samples=lambda m: [

@@ -112,6 +112,7 @@ def _np_pick(x: Any, target: Any, ignore_index: int) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="gather",
     infer=_infer_pick,
@@ -358,6 +359,7 @@ def _nll_errors(op: str) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_nll,
     samples=_nll_samples,
@@ -435,6 +437,7 @@ def _reference_cross_entropy(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_cross_entropy,
     samples=lambda m: [

@@ -37,6 +37,7 @@ def _operands(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
 
 
 @composite(
+    accumulate="float32",
     reference=np.isclose,
     samples=_close_samples,
     errors=lambda m: [Bad(ValueError, "isclose: shapes do not broadcast", m.normal(2), m.normal(3))],
@@ -56,6 +57,7 @@ def isclose(
 
 
 @composite(
+    accumulate="float32",
     reference=lambda *args, **kwargs: np.asarray(np.allclose(*args, **kwargs)),
     samples=_close_samples,
     test={"no_gradient": True, "dtypes": ("float64",)},
@@ -120,6 +122,7 @@ def nan_to_num(
 
 
 @composite(
+    accumulate="float32",
     reference=lambda start, end, weight: start + weight * (end - start),
     samples=lambda m: [
         Sample(m.normal(3), m.normal(3), 0.25),

@@ -246,6 +246,7 @@ def _cost(x_shape: Any, w_shape: Any, out_shape: Any) -> int:
 
 
 @primitive(
+    accumulate="kernels",
     checks_once=True,
     infer=_infer,
     vjp=(
@@ -325,13 +326,11 @@ def convolution(
     Returns:
         (N, O, *out) whose channels lie next to each other in memory.
     """
-    y = _conv_arrays.forward(x, weight, stride, padding, dilation, groups)  # type: ignore[arg-type]
-    if bias is not None:
-        y += bias.reshape(-1, *(1,) * len(stride))
-    return y
+    return _conv_arrays.forward(x, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
 
 
 @primitive(
+    accumulate="kernels",
     checks_once=True,
     infer=_infer_input,
     vjp=(
@@ -390,6 +389,7 @@ def convolution_backward_input(
 
 
 @primitive(
+    accumulate="kernels",
     checks_once=True,
     infer=_infer_weight,
     vjp=(

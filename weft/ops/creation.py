@@ -112,6 +112,7 @@ def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="full",
     checks_once=True,
@@ -223,6 +224,7 @@ def _like(x: Any, value: Any, dtype: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="full_like",
     cost="fill",

@@ -226,6 +226,7 @@ def _bad(m: Any) -> list[Bad]:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_loss,
     samples=lambda m: [

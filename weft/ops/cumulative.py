@@ -416,6 +416,7 @@ def cummin(x: Tensor, /, axis: int | None = None) -> CumulativeExtreme:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, axis=-1, n=1, prepend=None, append=None: np.diff(
         x,
         n,

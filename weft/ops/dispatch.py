@@ -52,6 +52,9 @@ from .recording import link as link
 from .recording import make_node as make_node
 from .recording import needs_of as needs_of
 from .registry import Op
+from .short_floats import any_short as any_short
+from .short_floats import in_float32
+from .short_floats import run_in_float32 as run_in_float32
 
 
 def _public(op: Op, function: Callable[..., Any], fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,8 +154,9 @@ def composite(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..
 
     def define(fn: Callable[..., Any]) -> Callable[..., Any]:
         op = registry.register(Op(name or fn.__name__, fn, composite=True, batch="composite", **facts))
-        fn.op = op  # type: ignore[attr-defined]
-        op.call = guarded(fn, op.title)
-        return fn
+        body = in_float32(fn) if op.widens else fn
+        body.op = fn.op = op  # type: ignore[attr-defined]
+        op.call = guarded(fn, op.title, body)
+        return body
 
     return define

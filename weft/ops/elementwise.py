@@ -6,6 +6,7 @@ float. Gradient rules use the ops of this file.
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -45,6 +46,7 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="astype",
     checks_once=True,
@@ -90,7 +92,8 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: Device
 # Arithmetic ----------------------------------------------------------------------------------------------------------
 
 
-@elementwise(numpy=np.add, vjp=(lambda g: g, lambda g: g), reference=np.add, samples=pairs(), errors=lambda m: [
+@elementwise(accumulate="exact", numpy=np.add, vjp=(lambda g: g, lambda g: g), reference=np.add, samples=pairs(),
+             errors=lambda m: [
     Bad(ValueError, r"add: shapes do not broadcast.*x1 of shape \(2, 3\) and x2 of shape \(4,\)", m.normal(2, 3), m.normal(4)),
     Bad(TypeError, "add: x2 must be a tensor. Got str", m.normal(2), "a"),
 ])  # fmt: skip
@@ -99,7 +102,14 @@ def add(x1: Term, x2: Term) -> Term:
     return s.add(x1, x2)
 
 
-@elementwise(numpy=np.subtract, kind="arithmetic", vjp=(lambda g: g, lambda g: -g), reference=np.subtract, samples=pairs())
+@elementwise(
+    accumulate="exact",
+    numpy=np.subtract,
+    kind="arithmetic",
+    vjp=(lambda g: g, lambda g: -g),
+    reference=np.subtract,
+    samples=pairs(),
+)
 def subtract(x1: Term, x2: Term) -> Term:
     """`x1 - x2`, elementwise."""
     return s.sub(x1, x2)
@@ -206,13 +216,13 @@ def _power_exponent(g: Any, x: Any, out: Any) -> Any:
     return g * out * log(base)
 
 
-@elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
+@elementwise(accumulate="exact", numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
 def negative(x: Term) -> Term:
     """`-x`, elementwise."""
     return s.neg(x)
 
 
-@elementwise(numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
+@elementwise(accumulate="exact", numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
 def positive(x: Term) -> Term:
     """`+x`: a copy of `x`."""
     return s.add(x, 0) if isinstance(x, s.Expr) else np.positive(x)
@@ -237,6 +247,7 @@ def reciprocal(x: Term) -> Term:
 
 
 @elementwise(
+    accumulate="exact",
     numpy=np.maximum,
     kind="real",
     vjp=(lambda g, x1, x2: g * _share(x1, x2, x1 > x2), lambda g, x1, x2: g * _share(x1, x2, x2 > x1)),
@@ -249,6 +260,7 @@ def maximum(x1: Term, x2: Term) -> Term:
 
 
 @elementwise(
+    accumulate="exact",
     numpy=np.minimum,
     kind="real",
     vjp=(lambda g, x1, x2: g * _share(x1, x2, x1 < x2), lambda g, x1, x2: g * _share(x1, x2, x2 < x1)),
@@ -278,9 +290,23 @@ def abs_(x: Term) -> Term:
     return s.abs(x)
 
 
-@elementwise(numpy=np.sign, kind="arithmetic", vjp=lambda g, x: zeros_of(x), reference=np.sign, samples=values())
+def _sign_rule(g: Tensor, x: Tensor) -> Tensor:
+    """Zero for real numbers. The direction s = x / |x| of a complex number turns with x: ds = (dx - s Re(s* dx)) / |x|."""
+    if not dtypes.is_complex(x.dtype):
+        return zeros_of(x)
+    out, size = sign(x), abs_(x)
+    return where(size == 0, 0.0, (g - conj(out) * real(out * g)) / where(size == 0, 1.0, size))
+
+
+@elementwise(
+    numpy=np.sign,
+    kind="arithmetic",
+    vjp=_sign_rule,
+    reference=np.sign,
+    samples=lambda m: [*values()(m), Sample(np.array([3 + 4j, -0.5 + 0.25j, 2j, -1 + 0j]))],
+)
 def sign(x: Term) -> Term:
-    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
     return s.sign(x)
 
 
@@ -659,6 +685,7 @@ def logical_not(x: Term) -> Term:
 
 
 @elementwise(
+    accumulate="exact",
     kind="select",
     vjp=(None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
     reference=np.where,
@@ -688,6 +715,7 @@ _complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="each",
     infer=lambda x: Spec(x.shape, x.dtype), vjp=lambda g: conj(g), batch="elementwise", reference=np.conj,
@@ -699,6 +727,7 @@ def conj(x: Tensor) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="each",
     infer=_infer_part, vjp=lambda g, like_x: _to_complex(g, g * 0) if dtypes.is_complex(like_x.dtype) else g,
@@ -710,6 +739,7 @@ def real(x: Tensor) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="each",
     infer=_infer_part, vjp=lambda g, like_x: _to_complex(g * 0, -g) if dtypes.is_complex(like_x.dtype) else g * 0,
@@ -729,6 +759,7 @@ def _infer_complex(real: Any, imag: Any) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     cost="each",
     infer=_infer_complex, promote="real float", broadcasts=True, batch="elementwise",
     vjp=(lambda g: g.real_part(), lambda g: -g.imag_part()),
@@ -805,6 +836,58 @@ def sigmoid(x: Term) -> Term:
     return s.sigmoid(x)
 
 
+@elementwise(
+    accumulate="exact",
+    namespace="internal",
+    title="clip",
+    numpy=np.maximum,
+    kind="real",
+    vjp=(lambda g, x, low: where(x >= low, g, 0.0), lambda g, x, low: where(x < low, g, 0.0)),
+    reference=np.maximum,
+    samples=pairs(),
+)
+def limit_below(x: Term, low: Term) -> Term:
+    """The larger of `x` and `low`; of equal numbers `x`, which gets the gradient."""
+    return s.maximum(x, low)
+
+
+@elementwise(
+    accumulate="exact",
+    namespace="internal",
+    title="clip",
+    numpy=np.minimum,
+    kind="real",
+    vjp=(lambda g, x, high: where(x <= high, g, 0.0), lambda g, x, high: where(x > high, g, 0.0)),
+    reference=np.minimum,
+    samples=pairs(),
+)
+def limit_above(x: Term, high: Term) -> Term:
+    """The smaller of `x` and `high`; of equal numbers `x`, which gets the gradient."""
+    return s.minimum(x, high)
+
+
+@elementwise(
+    accumulate="exact",
+    namespace="internal",
+    title="clip",
+    kind="real",
+    vjp=(
+        lambda g, x, low, high: where(logical_and(x >= low, x <= high), g, 0.0),
+        lambda g, x, low, high: where(logical_and(x < low, low < high), g, 0.0),
+        lambda g, x, low, high: where(logical_or(x > high, high < low), g, 0.0),
+    ),
+    reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    samples=lambda m: [
+        Sample(m.normal(2, 3), m.uniform(3, low=-1, high=-0.1), m.uniform(2, 1, low=0.1, high=1)),
+        Sample(m.normal(4), -0.25, m.uniform(4, low=0.1, high=1)),
+        Sample(m.normal(4), m.uniform(4, low=-1, high=-0.1), 0.5),
+    ],
+)
+def limit_between(x: Term, low: Term, high: Term) -> Term:
+    """`x` limited to [low, high]; `high` where low is above it. The gradients are PyTorch's, at equal numbers too."""
+    return s.minimum(s.maximum(x, low), high)
+
+
 @composite(
     reference=lambda x, min=None, max=None: np.clip(x, min, max),
     samples=lambda m: [
@@ -812,21 +895,45 @@ def sigmoid(x: Term) -> Term:
         Sample(m.normal(4), min=0.1),
         Sample(m.normal(4), max=0.1),
         Sample(m.normal(4), None, None),
+        Sample(m.normal(2, 3), m.uniform(3, low=-1, high=-0.1), m.uniform(2, 1, low=0.1, high=1)),
+        Sample(m.normal(3), m.uniform(2, 1), None),
     ],
+    errors=lambda m: [Bad(OverflowError, "clip: max=-1 is beyond every uint8", np.array([1], np.uint8), max=-1)],
 )
 def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts."""
-    if min is not None:
-        x = maximum(x, _bound(x, min))
-    if max is not None:
-        x = minimum(x, _bound(x, max))
-    return x if min is not None or max is not None else positive(x)
+    """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts.
+
+    Tensors promote: clipping a uint8 tensor to int32 bounds gives int32. Where `min` is above `max` the result is `max`. The
+    gradient of `x` is 1 from `min` to `max`, both included; that of a bound is 1 where `x` lies beyond it.
+    """
+    low, high = _bound(x, min, 0), _bound(x, max, 1)
+    if high is None:
+        return positive(x) if low is None else limit_below(x, low)
+    if low is None:
+        return limit_above(x, high)
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return limit_between(x, low, high)
+    return limit_above(limit_below(x, low), high)
 
 
-def _bound(x: Tensor, bound: Any) -> Any:
-    """A bound with the dtype of `x`: clipping never changes a tensor's dtype."""
-    if isinstance(bound, (Tensor, np.ndarray)):
-        return astype(bound if isinstance(bound, Tensor) else Tensor(bound), x.dtype)
-    if dtypes.is_integral(x.dtype) and isinstance(bound, float):
-        raise TypeError(f"clip: a float bound {bound} does not fit an {x.dtype.name} tensor. Cast the tensor first.")
+def _bound(x: Tensor, bound: Any, end: int) -> Any:
+    """A bound as an operand; `end` is 0 for the lower one and 1 for the upper one.
+
+    A Python number never changes the dtype of `x`; an integer beyond the range of that dtype limits nothing.
+    """
+    if bound is None or isinstance(bound, Tensor):
+        return bound
+    if isinstance(bound, (np.ndarray, np.generic)):
+        return Tensor(bound)
+    if dtypes.is_integral(x.dtype):
+        if isinstance(bound, float):
+            raise TypeError(f"clip: a float bound {bound} does not fit an {x.dtype.name} tensor. Cast the tensor first.")
+        if isinstance(bound, int):
+            limits = np.iinfo(x.dtype)
+            if bound > limits.max if end == 0 else bound < limits.min:
+                raise OverflowError(
+                    f"clip: {('min', 'max')[end]}={bound} is beyond every {x.dtype.name}. Got a tensor of {x.dtype.name}, "
+                    f"{limits.min} to {limits.max}; cast the tensor first, for example `x.astype(wf.int64)`."
+                )
+            return builtins.max(bound, int(limits.min)) if end == 0 else builtins.min(bound, int(limits.max))
     return bound

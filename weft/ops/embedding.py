@@ -88,6 +88,7 @@ def _arange(n: int) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="look up",
     infer=_infer_lookup,
@@ -215,6 +216,7 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="search",
     infer=_infer_bags,
@@ -256,6 +258,7 @@ def _np_segment_max(x: Any, segments: Any, count: int) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="reduce",
     infer=_infer_segments,
@@ -307,6 +310,7 @@ def _reference_bag(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_bag,
     samples=lambda m: [

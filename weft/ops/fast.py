@@ -53,7 +53,7 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
         if nx is None or not differentiable or not grad_mode.enabled:
             t._node = None
             return t
-        if not simple:
+        if not simple or a.dtype.itemsize == 2:
             t._node = make_node(op, (x,), (a,), (), out, 1)
             return t
         n = _new(Node)
@@ -134,7 +134,7 @@ def make_binary(
         if nx is None and ny is None or not differentiable or not grad_mode.enabled:
             t._node = None
             return t
-        if not plain:
+        if not plain or dtype.itemsize == 2:
             needs = needs_of(op, (x, y))
             t._node = make_node(op, (x, y), (a, b), (), out, needs) if needs else None
             return t

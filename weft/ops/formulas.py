@@ -130,7 +130,9 @@ def batched(tensors: Any, axes: Any) -> list[Any]:
 
 
 def length(x: Tensor, p: float, axis: Any, keepdims: bool = False) -> Tensor:
-    """The p-norm along `axis`; at zero the gradient is zero."""
+    """The p-norm along `axis`, of complex numbers that of their moduli; at zero the gradient is zero."""
+    if dtypes.is_complex(x.dtype):
+        x = abs_(x)
     if p == 2:
         squares = reduce_sum(x * x, axis, keepdims)
         zero = squares == 0

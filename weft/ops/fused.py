@@ -55,6 +55,7 @@ def _infer_matmul(arrays: Any, steps: Any) -> Spec:
 
 
 @primitive(
+    accumulate="kernels",
     namespace="internal",
     title="matmul",
     infer=_infer_matmul,
@@ -87,6 +88,7 @@ def _infer_convolution(
 
 
 @primitive(
+    accumulate="kernels",
     namespace="internal",
     title="convolution",
     infer=_infer_convolution,

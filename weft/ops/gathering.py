@@ -59,6 +59,7 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="take",
     name="take_axis",
@@ -122,6 +123,7 @@ def _along_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     cost="gather",
     infer=_infer_along,
     vjp=(_along_rule, None),
@@ -220,6 +222,7 @@ def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     cost="scatter",
     infer=_infer_scatter,
     vjp=(
@@ -302,6 +305,7 @@ def _infer_checked(x: Any, low: int, high: int, ignored: int | None, name: str) 
 
 
 @primitive(
+    accumulate="exact",
     cost="each",
     infer=_infer_checked,
     vjp=NOT_DIFFERENTIABLE,

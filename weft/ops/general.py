@@ -19,6 +19,7 @@ from ..tensor import Tensor
 from . import modes
 from .recording import finish
 from .registry import Op
+from .short_floats import any_short, run_in_float32
 from .spec import Spec, broadcast_shapes
 
 ndarray = np.ndarray
@@ -80,6 +81,8 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     if op.expression is not None:
         return compute_elementwise(op, datas)
     arrays = promoted(op, datas)
+    if op.widens and any_short(arrays):
+        return run_in_float32(op, arrays, attrs, lambda wide: compute(op, wide, attrs))
     values = op.merge(arrays, attrs)
     if op.infer is not None:
         if op.checks_once:

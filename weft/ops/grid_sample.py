@@ -79,6 +79,7 @@ def _reference_sample(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_sample,
     samples=lambda m: [
@@ -184,6 +185,7 @@ def _reference_grid(theta: Any, size: Any, align_corners: bool = False) -> np.nd
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_grid,
     samples=lambda m: [

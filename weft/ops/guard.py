@@ -143,10 +143,15 @@ def unknown_sizes(name: str, operands: Any, error: Exception) -> Exception | Non
 
 
 def rescued(
-    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    error: Exception,
+    body: Callable[..., Any] | None = None,
 ) -> Any:
     """The result of a call that failed with `error`, if all it lacked were sizes that a graph will know later; else raise."""
-    made = late_result(name, function, args, kwargs)
+    made = late_result(name, body or function, args, kwargs)
     if made is not None:
         return made
     try:
@@ -180,13 +185,19 @@ def _signature(function: Callable[..., Any]) -> str:
     return str(inspect.signature(function))
 
 
-def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-    """`function` as users call it: arrays among its tensors become tensors, and errors carry its public name."""
+def guarded(
+    function: Callable[..., Any], name: str | None = None, body: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """`function` as users call it: arrays among its tensors become tensors, and errors carry its public name.
+
+    `body` is what runs in its place, if given: a function of any signature that takes the same arguments.
+    """
     if getattr(function, "__wrapped__", None) is not None or getattr(function, "names_errors", False):
         return function  # an op's own public function, or guarded already
     title = name or function.__name__.rstrip("_")
     _titles[title] = True
     slots = tensor_slots(function)
+    run = body or function
 
     def public(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -199,9 +210,9 @@ def guarded(function: Callable[..., Any], name: str | None = None) -> Callable[.
                         ]
                     )
                     break
-            return function(*args, **kwargs)
+            return run(*args, **kwargs)
         except Exception as error:
-            return rescued(title, function, args, kwargs, error)
+            return rescued(title, function, args, kwargs, error, run)
 
     public.__name__ = public.__qualname__ = title
     public.__doc__, public.__module__ = function.__doc__, function.__module__

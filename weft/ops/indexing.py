@@ -165,6 +165,7 @@ def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="scatter",
     infer=lambda x, value, index: infer_put(x, value, index),
@@ -224,6 +225,7 @@ def _fit_value(g: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="setitem",
     cost="put",
@@ -240,6 +242,7 @@ def put_into_zeros_like(x: Tensor, like: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="setitem",
     checks_once=True,
@@ -306,6 +309,7 @@ def _advanced_rule(g: Tensor, arrays: Any, spec: Any, needs: Any) -> list[Any]:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="index",
     cost="gather",

@@ -330,6 +330,7 @@ def _interpolate_reference(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_interpolate_reference,
     samples=lambda m: [
@@ -428,6 +429,7 @@ def _factor(value: Any) -> float:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_interpolate_reference,
     samples=lambda m: [

@@ -490,6 +490,7 @@ def rtol_of(name: str, rtol: Any) -> Any:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, n: np.linalg.matrix_power(x, n),
     samples=lambda m: [
         Sample(well_conditioned(m, 3, 3), 3),

@@ -452,6 +452,7 @@ def _vector_norm_reference(x: Any, axis: Any = None, keepdims: bool = False, ord
 
 
 @composite(
+    accumulate="float32",
     reference=_vector_norm_reference,
     samples=lambda m: [
         Sample(m.normal(4)),
@@ -510,6 +511,7 @@ def _matrix_norm_reference(x: Any, keepdims: bool = False, ord: Any = "fro") -> 
 
 
 @composite(
+    accumulate="float32",
     reference=_matrix_norm_reference,
     samples=lambda m: [
         Sample(_spread_matrix(m, 3, 3)),

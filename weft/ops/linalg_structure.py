@@ -59,6 +59,7 @@ _triangle_samples = lambda m: [
 
 
 @primitive(
+    accumulate="exact",
     cost="move",
     infer=_infer_triangle("tril"),
     checks_once=True,
@@ -77,6 +78,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     cost="move",
     infer=_infer_triangle("triu"),
     checks_once=True,
@@ -116,6 +118,7 @@ def _diagonal_rule(g: Tensor, like_x: Any, offset: int) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     cost="move",
     infer=_infer_diagonal,
     checks_once=True,
@@ -158,6 +161,7 @@ def _infer_diagonal_matrix(x: Any, rows: int, cols: int, offset: int) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     cost="put",
     infer=_infer_diagonal_matrix,
     checks_once=True,
@@ -182,6 +186,7 @@ def diagonal_matrix(x: Tensor, rows: int, cols: int, offset: int = 0) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     cost="put",
     infer=lambda x, like, offset: Spec(like.shape, x.dtype),
     title="diag_embed",
@@ -230,6 +235,7 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, offset=0, dtype=None: np.trace(x, offset, -2, -1, dtype),
     samples=lambda m: [Sample(m.normal(3, 3)), Sample(m.normal(2, 3, 4), offset=1), Sample(m.ints(3, 3))],
     errors=lambda m: [Bad(ValueError, "trace: expected a matrix", m.normal(3))],
@@ -258,6 +264,7 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x1, x2, axis=-1: np.cross(x1, x2, axis=axis),
     samples=lambda m: [
         Sample(m.normal(3), m.normal(3)),

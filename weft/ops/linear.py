@@ -71,6 +71,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda x1, x2, weight, bias=None: (
         np.einsum("...i,oij,...j->...o", x1, weight, x2) + (0 if bias is None else bias)

@@ -56,6 +56,7 @@ def _pair_errors(op: str) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, reduction="mean": np_reduced(np.square(input - target), reduction),
     samples=_pair_samples,
@@ -69,6 +70,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, reduction="mean": np_reduced(np.abs(input - target), reduction),
     samples=_pair_samples,
@@ -115,6 +117,7 @@ def _reference_huber(input: Any, target: Any, reduction: str = "mean", delta: fl
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_huber,
     samples=lambda m: [*_pair_samples(m), Sample(m.normal(6), m.normal(6), delta=0.5)],
@@ -133,6 +136,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, reduction="mean", beta=1.0: np_reduced(
         np.where(
@@ -209,6 +213,7 @@ def _np_weigh(loss: Any, weight: Any) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, weight=None, reduction="mean": np_reduced(
         _np_weigh(_np_cross_entropy(input, target), weight),
@@ -280,6 +285,7 @@ def logits_cross_entropy(x: Term, target: Term, pos_weight: Term) -> Term:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, weight=None, reduction="mean", pos_weight=None: np_reduced(
         _np_weigh(
@@ -333,6 +339,7 @@ def _reference_kl(input: Any, target: Any, reduction: str = "mean", log_target: 
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_kl,
     samples=lambda m: [
@@ -371,6 +378,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, log_input=True, full=False, eps=1e-8, reduction="mean": np_reduced(
         (np.exp(input) - target * input if log_input else input - target * np.log(input + eps))
@@ -438,6 +446,7 @@ def _reference_gaussian(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_gaussian,
     samples=lambda m: [
@@ -491,6 +500,7 @@ def _signs(m: Any, *shape: int) -> np.ndarray:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input1, input2, target, margin=0.0, reduction="mean": np_reduced(
         np.maximum(-target * (input1 - input2) + margin, 0), reduction
@@ -519,6 +529,7 @@ def margin_ranking_loss(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, margin=1.0, reduction="mean": np_reduced(
         np.where(target == 1, input, np.maximum(margin - input, 0)), reduction
@@ -540,6 +551,7 @@ def hinge_embedding_loss(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda input, target, reduction="mean": np_reduced(np.logaddexp(0, -target * input), reduction),
     samples=lambda m: [Sample(m.normal(5), _signs(m, 5)), Sample(m.normal(2, 3), _signs(m, 2, 3), "sum")],
@@ -562,6 +574,7 @@ def _reference_cosine_embedding(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_cosine_embedding,
     samples=lambda m: [
@@ -625,6 +638,7 @@ def _reference_triplet(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_triplet,
     samples=lambda m: [

@@ -31,8 +31,11 @@ of_thread = _OfThread()
 class Mode:
     """Sees every op that its thread calls while it is entered: `handle(op, values)` may answer or call `op.call`.
 
-    While `handle` runs, the mode itself is set aside, so that calling the op again reaches the next mode.
+    While `handle` runs, the mode itself is set aside, so that calling the op again reaches the next mode. `casts` says
+    whether the mode decides in which precision ops compute, and does so; None for modes that leave it alone.
     """
+
+    casts: bool | None = None
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         raise NotImplementedError

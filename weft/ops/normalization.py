@@ -436,6 +436,7 @@ def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda x, normalized_shape, weight=None, eps=None: _reference_rms_norm(
         x, weight, _sizes(normalized_shape), float(np.finfo(np.float64).eps) if eps is None else eps

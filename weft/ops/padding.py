@@ -116,6 +116,7 @@ def _reference(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="move",
     infer=_infer,

@@ -148,6 +148,7 @@ _WINDOWS = [
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     outputs=2,
     infer=_infer_max,
@@ -286,6 +287,7 @@ def _select_reference(
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="gather",
     infer=_infer_select,
@@ -321,6 +323,7 @@ def _index_reference(
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="each",
     infer=lambda places, like, *window: Spec(places.shape, dtypes.int64),

@@ -428,6 +428,7 @@ def _lp_reference(n: int) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn", reference=_lp_reference(1),
     samples=lambda m: [Sample(m.positive(2, 3, 7), 2, 3, 2)],
     errors=lambda m: [Bad(ValueError, "lp_pool1d: norm_type must be positive", m.normal(2, 3, 4), 0, 2)],
@@ -444,6 +445,7 @@ def lp_pool1d(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn", reference=_lp_reference(2),
     samples=lambda m: [Sample(m.normal(2, 3, 4, 4), 2, 2), Sample(m.positive(1, 2, 5, 5), 3.0, (2, 3), 2, True)],
 )  # fmt: skip
@@ -459,6 +461,7 @@ def lp_pool2d(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn", reference=_lp_reference(3),
     samples=lambda m: [Sample(m.normal(1, 2, 2, 4, 4), 2, 2)],
 )  # fmt: skip
@@ -549,6 +552,7 @@ def _adaptive_bad(kind: str, n: int) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 1),
     samples=lambda m: [Sample(m.normal(2, 3, 7), 3), Sample(m.normal(2, 3, 6), 3)],
 )  # fmt: skip
@@ -558,6 +562,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: ShapeLike) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 2),
     samples=lambda m: [
         Sample(m.normal(2, 3, 5, 7), 1), Sample(m.normal(2, 3, 5, 7), (3, 4)), Sample(m.normal(2, 3, 4, 6), (2, 3)),
@@ -576,6 +581,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: ShapeLike) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 3),
     samples=lambda m: [Sample(m.normal(1, 2, 3, 4, 5), (2, 2, 2)), Sample(m.normal(1, 2, 3, 4, 2), 1)],
 )  # fmt: skip
@@ -606,6 +612,7 @@ def _infer_adaptive(x: Any, size: Any) -> tuple[Spec, Spec]:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     outputs=2,
     cost="reduce",

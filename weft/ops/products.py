@@ -93,6 +93,7 @@ def _batch_matmul(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="kernels",
     checks_once=True,
     infer=_infer_matmul,
     promote="arithmetic",
@@ -126,6 +127,7 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Any:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x1, x2, axis=-1: np.sum(x1 * x2, axis=axis),
     samples=lambda m: [
         Sample(m.normal(3), m.normal(3)),

@@ -144,6 +144,7 @@ def _draw_cost(per_element: int) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     infer=_infer_draw("random_uniform"),
     vjp=NOT_DIFFERENTIABLE,
@@ -164,6 +165,7 @@ def random_uniform(state: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> An
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     infer=_infer_draw("random_normal", True),
     vjp=NOT_DIFFERENTIABLE,
@@ -193,6 +195,7 @@ def _infer_bits(state: Any, shape: Any, dtype: np.dtype) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     infer=_infer_bits,
     vjp=NOT_DIFFERENTIABLE,
@@ -222,6 +225,7 @@ def _infer_integers(state: Any, low: int, high: int, shape: Any, dtype: np.dtype
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     infer=_infer_integers,
     vjp=NOT_DIFFERENTIABLE,
@@ -265,6 +269,7 @@ def _infer_permutation(state: Any, n: int) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     infer=_infer_permutation,
     vjp=NOT_DIFFERENTIABLE,
@@ -294,6 +299,7 @@ def _infer_like(op: str) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     cost=lambda like, state, dtype: 70 * (num_elements(like.shape) or 0),
     infer=_infer_like("random_uniform_like"),
@@ -307,6 +313,7 @@ def random_uniform_like(like: Tensor, state: Tensor, dtype: np.dtype) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     cost=lambda like, state, dtype: 110 * (num_elements(like.shape) or 0),
     infer=_infer_like("random_normal_like"),
@@ -375,6 +382,7 @@ def _reference_multinomial(
 
 
 @primitive(
+    accumulate="exact",
     namespace="random",
     cost=lambda probabilities, *_: 100 * (num_elements(probabilities.shape) or 0),
     infer=_infer_multinomial,

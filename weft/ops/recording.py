@@ -93,11 +93,18 @@ def make_node(
         shape, dtype = outs.shape, outs.dtype
         unknown = outs.__class__ is not ndarray and not is_known(shape)  # equal unknown sizes may differ when they run
         for d in datas:
-            if d is not None and (unknown or getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype):
+            if d is not None and (
+                unknown or getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype or dtype.itemsize == 2
+            ):
                 node.specs = tuple([_spec(d) for d in datas])
                 break
     elif op.promote is not None and len({d.dtype for d in datas if hasattr(d, "dtype")}) > 1:
         node.specs = tuple([_spec(d) for d in datas])  # each input gets its gradient in its own dtype
+    elif op.widens:
+        for d in datas:
+            if d is not None and d.dtype.itemsize == 2:  # rules give float32
+                node.specs = tuple([_spec(d) for d in datas])
+                break
     node.hooks = None
     node.outputs = None
     node.where = user_location(2) if modes.lines else None

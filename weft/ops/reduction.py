@@ -112,8 +112,6 @@ def _batch(op: Any) -> Any:
 )
 def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over `axis`, in the dtype of `x`: the primitive behind `sum` and `mean`."""
-    if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype):  # half precision accumulates in float32
-        return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)).astype(x.dtype)
     return np.asarray(np.add.reduce(x, axis, x.dtype, None, keepdims))  # type: ignore[call-overload]
 
 
@@ -141,8 +139,26 @@ def count_of(x: Any, axis: Axis) -> int:
 
 def mean(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over `axis` (all by default); integers become the default float. NaN for no elements."""
+    if dtype is not None and not dtypes.is_inexact(dtypes.as_dtype(dtype)):
+        raise TypeError(
+            f"mean: dtype must be floating or complex. Got {dtypes.as_dtype(dtype).name}; round what `mean` returns, for "
+            "example `wf.floor(wf.mean(x)).astype(wf.int64)`."
+        )
     x = astype(x, dtypes.float_for(x.dtype) if dtype is None else dtype)
-    total = reduce_sum(x, tuple(axis) if axis.__class__ is list else axis, keepdims)
+    return reduce_mean(x, tuple(axis) if axis.__class__ is list else axis, keepdims)
+
+
+@composite(
+    accumulate="float32",
+    namespace="internal",
+    title="mean",
+    reference=lambda x, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims),
+    samples=_samples,
+    errors=_bad("mean"),
+)
+def reduce_mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The mean over `axis`, in the dtype of `x`: the function behind `mean`."""
+    total = reduce_sum(x, axis, keepdims)
     if num_elements(x.shape) is None:
         return total / astype(reduce_sum(ones_where(x), axis, keepdims), x.dtype)
     n = count_of(x, axis)
@@ -155,13 +171,13 @@ def ones_where(x: Tensor) -> Tensor:
     return ones_like(x)
 
 
-def _prod_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+def _prod_rule(g: Tensor, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     """d prod / dx_i = the product of the others; exact also where elements are zero."""
     zero: Any = x == 0
     zeros = reduce_sum(astype(zero, dtypes.int64), axis, True)
-    others = reduce_prod(where(zero, 1.0, x), axis, True)  # product of the non-zero elements
-    single = where(zero, spread(others, x, axis, True), 0.0)
-    plain = spread(out, x, axis, keepdims) / where(zero, 1.0, x)
+    others = spread(reduce_prod(where(zero, 1.0, x), axis, True), x, axis, True)  # product of the non-zero elements
+    single = where(zero, others, 0.0)
+    plain = others / where(zero, 1.0, x)
     partial = where(broadcast_to_like(zeros == 0, x), plain, where(broadcast_to_like(zeros == 1, x), single, 0.0))
     return spread(g, x, axis, keepdims) * partial
 
@@ -244,6 +260,7 @@ def _bool(_: np.dtype) -> np.dtype:
 
 
 @primitive(
+    accumulate="exact",
     name="any",
     checks_once=True,
     cost="reduce",
@@ -259,6 +276,7 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     name="all",
     checks_once=True,
     cost="reduce",
@@ -274,6 +292,7 @@ def all_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, axis=None, keepdims=False: np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims)),
     samples=_samples,
 )

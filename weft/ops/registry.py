@@ -19,6 +19,18 @@ only, an attribute's name for the attribute. `vjp=` is one rule (one differentia
 bool per input). `small_vjp` may give the one rule of a unary op once more for bare arrays (see Note [Bare gradients]),
 where one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and
 complex conjugation are undone by the engine.
+
+Short floats, Note [Short floats]: float16 and bfloat16 are for storing; sums of them are made in float32. `accumulate`
+in the record says where that happens:
+
+* "float32" (the default): the op's 16-bit operands are converted to float32 before its kernel, its composed body or its
+  gradient rules see them, and every result is rounded once, at the end. Kernels and rules need not know short floats.
+* "kernels": the kernels read 16-bit operands and accumulate in float32 themselves (matrix products, convolutions), so that
+  the processor's instructions for short floats can serve them. The gradient rules are made of such ops.
+* "exact": nothing is added or multiplied, or nothing but once: moving, comparing and selecting numbers.
+* "parts" (the default of composites): each of the ops that the body calls says it for itself.
+
+`weft.ops.short_floats` carries it out for arrays and tensors, the compiler's pass `widen` for captured programs.
 """
 
 from __future__ import annotations
@@ -32,6 +44,7 @@ import numpy as np
 
 from ..errors import format_shape as format_shape
 
+ACCUMULATE = ("float32", "kernels", "exact", "parts")
 NOT_DIFFERENTIABLE = "not differentiable"
 FROM_DOUBLE_REVERSE = "from double reverse"
 
@@ -68,6 +81,26 @@ class Rule:
 
     def __init__(self, fn: Callable[..., Any], sources: tuple[tuple[str, int], ...]) -> None:
         self.fn, self.sources = fn, sources
+
+
+def _pull_in_float32(pull: Callable[..., Any], several: bool) -> Callable[..., Any]:
+    """`pull` with `g`, a list if `several`, in float32 for rules that must not see short floats, see Note [Short floats].
+    What the tape saved for them is converted by the engine."""
+
+    def checked(g: Any, saved: Any, attrs: Any, edges: Any) -> Any:
+        if several:
+            for part in g:
+                if part is not None and part.dtype.itemsize == 2:
+                    break
+            else:
+                return pull(g, saved, attrs, edges)
+        elif g._data.dtype.itemsize != 2:
+            return pull(g, saved, attrs, edges)
+        from .short_floats import widened
+
+        return pull(widened(g), saved, attrs, edges)
+
+    return checked
 
 
 @functools.cache
@@ -112,7 +145,8 @@ class Op:
     is not checked again. `several_calls` says that NumPy has no one function for it: a native kernel is worth loading
     however few the elements. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
     index out of range); eager calls ask it before a kernel runs. `shape_only` lists the places of a sequence of
-    tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them.
+    tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them. `accumulate` says
+    where float16 and bfloat16 are computed in float32, see Note [Short floats].
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
@@ -142,6 +176,11 @@ class Op:
         self.jvp: Any = facts.pop("jvp", None) or FROM_DOUBLE_REVERSE
         self.cost: Callable[..., Any] | str | None = facts.pop("cost", None)
         self.composite: bool = facts.pop("composite", False)
+        usual = "parts" if self.composite else "exact" if self.alias is not None else "float32"
+        self.accumulate: str = facts.pop("accumulate", usual)
+        if self.accumulate not in ACCUMULATE:
+            raise TypeError(f"op {name}: accumulate must be one of {', '.join(ACCUMULATE)}. Got {self.accumulate!r}.")
+        self.widens = self.accumulate == "float32"  # what dispatch looks at
         self.samples: Callable[..., Any] | None = facts.pop("samples", None)
         self.errors: Callable[..., Any] | None = facts.pop("errors", None)
         self.reference: Callable[..., Any] | None = facts.pop("reference", None)
@@ -290,6 +329,8 @@ class Op:
         signatures = tuple([None if r is None else r.sources for r in rules])
         make = _puller(self.joint_rule is not None, signatures)
         self.pull = make(*[None if r is None else r.fn for r in rules])
+        if self.widens:
+            self.pull = _pull_in_float32(self.pull, self.num_outputs != 1)
         if small_vjp is not None and self.rules is not None:
             known = len(items)
             rules = (self._resolve(small_vjp, items, 1),) + (None,) * (len(self.rules) - 1)

@@ -21,6 +21,7 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="move",
     infer=_infer_flip,
@@ -58,6 +59,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="move",
     infer=_infer_roll,
@@ -105,6 +107,7 @@ def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="move",
     infer=_infer_tile,
@@ -148,6 +151,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="repeat",
     name="repeat_static",

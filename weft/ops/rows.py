@@ -28,6 +28,7 @@ def _infer_numbers(index: Any, rows: int) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="each",
     infer=_infer_numbers,
@@ -56,6 +57,7 @@ def _first_places(index: Any) -> np.ndarray:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     cost="sort",
     infer=_infer_places,
@@ -95,6 +97,7 @@ def _chain_reference(place: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     outputs=2,
     cost="sort",

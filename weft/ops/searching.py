@@ -69,6 +69,7 @@ def _arg_errors(name: str) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     cost="reduce",
     infer=_infer_arg("argmax"),
     checks_once=True,
@@ -84,6 +85,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 @primitive(
+    accumulate="exact",
     cost="reduce",
     infer=_infer_arg("argmin"),
     checks_once=True,
@@ -128,6 +130,7 @@ def _infer_nonzero(x: Any) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     cost="reduce",
     infer=_infer_nonzero,
     title="nonzero",
@@ -220,6 +223,7 @@ def _batch_search(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     cost="search",
     infer=_infer_searchsorted,
     title="searchsorted",
@@ -277,6 +281,7 @@ def _infer_bincount(x: Any, weights: Any, minlength: Any) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     cost="reduce",
     infer=_infer_bincount,
     vjp=(None, lambda g, x: take_axis(g, x, 0)),

@@ -55,6 +55,7 @@ def _unique(x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 @primitive(
+    accumulate="exact",
     name="unique_sorted",
     title="unique_all",
     namespace="internal",
@@ -124,6 +125,7 @@ def _isin(x1: Any, x2: Any, invert: bool = False) -> np.ndarray:
 
 
 @primitive(
+    accumulate="exact",
     cost="sort",
     infer=lambda x1, x2, invert: Spec(x1.shape, dtypes.bool_),
     promote="numeric",

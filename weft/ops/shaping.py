@@ -111,6 +111,7 @@ def as_tensor(like: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     title="reshape",
     cost="view",
     infer=lambda x, like: Spec(like.shape, x.dtype),
@@ -337,6 +338,7 @@ def broadcast_to_like(x: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="broadcast_to",
     cost="view",
@@ -442,6 +444,7 @@ def _concat_rule(g: Tensor, like_arrays: Any, axis: int) -> list[Tensor]:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     title="concat",
     name="concat_axis",
@@ -566,6 +569,7 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="move",
     infer=lambda x: Spec(x.shape, x.dtype),
@@ -580,6 +584,7 @@ def clone(x: Tensor) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="view",
     infer=lambda x: Spec(x.shape, x.dtype),
@@ -596,6 +601,7 @@ def stop_gradient(x: Tensor) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     namespace="internal",
     checks_once=True,
     cost="move",

@@ -207,6 +207,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Any:
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda x, axis=-1: np.exp(-x) / np.exp(-x).sum(axis, keepdims=True),
     samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(2, 3), 0)],
@@ -233,6 +234,7 @@ def _infer_one_hot(x: Any, num_classes: int) -> Spec:
 
 
 @primitive(
+    accumulate="exact",
     name="one_hot_encode",
     namespace="internal",
     cost="put",
@@ -292,6 +294,7 @@ def gumbel_softmax(
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda x, p=2.0, axis=1, eps=1e-12: (
         x / np.maximum(np.linalg.norm(x, p, axis, keepdims=True), eps)
@@ -309,30 +312,44 @@ def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> T
 
 
 def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
+    x1, x2 = np.broadcast_arrays(x1, x2)
     n1, n2 = np.linalg.norm(x1, axis=axis), np.linalg.norm(x2, axis=axis)
     return (x1 * x2).sum(axis) / (np.maximum(n1, eps) * np.maximum(n2, eps))
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=_reference_cosine,
     samples=lambda m: [
         Sample(m.normal(2, 3), m.normal(2, 3)),
         Sample(m.normal(4), m.normal(4), 0),
         Sample(m.normal(2, 3, 2), m.normal(2, 3, 2), axis=-1),
+        Sample(m.normal(4, 1), m.normal(4, 3)),
+        Sample(m.normal(2, 3, 2), m.normal(2), axis=1),
+    ],
+    errors=lambda m: [
+        Bad(TypeError, "cosine_similarity: expected real tensors. Got x2 of complex128", m.normal(2, 3), m.normal(2, 3) + 1j)
     ],
 )
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 · x2 / (|x1| |x2|) along `axis`; lengths below `eps` count as `eps`."""
+    from .shaping import broadcast_to
     from .spec import broadcast_shapes
 
+    for name, x in (("x1", x1), ("x2", x2)):
+        if dtypes.is_complex(x.dtype):
+            raise TypeError(f"cosine_similarity: expected real tensors. Got {name} of {x.dtype.name}.")
     shape = broadcast_shapes("cosine_similarity", x1.shape, x2.shape, names=("x1", "x2"))
     axis = normalize_axis("cosine_similarity", axis, len(shape)) - len(shape)
+    # a vector that is spread along the axis is as long as what it is spread to
+    x1, x2 = (x if x.ndim >= -axis and same_size(x.shape[axis], shape[axis]) else broadcast_to(x, shape) for x in (x1, x2))
     lengths = maximum(length(x1, 2, axis), eps) * maximum(length(x2, 2, axis), eps)
     return reduce_sum(x1 * x2, axis, False) / lengths
 
 
 @composite(
+    accumulate="float32",
     namespace="nn",
     reference=lambda x1, x2, p=2.0, eps=1e-6, keepdims=False: np.linalg.norm(
         x1 - x2 + eps, p, -1, keepdims=keepdims

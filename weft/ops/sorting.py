@@ -79,6 +79,7 @@ def _errors(name: str) -> Any:
 
 
 @primitive(
+    accumulate="exact",
     infer=_infer_sort("argsort", dtypes.int64),
     checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
@@ -101,6 +102,7 @@ def _sort_rule(g: Tensor, x: Tensor, axis: int, descending: bool) -> Tensor:
 
 
 @primitive(
+    accumulate="exact",
     infer=_infer_sort("sort", None),
     checks_once=True,
     vjp=_sort_rule,
@@ -193,6 +195,7 @@ def _topk_array(
 
 
 @primitive(
+    accumulate="exact",
     name="topk_pair",
     title="topk",
     namespace="internal",

@@ -62,6 +62,7 @@ def _real_like(x: Tensor) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, axis=None, correction=0, keepdims=False: np.var(
         x, axis, ddof=correction, keepdims=keepdims
     ),
@@ -77,6 +78,7 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepd
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, axis=None, correction=0, keepdims=False: np.std(
         x, axis, ddof=correction, keepdims=keepdims
     ),
@@ -84,8 +86,10 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepd
     errors=_bad("std"),
 )
 def std(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over `axis` (all by default): the square root of `var`."""
-    return sqrt(_variance("std", x, axis, correction, keepdims))
+    """The standard deviation over `axis` (all by default): the square root of `var`. Of equal numbers the gradient is 0."""
+    variance = _variance("std", x, axis, correction, keepdims)
+    equal = variance == 0  # the root is steep without bound there; the gradient is defined as zero
+    return where(equal, 0.0, sqrt(where(equal, 1.0, variance)))
 
 
 # Quantiles ---------------------------------------------------------------------------------------------------------------
@@ -100,6 +104,7 @@ def _quantile_reference(
 
 
 @composite(
+    accumulate="float32",
     reference=_quantile_reference,
     samples=lambda m: [
         Sample(m.distinct(7), 0.3),
@@ -167,6 +172,7 @@ def quantile(
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, axis=None, keepdims=False: np.median(x, axis, keepdims=keepdims),
     samples=lambda m: [
         Sample(m.distinct(5)),
@@ -232,6 +238,7 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     reference=_histogram_reference,
     samples=lambda m: [
         Sample(m.normal(20)),

@@ -67,6 +67,7 @@ _CASES = [
 
 
 @primitive(
+    accumulate="exact",
     checks_once=True,
     cost="move",
     infer=_infer_columns,

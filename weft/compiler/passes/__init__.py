@@ -21,10 +21,11 @@ from .narrow import narrow
 from .simplify import simplify
 from .split_reductions import split_reductions
 from .thin_products import thin_products
+from .widen import widen
 
 PASSES = (
-    drop_empty, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, thin_products, epilogues, depthwise_blocks,
-    decompose_late, split_reductions, duplicate,
+    drop_empty, widen, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, thin_products, epilogues,
+    depthwise_blocks, decompose_late, split_reductions, duplicate,
 )  # fmt: skip
 
 

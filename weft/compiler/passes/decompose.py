@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ... import dtypes
 from ...autograd.tape import no_grad
 from ...graph.capture import Capture
 from ...graph.graph import Node
@@ -23,23 +22,13 @@ from ..flow import Flow, rebuild
 
 _table: dict[str, Callable[..., Any]] = {}
 _late: dict[str, Callable[..., Any]] = {}  # what other passes may still want whole
-_wide: set[Callable[..., Any]] = set()  # decompositions that compute half precision in float32
-_HALF = (dtypes.float16, dtypes.bfloat16)
 
 
-def decomposition(
-    name: str, wide: bool = False, late: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register how the op `name` is written with other ops for the compiler.
-
-    With `wide`, operands of half precision come as float32 and results are rounded at the end. With `late`, it is done by
-    `decompose_late`.
-    """
+def decomposition(name: str, late: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register how the op `name` is written with other ops for the compiler. With `late`, it is done by `decompose_late`."""
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
         (_late if late else _table)[name] = fn
-        if wide:
-            _wide.add(fn)
         return fn
 
     return add
@@ -80,19 +69,11 @@ def _rule(table: dict[str, Callable[..., Any]], new: Flow, node: Node, args: tup
         return None  # nothing to compute
     tensors = [None if a is None else wrap(a) for a in args]
     with no_grad(), FlowCapture(new):
-        if fn in _wide:
-            tensors = [t if t is None or t.dtype not in _HALF else astype(t, dtypes.float32) for t in tensors]
         result = node.op.run(fn, node.op.merge(tensors, node.attrs))
         if result is NotImplemented:
             return None
         outs = result if isinstance(result, tuple) else (result,)
-        if fn in _wide:
-            outs = tuple(
-                [
-                    o if o.dtype == v.dtype else astype(o, v.dtype)
-                    for o, v in zip(outs, node.outputs, strict=True)
-                ]
-            )
+        outs = tuple([astype(o, v.dtype) for o, v in zip(outs, node.outputs, strict=True)])
     values = [new.operand(t) for t in outs]
     for value, old in zip(values, node.outputs, strict=True):
         assert tuple(value.shape) == tuple(old.shape) and value.dtype == old.dtype, (node.op.name, value, old)

@@ -29,7 +29,7 @@ def _tail(v: Any, num_axes: int) -> Any:
     return None if v is None else shaping.reshape(v, (*v.shape, *(1,) * num_axes))
 
 
-@decomposition("layer_norm_forward", wide=True)
+@decomposition("layer_norm_forward")
 def layer_norm_forward(x: Any, weight: Any, bias: Any, num_axes: int, eps: float) -> Any:
     axes = tuple(range(len(x.shape) - num_axes, len(x.shape)))
     n = count(x, axes)
@@ -43,7 +43,7 @@ def layer_norm_forward(x: Any, weight: Any, bias: Any, num_axes: int, eps: float
     return y, shaping.reshape(mean, lead), shaping.reshape(rstd, lead)
 
 
-@decomposition("layer_norm_backward", wide=True)
+@decomposition("layer_norm_backward")
 def layer_norm_backward(
     grad: Any, grad_mean: Any, grad_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_axes: int
 ) -> Any:
@@ -61,7 +61,7 @@ def _column(v: Any, rank: int) -> Any:
     return None if v is None else shaping.reshape(v, (1, *v.shape, *(1,) * (rank - 2)))
 
 
-@decomposition("channel_moments", wide=True, late=True)
+@decomposition("channel_moments", late=True)
 def channel_moments(x: Any) -> tuple[Any, Any]:
     """Mean and variance of every channel, with one pass over memory.
 
@@ -86,7 +86,7 @@ def channel_moments(x: Any) -> tuple[Any, Any]:
     return mean, var
 
 
-@decomposition("batch_norm_forward", wide=True)
+@decomposition("batch_norm_forward")
 def batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     rank = len(x.shape)
     mean, var = channel_norms.channel_moments(x)  # whole for now: see `depthwise_blocks`
@@ -99,7 +99,7 @@ def batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return y, shaping.reshape(mean, channels), shaping.reshape(var, channels)
 
 
-@decomposition("batch_norm_backward", wide=True)
+@decomposition("batch_norm_backward")
 def batch_norm_backward(
     grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float
 ) -> Any:
@@ -122,7 +122,7 @@ def batch_norm_backward(
     return gx, gw, shaping.reshape(total, channels)
 
 
-@decomposition("group_norm_forward", wide=True)
+@decomposition("group_norm_forward")
 def group_norm_forward(x: Any, weight: Any, bias: Any, num_groups: int, eps: float) -> Any:
     shape = tuple(_groups(x, num_groups))
     grouped = shaping.reshape(x, shape)
@@ -138,7 +138,7 @@ def group_norm_forward(x: Any, weight: Any, bias: Any, num_groups: int, eps: flo
     return shaping.reshape(y, tuple(x.shape)), shaping.reshape(mean, lead), shaping.reshape(rstd, lead)
 
 
-@decomposition("group_norm_backward", wide=True)
+@decomposition("group_norm_backward")
 def group_norm_backward(
     grad: Any, grad_mean: Any, grad_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_groups: int
 ) -> Any:
@@ -146,7 +146,7 @@ def group_norm_backward(
     return gx, _nothing(x) if gw is None else gw, gb
 
 
-@decomposition("rms_norm_forward", wide=True)
+@decomposition("rms_norm_forward")
 def rms_norm_forward(x: Any, weight: Any, num_axes: int, eps: float) -> Any:
     axes = tuple(range(len(x.shape) - num_axes, len(x.shape)))
     rstd = e.rsqrt(reduction.reduce_sum(x * x, axes, True) * (1.0 / count(x, axes)) + eps)
@@ -155,7 +155,7 @@ def rms_norm_forward(x: Any, weight: Any, num_axes: int, eps: float) -> Any:
     return y if weight is None else y * weight, shaping.reshape(rstd, lead)
 
 
-@decomposition("rms_norm_backward", wide=True)
+@decomposition("rms_norm_backward")
 def rms_norm_backward(grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int) -> Any:
     gx, gw = _rms_norm_backward_ops(grad, grad_rstd, x, weight, rstd, num_axes)
     return gx, _nothing(x) if gw is None else gw

@@ -16,6 +16,7 @@ from ...graph.graph import CONSTANT, Node, Value
 from ...ops import dispatch
 from ...ops.indexing import Slice
 from ...ops.registry import table
+from ...ops.short_floats import is_short
 from ...ops.spec import Spec
 from ..flow import Flow, rebuild
 
@@ -146,6 +147,10 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
             return _emit(new, "index_add", (args[0], plain, args[2]), node.attrs, out)
     if name == "cast" and args[0].dtype == out.dtype:
         return (args[0],)
+    if name == "cast" and args[0].node.op.name == "cast" and args[0].dtype == dtypes.float32:
+        source = args[0].node.inputs[0]  # to float32 and back: nothing is lost on the way
+        if source.dtype == out.dtype and is_short(out.dtype):
+            return (source,)
     if (
         name in ("reshape", "broadcast_to", "expand_dims", "squeeze", "reshape_as", "broadcast_as", "sum_as")
         and args[0].shape == out.shape

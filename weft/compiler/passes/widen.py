@@ -1,0 +1,46 @@
+"""Ops that must not add up short floats get float32 operands, see Note [Short floats] in `weft.ops.registry`.
+
+%y: bfloat16 = reduce_sum(%x: bfloat16)                                              before
+%w = cast(%x, float32); %s: float32 = reduce_sum(%w); %y = cast(%s, bfloat16)        after
+
+The casts fuse with what is around them. All later passes and the lowering rules meet 16-bit floats only in elementwise ops
+(whose scalar expressions are computed in float32 anyway), in ops that move numbers, and in products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...autograd.tape import no_grad
+from ...graph.graph import Node, Value
+from ...ops import dispatch
+from ...ops.elementwise import astype
+from ...ops.short_floats import is_short, widened
+from ...tensor import wrap
+from ..flow import Flow, rebuild
+from .decompose import FlowCapture
+
+
+def widen(flow: Flow) -> Flow:
+    """Compute in float32 what the records of the ops ask for."""
+    return rebuild(flow, _rule) if any(_applies(n) for n in flow.nodes) else flow
+
+
+def _applies(node: Node) -> bool:
+    op = node.op
+    return (
+        getattr(op, "widens", False)
+        and op.expression is None
+        and any(isinstance(v, Value) and is_short(v.dtype) for v in node.inputs)
+    )
+
+
+def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
+    if not _applies(node):
+        return None
+    with no_grad(), FlowCapture(new):
+        tensors = [None if a is None else widened(wrap(a)) for a in args]
+        made = dispatch.call(node.op, tuple(node.op.merge(tensors, node.attrs)))
+        outs = made if isinstance(made, tuple) else (made,)
+        outs = tuple([astype(o, v.dtype) for o, v in zip(outs, node.outputs, strict=True)])
+    return [new.operand(t) for t in outs]
