@@ -74,7 +74,7 @@ def narrowed(value: Any, dtype: np.dtype) -> Any:
             return astype(value, dtype)
         return value
     if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make([narrowed(v, dtype) for v in value])  # type: ignore[attr-defined]
+        return value._make([narrowed(v, dtype) for v in value])
     if isinstance(value, (list, tuple)):
         return value.__class__([narrowed(v, dtype) for v in value])
     return value
