@@ -232,7 +232,7 @@ class Engine:
         run, ready = self.run_state, self.ready
         while True:
             while ready:
-                run.check()
+                run.check_start()
                 unit = ready.popleft()
                 if unit.start is not None:
                     self._start(unit)
@@ -288,11 +288,12 @@ class Engine:
 
     def _wait(self) -> None:
         run = self.run_state
+        blocking = [u.node for u in self.pending if u.start is not None and u.size]
         with run.changed:
-            while not self.finished and run.wait():
+            while not self.finished and run.wait(bool(blocking)):
                 pass
         if not self.finished:
-            run.check([u.node for u in self.pending if u.start is not None and u.size])
+            run.check(blocking)
 
     def _collect(self) -> None:
         while self.finished:

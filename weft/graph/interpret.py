@@ -17,6 +17,7 @@ from .control_flow import ControlOp
 from .declare import NO_OP
 from .graph import Node, Value, replay
 from .late import LateOp
+from .leases import note_effects
 from .state import ReadOp, WriteOp, locked
 from .subgraph import Sub
 
@@ -49,7 +50,10 @@ def run_node(node: Node, inputs: Sequence[Any], reference: bool = False) -> Arra
         if isinstance(op, LateOp):
             return op.run(inputs, reference)
         if hasattr(op, "run") and not hasattr(op, "merge"):
-            return op.run(inputs)
+            outputs: Arrays = op.run(inputs)
+            if op.effects:
+                note_effects([op])
+            return outputs
         with dispatch.suspended():
             out = (reference_kernel if reference else dispatch.compute)(op, inputs, node.attrs)
     except Exception as error:
@@ -72,6 +76,7 @@ def run_alone(node: Node, inputs: Sequence[Any], reference: bool = False) -> Seq
             except Exception as error:
                 raise located(error, node) from error.__cause__
             op.state.store(new)  # everything that can fail has been computed
+            note_effects([op])
             return [np.array(new)]
     return run_node(node, inputs, reference)
 

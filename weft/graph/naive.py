@@ -134,7 +134,7 @@ class Interpreter:
         while left:
             finished: list[Any] = []
             if ready:
-                self.run_state.check()
+                self.run_state.check_start()
                 item = frame.items[heapq.heappop(ready)[1]]
                 if isinstance(item, Frame):
                     loops[item] = self._loop(item, env, tag)

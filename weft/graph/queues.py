@@ -16,8 +16,9 @@ dequeue_up_to(n)   as dequeue_many                    takes what is left if that
 =================  =================================  =============================================================
 
 `enqueue_many` takes room as it comes, in pieces; when it fails, what was enqueued stays. A call whose step is cancelled or
-passes its deadline, or whose own `timeout` passes, is withdrawn: it has no effect from then on. A queue copies what it
-takes and gives away what it returns.
+passes its deadline, or whose own `timeout` passes, is withdrawn: it has no effect from then on. An element that a step
+took before it was given up goes back to the front (Note [Leases]), even if the queue is full or closed by then. A queue
+copies what it takes and gives away what it returns.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ from ..ops.spec import Spec
 from ..tensor import Tensor, to_array, wrap
 from .declare import DeclaredGraph, GraphOp, effects_graph, leaf
 from .graph import Node, Value
+from .leases import lease, note_effects
 
 ndarray = np.ndarray
 Element = tuple[Any, ...]
 Done = Callable[[BaseException | None, Sequence[Any]], None]
+Withdraw = Callable[[], bool]
+"""takes back a call that was started; False if it is too late, because the call is done or just being reported"""
 
 
 class QueueClosedError(RuntimeError):
@@ -67,20 +71,22 @@ class _QueueOp(GraphOp):
         super().__init__(f"{queue.kind}_{method}")
         self.queue, self.method, self.count = queue, method, count
 
-    def start(self, arrays: Sequence[ndarray], done: Done, run: Any) -> Callable[[], None] | None:
+    def start(self, arrays: Sequence[ndarray], done: Done, run: Any) -> Withdraw | None:
         queue = self.queue
-        if self.method == "enqueue":
-            return queue._start_enqueue([queue._checked(arrays)], done)
-        if self.method == "enqueue_many":
-            return queue._start_enqueue(queue._split(arrays), done)
+        if self.method in ("enqueue", "enqueue_many"):
+            elements = [queue._checked(arrays)] if self.method == "enqueue" else queue._split(arrays)
+            return queue._start_enqueue(elements, done, lambda: note_effects([self], run))
         if self.method == "size":
             done(None, [np.asarray(queue.size(), np.int64)])
             return None
         if self.method in ("close", "cancel"):
             queue.close(self.method == "cancel")
+            note_effects([self], run)
             done(None, ())
             return None
-        return queue._start_dequeue(self.count, self.method == "dequeue_up_to", done)
+        return queue._start_dequeue(
+            self.count, self.method == "dequeue_up_to", done, lambda elements: lease(run, self, queue, elements)
+        )
 
 
 class Queue:
@@ -126,6 +132,10 @@ class Queue:
     def _pop(self) -> Element:
         raise NotImplementedError
 
+    def _unpop(self, element: Element) -> None:
+        """Put an element back to where `_pop` takes the next one from."""
+        raise NotImplementedError
+
     def _held(self) -> int:
         raise NotImplementedError
 
@@ -160,7 +170,10 @@ class Queue:
 
     # Calls ----------------------------------------------------------------------------------------------------------------
 
-    def _start_enqueue(self, elements: list[Element], done: Done) -> Callable[[], None] | None:
+    def _start_enqueue(
+        self, elements: list[Element], done: Done, used: Callable[[], None] | None = None
+    ) -> Withdraw | None:
+        """`used()` is called, with the lock held, when the first element is in."""
         with self._lock:
             closed = self._closed
         if closed:
@@ -169,22 +182,28 @@ class Queue:
         left = deque(elements)
 
         def attempt() -> Any:
+            before = len(left)
             while left and self._held() < self.capacity:
                 self._push(left.popleft())
+            if used is not None and len(left) != before:
+                used()
             return None if left else (None, ())
 
         return self._submit(_Call(attempt, done, True))
 
-    def _start_dequeue(self, count: int | None, partial: bool, done: Done) -> Callable[[], None] | None:
+    def _start_dequeue(
+        self, count: int | None, partial: bool, done: Done, taken: Callable[[list[Element]], None] | None = None
+    ) -> Withdraw:
+        """`taken(elements)` is called, with the lock held, when they leave the queue."""
         least = 1 if count is None else count
 
         def attempt() -> Any:
             have = self._available()
             if have >= least:
-                return None, self._take(count)
+                return None, self._take(count, taken)
             if self._closed and not any(c.is_enqueue for c in self._calls):
                 if partial and have:
-                    return None, self._take(have)
+                    return None, self._take(have, taken)
                 text = f"{self.name}: is closed and has {have} elements left, but {least} were asked for."
                 return QueueClosedError(text), ()
             return None
@@ -193,28 +212,43 @@ class Queue:
             raise ValueError(f"{self.name}: {count} elements can never be there at once. The capacity is {self.capacity}.")
         return self._submit(_Call(attempt, done, False))
 
-    def _take(self, count: int | None) -> list[Any]:
-        if count is None:
-            return list(self._pop())
-        rows = [self._pop() for _ in range(count)]
-        if not rows:
-            return [np.empty((0, *(s or ())), d) for s, d in zip(self.shapes, self.dtypes, strict=True)]
+    def _take(self, count: int | None, taken: Callable[[list[Element]], None] | None) -> list[Any]:
+        rows = [self._pop() for _ in range(1 if count is None else count)]
         try:
-            return [np.stack(column) for column in zip(*rows, strict=True)]
-        except ValueError:
-            for row in rows:
-                self._push(row)
+            if count is None:
+                made = list(rows[0])
+            elif not rows:
+                made = [np.empty((0, *(s or ())), d) for s, d in zip(self.shapes, self.dtypes, strict=True)]
+            else:
+                made = [np.stack(column) for column in zip(*rows, strict=True)]
+        except BaseException as error:
+            for row in reversed(rows):
+                self._unpop(row)
+            if not isinstance(error, ValueError):
+                raise
             raise ValueError(f"{self.name}: dequeue_many needs elements of equal shapes.") from None
+        if taken is not None:
+            taken(rows)
+        return made
 
-    def _submit(self, call: _Call) -> Callable[[], None]:
+    def give_back(self, elements: Sequence[Element]) -> None:
+        """Put elements that were taken back to the front, as if they had never left."""
+        with self._lock:
+            for element in reversed(elements):
+                self._unpop(element)
+        self._flush()
+
+    def _submit(self, call: _Call) -> Withdraw:
         with self._lock:
             self._calls.append(call)
         self._flush()
 
-        def withdraw() -> None:
+        def withdraw() -> bool:
             with self._lock:
-                if call in self._calls:
-                    self._calls.remove(call)
+                if call not in self._calls:
+                    return False
+                self._calls.remove(call)
+                return True
 
         return withdraw
 
@@ -271,25 +305,33 @@ class Queue:
 
     # Eager use ------------------------------------------------------------------------------------------------------------
 
-    def _wait(self, start: Callable[[Done], Any], timeout: float | None) -> Sequence[Any]:
+    def _wait(self, start: Callable[[Done], Withdraw | None], timeout: float | None, taken: Sequence[Element] = ()) -> Any:
+        """Start a call and wait for what it reports; `taken` holds the elements that it has taken from the queue."""
         event = threading.Event()
         outcome: list[Any] = []
-        guard = threading.Lock()
 
         def done(error: BaseException | None, outputs: Sequence[Any]) -> None:
-            with guard:
-                outcome.extend((error, outputs))
+            outcome.extend((error, outputs))
             event.set()
 
         withdraw = start(done)
-        if not event.wait(timeout) and withdraw is not None:
-            withdraw()
-            if not event.is_set():
+        try:
+            if not event.wait(timeout) and (withdraw is None or withdraw()):
                 raise TimeoutError(f"{self.name}: nothing happened within {timeout} seconds.")
-        event.wait()
+            event.wait()  # it may be just being reported
+        except BaseException:  # also Ctrl-C: the call must not take an element later that nobody waits for
+            if withdraw is not None and not withdraw() and taken:
+                self.give_back(taken)
+            raise
         if outcome[0] is not None:
             raise outcome[0]
         return outcome[1]
+
+    def _wait_for_elements(self, count: int | None, partial: bool, timeout: float | None) -> Any:
+        taken: list[Element] = []
+        return self._as_tensors(
+            self._wait(lambda done: self._start_dequeue(count, partial, done, taken.extend), timeout, taken)
+        )
 
     def put(self, *components: Any, timeout: float | None = None) -> None:
         """Enqueue one element now; waits while the queue is full."""
@@ -303,12 +345,11 @@ class Queue:
 
     def get(self, timeout: float | None = None) -> Any:
         """Dequeue one element now, as eager tensors; waits while the queue is empty."""
-        return self._as_tensors(self._wait(lambda done: self._start_dequeue(None, False, done), timeout))
+        return self._wait_for_elements(None, False, timeout)
 
     def get_many(self, count: int, timeout: float | None = None, up_to: bool = False) -> Any:
         """Dequeue `count` elements stacked along a new axis 0 (`up_to`: fewer once the queue is closed)."""
-        count = _count(self.name, count)
-        return self._as_tensors(self._wait(lambda done: self._start_dequeue(count, up_to, done), timeout))
+        return self._wait_for_elements(_count(self.name, count), up_to, timeout)
 
     def _as_tensors(self, arrays: Sequence[ndarray]) -> Any:
         made = tuple([wrap(a) for a in arrays])
@@ -408,6 +449,9 @@ class FIFOQueue(Queue):
     def _pop(self) -> Element:
         return self._items.popleft()
 
+    def _unpop(self, element: Element) -> None:
+        self._items.appendleft(element)
+
     def _held(self) -> int:
         return len(self._items)
 
@@ -441,6 +485,9 @@ class RandomShuffleQueue(Queue):
         self._items[i], self._items[-1] = self._items[-1], self._items[i]
         return self._items.pop()
 
+    def _unpop(self, element: Element) -> None:
+        self._items.append(element)
+
     def _held(self) -> int:
         return len(self._items)
 
@@ -464,12 +511,16 @@ class PriorityQueue(Queue):
             self.shapes = ((), *self.shapes[1:])
         self._items: list[tuple[int, int, Element]] = []
         self._arrivals = itertools.count()
+        self._returns = itertools.count(-1, -1)
 
     def _push(self, element: Element) -> None:
         heapq.heappush(self._items, (int(element[0]), next(self._arrivals), element))
 
     def _pop(self) -> Element:
         return heapq.heappop(self._items)[2]
+
+    def _unpop(self, element: Element) -> None:
+        heapq.heappush(self._items, (int(element[0]), next(self._returns), element))
 
     def _held(self) -> int:
         return len(self._items)

@@ -29,6 +29,7 @@ from .declare import NO_OP, GraphOp
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_node, scan_length
 from .late import LateOp
+from .leases import note_effects
 from .state import ReadOp, State, WriteOp, locked
 from .subgraph import Sub, SubGraph
 
@@ -43,7 +44,7 @@ class DynamicSize(Exception):
 class Region:
     """Nodes in order, with the values that come in and go out. Several threads may run one region at once."""
 
-    __slots__ = ("nodes", "inputs", "outputs", "writes", "states", "locks", "reference", "_made", "_lock", "_last")
+    __slots__ = ("nodes", "inputs", "outputs", "writes", "write_ops", "states", "locks", "reference", "_made", "_lock", "_last")
 
     def __init__(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], reference: bool = False
@@ -51,6 +52,7 @@ class Region:
         self.nodes = list(nodes)
         self.inputs, self.outputs = list(inputs), list(dict.fromkeys(outputs))
         self.writes: list[State] = list(dict.fromkeys(n.op.state for n in nodes if isinstance(n.op, WriteOp)))
+        self.write_ops = [n.op for n in nodes if isinstance(n.op, WriteOp)]
         used = [n.op.state for n in nodes if isinstance(n.op, (ReadOp, WriteOp))]
         self.states: list[State] = sorted(set(used), key=lambda s: s.number)
         self.locks = locked(self.states, self.writes) if self.states else None
@@ -69,7 +71,17 @@ class Region:
         if locks is None:
             return made.run(arrays) if made is not None else self._interpret(arrays)
         with locks:
-            return made.run(arrays) if made is not None else self._interpret(arrays)
+            if not self.writes:
+                return made.run(arrays) if made is not None else self._interpret(arrays)
+            try:
+                outputs = made.run(arrays) if made is not None else self._interpret(arrays)
+            except Exception:
+                raise  # before the first variable was written
+            except BaseException:  # Ctrl-C comes at any moment
+                note_effects(self.write_ops)
+                raise
+            note_effects(self.write_ops)
+            return outputs
 
     def _prepared(self, key: Any) -> Any:
         name = tuple(key) if key is not None else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -15,12 +16,19 @@ class CancelledError(RuntimeError):
 class Run:
     """What the executors of one run share. `changed` is notified whenever something happened that somebody may wait for."""
 
-    __slots__ = ("deadline", "cancelled", "reason", "changed", "executed", "step_id", "_loops")
+    __slots__ = (
+        "deadline", "cancelled", "reason", "changed", "executed", "step_id", "_loops", "expired", "clock", "leases", "effects",
+    )  # fmt: skip
 
     def __init__(self, timeout: float | None, step_id: int = 0) -> None:
         self.deadline = None if timeout is None else time.monotonic() + timeout
         self.cancelled = False
         self.reason = ""
+        self.expired = False  # whether `check` has said that the time is over
+        # What it has dequeued and what effects it has had since, see Note [Leases].
+        self.clock = itertools.count()
+        self.leases: list[Any] = []
+        self.effects: dict[Any, int] = {}
         self.changed = threading.Condition()
         self.executed = 0
         self.step_id = step_id
@@ -38,8 +46,15 @@ class Run:
         if self.cancelled:
             raise CancelledError(f"session: the step was cancelled. {self.reason}")
         if self.deadline is not None and time.monotonic() >= self.deadline:
+            self.expired = True
             text = "".join([f" It was waiting for node {n.name!r}, made at {n.where}." for n in waiting[:3]])
             raise TimeoutError(f"session: the step did not finish before its deadline.{text}")
+
+    def check_start(self) -> None:
+        """`check` before a unit starts. A step that has used what it dequeued is better off complete (Note [Leases]): for it
+        the time only counts where it waits or loops."""
+        if not self.effects or self.cancelled:
+            self.check()
 
     # A native loop runs without Python, perhaps for ever: it looks at a flag in every iteration.
 
@@ -67,11 +82,15 @@ class Run:
         if timer is not None:
             timer.cancel()
 
-    def wait(self) -> bool:
-        """Wait for a change, with `changed` held; False if the step's time is over or it was cancelled."""
+    def wait(self, blocked: bool = True) -> bool:
+        """Wait for a change, with `changed` held; False if the step's time is over or it was cancelled.
+
+        `blocked` says whether something is waited for that may never come, rather than for units that run.
+        """
         if self.cancelled:
             return False
-        left = None if self.deadline is None else self.deadline - time.monotonic()
+        hurry = self.deadline is not None and (blocked or not self.effects)
+        left = self.deadline - time.monotonic() if hurry and self.deadline is not None else None
         if left is not None and left <= 0:
             return False
         self.changed.wait(left)

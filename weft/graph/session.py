@@ -28,6 +28,7 @@ from .declare import DeclaredGraph, get_default_graph, refuse_foreign
 from .executor import Engine, Plan, Unit, needed_nodes
 from .frames import frame_of, has_primitives
 from .graph import CONSTANT, PLACEHOLDER, Node, Value
+from .leases import give_back, is_given_up
 from .lowering import Lowered, must_lower
 from .naive import Interpreter, Script
 from .partition import Part, partition, run_parts
@@ -253,9 +254,14 @@ class Session:
         with self._lock:
             self._runs.add(run)
         try:
-            return step.run(run, arrays)
-        except Interrupted:
-            run.check()  # says why
+            try:
+                return step.run(run, arrays)
+            except Interrupted:
+                run.check()  # says why
+                raise
+        except BaseException as error:
+            if run.leases and is_given_up(run, error):
+                give_back(run, step.nodes)
             raise
         finally:
             self._runs.discard(run)
@@ -346,6 +352,7 @@ class Step:
             values = [new.values[v] for v in values]
             targets = [new.values.get(t, t) if isinstance(t, Value) else new.nodes[t] for t in targets]
             self.targets = targets
+        self.nodes = nodes
         naive = session.executor == "naive"
         self.parts: list[Part] = []
         self.plan: Any = self._plan(nodes, given, list(dict.fromkeys(values)), naive)

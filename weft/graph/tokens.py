@@ -168,7 +168,7 @@ class TokenEngine:
                     self.ready.append((item, (), self._slot(item, ()).arrays))
             while True:
                 while self.ready:
-                    self.run_state.check()
+                    self.run_state.check_start()
                     self._fire(*self.ready.popleft())
                 if not self._more():
                     return
@@ -190,7 +190,7 @@ class TokenEngine:
             while not self.finished and not self.inbox:
                 if idle and not together.left:
                     return False
-                if not run.wait():
+                if not run.wait(bool(self.started)):
                     break
             came, self.inbox = self.inbox, deque()
             together.left += idle - len(came)
@@ -263,12 +263,15 @@ class TokenEngine:
             self.run_state.changed.notify_all()
 
     def _elsewhere(self, key: Any, item: _Item, tag: Tag, arrays: Sequence[Any]) -> None:
+        watched.by = self.run_state
         try:
             outputs = run_alone(item.node, arrays, self.reference)
         except BaseException as error:  # carried to the engine's thread and raised there
             self._report(key, item, tag, error, ())
         else:
             self._report(key, item, tag, None, outputs)
+        finally:
+            watched.by = None
 
     def _start(self, item: _Item, tag: Tag, arrays: Sequence[Any]) -> None:
         key = object()
