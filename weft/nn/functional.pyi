@@ -363,7 +363,7 @@ def fold(
 def gaussian_nll_loss(
     input: ArrayLike,
     target: ArrayLike,
-    var: ArrayLike,
+    var: ArrayLike | float,
     full: bool = False,
     eps: float = 1e-06,
     reduction: str = 'mean',

@@ -19,7 +19,7 @@ from ._windows import compute_dtype
 from .elementwise import sigmoid, tanh, where
 from .indexing import slice_axis
 from .products import matmul
-from .shaping import broadcast_to, clone, concat, matrix_transpose, moveaxis, reshape, stack, unstack
+from .shaping import broadcast_to, clone, concat, flatten, matrix_transpose, moveaxis, reshape, stack, unstack
 from .spec import same_size
 
 # The recurrences, one step, with ordinary ops ------------------------------------------------------------------------
@@ -165,11 +165,11 @@ def all_before(states: Tensor, start: Tensor, reverse: bool) -> Tensor:
         joined = concat([slice_axis(states, 0, 1, None), first], axis=0)
     else:
         joined = concat([first, slice_axis(states, 0, None, -1)], axis=0)
-    return reshape(joined, (-1, joined.shape[-1]))
+    return flatten(joined, 0, -2)
 
 
 def flat(x: Tensor) -> Tensor:
-    return reshape(x, (-1, x.shape[-1]))
+    return flatten(x, 0, -2)
 
 
 def check_sequence(

@@ -349,7 +349,7 @@ def attention_backward(
     scores = np.empty((*flat, p.columns), q.dtype) if mask_grad else None
     gq, gk, gv = backward(
         p,
-        g.reshape(*flat, -1) if v.shape[-1] else g.reshape(*flat, 0),
+        g.reshape(*flat, v.shape[-1]),
         None if gl is None else gl.reshape(flat),
         o.reshape(*flat, v.shape[-1]),
         ls.reshape(flat),

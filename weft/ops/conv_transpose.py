@@ -9,10 +9,10 @@ import numpy as np
 from ..errors import format_shape
 from ..tensor import Tensor
 from ..typing import ShapeLike
-from ._conv_arrays import reference_input
 from ._windows import Pairs, batched, pad_pairs, per_axis
 from .conv import _check_dtypes, convolution_backward_input
 from .dispatch import composite
+from .padding import pad
 from .samples import Bad, Sample
 from .shaping import reshape, squeeze
 from .spec import is_known, same_size
@@ -85,7 +85,14 @@ def _conv_transpose(
     extra, pairs = per_axis(op, output_padding, n, "output_padding", 0), pad_pairs(op, padding, n)
     kernel = tuple(weight.shape[2:])
     size = _sizes(op, x, kernel, strides, pairs, extra, dilations)
-    y = convolution_backward_input(x, weight, None, size, strides, pairs, dilations, groups)
+    # A convolution maps at most `stride` sizes alike; what goes beyond them first uncovers what padding cut off, then is empty.
+    beyond = [max(e - (s - 1), 0) for e, s in zip(extra, strides, strict=True)]
+    shown = [min(b, high) for b, (_, high) in zip(beyond, pairs, strict=True)]
+    pairs = tuple([(low, high - u) for (low, high), u in zip(pairs, shown, strict=True)])
+    empty = [b - u for b, u in zip(beyond, shown, strict=True)]
+    filled = tuple([full - e for full, e in zip(size, empty, strict=True)])
+    y = convolution_backward_input(x, weight, None, filled, strides, pairs, dilations, groups)
+    y = pad(y, ((0, 0), (0, 0), *[(0, e) for e in empty])) if any(empty) else y
     if bias is not None:
         y = y + reshape(bias, (-1, *(1,) * n))
     return squeeze(y, 0) if single else y
@@ -101,11 +108,17 @@ def _reference(n: int) -> Any:
         s, p, e, d = (
             (v,) * n if isinstance(v, int) else tuple(v) for v in (stride, padding, output_padding, dilation)
         )
-        size = [
-            (x.shape[2 + i] - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + e[i] + 1
-            for i in range(n)
-        ]
-        y = reference_input(x, weight, None, tuple(size), s, [(v, v) for v in p], d, groups)
+        kernel = weight.shape[2:]
+        reach = [(x.shape[2 + i] - 1) * s[i] + 1 for i in range(n)]  # of one element of the kernel
+        whole = [reach[i] + d[i] * (kernel[i] - 1) + e[i] for i in range(n)]
+        parts = x.reshape(len(x), groups, -1, *x.shape[2:])
+        taps = weight.reshape(groups, -1, weight.shape[1], *kernel)
+        y = np.zeros((len(x), groups, weight.shape[1], *whole), np.result_type(x, weight))
+        for place in np.ndindex(*kernel):
+            cut = tuple([slice(k * d[i], k * d[i] + reach[i], s[i]) for i, k in enumerate(place)])
+            y[:, :, :, *cut] += np.einsum("ngc...,gco->ngo...", parts, taps[:, :, :, *place])
+        inside = tuple([slice(p[i], whole[i] - p[i]) for i in range(n)])
+        y = y.reshape(len(x), -1, *whole)[:, :, *inside]
         y = y if bias is None else y + bias.reshape(-1, *[1] * n)
         return y[0] if single else y
 
@@ -136,6 +149,8 @@ def _bad(n: int) -> Any:
     samples=lambda m: [
         Sample(m.normal(2, 3, 4), m.normal(3, 2, 3), m.normal(2), stride=2, padding=1, output_padding=1),
         Sample(m.normal(4, 4), m.normal(4, 2, 3), groups=2, dilation=2),
+        Sample(m.normal(2, 3, 4), m.normal(3, 2, 3), m.normal(2), dilation=4, output_padding=3),
+        Sample(m.normal(2, 3, 4), m.normal(3, 2, 3), stride=2, padding=1, dilation=5, output_padding=4),
     ],
     errors=_bad(1),
 )

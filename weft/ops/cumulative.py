@@ -71,6 +71,7 @@ def _errors(name: str) -> Any:
 
 
 @primitive(
+    along=True,
     cost="scan",
     infer=_infer("cumulative_sum"),
     checks_once=True,
@@ -94,7 +95,7 @@ def _axis_of(name: str, x: Any, axis: int | None) -> int:
                 f"{name}: axis is needed for a tensor with {x.ndim} axes. Got shape {format_shape(x.shape)}."
             )
         return 0
-    return normalize_axis(name, axis, x.ndim)
+    return normalize_axis(name, axis, x.ndim or 1)  # a number counts as a vector of one element
 
 
 def _with_initial(out: Tensor, axis: int, value: int) -> Tensor:
@@ -252,6 +253,7 @@ def _cumprod_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    along=True,
     cost="scan",
     infer=_infer("cumulative_prod"),
     checks_once=True,
@@ -308,6 +310,7 @@ def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    along=True,
     cost=lambda x, axis: 35 * (num_elements(x.shape) or 0),  # a logaddexp each
     infer=_infer("logcumsumexp", "real"),
     checks_once=True,
@@ -367,6 +370,7 @@ def _extreme_samples(m: Any) -> list[Sample]:
 
 
 @primitive(
+    along=True,
     name="cummax_pair",
     title="cummax",
     namespace="internal",
@@ -385,6 +389,7 @@ def cummax_pair(x: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    along=True,
     name="cummin_pair",
     title="cummin",
     namespace="internal",

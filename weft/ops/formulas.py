@@ -58,6 +58,9 @@ def input_gradient(
 
 def statistics(x: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x - mean, mean, biased variance) over `axes`, kept as axes of size 1."""
+    if not x.size:  # NumPy would warn that nothing has no mean
+        mean = np.zeros_like(x).sum(axis=axes, keepdims=True)
+        return x, mean, mean
     mean = x.mean(axis=axes, keepdims=True)
     centred = x - mean
     return centred, mean, np.square(centred).mean(axis=axes, keepdims=True)

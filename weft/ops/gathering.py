@@ -124,6 +124,7 @@ def _along_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Tensor:
 
 @primitive(
     accumulate="exact",
+    along=True,
     cost="gather",
     infer=_infer_along,
     vjp=(_along_rule, None),
@@ -154,7 +155,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """PyTorch's gather: `out[i][j] = x[index[i][j]][j]` for axis 0. `index` may be smaller than `x` on other axes."""
     require_sizes("gather", x, index)
-    axis = normalize_axis("gather", axis, x.ndim)
+    axis = normalize_axis("gather", axis, x.ndim or 1)
     if index.ndim != x.ndim:
         raise ValueError(f"gather: index must have {x.ndim} axes like x. Got shape {format_shape(index.shape)}.")
     for i in range(x.ndim):
@@ -207,6 +208,7 @@ _scatter_samples = lambda m: [
 
 
 @primitive(
+    along=True,
     cost="scatter",
     infer=lambda x, index, src, axis: _infer_scatter(x, index, src, axis, "scatter_add"),
     promote=None,
@@ -223,6 +225,7 @@ def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
 
 @primitive(
     accumulate="exact",
+    along=True,
     cost="scatter",
     infer=_infer_scatter,
     vjp=(
@@ -271,6 +274,7 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
 
 
 @primitive(
+    along=True,
     cost="scatter",
     infer=_infer_index_add,
     vjp=(lambda g: g, None, lambda g, index, axis: take_axis(g, index, axis)),
@@ -292,9 +296,11 @@ def index_add(x: Tensor, index: Tensor, source: Tensor, axis: int = 0) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3), m.bools(2, 3), 0.5), Sample(m.normal(2, 3), m.bools(3), -1.0)],
 )
 def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """`x` with `value` where `mask` is true."""
+    """`x` with `value` where `mask` is true. Bools take 0 and 1 for False and True."""
     from .elementwise import where
 
+    if dtypes.is_bool(x.dtype) and value.__class__ in (int, float) and value in (0, 1):
+        value = bool(value)
     return where(mask, value, x)
 
 

@@ -32,6 +32,8 @@ warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, r"weft\.
 
 def call(op: Op, values: tuple[Any, ...]) -> Any:
     """Run `op` on a full tuple of argument values: convert, compute or record in a graph, and record on the tape."""
+    if op.along and _along_a_number(op, values):
+        return _as_vector(op, values)
     if modes.active:
         stack = modes.current_modes()
         if stack:
@@ -56,6 +58,27 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
 
         guard.tell(guard.renamed(op.title, error, keep_prefix=True), error)
     return foreign.apply(op, tensors, attrs)
+
+
+def _along_a_number(op: Op, values: Sequence[Any]) -> bool:
+    """Whether the op's first tensor is 0-d and `axis` names the one axis that it may be thought to have."""
+    x, axis = values[op.tensor_slots[0]], values[op.slot_of["axis"]]
+    if not isinstance(x, Tensor) or x.shape != ():
+        return False
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return len(axes) == 1 and axes[0].__class__ is not bool and axes[0] in (0, -1)
+
+
+def _as_vector(op: Op, values: Sequence[Any]) -> Any:
+    """The op on numbers as vectors of one element; its results are numbers again, as in PyTorch."""
+    from .shaping import reshape
+
+    vectors = list(values)
+    for i in op.tensor_slots:
+        if isinstance(vectors[i], Tensor) and vectors[i].shape == ():
+            vectors[i] = reshape(vectors[i], (1,))
+    outs = call(op, tuple(vectors))
+    return tuple([reshape(o, ()) for o in outs]) if isinstance(outs, tuple) else reshape(outs, ())
 
 
 def operand(op: Op, position: int, value: Any) -> Any:

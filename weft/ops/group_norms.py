@@ -47,7 +47,7 @@ def _groups(x: Any, num_groups: int) -> tuple[Any, ...]:
         x.shape[0],
         num_groups,
         x.shape[1] // num_groups,
-        -1 if spatial is None or 0 in x.shape else spatial,
+        -1 if spatial is None else spatial,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import format_shape
 from ..tensor import Tensor
 from . import scalar as s
+from .creation import asarray
 from .dispatch import composite, elementwise
 from .elementwise import abs_, exp, log, maximum, sign, square, where
 from .loss_parts import check_reduction, check_same, hinge, np_reduced, reduced
@@ -424,17 +425,27 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-def _check_variance(op: str, x: Any, var: Any) -> Any:
-    """A variance has the shape of the input, or that with a last axis of 1, or without the last axis."""
-    if var.ndim == x.ndim and all(same_size(a, b) for a, b in zip(var.shape, x.shape, strict=True)):
+def _check_gaussian(x: Any, target: Any, var: Any) -> Any:
+    """The variance, ready to broadcast. Variance and target have the axes of the input, with its sizes or 1, as in PyTorch;
+    the variance may lack the last axis."""
+    if not _fits(target, x.shape):
+        raise ValueError(
+            f"gaussian_nll_loss: input and target must have one shape, or target sizes of 1. Got {format_shape(x.shape)} and "
+            f"{format_shape(target.shape)}."
+        )
+    if isinstance(var, (int, float)) or _fits(var, x.shape):
         return var
-    if var.ndim == x.ndim and var.shape[-1] == 1 and tuple(var.shape[:-1]) == tuple(x.shape[:-1]):
-        return var
-    if var.ndim == x.ndim - 1 and tuple(var.shape) == tuple(x.shape[:-1]):
+    if _fits(var, x.shape[:-1]):
         return expand_dims(var, -1)
     raise ValueError(
-        f"{op}: var has shape {format_shape(var.shape)}; expected {format_shape(x.shape)}, or one variance per row."
+        f"gaussian_nll_loss: var has shape {format_shape(var.shape)}; expected {format_shape(x.shape)} with sizes of 1 where "
+        "it is shared, or one variance per row."
     )
+
+
+def _fits(x: Any, shape: Any) -> bool:
+    """Whether `x` has the axes of `shape`, each of the same size or of 1, as far as sizes are known."""
+    return len(x.shape) == len(shape) and all(a == 1 or same_size(a, b) for a, b in zip(x.shape, shape, strict=True))
 
 
 def _reference_gaussian(
@@ -453,6 +464,7 @@ def _reference_gaussian(
         Sample(m.normal(2, 3), m.normal(2, 3), m.positive(2, 3)),
         Sample(m.normal(2, 3), m.normal(2, 3), m.positive(2), full=True),
         Sample(m.normal(2, 3), m.normal(2, 3), m.positive(2, 1), reduction="none"),
+        Sample(m.normal(2, 3), m.normal(2, 1), m.positive(1, 3)),
     ],
     errors=lambda m: [
         Bad(
@@ -474,7 +486,7 @@ def _reference_gaussian(
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
-    var: Tensor,
+    var: Tensor | float,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
@@ -482,11 +494,11 @@ def gaussian_nll_loss(
     """The negative log likelihood of the target under normal distributions with mean `input` and variance `var`.
 
     Variances below `eps` count as `eps`, with the gradient of `eps` (as in PyTorch), so that they can grow again; `full` adds
-    the constant term.
+    the constant term. Sizes of `target` and `var` may be 1: they broadcast to `input`.
     """
     check_reduction("gaussian_nll_loss", reduction)
-    check_same("gaussian_nll_loss", input=input, target=target)
-    var = _check_variance("gaussian_nll_loss", input, var)
+    var = _check_gaussian(input, target, var)
+    var = asarray(var, dtype=input.dtype) if isinstance(var, (int, float)) else var
     var = var + stop_gradient(maximum(var, eps) - var)
     loss = 0.5 * (log(var) + square(input - target) / var)
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)

@@ -11,6 +11,7 @@ where g_μ and g_r are the gradients of the statistics themselves: None unless a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -426,7 +427,8 @@ def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float
     """(y, rstd): `x` divided by its root mean square over its last `num_axes` axes."""
     xs, w = wide(x, weight)  # type: ignore[arg-type]
     axes = tuple(range(x.ndim - num_axes, x.ndim))
-    rstd = 1 / np.sqrt(np.square(xs).mean(axis=axes, keepdims=True) + xs.dtype.type(eps))
+    count = max(math.prod(x.shape[a] for a in axes), 1)
+    rstd = 1 / np.sqrt(np.square(xs).sum(axis=axes, keepdims=True) / xs.dtype.type(count) + xs.dtype.type(eps))
     y = xs * rstd
     if w is not None:
         y *= w

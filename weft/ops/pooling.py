@@ -16,7 +16,7 @@ from .dispatch import composite, primitive
 from .interpolate import _matrix, resample
 from .pool import _avg_reference, _lowest, _max_reference, avg_pool, fold_batch, max_pool, max_pool_indices
 from .samples import Bad, Sample
-from .shaping import reshape, squeeze
+from .shaping import flatten, reshape, squeeze
 from .spec import Spec, is_known
 
 Sizes = tuple[int, ...]
@@ -196,7 +196,7 @@ def _scatter_flat(values: Tensor, indices: Tensor, size: Any, add: bool) -> Tens
     lead = tuple(values.shape[:2])
     base = zeros(*lead, prod(size), dtype=values.dtype)
     flat = (scatter_add if add else scatter)(
-        base, reshape(indices, (*lead, -1)), reshape(values, (*lead, -1)), axis=2
+        base, flatten(indices, 2), flatten(values, 2), axis=2
     )
     return reshape(flat, (*lead, *size))
 

@@ -54,9 +54,9 @@ def _matmul_rule(g: Tensor, x1: Tensor, x2: Tensor, needs: tuple[bool, bool]) ->
         ga = reshape_like(sum_to_like(ga, a), x1)
     if needs[1]:
         if a.ndim > 2 and b.ndim == 2:  # a batch times one matrix: one large product instead of a batch to sum up
-            from .shaping import reshape
+            from .shaping import flatten
 
-            gb = matmul(matrix_transpose(reshape(a, (-1, a.shape[-1]))), reshape(g, (-1, g.shape[-1])))
+            gb = matmul(matrix_transpose(flatten(a, 0, -2)), flatten(g, 0, -2))
         else:
             gb = matmul(matrix_transpose(a), g)
         gb = reshape_like(sum_to_like(gb, b), x2)

@@ -24,7 +24,7 @@ from .products import matmul
 from .reduction import reduce_sum
 from .rnn import _gru_reference, _lstm_reference, _rnn_reference, gru_sequence, lstm_sequence, rnn_sequence
 from .samples import Bad, Sample
-from .shaping import concat, expand_dims, matrix_transpose, reshape, squeeze, stack
+from .shaping import concat, expand_dims, flatten, matrix_transpose, reshape, squeeze, stack
 from .spec import is_known, same_size
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -32,7 +32,7 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x Wᵀ + b for all time steps in one product."""
-    y = matmul(reshape(x, (-1, x.shape[-1])), matrix_transpose(weight))
+    y = matmul(flatten(x, 0, -2), matrix_transpose(weight))
     y = y if bias is None else y + bias
     return (
         reshape(y, (*x.shape[:-1], weight.shape[0]))

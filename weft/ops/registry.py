@@ -141,6 +141,7 @@ class Op:
     ("elementwise", "composite", a function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a
     forward-mode rule, or says that forward mode is derived from double reverse (so far it always is). `cost` names
     a family of `weft.ops.costs`, or is a function `cost(*specs, **attrs)` that estimates FLOPs.
+    `along` says that it works along the attribute `axis`: a number (0-d) then counts as a vector of one element.
     `checks_once` says that `infer` looks at nothing but shapes, dtypes and attributes: a signature that passed it
     is not checked again. `several_calls` says that NumPy has no one function for it: a native kernel is worth loading
     however few the elements. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
@@ -169,6 +170,7 @@ class Op:
         self.reflected: Callable[..., Any] | None = None
         self.batch: Any = facts.pop("batch", None)
         self.shape_only: tuple[int, ...] = facts.pop("shape_only", ())
+        self.along: bool = facts.pop("along", False)
         self.checks_once: bool = facts.pop("checks_once", False)
         self.several_calls: bool = facts.pop("several_calls", False)
         self.checked: set[tuple[Any, ...]] = set()

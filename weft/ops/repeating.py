@@ -22,6 +22,7 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
 
 @primitive(
     accumulate="exact",
+    along=True,
     checks_once=True,
     cost="move",
     infer=_infer_flip,
@@ -60,6 +61,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
 
 @primitive(
     accumulate="exact",
+    along=True,
     checks_once=True,
     cost="move",
     infer=_infer_roll,

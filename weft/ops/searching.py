@@ -70,6 +70,7 @@ def _arg_errors(name: str) -> Any:
 
 @primitive(
     accumulate="exact",
+    along=True,
     cost="reduce",
     infer=_infer_arg("argmax"),
     checks_once=True,
@@ -86,6 +87,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 @primitive(
     accumulate="exact",
+    along=True,
     cost="reduce",
     infer=_infer_arg("argmin"),
     checks_once=True,

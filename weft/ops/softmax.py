@@ -82,7 +82,7 @@ def _gradient_samples(m: Any) -> list[Sample]:
 def _errors(name: str) -> Any:
     return lambda m: [
         Bad(IndexError, f"{name}: axis 2 is out of range", m.normal(2, 3), 2),
-        Bad(IndexError, f"{name}: axis -1 is out of range", m.normal()),
+        Bad(IndexError, f"{name}: axis 1 is out of range", m.normal(), 1),
         Bad(TypeError, f"{name}: axis must be an integer", m.normal(2), "a"),
         Bad(TypeError, f"{name}: expected a real tensor", np.ones(2, np.complex64)),
     ]
@@ -134,6 +134,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    along=True,
     namespace="nn",
     several_calls=True,
     checks_once=True,
@@ -182,6 +183,7 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    along=True,
     namespace="nn",
     several_calls=True,
     checks_once=True,
@@ -308,7 +310,7 @@ def gumbel_softmax(
 )
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """`x` divided by its p-norm along `axis` (by `eps` where that is smaller)."""
-    return x / maximum(length(x, p, normalize_axis("normalize", axis, x.ndim), True), eps)
+    return x / maximum(length(x, p, normalize_axis("normalize", axis, x.ndim or 1), True), eps)
 
 
 def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
@@ -334,13 +336,15 @@ def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
 )
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 · x2 / (|x1| |x2|) along `axis`; lengths below `eps` count as `eps`."""
-    from .shaping import broadcast_to
+    from .shaping import broadcast_to, reshape
     from .spec import broadcast_shapes
 
     for name, x in (("x1", x1), ("x2", x2)):
         if dtypes.is_complex(x.dtype):
             raise TypeError(f"cosine_similarity: expected real tensors. Got {name} of {x.dtype.name}.")
     shape = broadcast_shapes("cosine_similarity", x1.shape, x2.shape, names=("x1", "x2"))
+    if shape == ():  # numbers count as vectors of one element
+        x1, x2, shape = reshape(x1, (1,)), reshape(x2, (1,)), (1,)
     axis = normalize_axis("cosine_similarity", axis, len(shape)) - len(shape)
     # a vector that is spread along the axis is as long as what it is spread to
     x1, x2 = (x if x.ndim >= -axis and same_size(x.shape[axis], shape[axis]) else broadcast_to(x, shape) for x in (x1, x2))

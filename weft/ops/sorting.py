@@ -18,7 +18,7 @@ from .dispatch import composite, primitive
 from .gathering import scatter, scatter_add, take_along_axis
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
-from .shaping import squeeze
+from .shaping import reshape, squeeze
 from .spec import Spec, check_size, normalize_axis
 
 
@@ -73,13 +73,14 @@ def _samples(m: Any) -> list[Sample]:
 def _errors(name: str) -> Any:
     return lambda m: [
         Bad(IndexError, f"{name}: axis 2 is out of range", m.normal(2, 3), axis=2),
-        Bad(IndexError, f"{name}: axis -1 is out of range: a 0-d tensor", m.normal()),
+        Bad(IndexError, f"{name}: axis 1 is out of range: a 0-d tensor", m.normal(), axis=1),
         Bad(TypeError, f"{name}: complex numbers have no order", np.ones(2, "complex64")),
     ]
 
 
 @primitive(
     accumulate="exact",
+    along=True,
     infer=_infer_sort("argsort", dtypes.int64),
     checks_once=True,
     vjp=NOT_DIFFERENTIABLE,
@@ -103,6 +104,7 @@ def _sort_rule(g: Tensor, x: Tensor, axis: int, descending: bool) -> Tensor:
 
 @primitive(
     accumulate="exact",
+    along=True,
     infer=_infer_sort("sort", None),
     checks_once=True,
     vjp=_sort_rule,
@@ -196,6 +198,7 @@ def _topk_array(
 
 @primitive(
     accumulate="exact",
+    along=True,
     name="topk_pair",
     title="topk",
     namespace="internal",
@@ -263,7 +266,10 @@ def _kth_reference(
 )
 def kthvalue(x: Tensor, /, k: int, axis: int = -1, *, keepdims: bool = False) -> KthValue:
     """The `k`-th smallest element along `axis` (counting from 1) and its index."""
-    axis = normalize_axis("kthvalue", axis, x.ndim)
+    axis = normalize_axis("kthvalue", axis, x.ndim or 1)  # a number counts as a vector of one element
+    if x.ndim == 0:
+        values, order = kthvalue(reshape(x, (1,)), k, axis)
+        return KthValue(reshape(values, ()), reshape(order, ()))
     k = check_size("kthvalue", k, "k", 1)
     size = x.shape[axis]
     if isinstance(size, int) and k > size:

@@ -123,10 +123,15 @@ def normalize_axis(op: str, axis: Any, ndim: int | None, name: str = "axis") -> 
 
 
 def normalize_axes(op: str, axis: Any, ndim: int | None, name: str = "axis") -> tuple[int, ...]:
-    """`axis` (None for all, an integer or several) as a tuple of distinct numbers in [0, ndim)."""
+    """`axis` (None for all, an integer or several) as a tuple of distinct numbers in [0, ndim).
+
+    A number has no axes; it may be reduced over axis 0 or -1 as if it had one, as in NumPy and PyTorch.
+    """
     if axis is None:
         return tuple(range(ndim or 0))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if ndim == 0 and len(axes) == 1 and normalize_axis(op, axes[0], 1, name) == 0:
+        return ()
     result = tuple(normalize_axis(op, a, ndim, name) for a in axes)
     if len(set(result)) != len(result):
         raise ValueError(f"{op}: {name} names an axis twice. Got {axis!r}.")

@@ -138,7 +138,8 @@ def quantile(
     axes = normalize_axes("quantile", tuple(axis) if isinstance(axis, list) else axis, x.ndim)
     rest = tuple([a for a in range(x.ndim) if a not in axes])
     kept = tuple([x.shape[a] for a in rest])
-    flat = reshape(moveaxis(x, rest, tuple(range(len(rest)))) if rest else x, (*kept, -1))
+    total = num_elements([x.shape[a] for a in axes])
+    flat = reshape(moveaxis(x, rest, tuple(range(len(rest)))) if rest else x, (*kept, -1 if total is None else total))
     n = flat.shape[-1]
     if n == 0:
         raise ValueError(f"quantile: cannot take a quantile of nothing. Got shape {format_shape(x.shape)}.")
