@@ -784,7 +784,7 @@ def set_rng_state(state: Any) -> None:
 def sigmoid(x: Operand) -> Tensor:
     """The logistic function 1 / (1 + exp(-x))."""
 def sign(x: Operand) -> Tensor:
-    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
 def signbit(x: Operand) -> Tensor:
     """Whether the sign bit of x is set (true for -0.0)."""
 def sin(x: Operand) -> Tensor:

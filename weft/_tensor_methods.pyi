@@ -279,14 +279,7 @@ class TensorMethods:
         """Square matrices of zeros with the last axis of `x` on their `offset`-th diagonal."""
     def diagonal(self, *, offset: builtins.int = 0) -> Tensor:
         """The `offset`-th diagonal of a (stack of) matrices, as the last axis; a copy."""
-    def diff(
-        self,
-        axis: builtins.int = -1,
-        *,
-        n: builtins.int = 1,
-        prepend: ArrayLike | None = None,
-        append: ArrayLike | None = None,
-    ) -> Tensor:
+    def diff(self, *, kwargs: Any) -> Tensor:
         """The difference of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined to
         `x` first.
         """
@@ -486,7 +479,7 @@ class TensorMethods:
         """Whether exactly one is true (non-zero)."""
     def logical_xor_(self, x2: Operand) -> Tensor:
         """`logical_xor`, in place: the result takes the place of this tensor's value."""
-    def logsumexp(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
+    def logsumexp(self, *, kwargs: Any) -> Tensor:
         """log(sum(exp(x))) over `axis`, stable for large values."""
     def long(self) -> Tensor:
         """`x` as int64."""
@@ -521,7 +514,7 @@ class TensorMethods:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """The arithmetic mean over `axis` (all by default); integers become the default float."""
-    def median(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
+    def median(self, *, kwargs: Any) -> Tensor:
         """The middle element over `axis` (all by default) in order of size; the mean of the two middle
         ones if they are two.
         """
@@ -677,7 +670,7 @@ class TensorMethods:
     def sigmoid_(self) -> Tensor:
         """`sigmoid`, in place: the result takes the place of this tensor's value."""
     def sign(self) -> Tensor:
-        """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+        """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
     def sign_(self) -> Tensor:
         """`sign`, in place: the result takes the place of this tensor's value."""
     def signbit(self) -> Tensor:
@@ -716,13 +709,7 @@ class TensorMethods:
         """`square`, in place: the result takes the place of this tensor's value."""
     def squeeze(self, axis: Axis = None) -> Tensor:
         """`x` without its axes of size 1 (all of them, or those in `axis`)."""
-    def std(
-        self,
-        axis: Axis = None,
-        keepdims: builtins.bool = False,
-        *,
-        correction: builtins.int | builtins.float = 0.0,
-    ) -> Tensor:
+    def std(self, *, kwargs: Any) -> Tensor:
         """The standard deviation over `axis` (all by default): the square root of `var`."""
     def stop_gradient(self) -> Tensor:
         """`x` as a constant: no gradient flows through."""
@@ -820,13 +807,7 @@ class TensorMethods:
         """`x` with new axes of size 1 at `axis`; a view."""
     def unstack(self, *, axis: builtins.int = 0) -> tuple[Tensor, ...]:
         """The slices of `x` along `axis`, as views."""
-    def var(
-        self,
-        axis: Axis = None,
-        keepdims: builtins.bool = False,
-        *,
-        correction: builtins.int | builtins.float = 0.0,
-    ) -> Tensor:
+    def var(self, *, kwargs: Any) -> Tensor:
         """The variance over `axis` (all by default): the mean squared distance from the mean."""
     def vecdot(self, x2: ArrayLike, /, *, axis: builtins.int = -1) -> Tensor:
         """The sum of `conj(x1) * x2` over `axis`."""
