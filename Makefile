@@ -14,13 +14,14 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 KEY := $(shell { cat pyproject.toml; pwd; } | cksum | tr ' ' -)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint stubs clean help
+.PHONY: demo test lint fuzz stubs clean help
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    install into $(VENV) and train a small digit classifier"
 	@echo "make test    install into $(VENV) and run the test suite (PYTEST_ARGS='$(PYTEST_ARGS)')"
 	@echo "make lint    ruff and mypy"
+	@echo "make fuzz    damage files and read them for SECONDS=600"
 	@echo "make stubs   write the type stubs of what is derived from the op table"
 	@echo "make clean   remove $(VENV) and every cache"
 
@@ -33,6 +34,12 @@ test: $(VENV)/installed-test-$(KEY)
 lint: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+# Damage files and read them, for SECONDS; findings are kept in build/fuzz. FUZZ_ARGS='--only graph' picks targets.
+SECONDS ?= 600
+FUZZ_ARGS ?=
+fuzz: $(VENV)/installed-test-$(KEY)
+	$(VENV)/bin/python -m tests.fuzz.run --seconds $(SECONDS) --keep build/fuzz $(FUZZ_ARGS)
 
 stubs: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/python -m tools.stubs

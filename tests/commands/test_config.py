@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from weft.commands import config
 from weft.commands.config import ConfigError, fit, key_lines, load_config, parse, recipes
 from weft.commands.train import build
 
@@ -72,6 +73,15 @@ def complaint(text: str, tmp_path: Path) -> str:
         ("[train]\n", "[train\n", "my.toml:12: `[train`: "),
         ("epochs = 1", "epochs = ", "my.toml:13: `epochs =`: "),
         ("[data]", "[daten]", "my.toml:5: daten: unknown table."),
+        ('"mlp"', "[]", "my.toml:2: model.name: expected a string. Got []."),
+        ('"digits"', "{}", "my.toml:6: data.name: expected a string. Got {}."),
+        ('"sgd"', "[[]]", "my.toml:9: optimizer.name: expected a string. Got [[]]."),
+        ("[8]", "[" * 3000, "my.toml: values are nested too deeply."),
+        ("[8]", "[99999999999999]", "my.toml:1: model: "),
+        ("lr = 0.1", "lr = 9" + "0" * 400, "my.toml:10: optimizer.lr: expected a number."),
+        ("lr = 0.1", "lr = " + "9" * 5000, "my.toml: Exceeds the limit"),
+        ("epochs = 1", "ema = 3", "my.toml:12: train: EMA: decay must be between 0 and 1. Got 3.0."),
+        ("epochs = 1", "seed = 1979-05-27", "my.toml:13: train.seed: expected an integer."),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -95,6 +105,19 @@ def test_files_that_are_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read as text"):
         load_config(str(tmp_path / "x.toml"))
+
+
+def test_a_value_of_thousands_of_lines_is_parsed_in_time(tmp_path: Path) -> None:
+    """Looking for the end of every value by parsing it again takes time that grows with its square: that is bounded."""
+    calls = []
+    original = config._complete
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "_complete", lambda value: calls.append(len(value)) or original(value))
+        parse(GOOD.replace("[8]", "[" + "8,\n" * 5000 + "]"), "my.toml", "my")
+    assert sum(calls) < 200_000
+    with pytest.raises(ConfigError, match="too many for a configuration"):
+        (tmp_path / "big.toml").write_text("#" * (config.MAX_BYTES + 1))
+        load_config(str(tmp_path / "big.toml"))
 
 
 @pytest.mark.parametrize("name", sorted(recipes()))

@@ -77,7 +77,7 @@ def _read_program(folder: Path, content: bytes) -> Any:
     return wf.Graph.load(folder / "g")
 
 
-def _run_program(folder: Path, content: bytes) -> Any:
+def _run_program(folder: Path, content: bytes, executor: str = "naive") -> Any:
     """Load, then run what can be run without feeds or with small ones; a step may fail in any ordinary way."""
     graph = _read_program(folder, content)
     feeds = {}
@@ -86,7 +86,7 @@ def _run_program(folder: Path, content: bytes) -> Any:
             value = node.outputs[0]
             shape = tuple([d if isinstance(d, int) and d < 64 else 2 for d in value.shape or (2, 8)])
             feeds[node.name] = np.ones(shape, value.dtype)
-    with wf.Session(graph, "naive") as session:
+    with wf.Session(graph, executor) as session:
         for node in graph.nodes[-3:]:
             if node.outputs:
                 try:
@@ -259,6 +259,36 @@ def _read_config(path: Path) -> Any:
     return made.arguments("model", constructors()[name]), made.choose("data", train.TASKS)
 
 
+def _settings(data: bytes, other: bytes, random: Any) -> bytes:
+    """A configuration with other values, or further keys."""
+    lines = data.decode().split("\n")
+    for _ in range(random.choice((1, 2))):
+        at = random.randrange(len(lines))
+        key, equals, _rest = lines[at].partition("=")
+        if equals:
+            lines[at] = f"{key}= {random.choice(_SETTINGS)}"
+        elif random.random() < 0.3:
+            lines.insert(at, f"{random.choice(_KEYS)} = {random.choice(_SETTINGS)}")
+    return "\n".join(lines).encode()
+
+
+_SETTINGS = (
+    "[]", "{}", "-1", "0", "3", "0.5", "1e400", "inf", "nan", '""', '"x"', "true", "[[]]", "99999999999", "1979-05-27",
+    '["a"]', "[1, 2]",
+)  # fmt: skip
+_KEYS = (
+    "augment", "dropout", "momentum", "warmup", "seed", "batch_size", "workers", "clip_grad_norm", "grad_accumulation", "ema",
+    "keep", "checkpoint_every", "activation", "capture", "label_smoothing", "weight_decay",
+)  # fmt: skip
+_CONFIG = b"""[model]\nname = "mlp"\nhidden = [8]\n[data]\nname = "digits"\n[optimizer]\nname = "sgd"\nlr = 0.1
+[schedule]\nname = "cosine"\n[train]\nepochs = 1\n"""
+
+
+def _build(folder: Path, content: bytes) -> Any:
+    (folder / "c.toml").write_bytes(content)
+    train.build(config.load_config(str(folder / "c.toml")), folder / "run", progress=False)
+
+
 def _events() -> list[bytes]:
     def write(folder: Path) -> bytes:
         with tensorboard.SummaryWriter(folder) as writer:
@@ -272,6 +302,7 @@ def _events() -> list[bytes]:
 TARGETS = [
     Target("graph-program", _graph_seeds(".json"), mutate.json_text, _read_program, cost=4),
     Target("graph-run", _graph_seeds(".json"), mutate.json_text, _run_program, cost=20),
+    Target("graph-compiled", _graph_seeds(".json"), mutate.json_text, functools.partial(_run_program, executor="dataflow"), cost=40),
     Target("graph-weights", lambda: [(FIXTURES / "control.safetensors").read_bytes()], mutate.safetensors_header,
            _read_weights, cost=4),
     Target("tree-bytes", _tree_seeds, mutate.some_bytes, _file(wf.load)),
@@ -302,6 +333,7 @@ TARGETS = [
            _file(functools.partial(readers.csv_file, target=-1))),
     Target("table", _tables, mutate.some_bytes, _file(readers.arrow_file), cost=2),
     Target("config", _configs, mutate.some_text, _file(_read_config, "c.toml"), (config.ConfigError,), cost=4),
+    Target("config-build", lambda: [_CONFIG], _settings, _build, (config.ConfigError,), cost=6),
     Target("events", _events, mutate.some_bytes, _file(lambda p: list(records.read_records(p.read_bytes()))), (ValueError,)),
 ]  # fmt: skip
 

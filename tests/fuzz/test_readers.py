@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz.targets import TARGETS, check
 
-CASES = 240
+CASES = 160
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)

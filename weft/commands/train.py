@@ -125,21 +125,27 @@ def build(config: Config, directory: Path, progress: bool = True) -> Run:
         task.loss = wf.nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
     model = make_model(config, task)
     optimizer = make_optimizer(config, model)
-    train_loader = DataLoader(
-        task.train, loading.batch_size, shuffle=True, num_workers=loading.workers, seed=settings.seed
-    )
+    try:
+        train_loader = DataLoader(
+            task.train, loading.batch_size, shuffle=True, num_workers=loading.workers, seed=settings.seed
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        config.fail(("data",), str(error))
     val_loader = plain_loader(task.validation)
     updates = -(-len(train_loader) // settings.grad_accumulation) * settings.epochs
     scheduler, every = make_schedule(config, optimizer, settings.epochs, updates)
     _same_config(config, directory)
-    trainer = Trainer(
-        model, optimizer, task.loss,
-        metrics=task.metrics, callbacks=[StopOnNaN()], scheduler=scheduler, schedule_every=every,
-        capture=settings.capture, grad_accumulation=settings.grad_accumulation, clip_grad_norm=settings.clip_grad_norm,
-        ema=settings.ema, checkpoint_dir=directory / "checkpoints", checkpoint_every=settings.checkpoint_every,
-        resume="auto", keep=settings.keep, log_dir=directory, progress=progress,
-        facts={"config": config.tables, "task": describe_task(config, task)},
-    )  # fmt: skip
+    try:
+        trainer = Trainer(
+            model, optimizer, task.loss,
+            metrics=task.metrics, callbacks=[StopOnNaN()], scheduler=scheduler, schedule_every=every,
+            capture=settings.capture, grad_accumulation=settings.grad_accumulation, clip_grad_norm=settings.clip_grad_norm,
+            ema=settings.ema, checkpoint_dir=directory / "checkpoints", checkpoint_every=settings.checkpoint_every,
+            resume="auto", keep=settings.keep, log_dir=directory, progress=progress,
+            facts={"config": config.tables, "task": describe_task(config, task)},
+        )  # fmt: skip
+    except (ValueError, TypeError, OverflowError) as error:
+        config.fail(("train",), str(error))
     return Run(task, model, trainer, train_loader, val_loader, settings.epochs)
 
 
@@ -190,7 +196,7 @@ def make_model(config: Config, task: Task) -> Any:
                 )
     try:
         model = constructor(**arguments)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ArithmeticError, IndexError, MemoryError) as error:
         config.fail(("model",), str(error))
     _try(config, model, task)
     return model

@@ -77,20 +77,15 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
         for name, loader in _loaders(train_loader, val_loader):
             if name in saved["loaders"]:
                 loader.load_state_dict(saved["loaders"][name])
-    except (ValueError, KeyError, TypeError) as error:
+        _restore_progress(trainer, saved["trainer"])
+        for name, callback in _named_callbacks(trainer):
+            if name in saved["callbacks"]:
+                callback.load_state_dict(saved["callbacks"][name])
+        set_random_state(saved["random"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(
             f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}"
         ) from error
-    state = saved["trainer"]
-    if "tuning" in state:
-        tuning.adopt(state["tuning"])
-    trainer.epoch, trainer.step, trainer.batches = state["epoch"], state["step"], state["batches"]
-    trainer.totals, trainer.history = state["totals"], state["history"]
-    trainer.stopped, trainer.seconds = state["stopped"], state["seconds"]
-    for name, callback in _named_callbacks(trainer):
-        if name in saved["callbacks"]:
-            callback.load_state_dict(saved["callbacks"][name])
-    set_random_state(saved["random"])
     width, now = checkpoint.facts.get("threads"), threads.get_num_threads()
     if width is not None and width != now:
         warnings.warn(
@@ -99,6 +94,19 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
             CheckpointWarning,
             stacklevel=4,
         )
+
+
+def _restore_progress(trainer: Trainer, state: dict[str, Any]) -> None:
+    """How far the run was."""
+    kinds = {"epoch": int, "step": int, "batches": int, "history": list, "seconds": (int, float)}
+    for name, kind in kinds.items():
+        if not isinstance(state[name], kind) or isinstance(state[name], bool):  # type: ignore[arg-type]
+            raise TypeError(f"trainer.{name} is {type(state[name]).__name__}.")
+    if "tuning" in state:
+        tuning.adopt(state["tuning"])
+    trainer.epoch, trainer.step, trainer.batches = state["epoch"], state["step"], state["batches"]
+    trainer.totals, trainer.history = state["totals"], state["history"]
+    trainer.stopped, trainer.seconds = state["stopped"], state["seconds"]
 
 
 def _loaders(train_loader: Any, val_loader: Any) -> list[tuple[str, Any]]:
