@@ -302,7 +302,8 @@ def _events() -> list[bytes]:
 TARGETS = [
     Target("graph-program", _graph_seeds(".json"), mutate.json_text, _read_program, cost=4),
     Target("graph-run", _graph_seeds(".json"), mutate.json_text, _run_program, cost=20),
-    Target("graph-compiled", _graph_seeds(".json"), mutate.json_text, functools.partial(_run_program, executor="dataflow"), cost=40),
+    Target("graph-compiled", _graph_seeds(".json"), mutate.json_text,
+           functools.partial(_run_program, executor="dataflow"), cost=40),
     Target("graph-weights", lambda: [(FIXTURES / "control.safetensors").read_bytes()], mutate.safetensors_header,
            _read_weights, cost=4),
     Target("tree-bytes", _tree_seeds, mutate.some_bytes, _file(wf.load)),
