@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +12,12 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.faults import Faults, crashes, full_disk
 from weft.graph import graph_files
 from weft.io import durable
 
 pytestmark = pytest.mark.usefixtures("fresh_graph")
+MODULES = (durable, graph_files)
 FAULTS = 40  # more than a save has writes, syncs and renames; the tests check that
 
 
@@ -41,48 +39,6 @@ def content(path: Path) -> tuple[str, float]:
 OLD, NEW = ("times2.0", 2.0), ("times3.0", 3.0)
 
 
-class Faults:
-    """Calls `strike` at the operation number `at` of those that change a disk."""
-
-    def __init__(self, at: int, strike: Callable[[], None]) -> None:
-        self.at, self.strike, self.count = at, strike, 0
-
-    def tick(self) -> None:
-        self.count += 1
-        if self.count == self.at:
-            self.strike()
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        faults = self
-
-        class File(io.BufferedWriter):
-            def write(self, data: Any) -> int:
-                faults.tick()
-                return super().write(data)
-
-        def opened(path: Any, mode: str) -> Any:
-            return open(path, mode) if mode == "rb" else File(io.FileIO(path, mode))
-
-        def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*args: Any) -> Any:
-                faults.tick()
-                return real(*args)
-
-            return call
-
-        with pytest.MonkeyPatch.context() as patch:
-            for module in (durable, graph_files):
-                patch.setattr(module, "open", opened, raising=False)
-            for name in ("fsync", "replace", "rename"):
-                patch.setattr(os, name, counted(getattr(os, name)))
-            yield
-
-
-def full_disk() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 @pytest.mark.parametrize("first", [False, True], ids=["over-an-older-one", "first"])
 def test_an_error_at_any_operation_leaves_a_whole_graph(tmp_path: Path, first: bool) -> None:
     old, new = make(2.0), make(3.0)
@@ -91,7 +47,7 @@ def test_an_error_at_any_operation_leaves_a_whole_graph(tmp_path: Path, first: b
         path.parent.mkdir()
         if not first:
             old.save(path)
-        faults = Faults(at, full_disk)
+        faults = Faults(at, full_disk, MODULES)
         failed = None
         with faults.active():
             try:
@@ -121,21 +77,11 @@ def test_a_crash_at_any_operation_leaves_a_whole_graph(tmp_path: Path) -> None:
         path = tmp_path / str(at) / "g"
         path.parent.mkdir()
         old.save(path)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                with Faults(at, lambda: os._exit(9)).active():
-                    new.save(path)
-                status = 0
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) in (0, 9)
+        crashed = crashes(at, MODULES, lambda path=path: new.save(path))
         seen.append(content(path))
         new.save(path)
         assert content(path) == NEW and sorted(os.listdir(path.parent)) == ["g.json", "g.safetensors"]
-        if os.waitstatus_to_exitcode(status) == 0:
+        if not crashed:
             break
     assert 10 < at < FAULTS - 1 and set(seen) == {OLD, NEW}
     assert seen == sorted(seen), "from one operation on it is the new graph"
@@ -211,7 +157,7 @@ def test_a_failed_save_of_variables_leaves_the_older_file(tmp_path: Path) -> Non
         before = path.read_bytes()
         session.run(bump, timeout=20)
         for at in range(1, FAULTS):
-            faults = Faults(at, full_disk)
+            faults = Faults(at, full_disk, MODULES)
             with faults.active():
                 try:
                     session.run(save, timeout=20)

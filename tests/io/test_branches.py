@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.faults import Faults, crashes, full_disk
 from weft.io import (
     CheckpointError,
     CheckpointManager,
@@ -22,6 +23,7 @@ from weft.io import (
     open_checkpoint,
     write_checkpoint,
 )
+from weft.io import manager as manager_module
 from weft.io.branches import Lineage
 
 
@@ -134,6 +136,17 @@ def test_a_branch_keeps_its_checkpoints_and_latest_follows_it(tmp_path: Path) ->
     assert lineage == [[0, None], [2, 30]]
 
 
+def test_going_back_again_and_again_keeps_a_bounded_number(tmp_path: Path) -> None:
+    start = write_checkpoint(tmp_path / "other", 5, parts(5))
+    for turn in range(6):  # a job that is queued again with the same `resume=`
+        with CheckpointManager(tmp_path / "run", keep=2) as manager:
+            manager.branch_from(open_checkpoint(start))
+            for step in (10, 20, 30):
+                manager.save(step, parts(step, str(turn)))
+        assert latest(tmp_path / "run").part("note") == [30, str(turn)]
+    assert sorted(good_notes(tmp_path / "run")) == [[20, "5"], [30, "3"], [30, "4"], [30, "5"]]
+
+
 def test_going_on_from_the_newest_or_from_an_empty_directory_is_no_branch(tmp_path: Path) -> None:
     elsewhere = write_checkpoint(tmp_path / "other", 7, parts(7))
     with CheckpointManager(tmp_path / "run", keep=2) as manager:
@@ -192,15 +205,61 @@ def test_a_failed_rename_puts_the_replaced_directory_back(tmp_path: Path, monkey
     assert good_notes(tmp_path) == [[1, ""]] and os.listdir(tmp_path) == ["step-00000001"]
 
 
+MODULES = (durable, checkpoint, manager_module)
+
+
+def test_an_error_at_any_operation_leaves_a_good_checkpoint(tmp_path: Path) -> None:
+    for at in range(1, 60):
+        directory = tmp_path / str(at)
+        with CheckpointManager(directory, keep=1, background=False) as manager:
+            manager.save(1, parts(1))
+            faults = Faults(at, full_disk, MODULES)
+            failed = False
+            with faults.active():
+                try:
+                    manager.save(2, parts(2))
+                except CheckpointError:
+                    failed = True
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CheckpointWarning)  # the older one could not be removed
+                manager.wait()
+            found = latest(directory)
+            assert found is not None and found.part("note") == [found.step, ""] and (failed or found.step == 2)
+        if faults.count < at:
+            break
+    assert 10 < at < 59, "the faults must reach every operation of a save"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="simulates a crash in a forked process")
+def test_a_crash_at_any_operation_leaves_a_good_checkpoint(tmp_path: Path) -> None:
+    def save_and_prune(directory: Path) -> None:
+        with CheckpointManager(directory, keep=1, background=False) as manager:
+            manager.branch_from(open_checkpoint(directory / "step-00000001"))
+            manager.save(2, parts(2, "new"))
+
+    for at in range(1, 60):
+        directory = tmp_path / str(at)
+        for step in (1, 2, 3):
+            write_checkpoint(directory, step, parts(step, "old"))
+        crashed = crashes(at, MODULES, lambda directory=directory: save_and_prune(directory))
+        with CheckpointManager(directory, keep=1):  # clears away what was left half done
+            found = latest(directory)
+        assert found is not None and found.part("note") in ([3, "old"], [2, "new"])
+        assert [3, "old"] in good_notes(directory), "the last one of the abandoned branch is kept"
+        if not crashed:
+            break
+    assert 10 < at < 59 and found.part("note") == [2, "new"]
+
+
 def test_random_histories_never_lose_the_new_checkpoint(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    for case in range(12):
+    for case in range(8):
         directory, keep = tmp_path / str(case), int(rng.integers(1, 4))
         step = 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CheckpointWarning)
             manager = CheckpointManager(directory, keep=keep, background=False)
-            for turn in range(14):
+            for turn in range(10):
                 present = list_checkpoints(directory)
                 action = rng.integers(0, 5)
                 if action == 0 and present:

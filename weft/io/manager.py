@@ -41,8 +41,8 @@ class CheckpointManager:
 
     A run that goes on from an older checkpoint says so with `branch_from`. Its checkpoints are then a branch of their own,
     which `latest` follows from the first one on. What was written after the older checkpoint is abandoned: it is kept until
-    the new branch has `keep` checkpoints, and the last one of it for ever. A `save` of a step before the newest one's
-    does the same by itself.
+    the new branch has `keep` checkpoints; then only its last one is kept, for at most `keep` abandoned branches. A `save`
+    of a step before the newest one's does the same by itself.
 
     Args:
         directory: where; it is made if need be.
@@ -203,9 +203,9 @@ class CheckpointManager:
         """Remove what is not worth keeping. A crash in between removes less, never more.
 
         Kept are the last `keep` good checkpoints of the current branch and its ancestors with everything newer than the
-        oldest of them, the best one, and the last good one of every abandoned branch. What is damaged does not count;
-        one whose manifest cannot be read is left alone, for nothing is known about it. As long as there are fewer than
-        `keep` good ones nothing is removed.
+        oldest of them, the best one, and the last good one of each of the `keep` youngest abandoned branches. What is
+        damaged does not count; one whose manifest cannot be read is left alone, for nothing is known about it. As long as
+        there are fewer than `keep` good ones nothing is removed.
         """
         if self.keep is None:
             return
@@ -217,12 +217,22 @@ class CheckpointManager:
         victims = own[: self._first_of_the_last(own)] if len(own) > self.keep else []
         since = [r for r in own if r.branch == current.branch]
         if others and sum(self._good(r.path) for r in since) >= self.keep:
-            last = {r.branch: r.path for r in others if self._good(r.path)}
-            victims += [r for r in others if r.path != last.get(r.branch)]
+            last = self._last_of_each(others)
+            victims += [r for r in others if r.path not in last]
         best_one = self._best_of(records) if victims else None
         for record in victims:
             if record.path != best_one:
                 remove_directory(record.path)
+
+    def _last_of_each(self, others: list[Record]) -> set[Path]:
+        """The last good checkpoint of each abandoned branch, of the `keep` branches that were written to most recently."""
+        found: dict[int, Path] = {}
+        for record in reversed(others):
+            if len(found) == self.keep:
+                break
+            if record.branch not in found and self._good(record.path):
+                found[record.branch] = record.path
+        return set(found.values())
 
     def _first_of_the_last(self, own: list[Record]) -> int:
         """Where in `own` the last `keep` good ones start; 0 if there are not as many."""
