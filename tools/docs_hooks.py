@@ -9,6 +9,15 @@ from mkdocs.structure.files import File, Files
 
 from tools import reference
 
+IMPORTS = """Examples begin with these lines:
+
+```python
+import numpy as np
+import weft as wf
+from weft import data, nn, optim
+from weft.nn import functional as F
+```
+"""
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -24,7 +33,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    index = ["# API reference", ""]
+    index = ["# API reference", "", IMPORTS, ""]
     for page in reference.pages():
         files.append(File.generated(config, page.path, content=reference.render(page)))
         name = page.path.removeprefix("reference/")

@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 
 import weft
+import weft.data
+import weft.nn.functional
+import weft.optim
 from tools.stubs import Stub, print_function
 from weft import api
 
@@ -65,6 +68,10 @@ _FAMILY_OF_FILE = {
     "comparison": "elementwise", "products": "products", "linalg_structure": "products", "einsum": "products",
     "random": "random", "softmax": "elementwise", "row_sparse": "rest",
 }  # fmt: skip
+
+
+# What examples in docstrings may use without importing it; the first page of the reference says so.
+EXAMPLE_NAMES = {"wf": weft, "np": np, "nn": weft.nn, "F": weft.nn.functional, "optim": weft.optim, "data": weft.data}
 
 
 @dataclass
