@@ -63,6 +63,7 @@ LAYERS: list[set[str]] = [
         "multiprocessing",
     },
     {"runtime"},  # threads, memory, devices: what the machine offers
+    {"settings"},
 ]
 
 UPWARD: dict[tuple[str, str], str] = {

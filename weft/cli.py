@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 
-from . import __version__
+from . import __version__, settings
 from .runtime import info
 
 
@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except (CommandError, ConfigError, CheckpointError, OSError, FloatingPointError) as error:
         # A mistake in what was asked for: one line is worth more than a traceback. WEFT_DEBUG shows the rest.
-        if os.environ.get("WEFT_DEBUG"):
+        if settings.DEBUG():
             raise
         print(f"weft: {error}", file=sys.stderr)
         return 2

@@ -1,13 +1,10 @@
-"""Limits from the environment, and the table that forgets what was used least recently."""
+"""The table that forgets what was used least recently."""
 
 from __future__ import annotations
 
 import threading
 
-import pytest
-
-from weft.runtime import limits
-from weft.runtime.limits import UNLIMITED, LeastRecentlyUsed
+from weft.runtime.limits import LeastRecentlyUsed
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -21,22 +18,6 @@ def test_the_least_recently_used_goes_first() -> None:
     assert table.dropped == 1 and len(table) == 3
     table.clear()
     assert table.values() == [] and table.get("a") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("", 7), ("100", 100), ("2K", 2048), ("3 MiB", 3 << 20), ("1g", 1 << 30), ("none", UNLIMITED), ("None", UNLIMITED)],
-)
-def test_settings(monkeypatch: pytest.MonkeyPatch, text: str, value: int) -> None:
-    monkeypatch.setenv("WEFT_X", text)
-    assert limits._setting("WEFT_X", 7, 1) == value
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "9" * 40, "1X"])
-def test_bad_settings_say_what_is_expected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("WEFT_X", text)
-    with pytest.raises(ValueError, match="WEFT_X: expected a number of at least 1, such as 100 or 512M, or 'none'"):
-        limits._setting("WEFT_X", 7, 1)
 
 
 def test_threads_share_a_table() -> None:

@@ -83,7 +83,7 @@ def test_environment_sets_the_width(environment: dict[str, str], expected: str) 
 def test_bad_environment_width_is_an_error_that_names_the_variable(text: str) -> None:
     result = run_python("from weft.runtime import threads; threads.get_num_threads()", WEFT_NUM_THREADS=text)
     assert result.returncode == 1
-    assert "ValueError: WEFT_NUM_THREADS: not a number of threads" in result.stderr
+    assert "ValueError: WEFT_NUM_THREADS: expected a whole number of at least 1" in result.stderr
 
 
 @needs_openmp

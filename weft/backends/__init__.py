@@ -8,6 +8,8 @@ import os
 import warnings
 from typing import Any
 
+from .. import settings
+
 
 @functools.cache
 def native_available() -> bool:
@@ -15,7 +17,7 @@ def native_available() -> bool:
 
     Does not load LLVM.
     """
-    if os.environ.get("WEFT_LLVM", "").strip().lower() in ("0", "off", "no", "false"):
+    if not settings.LLVM():
         return False
     if importlib.util.find_spec("llvmlite") is None:
         warnings.warn(

@@ -16,13 +16,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .. import settings
 from ..graph.graph import Node, Value
 from ..runtime import epoch, forks, info
 
@@ -135,7 +135,7 @@ def forced(way: str) -> Iterator[None]:
 
 def enabled() -> bool:
     """Whether trials may run and remembered ones count."""
-    return os.environ.get("WEFT_TUNE", "").strip().lower() not in ("0", "off", "no", "false")
+    return settings.TUNE()
 
 
 # Choosing ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import time
 import warnings
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, settings
 from ..autograd.tape import Moment, grad_mode, latest, memory_of, mutations, note_mutation, renew, tick
 from ..compiler.build import CompiledFlow, compile_flow
 from ..compiler.flow import from_graph
@@ -228,7 +227,7 @@ def function(
     return Function(fn, keep_grads, memory_budget, tune, freeze, max_programs)
 
 
-_EAGER = os.environ.get("WEFT_EAGER", "0") not in ("", "0")
+_EAGER = settings.EAGER()
 
 
 def _inlined() -> bool:

@@ -12,10 +12,10 @@ virtual: the same processors and memory, with a thread and values of their own. 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from .. import settings
 from ..ops.registry import Op
 from ..runtime.device import KINDS, Device, as_device
 from .control_flow import ControlOp
@@ -78,7 +78,7 @@ def constraint(name: Any, soft: bool = False) -> Constraint:
     return Constraint(kind, index, job, task, soft)
 
 
-_configured: list[Device] = [Device("cpu", i) for i in range(max(1, int(os.environ.get("WEFT_CPU_DEVICES", "1"))))]
+_configured: list[Device] = [Device("cpu", i) for i in range(settings.CPU_DEVICES())]
 
 
 def devices() -> list[Device]:

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from .. import settings
 from . import _host, limits, memory, threads
 from .memory import format_bytes
 
@@ -68,6 +69,7 @@ def info() -> dict[str, Any]:
             "misses": figures.misses,
             "released": figures.released,
         },
+        "settings": {s.name: s.text() for s in settings.ALL if s.text()},
         "problems": [str(warning.message) for warning in caught],
     }
 
@@ -93,6 +95,7 @@ def format_info(found: dict[str, Any] | None = None) -> str:
         ("programs", _programs_text(found["programs"])),
         ("memory", _memory_text(memory_figures)),
         ("allocator", _allocator_text(memory_figures)),
+        ("settings", " ".join(f"{name}={text}" for name, text in found["settings"].items()) or "defaults"),
         *(("problem", problem) for problem in found["problems"]),
     ]
     width = max(len(name) for name, _ in rows)

@@ -9,49 +9,27 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-import re
-import sys
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from .. import settings
+from ..settings import UNLIMITED as UNLIMITED
 from . import forks
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-MAX_PROGRAMS = 256
-CACHE_BYTES = 512 << 20
-UNLIMITED = sys.maxsize
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
 @functools.cache
 def max_programs() -> int:
     """How many compiled programs of one function are kept: `WEFT_MAX_PROGRAMS`."""
-    return _setting("WEFT_MAX_PROGRAMS", MAX_PROGRAMS, 1)
+    return settings.MAX_PROGRAMS()
 
 
 @functools.cache
 def cache_bytes() -> int:
     """How many bytes the kernel cache may take up on disk: `WEFT_CACHE_SIZE`."""
-    return _setting("WEFT_CACHE_SIZE", CACHE_BYTES, 0)
-
-
-def _setting(variable: str, default: int, least: int) -> int:
-    text = os.environ.get(variable, "").strip()
-    if not text:
-        return default
-    if text.lower() == "none":
-        return UNLIMITED
-    match = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
-    value = int(match[1]) * _UNITS[match[2].upper()] if match else -1
-    if value < least:
-        raise ValueError(
-            f"{variable}: expected a number of at least {least}, such as 100 or 512M, or 'none' for no limit. Got {text!r}."
-        )
-    return value
+    return settings.CACHE_SIZE()
 
 
 class LeastRecentlyUsed(Generic[K, V]):

@@ -41,6 +41,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from .. import settings
 from . import _host, spreading
 
 SPIN_COUNT = "5000"
@@ -85,11 +86,10 @@ def _load() -> ctypes.CDLL | None:
     with _state_lock:
         if _library_tried:
             return _library
-        choice = os.environ.get("WEFT_OPENMP", "").strip()
-        if choice.lower() in ("0", "off", "no", "false"):
+        name = settings.OPENMP()
+        if not name:
             _library_tried = True
             return None
-        name = choice if choice and choice.lower() not in ("1", "on", "yes", "true") else "libgomp.so.1"
         # libgomp reads its settings once, while it is being loaded. The variable is taken back afterwards so
         # that child processes, which may run other libraries, start with the user's own environment.
         ours = "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ
@@ -205,27 +205,10 @@ def _limit() -> int:
     return max(limit, 1)
 
 
-def _from_environment(variable: str) -> int | None:
-    """Width in `variable`; `None` when unset. OpenMP's form "4,2" (one figure per nesting level) is accepted."""
-    text = os.environ.get(variable, "").strip()
-    if not text:
-        return None
-    first = text.split(",")[0].strip()
-    if not first.isdecimal() or int(first) < 1:
-        raise ValueError(
-            f"{variable}: not a number of threads. Got {text!r}; expected a whole number of at least 1. "
-            "Unset it to use every processor this process may run on."
-        )
-    return int(first)
-
-
 def _initial_width() -> int:
-    asked = _from_environment("WEFT_NUM_THREADS")
-    if asked is None:
-        try:
-            asked = _from_environment("OMP_NUM_THREADS")
-        except ValueError:
-            asked = None  # libgomp has already complained about its own variable
+    asked = settings.NUM_THREADS()
+    if asked is None:  # OpenMP's own variable counts, too; libgomp complains if it makes no sense
+        asked = settings.NUM_THREADS.parse(os.environ.get("OMP_NUM_THREADS", "").strip())
     if asked is None:
         return min(_host.usable_cpus(), _limit())
     limit = _limit()

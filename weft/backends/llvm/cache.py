@@ -18,6 +18,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from ... import settings
 from . import cache_limit
 
 MAGIC = b"weft-object-1\n"
@@ -26,9 +27,9 @@ _DIGEST = 32
 
 def directory() -> Path | None:
     """The cache directory, made if need be; None when the cache is off or cannot be trusted."""
-    if os.environ.get("WEFT_CACHE", "").strip().lower() in ("0", "off", "no", "false"):
+    if not settings.CACHE():
         return None
-    chosen = os.environ.get("WEFT_CACHE_DIR", "").strip()
+    chosen = settings.CACHE_DIR()
     if chosen:
         return _private(Path(chosen) / "kernels")
     return _home_directory() or _temporary_directory()

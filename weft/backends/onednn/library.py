@@ -22,6 +22,7 @@ from pathlib import Path
 
 from weft.runtime import forks, threads
 
+from ... import settings
 from . import capi
 
 MINIMUM_VERSION = (3, 2)
@@ -63,7 +64,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _open() -> capi.Library:
-    chosen = os.environ.get("WEFT_ONEDNN_LIBRARY")
+    chosen = settings.ONEDNN_LIBRARY()
     problems: list[str] = []
     for path in (chosen,) if chosen else _candidates():
         try:
@@ -92,10 +93,6 @@ def _open() -> capi.Library:
     )
 
 
-def _switched_off() -> bool:
-    return os.environ.get("WEFT_ONEDNN", "").strip().lower() in ("0", "off", "no", "false")
-
-
 def load() -> capi.Library | None:
     """The loaded library, or `None` if it is switched off or cannot be loaded (the first failure warns, once)."""
     if _tried:
@@ -111,7 +108,7 @@ def _load_once() -> str | None:
     global _loaded, _tried
     with _lock:
         # Without libgomp `threads.openmp()` has said what to install (or the user switched it off): no second warning.
-        if _tried or _switched_off() or threads.openmp() is None:
+        if _tried or not settings.ONEDNN() or threads.openmp() is None:
             _tried = True
             return None
         try:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ... import settings
 from ..check_flow import check_flow
 from ..flow import Flow
 from .assemble import assemble
@@ -34,8 +35,8 @@ def optimise(flow: Flow, still: Sequence[int] = ()) -> Flow:
 
     `still` are the numbers of inputs that stay as they are from call to call: the weights of a frozen function.
     """
-    verbose = os.environ.get("WEFT_DEBUG", "0") >= "2"
-    checked = os.environ.get("WEFT_VALIDATE", "0") not in ("", "0")
+    verbose = settings.DEBUG() >= 2
+    checked = settings.VALIDATE()
     if checked:
         check_flow(flow, "capture")
     for name, run in _passes(still):
