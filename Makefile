@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 KEY := $(shell { cat pyproject.toml; pwd; } | cksum | tr ' ' -)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint fuzz stubs clean help
+.PHONY: demo test lint docs fuzz stubs clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test    install into $(VENV) and run the test suite (PYTEST_ARGS='$(PYTEST_ARGS)')"
 	@echo "make lint    ruff and mypy"
 	@echo "make fuzz    damage files and read them for SECONDS=600"
+	@echo "make docs    build the documentation site in build/site"
 	@echo "make stubs   write the type stubs of what is derived from the op table"
 	@echo "make clean   remove $(VENV) and every cache"
 
@@ -40,6 +41,10 @@ SECONDS ?= 600
 FUZZ_ARGS ?=
 fuzz: $(VENV)/installed-test-$(KEY)
 	$(VENV)/bin/python -m tests.fuzz.run --seconds $(SECONDS) --keep build/fuzz $(FUZZ_ARGS)
+
+docs: $(VENV)/installed-dev-$(KEY)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(VENV)/bin/mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 stubs: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/python -m tools.stubs

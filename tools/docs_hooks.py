@@ -39,5 +39,11 @@ def on_files(files: Files, config: Any) -> Files:
         name = page.path.removeprefix("reference/")
         names = ", ".join(f"[`{path.rsplit('.', 1)[-1]}`]({name}#{path})" for path, _ in page.entries)
         index += [f"## [{page.title}]({name})", "", names, ""]
+    files.append(File.generated(config, "changelog.md", content=(ROOT / "CHANGELOG.md").read_text()))
     files.append(File.generated(config, "reference/index.md", content="\n".join(index)))
     return files
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """The theme takes its worker for local pages from the network; ours is part of the site."""
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{'../' * page.url.count('/')}assets/local_worker.js")

@@ -112,10 +112,17 @@ def pages() -> Iterator[Page]:
     yield Page("reference/tensor.md", "Tensor", entries=[("weft.Tensor", weft.Tensor)])
     yield from groups.values()
     for name, title in MODULES.items():
-        module = getattr(weft, name) if name in api.LAZY else importlib.import_module(f"weft.{name}")
+        module = module_of(name)
         page = Page(f"reference/weft.{name}.md", title, inspect.getdoc(module) or "")
         page.entries = [(f"weft.{name}.{n}", getattr(module, n)) for n in exports(module)]
         yield page
+
+
+def module_of(name: str) -> ModuleType:
+    """The public module `weft.<name>`."""
+    module = getattr(weft, name) if name in api.LAZY else importlib.import_module(f"weft.{name}")
+    assert isinstance(module, ModuleType)
+    return module
 
 
 def family_of(name: str, value: Any) -> str:

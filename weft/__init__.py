@@ -10,7 +10,7 @@ from typing import Any as _Any
 
 from . import api as _api
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __array_api_version__ = "2025.12"
 
 _names = _api.namespace()
