@@ -45,5 +45,13 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
+    return local_worker(output, "../" * page.url.count("/"))
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    return local_worker(output_content, "/" if template_name == "404.html" else "")
+
+
+def local_worker(html: str, root: str) -> str:
     """The theme takes its worker for local pages from the network; ours is part of the site."""
-    return output.replace("https://unpkg.com/iframe-worker/shim", f"{'../' * page.url.count('/')}assets/local_worker.js")
+    return html.replace("https://unpkg.com/iframe-worker/shim", f"{root}assets/local_worker.js")
