@@ -37,6 +37,19 @@ def test_clip_grad_norm(norm_type: float, norm: float, first: list, second: list
     np.testing.assert_allclose(b.numpy(), second, rtol=1e-6)
 
 
+@pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
+def test_the_norm_of_float16_gradients_does_not_overflow(captured: bool) -> None:
+    p = nn.Parameter(wf.zeros(4096, dtype=wf.float16))
+
+    def clip() -> tuple[wf.Tensor, wf.Tensor]:
+        p.grad = wf.full((4096,), 3000.0, dtype=wf.float16)
+        return utils.clip_grad_norm_(p, 64.0), p.grad
+
+    norm, grad = (wf.function(clip) if captured else clip)()
+    assert norm.item() == 192000.0 and grad.dtype == wf.float16
+    np.testing.assert_allclose(grad.numpy(), np.ones(4096))
+
+
 def test_small_gradients_are_left_alone_and_bad_ones_reported() -> None:
     p = nn.Parameter(wf.ones(2))
     p.grad = wf.tensor([0.3, 0.4])

@@ -10,7 +10,9 @@ from ..autograd.tape import no_grad
 from ..ops.elementwise import abs_, isfinite
 from ..ops.reduction import max_
 from ..ops.reduction import sum as reduce_total
+from ..ops.row_sparse import RowSparse
 from ..ops.shaping import concat, stack
+from ..ops.short_floats import widened
 from ..tensor import Tensor
 from . import packed as rnn  # noqa: F401  # `nn.utils.rnn`, where PyTorch has these
 from .packed import pack_padded_sequence as pack_padded_sequence
@@ -35,7 +37,7 @@ def _values(grad: Any) -> Tensor:
 
 
 def _norm(grads: list[Any], norm_type: float) -> Tensor:
-    values = [_values(g) for g in grads]
+    values = widened([_values(g) for g in grads])
     if norm_type == math.inf:
         return max_(stack([max_(abs_(v)) for v in values]))
     if norm_type == 2:
@@ -45,8 +47,15 @@ def _norm(grads: list[Any], norm_type: float) -> Tensor:
     return sum(powers[1:], powers[0]) ** (1.0 / norm_type)
 
 
+def _scaled(grad: Any, scale: Tensor) -> Any:
+    """`grad * scale` in the dtype of `grad`; a scale of float32 is not rounded before it is applied."""
+    if getattr(grad, "is_row_sparse", False):
+        return RowSparse(grad.indices, _scaled(grad.values, scale), grad.shape, grad.keep, grad.checked)
+    return (grad * scale).to(grad.dtype)
+
+
 def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
-    """The norm of all gradients together, as one vector; a 0-d tensor."""
+    """The norm of all gradients together, as one vector; a 0-d tensor, float32 for gradients of 16-bit floats."""
     with no_grad():
         found = _with_grad(parameters)
         if not found:
@@ -87,7 +96,7 @@ def clip_grad_norm_(
         scale = (max_norm / (norm + 1e-6)).clip(None, 1.0)
         for p in tensors:
             grad = p.grad
-            p.grad = grad * (scale if scale.dtype == grad.dtype else scale.to(grad.dtype))
+            p.grad = _scaled(grad, scale)
     return norm
 
 

@@ -147,7 +147,7 @@ class MultiheadAttention(Module):
         dropped = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
-            scores = matmul(q, k.transpose(-2, -1)) * (1 / math.sqrt(self.head_dim))
+            scores = matmul(q * (1 / math.sqrt(self.head_dim)), k.transpose(-2, -1))  # in this order no float16 overflows early
             if mask is not None:
                 scores = scores + mask
             weights = F.softmax(scores, -1)
