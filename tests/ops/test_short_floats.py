@@ -348,3 +348,26 @@ def test_running_statistics_in_float16_move_as_in_float32():
         found.append((mean.numpy(), var.numpy(), F.batch_norm(data, mean, var).numpy()))
     for wide, short in zip(*found, strict=True):
         np.testing.assert_allclose(short.astype(np.float64), wide, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("mode", [lambda f: f, wf.function], ids=["eager", "captured"])
+def test_a_python_number_beside_short_floats_is_not_rounded_before_it_is_used(mode):
+    x = wf.tensor([0.125, 8.0], dtype=wf.float16)
+    for function in (lambda x: x * 1e5, lambda x: x / 1e5, lambda x: 1e5 / x, lambda x: x * 1e-7, lambda x: x - 0.1):
+        out = mode(function)(x)
+        expected = np.asarray(function(x.numpy().astype(np.float64)))
+        assert out.dtype == wf.float16
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(out.numpy(), expected.astype(np.float16))
+    for y in (wf.tensor([0.1], dtype=wf.float16), wf.tensor([0.1], dtype=wf.bfloat16)):
+        assert mode(lambda y: y == 0.1)(y).item() and mode(lambda y: y >= 0.1)(y).item()
+        assert mode(lambda y: wf.where(y > 0, 0.1, y))(y).item() == y.item()
+
+
+def test_a_python_number_beside_short_floats_in_place_and_in_gradients():
+    x = wf.tensor([0.125], dtype=wf.float16)
+    x *= 1e5
+    assert x.item() == float(np.float16(12500))
+    x = wf.tensor([0.125], dtype=wf.float16).requires_grad_()
+    (g,) = wf.grad((x * 1e5 * 1e-5).sum(), [x])
+    assert g.dtype == wf.float16 and abs(g.item() - 1) < 0.01  # 1e-5 itself, the gradient in between, has few digits

@@ -202,6 +202,9 @@ class Graph:
             wanted = (dtype,) * len(inputs)
         else:
             wanted = (None,) * len(inputs)
+        if op.expression is not None and dispatch.keeps_scalars(op, inputs, wanted[0]):  # type: ignore[arg-type]
+            wide = self.emit(op, [self._cast(v, dtypes.float32) for v in inputs], attrs, where).outputs[0]
+            return self._cast(wide, wanted[0] if wide.dtype == dtypes.float32 else None).node
         values = [self._cast(v, w) for v, w in zip(inputs, wanted, strict=True)]
         assert op.infer is not None, op.name
         inferred = op.run(op.infer, op.merge(values, attrs))

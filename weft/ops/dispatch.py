@@ -32,6 +32,7 @@ from .general import common_dtype as common_dtype
 from .general import compute as compute
 from .general import elementwise_dtypes as elementwise_dtypes
 from .general import infer_elementwise
+from .general import keeps_scalars as keeps_scalars
 from .general import native_elementwise as native_elementwise
 from .general import native_kernels as native_kernels
 from .general import operand as operand

@@ -92,7 +92,7 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: Device
 # Arithmetic ----------------------------------------------------------------------------------------------------------
 
 
-@elementwise(accumulate="exact", numpy=np.add, vjp=(lambda g: g, lambda g: g), reference=np.add, samples=pairs(),
+@elementwise(numpy=np.add, vjp=(lambda g: g, lambda g: g), reference=np.add, samples=pairs(),
              errors=lambda m: [
     Bad(ValueError, r"add: shapes do not broadcast.*x1 of shape \(2, 3\) and x2 of shape \(4,\)", m.normal(2, 3), m.normal(4)),
     Bad(TypeError, "add: x2 must be a tensor. Got str", m.normal(2), "a"),
@@ -103,7 +103,6 @@ def add(x1: Term, x2: Term) -> Term:
 
 
 @elementwise(
-    accumulate="exact",
     numpy=np.subtract,
     kind="arithmetic",
     vjp=(lambda g: g, lambda g: -g),
@@ -216,13 +215,13 @@ def _power_exponent(g: Any, x: Any, out: Any) -> Any:
     return g * out * log(base)
 
 
-@elementwise(accumulate="exact", numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
+@elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
 def negative(x: Term) -> Term:
     """`-x`, elementwise."""
     return s.neg(x)
 
 
-@elementwise(accumulate="exact", numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
+@elementwise(numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
 def positive(x: Term) -> Term:
     """`+x`: a copy of `x`."""
     return s.add(x, 0) if isinstance(x, s.Expr) else np.positive(x)
@@ -609,7 +608,8 @@ def _comparison(name: str, expression: Any, ufunc: Any, symbol: str, kind: str =
         return expression(x1, x2)
 
     body.__name__, body.__doc__ = name, f"`x1 {symbol} x2`, elementwise."
-    return elementwise(numpy=ufunc, vjp=NOT_DIFFERENTIABLE, kind=kind, reference=ufunc, samples=pairs())(body)
+    facts: dict[str, Any] = {"vjp": NOT_DIFFERENTIABLE, "kind": kind, "reference": ufunc, "samples": pairs()}
+    return elementwise(accumulate="exact", numpy=ufunc, **facts)(body)
 
 
 equal = _comparison("equal", s.eq, np.equal, "==", "numeric")

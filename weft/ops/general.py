@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from . import modes
 from .recording import finish
 from .registry import Op
-from .short_floats import any_short, run_in_float32
+from .short_floats import any_short, is_short, run_in_float32
 from .spec import Spec, broadcast_shapes
 
 ndarray = np.ndarray
@@ -259,8 +259,20 @@ def elementwise_dtypes(op: Op, datas: Sequence[Any]) -> tuple[np.dtype, ...]:
     return (dtype,) * len(datas)
 
 
+def keeps_scalars(op: Op, datas: Sequence[Any], dtype: np.dtype) -> bool:
+    """Whether `op`, which computes in `dtype`, has a Python number among its operands that 16 bits would change: 0.1, or
+    1e5 beside float16. Arithmetic is then done in float32; comparisons and selections mean the rounded number."""
+    if not is_short(dtype) or not op.widens:
+        return False
+    with np.errstate(all="ignore"):
+        return any(d.__class__ in (float, int) and d == d and float(dtype.type(d)) != d for d in datas)
+
+
 def compute_elementwise(op: Op, datas: Sequence[Any]) -> ndarray:
     wanted = elementwise_dtypes(op, datas)
+    if keeps_scalars(op, datas, wanted[0]):
+        out = compute_elementwise(op, [d.astype(F32) if type(d) is ndarray else d for d in datas])
+        return cast_data(out, wanted[0]) if out.dtype == F32 else out
     arrays = [cast_data(d, w) for d, w in zip(datas, wanted, strict=True)]
     shape = broadcast_shapes(op.title, *[a.shape for a in arrays], names=op.tensor_names)
     size = 1

@@ -157,7 +157,8 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
         wanted = (common_dtype(op, datas),)
     else:
         wanted = (data.dtype,)
-    ufunc = op.ufunc
+    kept = dispatch.keeps_scalars(op, datas, wanted[0])
+    ufunc = op.ufunc if not kept else None
     if ufunc is not None and wanted[0] == data.dtype and data.size < dispatch.LARGE:
         arrays = [d if type(d) is ndarray and d.dtype == data.dtype else np.asarray(d, data.dtype) for d in datas]
         try:
@@ -167,7 +168,7 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
             return
         except (ValueError, TypeError):
             pass  # the general path below finds the words for what is wrong
-    if op.expression is not None and data.size >= dispatch.LARGE and _write_native(op, data, datas, wanted):
+    if op.expression is not None and not kept and data.size >= dispatch.LARGE and _write_native(op, data, datas, wanted):
         return
     out = dispatch.compute(op, datas, op.attrs(values))
     if out.shape != data.shape:

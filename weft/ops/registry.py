@@ -27,8 +27,11 @@ in the record says where that happens:
   gradient rules see them, and every result is rounded once, at the end. Kernels and rules need not know short floats.
 * "kernels": the kernels read 16-bit operands and accumulate in float32 themselves (matrix products, convolutions), so that
   the processor's instructions for short floats can serve them. The gradient rules are made of such ops.
-* "exact": nothing is added or multiplied, or nothing but once: moving, comparing and selecting numbers.
+* "exact": no arithmetic, nothing to round: moving, comparing and selecting numbers.
 * "parts" (the default of composites): each of the ops that the body calls says it for itself.
+
+A Python number beside 16-bit floats follows: arithmetic uses it as it is (`x * 1e-8`), what is "exact" uses it rounded
+(`x == 0.1` holds for the float16 0.1).
 
 `weft.ops.short_floats` carries it out for arrays and tensors, the compiler's pass `widen` for captured programs.
 """
