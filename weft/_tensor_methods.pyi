@@ -279,7 +279,14 @@ class TensorMethods:
         """Square matrices of zeros with the last axis of `x` on their `offset`-th diagonal."""
     def diagonal(self, *, offset: builtins.int = 0) -> Tensor:
         """The `offset`-th diagonal of a (stack of) matrices, as the last axis; a copy."""
-    def diff(self, *, kwargs: Any) -> Tensor:
+    def diff(
+        self,
+        axis: builtins.int = -1,
+        *,
+        n: builtins.int = 1,
+        prepend: ArrayLike | None = None,
+        append: ArrayLike | None = None,
+    ) -> Tensor:
         """The difference of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined to
         `x` first.
         """
@@ -479,7 +486,7 @@ class TensorMethods:
         """Whether exactly one is true (non-zero)."""
     def logical_xor_(self, x2: Operand) -> Tensor:
         """`logical_xor`, in place: the result takes the place of this tensor's value."""
-    def logsumexp(self, *, kwargs: Any) -> Tensor:
+    def logsumexp(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
         """log(sum(exp(x))) over `axis`, stable for large values."""
     def long(self) -> Tensor:
         """`x` as int64."""
@@ -514,7 +521,7 @@ class TensorMethods:
         dtype: DTypeLike | None = None,
     ) -> Tensor:
         """The arithmetic mean over `axis` (all by default); integers become the default float."""
-    def median(self, *, kwargs: Any) -> Tensor:
+    def median(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
         """The middle element over `axis` (all by default) in order of size; the mean of the two middle
         ones if they are two.
         """
@@ -709,7 +716,13 @@ class TensorMethods:
         """`square`, in place: the result takes the place of this tensor's value."""
     def squeeze(self, axis: Axis = None) -> Tensor:
         """`x` without its axes of size 1 (all of them, or those in `axis`)."""
-    def std(self, *, kwargs: Any) -> Tensor:
+    def std(
+        self,
+        axis: Axis = None,
+        keepdims: builtins.bool = False,
+        *,
+        correction: builtins.int | builtins.float = 0.0,
+    ) -> Tensor:
         """The standard deviation over `axis` (all by default): the square root of `var`."""
     def stop_gradient(self) -> Tensor:
         """`x` as a constant: no gradient flows through."""
@@ -807,7 +820,13 @@ class TensorMethods:
         """`x` with new axes of size 1 at `axis`; a view."""
     def unstack(self, *, axis: builtins.int = 0) -> tuple[Tensor, ...]:
         """The slices of `x` along `axis`, as views."""
-    def var(self, *, kwargs: Any) -> Tensor:
+    def var(
+        self,
+        axis: Axis = None,
+        keepdims: builtins.bool = False,
+        *,
+        correction: builtins.int | builtins.float = 0.0,
+    ) -> Tensor:
         """The variance over `axis` (all by default): the mean squared distance from the mean."""
     def vecdot(self, x2: ArrayLike, /, *, axis: builtins.int = -1) -> Tensor:
         """The sum of `conj(x1) * x2` over `axis`."""

@@ -8,6 +8,7 @@ as it is and 150 times as large (numbers up to about 300, whose squares float16 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import zlib
 from pathlib import Path
 
@@ -371,3 +372,8 @@ def test_a_python_number_beside_short_floats_in_place_and_in_gradients():
     x = wf.tensor([0.125], dtype=wf.float16).requires_grad_()
     (g,) = wf.grad((x * 1e5 * 1e-5).sum(), [x])
     assert g.dtype == wf.float16 and abs(g.item() - 1) < 0.01  # 1e-5 itself, the gradient in between, has few digits
+
+
+def test_composed_functions_show_the_signature_of_their_definition():
+    for function in (wf.var, wf.Tensor.var, F.mse_loss, linalg.vector_norm, table["logsumexp"].call):
+        assert "kwargs" not in inspect.signature(function).parameters, function

@@ -271,8 +271,8 @@ def keeps_scalars(op: Op, datas: Sequence[Any], dtype: np.dtype) -> bool:
 def compute_elementwise(op: Op, datas: Sequence[Any]) -> ndarray:
     wanted = elementwise_dtypes(op, datas)
     if keeps_scalars(op, datas, wanted[0]):
-        out = compute_elementwise(op, [d.astype(F32) if type(d) is ndarray else d for d in datas])
-        return cast_data(out, wanted[0]) if out.dtype == F32 else out
+        wide = compute_elementwise(op, [d.astype(F32) if type(d) is ndarray else d for d in datas])
+        return cast_data(wide, wanted[0]) if wide.dtype == F32 else wide
     arrays = [cast_data(d, w) for d, w in zip(datas, wanted, strict=True)]
     shape = broadcast_shapes(op.title, *[a.shape for a in arrays], names=op.tensor_names)
     size = 1

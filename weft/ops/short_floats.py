@@ -102,6 +102,7 @@ def in_float32(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     composed.__name__, composed.__qualname__ = fn.__name__, fn.__qualname__
     composed.__doc__, composed.__module__ = fn.__doc__, fn.__module__
+    composed.__wrapped__ = fn  # type: ignore[attr-defined]  # inspect.signature, help() and stubs show the definition
     return composed
 
 
