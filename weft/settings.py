@@ -111,6 +111,10 @@ MAX_PROGRAMS: Setting[int] = Setting(
     "WEFT_MAX_PROGRAMS", "compiled programs that one captured function keeps, or `none`; the least recently used goes first",
     256, "256", "a number of at least 1, or 'none' for no limit", _limit(1),
 )  # fmt: skip
+PROGRAM_MEMORY: Setting[int | None] = Setting(
+    "WEFT_PROGRAM_MEMORY", "bytes that compiled programs may keep for temporaries between calls, such as `4G`, or `none`",
+    None, "half of the memory", "a number of bytes such as 4G, or 'none' for no limit", _limit(0),
+)  # fmt: skip
 
 ALL: tuple[Setting[Any], ...] = tuple(value for value in globals().values() if isinstance(value, Setting))
 

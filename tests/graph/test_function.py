@@ -359,6 +359,26 @@ def test_a_dropped_program_and_its_code_are_freed():
     assert jit.loaded() <= code + 8
 
 
+def test_memory_for_temporaries_is_bounded_over_all_programs(monkeypatch):
+    from weft.runtime import limits, program
+
+    w = wf.ones((64, 64))
+
+    @wf.function
+    def step(x):
+        return wf.exp(x @ w) @ w
+
+    gc.collect()
+    limit = program.idle_bytes() + 3_000_000
+    monkeypatch.setattr(limits, "program_bytes", lambda: limit)
+    for n in (*range(2000, 2009), 2000, 2008):
+        np.testing.assert_allclose(step(wf.zeros((n, 64))).numpy()[[0, -1]], 64.0)
+        assert program.idle_bytes() <= limit
+    assert len(step.signatures) == 9, "programs stay, their memory does not"
+    recent, oldest = step.traces[-1].compiled.program, step.traces[1].compiled.program
+    assert recent.arena > 400_000 and len(recent._free) == 1 and not oldest._free
+
+
 def test_threads_drop_each_others_programs():
     @wf.function(max_programs=2)
     def total(x):

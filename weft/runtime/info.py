@@ -165,8 +165,10 @@ def _programs() -> dict[str, Any]:
     program, jit = sys.modules.get("weft.runtime.program"), sys.modules.get("weft.backends.llvm.jit")
     return {
         "alive": len(program.alive) if program is not None else 0,
+        "bytes": program.idle_bytes() if program is not None else 0,
         "kernels": jit.loaded() if jit is not None else 0,
         "limit": _limit(limits.max_programs()),
+        "bytes_limit": _limit(limits.program_bytes()),
     }
 
 
@@ -187,8 +189,12 @@ def _cache_text(cache: dict[str, Any]) -> str:
 
 
 def _programs_text(programs: dict[str, Any]) -> str:
-    limit = "no limit" if programs["limit"] is None else f"at most {programs['limit']}"
-    return f"{programs['alive']} in memory, {programs['kernels']} kernels ({limit} per function, WEFT_MAX_PROGRAMS)"
+    count = "no limit" if programs["limit"] is None else f"at most {programs['limit']}"
+    size = "no limit" if programs["bytes_limit"] is None else f"at most {format_bytes(programs['bytes_limit'])}"
+    return (
+        f"{programs['alive']} in memory ({count} per function, WEFT_MAX_PROGRAMS), {programs['kernels']} kernels, "
+        f"{format_bytes(programs['bytes'])} for temporaries ({size}, WEFT_PROGRAM_MEMORY)"
+    )
 
 
 def _memory_text(figures: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """How much Weft keeps: limits from the environment, and a table that forgets what was used least recently.
 
 `WEFT_MAX_PROGRAMS` bounds the compiled programs of one captured function, of one region of a declared graph and of the
-steps of a session; `WEFT_CACHE_SIZE` bounds the bytes of the kernel cache on disk. Both are read when they are first
-needed; "none" is no limit.
+steps of a session; `WEFT_PROGRAM_MEMORY` bounds the bytes that programs keep for their temporaries between calls, all
+together; `WEFT_CACHE_SIZE` bounds the bytes of the kernel cache on disk. They are read when they are first needed; "none" is
+no limit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 
 from .. import settings
 from ..settings import UNLIMITED as UNLIMITED
-from . import forks
+from . import _host, forks
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,6 +31,15 @@ def max_programs() -> int:
 def cache_bytes() -> int:
     """How many bytes the kernel cache may take up on disk: `WEFT_CACHE_SIZE`."""
     return settings.CACHE_SIZE()
+
+
+@functools.cache
+def program_bytes() -> int:
+    """How many bytes programs may keep for temporaries while they do not run: `WEFT_PROGRAM_MEMORY`."""
+    asked, total = settings.PROGRAM_MEMORY(), _host.memory_total()
+    if asked is not None:
+        return asked
+    return UNLIMITED if total is None else total // 2
 
 
 class LeastRecentlyUsed(Generic[K, V]):

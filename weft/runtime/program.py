@@ -25,13 +25,14 @@ from ..compiler.layout import Layout, Storage
 from ..compiler.lower import Step
 from ..compiler.memory_plan import nested_flags
 from ..ops import dispatch
-from . import forks, memory, threads
+from . import forks, limits, memory, threads
 from .interrupts import Interrupted, watched
 
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 alive: weakref.WeakSet[Program] = weakref.WeakSet()
 """the compiled programs that there are"""
+_alive_lock = forks.held_over_fork()
 _WIDE = 5e-4  # seconds: a program that takes longer gains from threads on processors of their own
 
 
@@ -61,7 +62,8 @@ class Program:
         every = [*all_steps(self.prologue), *all_steps(steps)]
         kernels = [st.kernel for st in every if st.kernel is not None]
         self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))  # keeps it loaded
-        alive.add(self)
+        with _alive_lock:
+            alive.add(self)
         self.routines = {
             k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")
         }
@@ -75,6 +77,7 @@ class Program:
 
     def instance(self) -> Instance:
         """A new instance; kept for later calls once its first run is over."""
+        _make_room(self.arena)
         with self._lock:
             self.instances += 1
             return Instance(self)
@@ -105,6 +108,28 @@ class Program:
                 self._free.append(instance)
 
 
+def idle_bytes() -> int:
+    """What programs keep for temporaries while they do not run."""
+    with _alive_lock:
+        return sum(len(program._free) * program.arena for program in alive)
+
+
+def _make_room(nbytes: int) -> None:
+    """Before an instance gets that much memory: programs that ran longest ago give theirs up if all is too much."""
+    limit = limits.program_bytes()
+    with _alive_lock:
+        idle = [(instance.started, program, instance) for program in alive for instance in list(program._free)]
+    total = nbytes + sum(program.arena for _, program, _ in idle)
+    for _, program, instance in sorted(idle, key=lambda entry: entry[0]):
+        if total <= limit:
+            return
+        try:
+            program._free.remove(instance)
+        except ValueError:
+            continue  # it runs by now
+        total -= program.arena
+
+
 class Kept:
     """Memory with the results of a program's prologue. Filled once; instances that find it filled only read it."""
 
@@ -133,6 +158,7 @@ class Instance:
         self.error: BaseException | None = None
         self.failed: Step | None = None  # the host call that raised it
         self.seconds = 0.0  # how long the last run took
+        self.started = 0.0  # when it began
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
         self.stop = ctypes.c_int64(0)  # loops look at it in every iteration
@@ -315,7 +341,7 @@ class Instance:
         watch = watched.by if program.has_loops else None
         if watch is not None:
             watch.begin(self.stop)
-        start = time.perf_counter()
+        start = self.started = time.perf_counter()
         failed = program.run_native(self.table_at, self.count) if not _profilers else self._profiled()
         self.seconds = time.perf_counter() - start
         if watch is not None:
