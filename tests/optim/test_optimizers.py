@@ -460,3 +460,18 @@ def test_a_small_network_is_fitted(kind: str) -> None:
     for _ in range(200):
         loss = step()
     assert loss.item() < 0.1
+
+
+@pytest.mark.parametrize("name", ["SGD", "RMSprop", "Adadelta", "Adam"])
+@pytest.mark.parametrize("lr", [1, wf.asarray(1), True], ids=["int", "tensor", "bool"])
+def test_an_integer_learning_rate_is_a_number_like_any_other(name, lr):
+    moved = []
+    for given in (lr, 1.0):
+        p = wf.ones(3).requires_grad_()
+        optimizer = getattr(optim, name)([p], lr=given)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (p * p).sum().backward()
+            optimizer.step()
+        moved.append(p.tolist())
+    assert moved[0] == moved[1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.general import check_room
 from ..runtime import memory
 from ..runtime.program import Program
 from . import frozen, trials, tuning
@@ -102,6 +103,9 @@ def compile_flow(
     `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i stays as it is
     from call to call; what depends on such variables alone is computed once (see `weft.compiler.frozen`).
     """
+    for value, target in zip(flow.outputs, targets, strict=True):
+        if target is None:  # new memory at every call: what can never be had need not be compiled for
+            check_room(flow.name, tuple(value.shape), value.dtype)
     seconds: dict[str, float] = {}
     still = [num_arguments + i for i, f in enumerate(freeze) if f]
     with _timed(seconds, "passes"):

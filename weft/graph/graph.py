@@ -19,6 +19,7 @@ from .. import dtypes
 from ..errors import Location, format_shape, user_location
 from ..ops import dispatch
 from ..ops.dispatch import check_kind, elementwise_dtypes
+from ..ops.general import check_addressable, check_integers
 from ..ops.registry import Op
 from ..ops.spec import Spec, Symbol, is_known, num_elements
 from ..tensor import Tensor
@@ -207,8 +208,10 @@ class Graph:
             return self._cast(wide, wanted[0] if wide.dtype == dtypes.float32 else None).node
         values = [self._cast(v, w) for v, w in zip(inputs, wanted, strict=True)]
         assert op.infer is not None, op.name
+        check_integers(op, attrs)
         inferred = op.run(op.infer, op.merge(values, attrs))
         specs = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
+        check_addressable(op, specs)
         return self.add(op, values, attrs, specs, where)
 
     def _cast(self, value: Any, dtype: np.dtype | None) -> Any:

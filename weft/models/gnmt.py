@@ -6,6 +6,7 @@ from .. import nn
 from ..nn import functional as F
 from ..ops.elementwise import tanh
 from ..ops.shaping import concat, expand_dims, squeeze
+from ..ops.spec import MAX_LAYERS, check_size
 from ..tensor import Tensor
 from .registry import constructor
 
@@ -52,6 +53,7 @@ class Decoder(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
+        layers = check_size("gnmt", layers, "layers", 1, MAX_LAYERS)
         self.embedding = nn.Embedding(vocabulary, width)
         self.first = nn.LSTM(width, width, batch_first=True)
         self.attention = Attention(width)

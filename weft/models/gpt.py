@@ -14,6 +14,7 @@ import weft as wf
 from .. import nn
 from ..nn import functional as F
 from ..ops.gathering import checked_indices
+from ..ops.spec import MAX_LAYERS, check_size
 from ..tensor import Tensor
 from .registry import constructor
 
@@ -117,6 +118,8 @@ class GPT(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        n_layer = check_size("gpt", n_layer, "n_layer", 0, MAX_LAYERS)
+        n_head = check_size("gpt", n_head, "n_head", 1)
         if n_embd % n_head:
             raise ValueError(f"gpt: n_embd must be a multiple of n_head. Got {n_embd} and {n_head}.")
         self.vocab_size, self.block_size, self.n_head, self.n_embd = vocab_size, block_size, n_head, n_embd

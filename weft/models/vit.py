@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import nn
 from ..ops.creation import zeros
 from ..ops.shaping import broadcast_to, concat, flatten, swapaxes
+from ..ops.spec import MAX_LAYERS, check_size
 from ..tensor import Tensor
 from .registry import constructor
 
@@ -37,6 +38,7 @@ class Encoder(nn.Module):
 
     def __init__(self, tokens: int, width: int, depth: int, heads: int, dropout: float) -> None:
         super().__init__()
+        depth = check_size("vit", depth, "depth", 0, MAX_LAYERS)
         self.pos_embedding = nn.Parameter(zeros(1, tokens, width))
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.Sequential({f"encoder_layer_{i}": Block(width, heads, dropout) for i in range(depth)})

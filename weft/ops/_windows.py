@@ -97,6 +97,11 @@ def out_size(
             f"windows: expected a kernel, stride and dilation of at least 1 and padding of at least 0. "
             f"Got kernel {kernel}, stride {stride}, dilation {dilation} and padding {pad}."
         )
+    if kernel > MOST or stride > MOST or dilation > MOST or pad[0] > MOST or pad[1] > MOST:
+        raise ValueError(
+            f"windows: expected a kernel, stride, dilation and padding of at most {MOST}. "
+            f"Got kernel {kernel}, stride {stride}, dilation {dilation} and padding {pad}."
+        )
     room = int(size) + pad[0] + pad[1] - dilation * (kernel - 1) - 1
     if room < 0:
         return 0

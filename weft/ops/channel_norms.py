@@ -467,8 +467,10 @@ def local_response_norm(
     channels = x.shape[1]
     square = x * x
     edge = zeros_like(square[:, :1].detach())
-    padded = concat([edge] * (size // 2) + [square] + [edge] * (size - 1 - size // 2), axis=1)
+    # neighbours further away than the last channel do not exist: a larger window adds nothing but work
+    before, after = min(size // 2, max(channels - 1, 0)), min(size - 1 - size // 2, max(channels - 1, 0))
+    padded = concat([edge] * before + [square] + [edge] * after, axis=1)
     total = padded[:, :channels]
-    for i in range(1, size):
+    for i in range(1, before + after + 1):
         total = total + padded[:, i : i + channels]
     return x / (total * (alpha / size) + k) ** beta

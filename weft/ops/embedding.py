@@ -25,7 +25,7 @@ from .row_sparse import RowSparse
 from .rows import put_rows, row_places
 from .samples import Bad, Sample
 from .shaping import expand_dims, reshape
-from .spec import Spec, is_known, same_size
+from .spec import Spec, check_size, is_known, same_size
 
 
 def _check_rows(op: str, indices: Any, weight: Any) -> None:
@@ -207,6 +207,8 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
         raise TypeError(
             f"embedding_bag: offsets must be a vector of integers. Got {offsets.dtype.name} {format_shape(offsets.shape)}."
         )
+    if count is not None:
+        check_size("embedding_bag", count, "count")
     if type(offsets) is np.ndarray and offsets.size:
         if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] > count:
             raise ValueError(

@@ -16,6 +16,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import constant, primitive
 from .elementwise import astype, conj, real
+from .general import check_room
 from .indexing import Slice, put_into_zeros, slice_axis
 from .samples import Bad, Sample
 from .spec import Spec, check_size, normalize_axes, normalize_axis, same_size
@@ -177,6 +178,7 @@ def _back(x: Any, n: int, axis: int, norm: str = "backward") -> np.ndarray:
 
 def _back_rule(g: Tensor, like_x: Any, n: int, axis: int, norm: str) -> Tensor:
     axis = axis % len(like_x.shape)
+    check_room("irfft", (n // 2 + 1,), like_x.dtype)
     weights = np.full(n // 2 + 1, 2.0, dtypes.real_dtype(like_x.dtype))
     weights[0] = 1
     if n % 2 == 0:

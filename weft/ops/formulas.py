@@ -12,6 +12,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import constant
 from .elementwise import abs_, astype, sqrt, where
+from .general import check_room
 from .products import matmul
 from .reduction import max_, reduce_sum
 from .shaping import broadcast_to, expand_dims, matrix_transpose
@@ -166,4 +167,5 @@ def masked_scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float
 
 
 def triangle(rows: int, columns: int) -> Tensor:
+    check_room("scaled_dot_product_attention", (rows, columns), dtypes.bool_)
     return constant(np.tri(rows, columns, dtype=np.bool_))

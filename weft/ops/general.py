@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from . import modes
 from .recording import finish
 from .registry import Op
 from .short_floats import any_short, is_short, run_in_float32
-from .spec import Spec, broadcast_shapes
+from .spec import Spec, broadcast_shapes, is_known
 
 ndarray = np.ndarray
 F32, BOOL = dtypes.float32, dtypes.bool_
@@ -157,12 +157,59 @@ def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Se
     except TypeError:  # an attribute that cannot be hashed is the rule's to judge
         op.run(op.infer, values)  # type: ignore[arg-type]
         return
+    check_integers(op, attrs)
     result = op.run(op.infer, values)  # type: ignore[arg-type]
     if op.alias is None:
         check_fits(op, result)
     if len(op.checked) >= 4096:
         op.checked.clear()
     op.checked.add(key)
+
+
+def check_integers(op: Op, attrs: Sequence[Any]) -> None:
+    """Refuse an integer attribute that no array, kernel or library could take: NumPy, ctypes and LLVM hold them in 64 bits,
+    and some of them drop what is beyond. Shapes are left to the checks of the memory that they need."""
+    for i in op.integer_attrs:
+        value = attrs[i]
+        if value.__class__ is int:
+            if _LEAST <= value <= _MOST:
+                continue
+        elif value is None or all([_LEAST <= v <= _MOST for v in _integers(value)]):  # noqa: C419 - a list is faster
+            continue
+        raise OverflowError(f"{op.title}: {op.attr_names[i]} does not fit into 64 bits. Got {value}.")
+
+
+_LEAST, _MOST = -(1 << 63), 1 << 64  # the end of a range of unsigned integers is one more than the last
+
+
+def _integers(value: Any) -> Iterator[int]:
+    """The integers in an attribute, which may be nested; anything else is the shape rule's to judge."""
+    if isinstance(value, (int, np.integer)):
+        yield int(value)
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _integers(v)
+
+
+ADDRESSABLE = 1 << 47  # bytes: more than any process can map
+
+
+def check_addressable(op: Op, specs: Sequence[Any]) -> None:
+    """Refuse results in a graph that no machine could hold or even walk over, before rules and passes that make arrays of
+    such sizes see them. Whether the rest fits into this machine is found out when a program is made: a fused value needs
+    no memory."""
+    for spec in specs:
+        shape = spec.shape
+        if shape is None or not is_known(shape):
+            continue
+        size = math.prod(shape) * spec.dtype.itemsize
+        if size > ADDRESSABLE or max(shape, default=0) >= 1 << 63:
+            from ..runtime import memory
+
+            raise MemoryError(
+                f"{op.title}: the result does not fit into memory. Got a shape {format_shape(shape)} that needs "
+                f"{memory.format_bytes(size)}; expected at most {memory.format_bytes(ADDRESSABLE)}."
+            )
 
 
 MUCH = 1 << 28  # bytes from which a result is worth a look at the system's free memory

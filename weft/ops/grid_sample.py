@@ -16,6 +16,7 @@ from . import elementwise
 from .dispatch import composite, constant
 from .elementwise import astype, clip, floor, where
 from .gathering import take_along_axis
+from .general import check_room
 from .indexing import slice_axis
 from .products import matmul
 from .samples import Bad, Sample
@@ -215,6 +216,7 @@ def affine_grid(theta: Tensor, size: ShapeLike, align_corners: bool = False) -> 
         raise ValueError(
             f"affine_grid: theta must be (N, {n}, {n + 1}). Got {format_shape(theta.shape)}; N is {shape[0]}."
         )
+    check_room("affine_grid", (*shape[2:], n + 1), dtypes.float64, 8 * n * prod(shape[2:]))
     axes = []
     for s in shape[2:]:
         i = np.arange(s)

@@ -20,6 +20,7 @@ from ..runtime import memory
 from ..tensor import Tensor
 from ..typing import ShapeLike
 from .dispatch import composite, primitive
+from .general import check_room
 from .samples import Bad, Sample
 from .shaping import as_tensor
 from .spec import Spec, check_size, is_known, require_sizes
@@ -30,6 +31,7 @@ KINDS = ("nearest", "nearest-exact", "linear", "cubic", "area")
 @lru_cache(512)
 def _taps(size: int, out: int, kind: str, align: bool, scale: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Which input elements, (T, out), make up each output element, and with which weights. Indices rise along out."""
+    check_room("interpolate", (out,), dtypes.float64, 12 * 8 * out)  # the cubic kind has the most arrays
     o = np.arange(out)
     if kind == "area":  # the mean over [floor(o·size/out), ceil((o+1)·size/out))
         start, stop = o * size // out, -((o + 1) * size // -out)

@@ -51,12 +51,16 @@ def _row_shapes(x: Any, num_axes: int) -> tuple[tuple[Any, ...], tuple[Any, ...]
     return tuple(x.shape[: x.ndim - num_axes]), tuple(x.shape[x.ndim - num_axes :])
 
 
+def _check_rank(op: str, x: Any, num_axes: int) -> None:
+    if x.shape is not None and not 1 <= num_axes <= x.ndim:
+        raise ValueError(f"{op}: cannot normalise the last {num_axes} axes of a tensor with {x.ndim}.")
+
+
 def _infer_layer_norm(x: Any, weight: Any, bias: Any, num_axes: int, eps: float) -> tuple[Spec, Spec, Spec]:
     check_floating("layer_norm", x)
     if x.shape is None:
         return Spec(None, x.dtype), Spec(None, stat_dtype(x)), Spec(None, stat_dtype(x))
-    if not 1 <= num_axes <= x.ndim:
-        raise ValueError(f"layer_norm: cannot normalise the last {num_axes} axes of a tensor with {x.ndim}.")
+    _check_rank("layer_norm", x, num_axes)
     lead, last = _row_shapes(x, num_axes)
     check_parameter("layer_norm", "weight", weight, last)
     check_parameter("layer_norm", "bias", bias, last)
@@ -66,6 +70,7 @@ def _infer_layer_norm(x: Any, weight: Any, bias: Any, num_axes: int, eps: float)
 def _infer_layer_norm_backward(
     grad: Any, grad_mean: Any, grad_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_axes: int
 ) -> tuple[Spec, Spec, Spec]:
+    _check_rank("layer_norm", x, num_axes)
     last = None if x.shape is None else _row_shapes(x, num_axes)[1]
     weight_spec = Spec((0,), x.dtype) if weight is None else Spec(last, weight.dtype)
     return Spec(x.shape, x.dtype), weight_spec, Spec(last, x.dtype)
@@ -363,8 +368,7 @@ def _infer_rms_norm(x: Any, weight: Any, num_axes: int, eps: float) -> tuple[Spe
     check_floating("rms_norm", x)
     if x.shape is None:
         return Spec(None, x.dtype), Spec(None, stat_dtype(x))
-    if not 1 <= num_axes <= x.ndim:
-        raise ValueError(f"rms_norm: cannot normalise the last {num_axes} axes of a tensor with {x.ndim}.")
+    _check_rank("rms_norm", x, num_axes)
     lead, last = _row_shapes(x, num_axes)
     check_parameter("rms_norm", "weight", weight, last)
     return Spec(x.shape, x.dtype), Spec(lead, stat_dtype(x))
@@ -373,6 +377,7 @@ def _infer_rms_norm(x: Any, weight: Any, num_axes: int, eps: float) -> tuple[Spe
 def _infer_rms_norm_backward(
     grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any, num_axes: int
 ) -> tuple[Spec, Spec]:
+    _check_rank("rms_norm", x, num_axes)
     weight_spec = Spec((0,), x.dtype) if weight is None else Spec(weight.shape, weight.dtype)
     return Spec(x.shape, x.dtype), weight_spec
 

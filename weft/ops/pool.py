@@ -276,6 +276,7 @@ def max_pool_backward(
 def _infer_select(
     x: Any, places: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Spec:
+    out_sizes(_check_images("max_pool", x, kernel), x, kernel, stride, padding, dilation, ceil_mode)
     return Spec(places.shape, x.dtype)
 
 

@@ -14,7 +14,7 @@ from ..typing import ShapeLike
 from ._windows import Pairs, batched, per_axis
 from .dispatch import composite, primitive
 from .interpolate import _matrix, resample
-from .pool import _avg_reference, _lowest, _max_reference, avg_pool, fold_batch, max_pool, max_pool_indices
+from .pool import _avg_reference, _max_reference, avg_pool, fold_batch, max_pool, max_pool_indices
 from .samples import Bad, Sample
 from .shaping import flatten, reshape, squeeze
 from .spec import Spec, is_known
@@ -625,19 +625,21 @@ def _infer_adaptive(x: Any, size: Any) -> tuple[Spec, Spec]:
 )
 def adaptive_max_pool(x: Tensor, size: Sizes) -> Any:
     """The maxima over windows that cover the spatial axes evenly, and their flat indices."""
-    y = np.full((*x.shape[:2], *size), _lowest(x.dtype), x.dtype)
-    indices = np.zeros(y.shape, np.int64)
-    places = np.arange(prod(x.shape[2:])).reshape(x.shape[2:])
-    for cell in np.ndindex(*size):
-        cut = tuple(
-            [slice(i * n // s, -((i + 1) * n // -s)) for i, n, s in zip(cell, x.shape[2:], size, strict=True)]
-        )
-        part: Any = x[(slice(None), slice(None), *cut)]
-        part = part.reshape(*x.shape[:2], prod(part.shape[2:]))
-        best = part.argmax(-1)
-        y[(slice(None), slice(None), *cell)] = np.take_along_axis(part, best[..., None], -1)[..., 0]
-        indices[(slice(None), slice(None), *cell)] = places[cut].reshape(-1)[best]
-    return y, indices
+    y, index, unit = np.asarray(x), np.broadcast_to(np.zeros((), np.int64), x.shape), 1
+    # Axis by axis from the last: the first maximum of the first row that has it is the first one of the window.
+    for axis in range(y.ndim - 1, 1, -1):
+        n, count = x.shape[axis], size[axis - 2]
+        cell = np.arange(count)
+        start, stop = cell * n // count, -((cell + 1) * n // -count)
+        # (count, widest): a narrower window has its last element several times, which never comes first
+        window = np.minimum(start[:, None] + np.arange((stop - start).max(initial=1)), stop[:, None] - 1)
+        along = window.reshape(*window.shape, *(1,) * (y.ndim - 1 - axis))
+        part, places = np.take(y, window, axis), np.take(index, window, axis) + along * unit
+        best = part.argmax(axis + 1, keepdims=True)
+        y = np.take_along_axis(part, best, axis + 1).squeeze(axis + 1)
+        index = np.take_along_axis(places, best, axis + 1).squeeze(axis + 1)
+        unit *= n
+    return y, index
 
 
 def _adaptive_max_pool(n: int, x: Tensor, output_size: Any, return_indices: bool) -> Any:

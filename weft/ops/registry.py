@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,6 +134,14 @@ def _is_arithmetic(rule: Callable[..., Any]) -> bool:
     it means the same on arrays as on tensors."""
     code = rule.__code__
     return not code.co_names and not code.co_freevars and not code.co_cellvars
+
+
+_INTEGERS = re.compile(r"\b(int|Sizes|Pairs|Axis)\b")
+_OTHER_NUMBERS = re.compile(r"\b(float|complex|str)\b")
+
+
+def _holds_integers(annotation: str) -> bool:
+    return _INTEGERS.search(annotation) is not None and _OTHER_NUMBERS.search(annotation) is None
 
 
 class Op:
@@ -234,6 +243,11 @@ class Op:
             raise TypeError(f"op {self.name}: a sequence of tensors must be the only tensor parameter.")
         self.tensor_names = tuple(names[i] for i in self.tensor_slots)
         self.attr_names = tuple(names[i] for i in self.attr_slots)
+        # places among the attributes that hold sizes, counts, axes: integers or tuples of them
+        self.integer_attrs = tuple(
+            j for j, n in enumerate(self.attr_names)
+            if n != "shape" and _holds_integers(str(annotations.get(n, "")))
+        )
         # places among the tensors where None may stand
         self.optional = {j for j, i in enumerate(self.tensor_slots) if "None" in str(annotations.get(names[i], ""))}
         self.slot_of = {n: i for i, n in enumerate(names)}

@@ -10,9 +10,10 @@ import numpy as np
 from ..tensor import Tensor, wrap
 from . import batching
 from .dispatch import primitive
+from .general import check_room
 from .samples import Bad, Sample
 from .shaping import reshape
-from .spec import Spec, check_shape, normalize_axes, normalize_axis, num_elements
+from .spec import Spec, check_shape, check_size, normalize_axes, normalize_axis, num_elements
 
 
 def _infer_flip(x: Any, axis: Any) -> Spec:
@@ -125,6 +126,9 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Any:
 
 
 def _infer_repeat(x: Any, repeats: Any, axis: Any) -> Spec:
+    counts = repeats if isinstance(repeats, tuple) else (repeats,)
+    for count in counts:
+        check_size("repeat", count, "repeats")
     if x.shape is None:
         return Spec(None, x.dtype)
     if axis is None:
@@ -146,6 +150,11 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
         flat = _repeat_rule(g, Spec((num_elements(shape),), g.dtype), repeats, 0)
         return reshape(flat, shape)
     axis = axis % len(shape)
+    if not isinstance(repeats, tuple):  # copies stand next to each other: one axis of them, summed
+        from .reduction import sum as sum_
+
+        return sum_(reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)
+    check_room("repeat", (sum(repeats),), np.dtype(np.int64))
     owners = np.repeat(np.arange(shape[axis]), repeats)
     from .creation import zeros
 

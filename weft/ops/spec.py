@@ -138,14 +138,19 @@ def normalize_axes(op: str, axis: Any, ndim: int | None, name: str = "axis") -> 
     return result
 
 
-def check_size(op: str, value: Any, name: str, least: int = 0) -> int:
-    """`value` as an int of at least `least`."""
+MAX_LAYERS = 1 << 16  # of one stack: each is made one after the other, so a slip of the pen must not fill the memory
+
+
+def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None = None) -> int:
+    """`value` as an int of at least `least` and at most `most`."""
     try:
         value = operator.index(value)
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer. Got {value!r}.") from None
     if value < least:
         raise ValueError(f"{op}: {name} must be at least {least}. Got {value}.")
+    if most is not None and value > most:
+        raise ValueError(f"{op}: {name} must be at most {most}. Got {value}.")
     return value
 
 

@@ -32,7 +32,7 @@ def _plain(value: Any, default: Any) -> Any:
     if isinstance(value, (list, tuple)):
         defaults = default if isinstance(default, tuple) and len(default) == len(value) else (None,) * len(value)
         return tuple([_plain(v, d) for v, d in zip(value, defaults, strict=True)])
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(default, float) and isinstance(value, int):
         return float(value)
     return value
 

@@ -27,6 +27,7 @@ parameter. Parameters that were always updated together share one counter, and w
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -217,13 +218,18 @@ class Optimizer:
             taken.add(id(p))
         merged_settings = {**self.defaults, **settings}
         self.check(merged_settings)
-        self.param_groups.append(ParamGroup(params, merged_settings, self.defaults))
+        self.param_groups.append(ParamGroup(params, merged_settings, {**self.defaults, **self._declared()}))
         epoch.bump()
+
+    def _declared(self) -> dict[str, Any]:
+        """The settings as the class declares them, which tells a float that was given as an integer (`lr=1`) from a count."""
+        given = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
+        return dict.fromkeys(_NUMBERS, 0.0) | {k: v for k, v in given.items() if isinstance(v, (float, tuple))}
 
     def check(self, settings: dict[str, Any]) -> None:
         """Raise a ValueError for settings that make no sense."""
         for key, value in settings.items():
-            plain = key in ("lr", "eps", "weight_decay", "momentum")
+            plain = key in _NUMBERS
             if plain and (isinstance(value, str) or not hasattr(value, "__float__")):
                 raise TypeError(f"{type(self).__name__}: {key} must be a number. Got {value!r}.")
             if plain and not float(value) >= 0:
@@ -333,6 +339,7 @@ class Optimizer:
 
 
 # Settings in state dicts from PyTorch that choose among its implementations and mean nothing here.
+_NUMBERS = ("lr", "eps", "weight_decay", "momentum")
 _PYTORCHS_OWN = frozenset({"foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"})
 
 

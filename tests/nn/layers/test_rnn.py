@@ -89,7 +89,7 @@ def test_dropout_between_layers_only_in_training() -> None:
     ("call", "text"),
     [
         (lambda: nn.LSTM(2, 3)(wf.ones(4, 2, 5)), r"LSTM: expected an input \(time, batch, features\).*with 2 features"),
-        (lambda: nn.LSTM(2, 0), "num_layers and hidden_size must be at least 1"),
+        (lambda: nn.LSTM(2, 0), "hidden_size must be at least 1"),
         (lambda: nn.LSTM(2, 3, dropout=2.0), "dropout must be between 0 and 1"),
         (lambda: nn.RNN(2, 3, nonlinearity="sine"), "nonlinearity must be 'tanh' or 'relu'"),
         (lambda: nn.Sequential(nn.GRU(2, 3))(wf.ones(2, 4)), "^0: GRU: expected an input"),

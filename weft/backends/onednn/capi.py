@@ -325,7 +325,16 @@ def failure(call: str, status: int, what: object) -> Exception:
 
 
 def dims(values: tuple[int, ...]) -> Any:
-    """`values` as a `dnnl_dims_t`."""
+    """`values` as a `dnnl_dims_t`. Those that do not fit would lose their upper bits without a word: Unsupported."""
+    if any(not -(1 << 63) <= value < 1 << 63 for value in values):
+        raise Unsupported(f"oneDNN: sizes have 64 bits. Got {values}.")
+    return Dims(*values)
+
+
+def window_dims(values: tuple[int, ...]) -> Any:
+    """Strides, paddings, dilations and kernel sizes as a `dnnl_dims_t`; oneDNN's kernels compute with 32 bits of them."""
+    if any(not -(1 << 31) < value < 1 << 31 for value in values):
+        raise Unsupported(f"oneDNN: windows move by numbers of 32 bits. Got {values}.")
     return Dims(*values)
 
 

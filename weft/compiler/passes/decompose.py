@@ -13,10 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...autograd.tape import no_grad
 from ...graph.capture import Capture
 from ...graph.graph import Node
 from ...ops.elementwise import astype
+from ...ops.general import check_room
 from ...tensor import wrap
 from ..flow import Flow, rebuild
 
@@ -32,6 +35,12 @@ def decomposition(name: str, late: bool = False) -> Callable[[Callable[..., Any]
         return fn
 
     return add
+
+
+def counting(name: str, n: int) -> np.ndarray:
+    """0, 1, … n - 1 as an array that a decomposition of `name` needs; refused before it is made if it does not fit."""
+    check_room(name, (n,), np.dtype(np.int64))
+    return np.arange(n, dtype=np.int64)
 
 
 class FlowCapture(Capture):

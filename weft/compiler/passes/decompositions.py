@@ -9,10 +9,11 @@ import numpy as np
 from ...graph.graph import CONSTANT
 from ...ops import elementwise as e
 from ...ops import gathering, indexing, reduction, shaping
+from ...ops.general import check_room
 from ...ops.random_ops import random_dropout
 from ...tensor import wrap
 from ..rules.attention import serves_backward, serves_forward
-from .decompose import decomposition
+from .decompose import counting, decomposition
 
 
 @decomposition("matmul")
@@ -110,7 +111,7 @@ def _numbers(x: Any, n: int, axis: int) -> Any:
     shape = [1] * len(x.shape)
     shape[axis] = n
     graph = x._data.node.graph
-    return wrap(graph.constant(np.arange(n, dtype=np.int64).reshape(shape)))
+    return wrap(graph.constant(counting("captured function", n).reshape(shape)))
 
 
 @decomposition("softmax_backward")
@@ -186,6 +187,7 @@ def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> A
         scores = e.where(mask, scores, -float("inf")) if mask.dtype == np.bool_ else scores + mask
     if is_causal:
         rows, columns = scores.shape[-2:]
+        check_room("scaled_dot_product_attention", (rows, columns), np.dtype(np.bool_))
         seen = wrap(scores._data.node.graph.constant(np.tri(rows, columns, dtype=bool)))
         scores = e.where(seen, scores, -float("inf"))
     return scores

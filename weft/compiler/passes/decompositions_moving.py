@@ -13,12 +13,13 @@ from ... import dtypes
 from ...ops import cumulative, gathering, indexing, reduction, searching, shaping, sorting
 from ...ops import elementwise as e
 from ...ops.creation import filled
+from ...ops.general import check_room
 from ...ops.indexing import Slice
 from ...ops.interpolate import _out_size, _taps
 from ...ops.padding import _widths
 from ...ops.spec import check_shape, normalize_axes, normalize_axis
 from ...tensor import wrap
-from .decompose import decomposition
+from .decompose import counting, decomposition
 
 _ALL = Slice(None, None, None)
 
@@ -36,7 +37,7 @@ def positions(x: Any, axis: int) -> Any:
     """0, 1, … along one axis of `x`, of size 1 along the others."""
     shape = [1] * len(x.shape)
     shape[axis] = x.shape[axis]
-    return constant(x, np.arange(x.shape[axis], dtype=np.int64).reshape(shape))
+    return constant(x, counting("captured function", x.shape[axis]).reshape(shape))
 
 
 # Order and repetition ---------------------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ def repeat_static(x: Any, repeats: Any, axis: Any = None) -> Any:
         x, axis = shaping.reshape(x, (-1,)), 0
     axis = normalize_axis("repeat", axis, len(x.shape))
     if isinstance(repeats, tuple):
+        check_room("repeat", (sum(repeats),), np.dtype(np.int64))
         return gathering.take_axis(x, constant(x, np.repeat(np.arange(len(repeats)), repeats)), axis)
     shape = tuple(x.shape)
     spread = (*shape[: axis + 1], repeats, *shape[axis + 1 :])
@@ -174,6 +176,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: float = 0) -> Any
 
 def _padded_places(size: int, low: int, high: int, mode: str) -> np.ndarray:
     numpy_mode: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    check_room("pad", (size + low + high,), np.dtype(np.int64))
     return np.pad(np.arange(size), (low, high), mode=numpy_mode)
 
 
@@ -235,7 +238,7 @@ def resample_backward(
 def one_hot_encode(x: Any, num_classes: int) -> Any:
     checked = gathering.checked_indices(x, 0, num_classes, None, "one_hot: class")
     shape = (1,) * len(x.shape) + (num_classes,)
-    numbers = constant(x, np.arange(num_classes, dtype=np.int64).reshape(shape))
+    numbers = constant(x, counting("one_hot", num_classes).reshape(shape))
     return e.astype(e.equal(shaping.expand_dims(checked, -1), numbers), np.dtype(np.int64))
 
 
@@ -250,7 +253,7 @@ def bag_numbers(offsets: Any, count: int) -> Any:
         checked = gathering.checked_indices(rises, 0, count + 1, None, "embedding_bag: rise from an offset to the next")
         starts = shaping.concat_axis((first, first + cumulative.accumulate_sum(checked, 0)), 0)
     starts = gathering.checked_indices(starts, 0, count + 1, None, "embedding_bag: offset")
-    numbers = searching.search_places(starts, constant(offsets, np.arange(count)), None, "right") - 1
+    numbers = searching.search_places(starts, constant(offsets, counting("embedding_bag", count)), None, "right") - 1
     return gathering.checked_indices(numbers, 0, bags, None, "embedding_bag: bag (the first offset must be 0)")
 
 

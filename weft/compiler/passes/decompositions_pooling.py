@@ -15,10 +15,11 @@ from ...ops import elementwise as e
 from ...ops import indexing, shaping
 from ...ops._windows import offsets, out_sizes
 from ...ops.creation import filled
+from ...ops.general import check_room
 from ...ops.indexing import Slice
 from ...ops.pool import _extra, _first_places, _lowest, _shares, offsets_dtype
 from ...ops.unfold import unfold_backward
-from .decompose import decomposition
+from .decompose import counting, decomposition
 from .decompositions_moving import constant
 
 MOST = 32  # places of a window that one nest reads
@@ -73,7 +74,7 @@ def _columns(places: Any, kernel: Any, value: Any) -> Any:
     n, c = places.shape[:2]
     count = prod(kernel)
     flat = shaping.reshape(places, (n, c, 1, -1))
-    numbers = constant(places, np.arange(count).astype(places.dtype).reshape(1, 1, count, 1))
+    numbers = constant(places, counting("max_pool", count).astype(places.dtype).reshape(1, 1, count, 1))
     values = shaping.reshape(value, (n, c, 1, -1))
     chosen = e.where(e.equal(flat, numbers), values, constant(value, np.zeros((), value.dtype)))
     return shaping.reshape(chosen, (n, c * count, flat.shape[-1]))
@@ -120,7 +121,7 @@ def max_pool_indices(places: Any, like: Any, kernel: Any, stride: Any, padding: 
     unit = 1
     for axis in reversed(range(len(kernel))):
         place, rest = rest % kernel[axis], rest // kernel[axis]
-        start = np.arange(places.shape[2 + axis]) * stride[axis] - padding[axis][0]
+        start = counting("max_pool", places.shape[2 + axis]) * stride[axis] - padding[axis][0]
         start = start.reshape(-1, *(1,) * (len(kernel) - 1 - axis))
         part = (constant(places, start) + place * dilation[axis]) * unit
         index = part if index is None else index + part
@@ -155,6 +156,7 @@ def _share(
     divisor: Any,
     spatial: Any = None,
 ) -> Any:
+    check_room("avg_pool", tuple(sizes), like.dtype)
     share = np.asarray(_shares(spatial or like.shape[2:], kernel, stride, padding, sizes, include, divisor))
     share = np.broadcast_to(share[..., 0] if share.ndim else share, sizes)
     return constant(like, np.ascontiguousarray(share[None, None], like.dtype))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...errors import format_shape
 from ...ops.creation import empty, zeros
+from ...ops.spec import MAX_LAYERS, check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -35,8 +36,9 @@ class _Recurrent(Module):
     ) -> None:
         super().__init__()
         op = type(self).__name__
-        if num_layers < 1 or hidden_size < 1:
-            raise ValueError(f"{op}: num_layers and hidden_size must be at least 1. Got {num_layers}, {hidden_size}.")
+        input_size = check_size(op, input_size, "input_size")
+        num_layers = check_size(op, num_layers, "num_layers", 1, MAX_LAYERS)
+        hidden_size = check_size(op, hidden_size, "hidden_size", 1)
         if not 0 <= dropout <= 1:
             raise ValueError(f"{op}: dropout must be between 0 and 1. Got {dropout}.")
         if proj_size and (self._states != 2 or not 0 < proj_size < hidden_size):

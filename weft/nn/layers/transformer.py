@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.spec import MAX_LAYERS, check_size
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from .. import init
@@ -31,6 +32,7 @@ def _activation(activation: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _clones(module: Module, n: int) -> ModuleList:
+    n = check_size("Transformer", n, "num_layers", 0, MAX_LAYERS)
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 

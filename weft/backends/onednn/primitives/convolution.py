@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import library
-from ..capi import Alg, Arg, Prop, Unsupported, dims
+from ..capi import Alg, Arg, Prop, Unsupported, window_dims
 from ..descriptors import MemoryDesc
 from .base import PostOp, Primitive, PrimitiveDesc
 
@@ -29,7 +29,7 @@ class Window:
 
     def native(self) -> tuple[object, object, object, object]:
         dilates = tuple(d - 1 for d in self.dilation)
-        return dims(self.stride), dims(dilates), dims(self.pad_before), dims(self.pad_after)
+        return tuple([window_dims(values) for values in (self.stride, dilates, self.pad_before, self.pad_after)])
 
 
 def _what(x: MemoryDesc, w: MemoryDesc, y: MemoryDesc, window: Window) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import library
-from ..capi import Alg, Arg, Prop, dims
+from ..capi import Alg, Arg, Prop, window_dims
 from ..descriptors import MemoryDesc
 from .base import Primitive, PrimitiveDesc
 from .convolution import Window
@@ -15,7 +15,7 @@ def _forward_desc(
     stride, dilation, before, after = window.native()
     return PrimitiveDesc(
         "pooling_forward_primitive_desc_create", library.require().engine, prop, alg, x, y,
-        stride, dims(kernel), dilation, before, after, what=f"{alg.name}, x {x}, y {y}, kernel {kernel}, {window}",
+        stride, window_dims(kernel), dilation, before, after, what=f"{alg.name}, x {x}, y {y}, kernel {kernel}, {window}",
     )  # fmt: skip
 
 
@@ -36,6 +36,6 @@ def pooling_backward(
     stride, dilation, before, after = window.native()
     desc = PrimitiveDesc(
         "pooling_backward_primitive_desc_create", library.require().engine, alg, x, y,
-        stride, dims(kernel), dilation, before, after, hint, what=f"{alg.name}, x {x}, y {y}, kernel {kernel}, {window}",
+        stride, window_dims(kernel), dilation, before, after, hint, what=f"{alg.name}, x {x}, y {y}, kernel {kernel}, {window}",
     )  # fmt: skip
     return Primitive("pooling_backward", desc, (Arg.DIFF_DST, Arg.WORKSPACE), (Arg.DIFF_SRC,))
