@@ -125,6 +125,27 @@ def json_text(data: bytes, other: bytes, random: Random) -> bytes:
         return some_bytes(data, other, random)
 
 
+def rewired(data: bytes, other: bytes, random: Random) -> bytes:
+    """A graph's program with ops, inputs or attributes exchanged, half of them still of the right form: these load."""
+    if random.random() < 0.3:
+        return json_text(data, other, random)
+    program = json.loads(data)
+    nodes = program["graph"]["nodes"]
+    for _ in range(random.choice((1, 1, 2))):
+        at = random.randrange(len(nodes))
+        node, kind = nodes[at], random.randrange(3)
+        if kind == 0 and node["attrs"]:
+            node["attrs"][random.randrange(len(node["attrs"]))] = copy.deepcopy(random.choice(ODD))
+        elif kind == 1 and node["inputs"] and at:
+            node["inputs"][random.randrange(len(node["inputs"]))] = [random.randrange(at), 0]
+        else:
+            node["op"] = copy.deepcopy(random.choice(nodes)["op"])
+        if random.random() < 0.7:
+            for output in node["outputs"]:
+                output["shape"] = None  # whatever comes out is welcome
+    return json.dumps(program).encode()
+
+
 def safetensors_header(data: bytes, other: bytes, random: Random) -> bytes:
     """A safetensors file whose header is changed as JSON, with the right length before it."""
     length = int.from_bytes(data[:8], "little")

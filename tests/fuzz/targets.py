@@ -31,6 +31,7 @@ from weft.commands.errors import CommandError
 from weft.errors import FileError
 from weft.io import CheckpointError, checkpoint, tensorboard
 from weft.io.tensorboard import records
+from weft.nn import functional as F
 
 FIXTURES = Path(__file__).resolve().parents[1] / "graph" / "fixtures"
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -66,14 +67,40 @@ def _graph_seeds(end: str) -> Callable[[], list[bytes]]:
 
 
 @functools.cache
-def _weights_of(program: bytes) -> dict[str, bytes]:
-    return {p.stem: p.read_bytes() for p in FIXTURES.glob("*.safetensors")}
+def _wide() -> tuple[bytes, bytes]:
+    """Program and weights of a graph with ops of many families, whose kernels are native."""
+    graph = wf.Graph("wide")
+    with graph.as_default():
+        image = wf.constant(np.linspace(-1, 1, 2 * 3 * 8 * 8, dtype=np.float32).reshape(2, 3, 8, 8), name="image")
+        rows = wf.Variable(np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8), name="rows")
+        kernel = wf.constant(np.ones((4, 3, 3, 3), np.float32))
+        numbers = wf.constant(np.array([0, 5, 2], np.int64))
+        y = F.max_pool2d(F.relu(F.conv2d(image, kernel, stride=2, padding=1)), 2)
+        z = F.interpolate(image, size=(4, 4), mode="bilinear") + F.avg_pool2d(image, 2)
+        e = F.layer_norm(F.embedding(numbers, rows), (8,)) @ wf.permute_dims(rows, (1, 0))
+        top, where = wf.topk(e, 2)
+        s = wf.cumulative_sum(wf.sort(e, axis=1), axis=0) + wf.take(e, wf.constant(np.array([1])), axis=1)
+        a = F.scaled_dot_product_attention(*[wf.reshape(rows, (1, 2, 3, 8))] * 3)
+        p = wf.concat([F.pad(e, (1, 1)), wf.ones((3, 8))], axis=0)[1:4, ::2]
+        w = wf.where(e > 0, e, -e) + wf.index_add(e, wf.constant(np.array([0])), wf.ones((1, 6)), 0)
+        loss = sum([wf.sum(t) for t in (y, z, top, s, a, p, w)])
+        rows.assign_sub(wf.gradients(loss, rows))
+    with tempfile.TemporaryDirectory() as folder:
+        file = graph.save(Path(folder) / "wide")
+        program = json.loads(file.read_bytes())
+        del program["checksum"], program["weights"]  # damage that a checksum shows is no test
+        return json.dumps(program).encode(), file.with_suffix(".safetensors").read_bytes()
+
+
+def _programs() -> list[bytes]:
+    return [*_graph_seeds(".json")(), _wide()[0]]
 
 
 def _read_program(folder: Path, content: bytes) -> Any:
     (folder / "g.json").write_bytes(content)
-    name = next((n for n in ("late", "control", "model", "queues") if f'"{n}"'.encode() in content[:200]), "late")
-    (folder / "g.safetensors").write_bytes((FIXTURES / f"{name}.safetensors").read_bytes())
+    name = next((n for n in ("late", "control", "model", "queues") if f'"{n}"'.encode() in content[:200]), "")
+    weights = (FIXTURES / f"{name}.safetensors").read_bytes() if name else _wide()[1]
+    (folder / "g.safetensors").write_bytes(weights)
     return wf.Graph.load(folder / "g")
 
 
@@ -300,9 +327,9 @@ def _events() -> list[bytes]:
 
 
 TARGETS = [
-    Target("graph-program", _graph_seeds(".json"), mutate.json_text, _read_program, cost=4),
-    Target("graph-run", _graph_seeds(".json"), mutate.json_text, _run_program, cost=20),
-    Target("graph-compiled", _graph_seeds(".json"), mutate.json_text,
+    Target("graph-program", _programs, mutate.json_text, _read_program, cost=4),
+    Target("graph-run", _programs, mutate.rewired, _run_program, cost=20),
+    Target("graph-compiled", _programs, mutate.rewired,
            functools.partial(_run_program, executor="dataflow"), cost=40),
     Target("graph-weights", lambda: [(FIXTURES / "control.safetensors").read_bytes()], mutate.safetensors_header,
            _read_weights, cost=4),

@@ -8,7 +8,7 @@ is therefore checked before it is used, by the code that uses it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from ..errors import FileError
@@ -77,11 +77,11 @@ class Checked:
 
     # Plain values ---------------------------------------------------------------------------------------------------
 
-    def text(self, among: Iterable[str] | None = None) -> str:
+    def text(self, among: Collection[str] | None = None) -> str:
         if type(self.value) is not str:
             self.expected("a string")
-        if among is not None and self.value not in (choices := tuple(among)):
-            self.expected(f"one of {', '.join(choices)}")
+        if among is not None and self.value not in among:
+            self.expected(f"one of {', '.join(among)}")
         return self.value
 
     def integer(self, low: int = -MAX_INTEGER, high: int = MAX_INTEGER) -> int:
