@@ -11,7 +11,7 @@ needed: `_view` is `(base tensor, replay)` for a view whose base is on the tape 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Tensor(TensorMethods):
 
     def __new__(cls, data: Any = None, *, requires_grad: bool = False) -> Tensor:
         self = _new(cls)
+        if isinstance(data, Tensor):
+            data = data._values("Tensor", "`wf.asarray(x)` keeps them, `x.detach()` drops them")
         self._data = data if type(data) is ndarray and data.dtype in dtypes._SAME else to_array(data)
         self._node = None
         if requires_grad:
@@ -121,6 +123,14 @@ class Tensor(TensorMethods):
         if type(data) is ndarray:
             return data
         return data.no_array(action)
+
+    def _values(self, action: str, instead: str = "Write `x.detach().numpy()`") -> ndarray:
+        """`_array` for what would lose gradients: a tensor that requires them is refused."""
+        array = self._array(action)
+        if self._node is not None:
+            name = action.removesuffix("()")
+            raise RuntimeError(f"{name}: the tensor requires gradients. {instead}.")
+        return array
 
     # Gradients ----------------------------------------------------------------------------------------------------
 
@@ -240,9 +250,7 @@ class Tensor(TensorMethods):
 
     def numpy(self) -> ndarray:
         """The data as a NumPy array that shares memory with this tensor."""
-        if self._node is not None:
-            raise RuntimeError("numpy: the tensor requires gradients. Write `x.detach().numpy()`.")
-        return self._array("numpy()")
+        return self._values("numpy()")
 
     def item(self) -> Any:
         """The only element as a Python number."""
@@ -258,7 +266,7 @@ class Tensor(TensorMethods):
         return self._array("tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
-        array = self._array("conversion to a NumPy array")
+        array = self._values("conversion to a NumPy array")
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError(f"__array__: a cast from {array.dtype} to {dtype} needs a copy.")
@@ -529,14 +537,22 @@ def _all_integers(array: ndarray) -> bool:
 
 
 def _plain(data: Any) -> Any:
-    """Replace tensors inside nested sequences by arrays; a sequence that holds one is stacked, in the dtype to which its
-    items promote (Python numbers are weak)."""
+    """Replace tensors inside nested sequences by arrays; a sequence that holds one is stacked. `wf.asarray` does so with
+    gradients (see `weft.ops.creation`)."""
     items = [_plain(d) if isinstance(d, (list, tuple)) else d for d in data]
     if any(isinstance(d, (Tensor, ndarray)) for d in items):
-        arrays = [to_array(d) for d in items]
-        if len({a.shape for a in arrays}) > 1:
-            raise ValueError(f"tensor: cannot stack shapes {sorted({a.shape for a in arrays})} into one tensor.")
-        weak = (bool, int, float, complex)
-        dtype = dtypes.result_type(*[d if type(d) in weak else a for d, a in zip(items, arrays, strict=True)])
+        instead = "`wf.asarray` or `wf.stack` keeps them, `x.detach()` drops them"
+        arrays = [d._values("tensor", instead) if isinstance(d, Tensor) else to_array(d) for d in items]
+        dtype = stacked_dtype(items, arrays)
         return np.stack([a.astype(dtype, copy=False) for a in arrays])
     return items
+
+
+def stacked_dtype(items: Sequence[Any], arrays: Sequence[Any]) -> np.dtype:
+    """The dtype in which `arrays`, made of the `items` of a sequence, are stacked: that to which they promote, in which
+    Python numbers are weak. Raises if they differ in shape."""
+    shapes = {tuple(a.shape) for a in arrays}
+    if len(shapes) > 1:
+        raise ValueError(f"tensor: cannot stack shapes {sorted(shapes)} into one tensor.")
+    weak = (bool, int, float, complex)
+    return dtypes.result_type(*[d if type(d) in weak else a for d, a in zip(items, arrays, strict=True)])

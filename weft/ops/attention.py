@@ -27,7 +27,7 @@ from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import broadcast_to_like, expand_dims, matrix_transpose, reshape, sum_to_like
-from .spec import Spec, broadcast_shapes, num_elements, same_size
+from .spec import Spec, broadcast_shapes, num_elements, number, same_size
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -521,6 +521,7 @@ def scaled_dot_product_attention(
     A query whose keys are all masked gives zeros.
     """
     op = "scaled_dot_product_attention"
+    dropout_p = number(op, "dropout_p", dropout_p)
     if not 0 <= dropout_p <= 1:
         raise ValueError(f"{op}: dropout_p must be between 0 and 1. Got {dropout_p}.")
     if is_causal and attn_mask is not None:
@@ -547,9 +548,9 @@ def scaled_dot_product_attention(
         if scale is None and query.shape[-1]
         else 1.0
         if scale is None
-        else float(scale)
+        else number(op, "scale", scale)
     )
-    return attention_forward(query, key, value, attn_mask, state, float(dropout_p), bool(is_causal), factor)[
+    return attention_forward(query, key, value, attn_mask, state, dropout_p, bool(is_causal), factor)[
         0
     ]
 

@@ -39,7 +39,7 @@ from .samples import Bad, Sample
 from .scalar import Term
 from .shaping import concat, moveaxis, reshape
 from .short_floats import widened
-from .spec import Spec, check_size, num_elements
+from .spec import Spec, check_size, num_elements, number
 
 
 def _check_channels(op: str, x: Any) -> None:
@@ -385,7 +385,7 @@ def batch_norm(
             f"batch_norm: more than one value per channel is needed for training. Got shape {format_shape(x.shape)}; "
             "use a larger batch or training=False."
         )
-    y, mean, var = batch_norm_forward(x, weight, bias, float(eps))
+    y, mean, var = batch_norm_forward(x, weight, bias, number("batch_norm", "eps", eps))
     with no_grad():
         if running_mean is not None:
             _move_average(running_mean, mean, momentum)

@@ -28,7 +28,7 @@ from .registry import joint
 from .samples import Bad, Sample
 from .shaping import expand_dims
 from .softmax import log_softmax
-from .spec import Spec, normalize_axis, num_elements, same_size
+from .spec import Spec, normalize_axis, num_elements, number, same_size
 
 
 def _check_class_dtype(op: str, target: Any) -> None:
@@ -493,6 +493,7 @@ def cross_entropy(
             return loss
     check_reduction("cross_entropy", reduction)
     ignore_index = _class_number("cross_entropy", ignore_index)
+    label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be between 0 and 1. Got {label_smoothing}.")
     input = real_floats("cross_entropy", input)
@@ -502,7 +503,7 @@ def cross_entropy(
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     target = _wide_classes(target)
     if weight is None:
-        loss, _ = cross_entropy_forward(input, target, ignore_index, float(label_smoothing))
+        loss, _ = cross_entropy_forward(input, target, ignore_index, label_smoothing)
         return _weighted_nll("cross_entropy", loss, input, target, None, ignore_index, reduction)
     _check_target_shape("cross_entropy", input, target)
     _check_classes("cross_entropy", target._data, input.shape[_class_axis(input)], ignore_index)

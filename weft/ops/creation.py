@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..runtime import memory
-from ..tensor import Tensor, to_array, wrap
+from ..tensor import Tensor, stacked_dtype, to_array, wrap
 from ..typing import DeviceLike, DTypeLike, Scalar, ShapeLike
 from . import dispatch
 from .dispatch import constant, primitive
@@ -30,22 +30,54 @@ def tensor(
 ) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
 
-    Python floats become float32, Python integers int64.
+    Python floats become float32, Python integers int64. Tensors that require gradients keep them, also within sequences;
+    a new leaf is made of `x.detach()`.
 
     >>> import weft as wf
     >>> wf.tensor([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
     check_device("tensor", device)
-    result = constant(to_array(data, dtype, copy=True))
+    if _holds_tensors(data):
+        result = asarray(data, dtype=dtype, copy=True)
+        if requires_grad and not result.is_leaf:
+            raise RuntimeError(
+                "tensor: the data require gradients already, so that the result cannot be a leaf. "
+                "Leave out `requires_grad=True` to keep their gradients, or write `x.detach()` for a new leaf."
+            )
+    else:
+        result = constant(to_array(data, dtype, copy=True))
     return result.requires_grad_() if requires_grad else result
+
+
+def _holds_tensors(data: Any) -> bool:
+    """Whether `data` is a tensor or a nested sequence with one."""
+    if isinstance(data, (list, tuple)):
+        return any(_holds_tensors(d) for d in data)
+    return isinstance(data, Tensor)
+
+
+def _stacked(data: Any) -> Tensor:
+    """A nested sequence that holds tensors as one tensor, by ops: gradients and captured functions see it."""
+    from .elementwise import astype
+    from .shaping import stack
+
+    items = [_stacked(d) if isinstance(d, (list, tuple)) and _holds_tensors(d) else d for d in data]
+    tensors = [d if isinstance(d, Tensor) else constant(to_array(d)) for d in items]
+    dtype = stacked_dtype(items, tensors)
+    return stack([astype(t, dtype) for t in tensors])
 
 
 def asarray(
     obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None
 ) -> Tensor:
-    """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless `copy=True`."""
+    """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless `copy=True`.
+
+    A sequence of tensors is stacked, with gradients.
+    """
     check_device("asarray", device)
+    if isinstance(obj, (list, tuple)) and copy is not False and _holds_tensors(obj):
+        obj, copy = _stacked(obj), None
     if isinstance(obj, Tensor):
         if copy:
             from .shaping import clone
@@ -60,7 +92,9 @@ def asarray(
         from .elementwise import astype
 
         return astype(obj, dtype)
-    return wrap(to_array(obj, dtype, copy))
+    array = to_array(obj, dtype, copy)
+    # numbers have no memory to share: in a captured function they are part of the program
+    return constant(array) if isinstance(obj, (bool, int, float, complex, list, tuple)) else wrap(array)
 
 
 def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
@@ -295,7 +329,15 @@ def arange(
     n = max(0, math.ceil(count))
     check_room("arange", (n,), resolved, 2 * 8 * n)
     steps = np.arange(n)
+    if any(isinstance(v, Tensor) and v._node is not None for v in (start, step)) and dtypes.is_inexact(resolved):
+        return _cast(constant(steps.astype(np.float64)) * step + start, resolved)
     return constant(dtypes.convert(np.asarray(steps * width + first), resolved))
+
+
+def _cast(x: Tensor, dtype: np.dtype) -> Tensor:
+    from .elementwise import astype
+
+    return astype(x, dtype)
 
 
 def linspace(
@@ -308,14 +350,28 @@ def linspace(
     device: DeviceLike | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`."""
+    """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`.
+
+    The ends may be tensors, then gradients flow to them; their axes come after the new one.
+    """
     check_device("linspace", device)
     num = check_size("linspace", num, "num")
-    is_complex = isinstance(start, complex) or isinstance(stop, complex)
+    is_complex = any(_is_complex(end) for end in (start, stop))
     default = dtypes.complex_dtype(dtypes.get_default_dtype()) if is_complex else dtypes.get_default_dtype()
     resolved = default if dtype is None else dtypes.as_dtype(dtype)
     check_room("linspace", (num,), resolved, 2 * 16 * num)
+    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+        wide = dtypes.complex128 if is_complex else dtypes.float64
+        first, last = (_cast(asarray(end), wide) for end in (start, stop))
+        if None in (first.ndim, last.ndim):
+            raise ValueError("linspace: the ends must have a known number of axes. Got a tensor of unknown rank.")
+        shares = np.linspace(0.0, 1.0, num, endpoint=endpoint).reshape(num, *(1,) * max(first.ndim, last.ndim))
+        return _cast(first * constant(1 - shares) + last * constant(shares), resolved)
     return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(resolved))
+
+
+def _is_complex(value: Any) -> bool:
+    return dtypes.is_complex(value.dtype) if isinstance(value, Tensor) else isinstance(value, complex)
 
 
 def eye(

@@ -37,7 +37,7 @@ from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import reshape, reshape_like
-from .spec import Spec, check_size, num_elements
+from .spec import Spec, check_size, num_elements, number
 
 
 def _groups(x: Any, num_groups: int) -> tuple[Any, ...]:
@@ -300,7 +300,7 @@ def group_norm(
 ) -> Tensor:
     """`x` (N, C, ...) normalised within `num_groups` groups of channels, times weight plus bias per channel."""
     return group_norm_forward(
-        x, weight, bias, check_size("group_norm", num_groups, "num_groups", 1), float(eps)
+        x, weight, bias, check_size("group_norm", num_groups, "num_groups", 1), number("group_norm", "eps", eps)
     )[0]
 
 
@@ -366,7 +366,7 @@ def instance_norm(
         raise ValueError(
             f"instance_norm: more than one value per channel and example is needed. Got shape {format_shape(x.shape)}."
         )
-    y, mean, rstd = group_norm_forward(x, weight, bias, x.shape[1], float(eps))
+    y, mean, rstd = group_norm_forward(x, weight, bias, x.shape[1], number("instance_norm", "eps", eps))
     with no_grad():
         if running_mean is not None:
             _move_average(running_mean, mean.detach().mean(0), momentum)

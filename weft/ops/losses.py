@@ -23,7 +23,7 @@ from .samples import Bad, Sample
 from .scalar import Term
 from .shaping import expand_dims, stop_gradient
 from .softmax import cosine_similarity, pairwise_distance
-from .spec import require_sizes, same_size
+from .spec import number, require_sizes, same_size
 
 
 def _pair_samples(m: Any) -> list[Sample]:
@@ -131,9 +131,10 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     """d² / 2 for differences d below `delta`, delta (|d| - delta / 2) above: squares near, straight lines far."""
     check_reduction("huber_loss", reduction)
     check_same("huber_loss", input=input, target=target)
+    delta = number("huber_loss", "delta", delta)
     if not delta > 0:
         raise ValueError(f"huber_loss: delta must be positive. Got {delta}.")
-    return reduced(huber(input - target, float(delta)), reduction)
+    return reduced(huber(input - target, delta), reduction)
 
 
 @composite(
@@ -161,11 +162,12 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     """d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; with beta = 0 the same as `l1_loss`."""
     check_reduction("smooth_l1_loss", reduction)
     check_same("smooth_l1_loss", input=input, target=target)
+    beta = number("smooth_l1_loss", "beta", beta)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative. Got {beta}.")
     if beta == 0:
         return reduced(abs_(input - target), reduction)
-    return reduced(huber(input - target, float(beta)) * (1 / beta), reduction)
+    return reduced(huber(input - target, beta) * (1 / beta), reduction)
 
 
 # Probabilities --------------------------------------------------------------------------------------------------------

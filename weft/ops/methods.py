@@ -93,7 +93,7 @@ def _comparison(op: Op) -> Callable[..., Any]:
             return function(self, other)
         if isinstance(other, (list, tuple)):
             try:
-                other = Tensor(other)
+                other = creation.asarray(other)
             except (TypeError, ValueError):
                 return NotImplemented
             return function(self, other)
@@ -163,7 +163,7 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **opt
     outs = options.get("out", ())
     if any(isinstance(t, Tensor) for t in outs):
         raise TypeError(f"{ufunc.__name__}: NumPy cannot write into a tensor. Give it `t.numpy()`, which shares memory.")
-    arrays = [v._array(f"np.{ufunc.__name__}") if isinstance(v, Tensor) else v for v in inputs]
+    arrays = [v._values(f"np.{ufunc.__name__}") if isinstance(v, Tensor) else v for v in inputs]
     return getattr(ufunc, method)(*arrays, **options)
 
 

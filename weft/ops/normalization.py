@@ -42,7 +42,7 @@ from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import reshape
-from .spec import Spec, check_shape, same_size
+from .spec import Spec, check_shape, number, same_size
 
 # Layer norm -----------------------------------------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ def layer_norm(
         result = native.layer_norm(values, factor, offset, axes, eps) if native is not False else None
         if result is not None:
             return wrap(result[0])
-    return layer_norm_forward(x, weight, bias, axes, float(eps))[0]
+    return layer_norm_forward(x, weight, bias, axes, number("layer_norm", "eps", eps))[0]
 
 
 # RMS norm -------------------------------------------------------------------------------------------------------------
@@ -462,5 +462,5 @@ def rms_norm(
     num_axes = _trailing("rms_norm", x, normalized_shape)
     check_floating("rms_norm", x)
     return rms_norm_forward(
-        x, weight, num_axes, float(dtypes.finfo(x.dtype).eps) if eps is None else float(eps)
+        x, weight, num_axes, float(dtypes.finfo(x.dtype).eps) if eps is None else number("rms_norm", "eps", eps)
     )[0]

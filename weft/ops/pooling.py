@@ -17,7 +17,7 @@ from .interpolate import _matrix, resample
 from .pool import _avg_reference, _max_reference, avg_pool, fold_batch, max_pool, max_pool_indices
 from .samples import Bad, Sample
 from .shaping import flatten, reshape, squeeze
-from .spec import Spec, is_known
+from .spec import Spec, is_known, number
 
 Sizes = tuple[int, ...]
 
@@ -404,11 +404,12 @@ def _lp_pool(n: int, x: Tensor, norm_type: float, kernel_size: Any, stride: Any,
     from .elementwise import abs_, where
 
     op = f"lp_pool{n}d"
+    norm_type = number(op, "norm_type", norm_type)
     if not norm_type > 0:
         raise ValueError(f"{op}: norm_type must be positive. Got {norm_type!r}.")
     x, single = batched(op, x, n)
     kernel, strides, pairs, _ = _window(op, n, kernel_size, stride, 0, 1)
-    total = avg_pool(abs_(x) ** float(norm_type), kernel, strides, pairs, bool(ceil_mode), True, 1)
+    total = avg_pool(abs_(x) ** norm_type, kernel, strides, pairs, bool(ceil_mode), True, 1)
     zero = total == 0
     root = where(zero, 1.0, total) ** (1.0 / norm_type)
     return _undo(single, where(zero, 0.0, root))

@@ -47,8 +47,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import format_shape as format_shape
+from .spec import refuse_gradients
 
 ACCUMULATE = ("float32", "kernels", "exact", "parts")
+_NUMBERS = frozenset({int, float, bool, str, type(None)})  # attributes that need no look
 NOT_DIFFERENTIABLE = "not differentiable"
 FROM_DOUBLE_REVERSE = "from double reverse"
 
@@ -301,11 +303,20 @@ class Op:
         return [values[i] for i in self.tensor_slots]
 
     def attrs(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """The attributes among `values`; NumPy's numbers as Python's, which kernels, keys and files understand."""
+        """The attributes among `values`; NumPy's numbers and tensors with one element as Python's numbers, which kernels,
+        keys and files understand. Gradients do not flow to attributes: a tensor that requires them is refused."""
         found = [values[i] for i in self.attr_slots]
         for i, value in enumerate(found):
+            if value.__class__ in _NUMBERS:
+                continue
             if isinstance(value, np.generic):
                 found[i] = value.item()
+            elif hasattr(value, "requires_grad"):
+                refuse_gradients(self.title, self.attr_names[i], value)
+                found[i] = value.item() if value.ndim == 0 else value
+            elif value.__class__ is tuple:
+                for part in value:
+                    refuse_gradients(self.title, self.attr_names[i], part)
         return tuple(found)
 
     def merge(self, tensors: Sequence[Any], attrs: Sequence[Any]) -> list[Any]:

@@ -154,6 +154,24 @@ def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None 
     return value
 
 
+def number(op: str, name: str, value: Any) -> float:
+    """An attribute as a Python float."""
+    refuse_gradients(op, name, value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{op}: {name} must be a number. Got {value!r}.") from None
+
+
+def refuse_gradients(op: str, name: str, value: Any) -> None:
+    """Raise if an attribute is a tensor that requires gradients: they flow to tensor arguments only."""
+    if getattr(value, "requires_grad", False):
+        raise TypeError(
+            f"{op}: {name} must be a number. Got a tensor that requires gradients, which would be lost; "
+            "write `x.item()` if that is meant."
+        )
+
+
 def check_shape(op: str, shape: Any, name: str = "shape") -> tuple[int, ...]:
     """`shape` (a number or a sequence) as a tuple of non-negative ints."""
     if hasattr(shape, "__index__") and getattr(shape, "ndim", 0) == 0:  # a number, or a 0-d integer tensor

@@ -11,6 +11,7 @@ from ..autograd.tape import Leaf, grad_mode, note_mutation
 from ..errors import format_shape
 from ..tensor import Tensor, wrap
 from . import dispatch, guard, inplace
+from .creation import asarray
 from .gathering import masked_fill
 from .indexing import (
     HERE,
@@ -161,7 +162,7 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, in place."""
     if not isinstance(value, (Tensor, bool, int, float, complex)):
         try:
-            value = Tensor(value)
+            value = asarray(value)
         except TypeError:
             raise TypeError(f"setitem: the value must be a tensor or numbers. Got {type(value).__name__}.") from None
     if isinstance(value, Tensor):
