@@ -220,7 +220,9 @@ class Engine:
         watched.by = self.run_state
         try:
             self._loop()
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C: loops on other threads end too
+                self.run_state.cancel("It was interrupted.")
             self._stop()
             raise
         finally:

@@ -49,8 +49,14 @@ def run_together(works: Sequence[Callable[[], None]], run: Run) -> None:
 
     futures: list[Future[None]] = [_part_threads().submit(guarded, work) for work in works[1:]]
     guarded(works[0])
-    for future in futures:
-        future.result()
+    try:
+        for future in futures:
+            future.result()
+    except BaseException:  # Ctrl-C while the others run
+        run.cancel("It was interrupted.")
+        for future in futures:
+            future.result()
+        raise
     if errors:
         raise next((e for e in errors if not isinstance(e, CancelledError)), errors[0])
 

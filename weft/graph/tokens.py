@@ -172,7 +172,9 @@ class TokenEngine:
                     self._fire(*self.ready.popleft())
                 if not self._more():
                     return
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C: loops on other threads end too
+                self.run_state.cancel("It was interrupted.")
             self._stop()
             raise
         finally:

@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.llvm.routines import CONTROL
 from ..backends.onednn.addresses import address
 from ..compiler.layout import Layout, Storage
 from ..compiler.lower import Step
 from ..compiler.memory_plan import nested_flags
 from ..ops import dispatch
 from . import forks, limits, memory, threads
-from .interrupts import Interrupted, watched
+from .interrupts import Interrupted, attended
 
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
@@ -62,8 +63,6 @@ class Program:
         every = [*all_steps(self.prologue), *all_steps(steps)]
         kernels = [st.kernel for st in every if st.kernel is not None]
         self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))  # keeps it loaded
-        with _alive_lock:
-            alive.add(self)
         self.routines = {
             k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")
         }
@@ -73,7 +72,9 @@ class Program:
         self._free: list[Instance] = []
         self.instances = 0
         self.has_host = any(st.kind == "host" for st in every)
-        self.has_loops = any(st.kind == "while" for st in every)
+        self.has_loops = any(st.kind in ("while", "scan") for st in every)
+        with _alive_lock:
+            alive.add(self)  # last: other threads look into what is here
 
     def instance(self) -> Instance:
         """A new instance; kept for later calls once its first run is over."""
@@ -161,7 +162,13 @@ class Instance:
         self.started = 0.0  # when it began
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
-        self.stop = ctypes.c_int64(0)  # loops look at it in every iteration
+        control = (ctypes.c_int64 * len(CONTROL))()  # loops look at it in every iteration
+        self.control = ctypes.addressof(control)
+        self.stop, self.tick = [ctypes.c_int64.from_buffer(control, 8 * CONTROL.index(w)) for w in ("stop", "tick")]
+        if program.has_loops:
+            poll = _HOST(self._poll())
+            self._keep += [control, poll]
+            control[CONTROL.index("poll")] = ctypes.cast(poll, ctypes.c_void_p).value or 0
         self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots get an address once all are known
         self.table = self._table(program.steps)
         self.prologue: Any = None if self.kept is None or self.kept.filled else self._table(program.prologue)
@@ -230,8 +237,8 @@ class Instance:
             for part in step.parts:
                 parts += [ctypes.addressof(self._table(part)), len(part)]
             if step.kind != "scan":
-                return routines[step.kind], [self._slot(step.storages[0]), *parts, ctypes.addressof(self.stop)]
-            words: list[Any] = [step.count, *parts, len(step.moves)]
+                return routines[step.kind], [self._slot(step.storages[0]), *parts, self.control]
+            words: list[Any] = [step.count, *parts, self.control, len(step.moves)]
             for cursor, whole, start, stride in step.moves:
                 words += [self._slot(cursor), self._slot(whole), start, stride]
             return routines["scan"], words
@@ -293,6 +300,28 @@ class Instance:
         next(server)
         return server.send
 
+    def _poll(self) -> Any:
+        """What a loop calls now and then from the main thread, so that Python runs the handlers of signals: 1 if one raised.
+        A generator for the reason that `_host` is one."""
+
+        def serve() -> Generator[int, Any, None]:
+            status = 0
+            while True:
+                try:
+                    yield status
+                    status = 1
+                    self.tick.value = 0
+                    status = 0
+                except GeneratorExit:
+                    return
+                except BaseException as error:  # Ctrl-C, mostly
+                    self.error, self.failed = error, None
+                    status = 1
+
+        server = serve()
+        next(server)
+        return server.send
+
     def array(self, layout: Layout) -> ndarray:
         """A NumPy view of a layout in this instance's memory."""
         storage = layout.storage
@@ -336,22 +365,26 @@ class Instance:
         threads.ensure_width()
         if self.seconds > _WIDE:
             threads.spread_out()
-        if self.prologue is not None:
-            self._prepare()
-        watch = watched.by if program.has_loops else None
-        if watch is not None:
-            watch.begin(self.stop)
-        start = self.started = time.perf_counter()
-        failed = program.run_native(self.table_at, self.count) if not _profilers else self._profiled()
-        self.seconds = time.perf_counter() - start
-        if watch is not None:
-            watch.end(self.stop)
-        if failed:
-            if self.stop.value:
-                self.stop.value = 0
+        if program.has_loops:
+            with attended(self.stop, self.tick):
+                failed = self._execute()
+            stopped, self.stop.value = self.stop.value, 0
+            if failed and stopped and self.error is None:
                 raise Interrupted(f"{program.name}: a loop was stopped.")
+        else:
+            failed = self._execute()
+        if failed:
             self._fail(program.steps[failed - 1])
         return outputs
+
+    def _execute(self) -> int:
+        """Run the steps; 0, or 1 + the position of the one that failed."""
+        if self.prologue is not None:
+            self._prepare()
+        start = self.started = time.perf_counter()
+        failed: int = self.program.run_native(self.table_at, self.count) if not _profilers else self._profiled()
+        self.seconds = time.perf_counter() - start
+        return failed
 
     def _bind(self, variables: Sequence[ndarray]) -> None:
         """Set the pointers of variables whose arrays are others than at the last call."""

@@ -6,7 +6,10 @@ Each but the first is `int32 step(int64 *block)`; the words of a block are read 
 
 from __future__ import annotations
 
-NAMES = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_while", "weft_scan"]
+CONTROL = ("stop", "tick", "poll")
+"""The words that a loop looks at: the loop ends if `stop` is set; if `tick` is, it calls `poll`, and ends if that says so."""
+
+NAMES = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_halts", "weft_while", "weft_scan"]
 
 
 def words(base: str, *fields: str, first: int = 0) -> list[str]:
@@ -97,14 +100,36 @@ define i32 @weft_branch(ptr %block) {{
   ret i32 %status
 }}
 
-; %stop is the address of the word that asks the loop to stop
+; whether a loop must end, looked up once per iteration; see CONTROL
+define i32 @weft_halts(ptr %control) alwaysinline {{
+entry:
+  %stop = load volatile i64, ptr %control
+  %tick.at = getelementptr i64, ptr %control, i64 1
+  %tick = load volatile i64, ptr %tick.at
+  %either = or i64 %stop, %tick
+  %quiet = icmp eq i64 %either, 0
+  br i1 %quiet, label %on, label %look
+look:
+  %asked = icmp ne i64 %stop, 0
+  br i1 %asked, label %end, label %ask
+ask:
+  %poll.at = getelementptr i64, ptr %control, i64 2
+  %poll = load ptr, ptr %poll.at
+  %status = call i32 %poll(ptr %control)
+  ret i32 %status
+on:
+  ret i32 0
+end:
+  ret i32 1
+}}
+
 define i32 @weft_while(ptr %block) {{
 entry:
-  {_words("%block", "%slot: ptr", "%cond: ptr", "%ncond: i64", "%body: ptr", "%nbody: i64", "%stop: ptr")}
+  {_words("%block", "%slot: ptr", "%cond: ptr", "%ncond: i64", "%body: ptr", "%nbody: i64", "%control: ptr")}
   br label %head
 head:
-  %asked = load volatile i64, ptr %stop
-  %halt = icmp ne i64 %asked, 0
+  %halts = call i32 @weft_halts(ptr %control)
+  %halt = icmp ne i32 %halts, 0
   br i1 %halt, label %fail, label %look
 look:
   %f1 = call i64 @weft_run(ptr %cond, i64 %ncond)
@@ -125,22 +150,26 @@ end:
   ret i32 0
 }}
 
-; after its four words: per cursor (its slot, the slot of what it walks over, start and stride in bytes)
+; after its five words: per cursor (its slot, the slot of what it walks over, start and stride in bytes)
 define i32 @weft_scan(ptr %block) {{
 entry:
-  {_words("%block", "%count: i64", "%steps: ptr", "%n: i64", "%cursors: i64")}
+  {_words("%block", "%count: i64", "%steps: ptr", "%n: i64", "%control: ptr", "%cursors: i64")}
   br label %head
 head:
   %t = phi i64 [ 0, %entry ], [ %t.next, %ran ]
   %done = icmp eq i64 %t, %count
-  br i1 %done, label %end, label %move
+  br i1 %done, label %end, label %look
+look:
+  %halts = call i32 @weft_halts(ptr %control)
+  %halt = icmp ne i32 %halts, 0
+  br i1 %halt, label %fail, label %move
 move:
-  %i = phi i64 [ 0, %head ], [ %i.next, %one ]
+  %i = phi i64 [ 0, %look ], [ %i.next, %one ]
   %moved = icmp eq i64 %i, %cursors
   br i1 %moved, label %run, label %one
 one:
   %four = shl i64 %i, 2
-  %place = add i64 %four, 4
+  %place = add i64 %four, 5
   %cursor = getelementptr i64, ptr %block, i64 %place
   {_words("%cursor", "%slot: ptr", "%whole: ptr", "%start: i64", "%stride: i64")}
   %base = load i64, ptr %whole
