@@ -39,6 +39,9 @@ def gradcheck(
     >>> wf.gradcheck(lambda v: v.sin() * v, x)
     True
     """
+    for name, tolerance in (("atol", atol), ("rtol", rtol)):
+        if not tolerance >= 0:
+            raise ValueError(f"gradcheck: {name} must not be negative. Got {tolerance}.")
     arguments = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     checked = [(i, t) for i, t in enumerate(arguments) if isinstance(t, Tensor) and t.requires_grad]
     if not checked:

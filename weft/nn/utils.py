@@ -13,6 +13,7 @@ from ..ops.reduction import sum as reduce_total
 from ..ops.row_sparse import RowSparse
 from ..ops.shaping import concat, stack
 from ..ops.short_floats import widened
+from ..ops.spec import number
 from ..tensor import Tensor
 from . import packed as rnn  # noqa: F401  # `nn.utils.rnn`, where PyTorch has these
 from .packed import pack_padded_sequence as pack_padded_sequence
@@ -85,6 +86,8 @@ def clip_grad_norm_(
     >>> nn.utils.clip_grad_norm_([p], 1.0).item()
     5.0
     """
+    if isinstance(max_norm, (int, float)):
+        number("clip_grad_norm_", "max_norm", max_norm, least=0)
     tensors = _with_grad(parameters)
     norm = get_total_norm(tensors, norm_type)
     if error_if_nonfinite and not bool(isfinite(norm)):

@@ -38,6 +38,8 @@ def per_axis(op: str, value: Any, count: int, name: str, least: int) -> tuple[in
     else:
         items = (value,) * count
     try:
+        if bool in map(type, items):
+            raise TypeError
         sizes = tuple([operator.index(v) for v in items])
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer or {count} of them. Got {value!r}.") from None

@@ -21,7 +21,7 @@ from .elementwise import exp, expm1, sigmoid, tanh, where
 from .samples import Bad, Maker, Sample
 from .samples import unary as values
 from .scalar import Term
-from .spec import normalize_axis
+from .spec import normalize_axis, number
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
@@ -63,6 +63,25 @@ def _backward(
 
 
 # Piecewise linear -----------------------------------------------------------------------------------------------------
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _check_bounds(min_val: Any, max_val: Any) -> None:
+    if _is_number(min_val) and _is_number(max_val) and not min_val <= max_val:
+        raise ValueError(f"hardtanh: min_val must not be above max_val. Got {min_val} and {max_val}.")
+
+
+def _check_threshold(lambd: Any) -> None:
+    if _is_number(lambd) and number("softshrink", "lambd", lambd, least=0) == math.inf:
+        raise ValueError("softshrink: lambd must be finite. Got inf.")
+
+
+def _check_alpha(alpha: Any) -> None:
+    if _is_number(alpha) and number("celu", "alpha", alpha) == 0:
+        raise ValueError("celu: alpha must not be 0. Got 0.")
 
 
 @elementwise(
@@ -115,6 +134,8 @@ def _middle(g: Any, x: Any, low: Any, high: Any) -> Any:
         Sample(m.normal(7), -0.5, 0.25),
         Sample(m.normal(4), m.uniform(4, low=-1, high=0), 0.5),
     ],
+    check_call=lambda x, min_val, max_val: _check_bounds(min_val, max_val),
+    errors=lambda m: [Bad(ValueError, "hardtanh: min_val must not be above max_val. Got 2.0 and 1.0", m.normal(3), 2.0, 1.0)],
 )
 def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
     """`x` limited to [min_val, max_val]."""
@@ -250,6 +271,11 @@ def _softshrink_bound(g: Any, x: Any, lambd: Any) -> Any:
     vjp=(lambda g, x, lambd: where((x > lambd) | (x < -lambd), g, 0.0), _softshrink_bound),
     reference=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
     samples=lambda m: [Sample(m.normal(7)), Sample(m.normal(2, 3), 1.0), Sample(m.normal(3), m.positive(3))],
+    check_call=lambda x, lambd: _check_threshold(lambd),
+    errors=lambda m: [
+        Bad(ValueError, "softshrink: lambd must be at least 0. Got -0.5", m.normal(3), -0.5),
+        Bad(ValueError, "softshrink: lambd must be finite", m.normal(3), math.inf),
+    ],
 )
 def softshrink(x: Term, lambd: Term = 0.5) -> Term:
     """`x` moved towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
@@ -336,6 +362,8 @@ def _celu_alpha(g: Any, x: Any, alpha: Any) -> Any:
     vjp=(lambda g, x, alpha: where(x > 0, g, g * exp(where(x > 0, 0.0, x) / alpha)), _celu_alpha),
     reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
     samples=_slope_samples,
+    check_call=lambda x, alpha: _check_alpha(alpha),
+    errors=lambda m: [Bad(ValueError, "celu: alpha must not be 0", m.normal(3), 0.0)],
 )
 def celu(x: Term, alpha: Term = 1.0) -> Term:
     """`x` where positive, else alpha · (exp(x / alpha) - 1): an `elu` that is smooth for every alpha."""

@@ -355,6 +355,8 @@ def batch_norm(
     With `training` the batch's own mean and variance are used, and the running ones move towards them in place by
     `momentum` (the running variance is the unbiased one, as in PyTorch). Without, the running statistics are used.
     """
+    if eps.__class__ is not float or not eps > 0:  # variances divide by it in training, as in PyTorch
+        number("batch_norm", "eps", eps, **{"above" if training else "least": 0})
     if not training:
         found = _eval_at_once(x, running_mean, running_var, weight, bias, eps)
         if found is not None:

@@ -294,6 +294,8 @@ def cross_entropy_forward(x: Tensor, target: Tensor, ignore_index: int, label_sm
 
 def _class_number(op: str, ignore_index: Any) -> int:
     try:
+        if ignore_index.__class__ is bool:
+            raise TypeError
         return operator.index(ignore_index)
     except TypeError:
         raise TypeError(f"{op}: ignore_index must be an integer. Got {ignore_index!r}.") from None

@@ -16,7 +16,7 @@ from .elementwise import imag as imag_part
 from .elementwise import real as real_part
 from .reduction import all_
 from .samples import Bad, Sample
-from .spec import require_sizes
+from .spec import number, require_sizes
 
 
 def _close_samples(m: Any) -> list[Sample]:
@@ -47,6 +47,8 @@ def isclose(
     x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
 ) -> Tensor:
     """Whether two values differ by at most `atol + rtol * abs(x2)`. Equal infinities are close; NaN only on request."""
+    number("isclose", "rtol", rtol, least=0)
+    number("isclose", "atol", atol, least=0)
     a, b = _operands(x1, x2)
     if not dtypes.is_inexact(dtypes.promote(a.dtype, b.dtype)):
         a, b = a.astype(dtypes.float64), b.astype(dtypes.float64)

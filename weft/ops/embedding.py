@@ -120,9 +120,11 @@ def _padding(op: str, padding_idx: Any, weight: Any) -> int | None:
     if padding_idx is None:
         return None
     rows = weight.shape[0]
+    if isinstance(padding_idx, bool) or not isinstance(padding_idx, (int, np.integer)):
+        raise TypeError(f"{op}: padding_idx must be an integer. Got {padding_idx!r}.")
     if isinstance(rows, int) and not -rows <= padding_idx < rows:
         raise ValueError(f"{op}: padding_idx must be within the {rows} rows of weight. Got {padding_idx}.")
-    return padding_idx + rows if padding_idx < 0 else padding_idx
+    return int(padding_idx + rows if padding_idx < 0 else padding_idx)
 
 
 def _renormalize(op: str, indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:

@@ -32,6 +32,8 @@ warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, r"weft\.
 
 def call(op: Op, values: tuple[Any, ...]) -> Any:
     """Run `op` on a full tuple of argument values: convert, compute or record in a graph, and record on the tape."""
+    if op.check_call is not None:
+        op.run(op.check_call, values)
     if op.along and _along_a_number(op, values):
         return _as_vector(op, values)
     if modes.active:

@@ -300,7 +300,11 @@ def group_norm(
 ) -> Tensor:
     """`x` (N, C, ...) normalised within `num_groups` groups of channels, times weight plus bias per channel."""
     return group_norm_forward(
-        x, weight, bias, check_size("group_norm", num_groups, "num_groups", 1), number("group_norm", "eps", eps)
+        x,
+        weight,
+        bias,
+        check_size("group_norm", num_groups, "num_groups", 1),
+        number("group_norm", "eps", eps, least=0),
     )[0]
 
 
@@ -366,7 +370,8 @@ def instance_norm(
         raise ValueError(
             f"instance_norm: more than one value per channel and example is needed. Got shape {format_shape(x.shape)}."
         )
-    y, mean, rstd = group_norm_forward(x, weight, bias, x.shape[1], number("instance_norm", "eps", eps))
+    eps = number("instance_norm", "eps", eps, least=0)
+    y, mean, rstd = group_norm_forward(x, weight, bias, x.shape[1], eps)
     with no_grad():
         if running_mean is not None:
             _move_average(running_mean, mean.detach().mean(0), momentum)

@@ -27,7 +27,7 @@ from .reduction import sum as sum_
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import broadcast_to, expand_dims, matrix_transpose, squeeze, sum_to_like
-from .spec import Spec, broadcast_shapes, same_size
+from .spec import Spec, broadcast_shapes, number, same_size
 
 ndarray = np.ndarray
 
@@ -483,10 +483,7 @@ def pseudo_inverse(x: Tensor, rtol: Tensor | None = None) -> Any:
 def rtol_of(name: str, rtol: Any) -> Any:
     if rtol is None or isinstance(rtol, Tensor):
         return rtol
-    try:
-        return asarray(float(rtol), dtype=dtypes.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: rtol must be a number or a tensor. Got {rtol!r}.") from None
+    return asarray(number(name, "rtol", rtol, least=0), dtype=dtypes.float64)
 
 
 @composite(

@@ -124,16 +124,14 @@ def _reference_huber(input: Any, target: Any, reduction: str = "mean", delta: fl
     samples=lambda m: [*_pair_samples(m), Sample(m.normal(6), m.normal(6), delta=0.5)],
     errors=lambda m: [
         *_pair_errors("huber_loss")(m),
-        Bad(ValueError, "huber_loss: delta must be positive", m.normal(2), m.normal(2), delta=0),
+        Bad(ValueError, "huber_loss: delta must be greater than 0", m.normal(2), m.normal(2), delta=0),
     ],
 )
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """d² / 2 for differences d below `delta`, delta (|d| - delta / 2) above: squares near, straight lines far."""
     check_reduction("huber_loss", reduction)
     check_same("huber_loss", input=input, target=target)
-    delta = number("huber_loss", "delta", delta)
-    if not delta > 0:
-        raise ValueError(f"huber_loss: delta must be positive. Got {delta}.")
+    delta = number("huber_loss", "delta", delta, above=0)
     return reduced(huber(input - target, delta), reduction)
 
 
@@ -162,9 +160,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     """d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; with beta = 0 the same as `l1_loss`."""
     check_reduction("smooth_l1_loss", reduction)
     check_same("smooth_l1_loss", input=input, target=target)
-    beta = number("smooth_l1_loss", "beta", beta)
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta must not be negative. Got {beta}.")
+    beta = number("smooth_l1_loss", "beta", beta, least=0)
     if beta == 0:
         return reduced(abs_(input - target), reduction)
     return reduced(huber(input - target, beta) * (1 / beta), reduction)
@@ -418,6 +414,7 @@ def poisson_nll_loss(
     `full` adds Stirling's approximation of log(target!).
     """
     check_reduction("poisson_nll_loss", reduction)
+    number("poisson_nll_loss", "eps", eps)
     check_same("poisson_nll_loss", input=input, target=target)
     loss = exp(input) - target * input if log_input else input - target * log(input + eps)
     if full:
@@ -499,6 +496,7 @@ def gaussian_nll_loss(
     the constant term. Sizes of `target` and `var` may be 1: they broadcast to `input`.
     """
     check_reduction("gaussian_nll_loss", reduction)
+    number("gaussian_nll_loss", "eps", eps, above=0)
     var = _check_gaussian(input, target, var)
     var = asarray(var, dtype=input.dtype) if isinstance(var, (int, float)) else var
     var = var + stop_gradient(maximum(var, eps) - var)
@@ -687,6 +685,7 @@ def triplet_margin_loss(
     from .elementwise import minimum
 
     check_reduction("triplet_margin_loss", reduction)
+    number("triplet_margin_loss", "margin", margin, above=0)
     check_same("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:

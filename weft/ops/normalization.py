@@ -318,11 +318,11 @@ def layer_norm(
         values, factor, offset = found
         last = values.shape[values.ndim - axes :]
         fits = (factor is None or factor.shape == last) and (offset is None or offset.shape == last)
-        native: Any = native_kernels() if fits and eps.__class__ is float else False
+        native: Any = native_kernels() if fits and eps.__class__ is float and eps >= 0 else False
         result = native.layer_norm(values, factor, offset, axes, eps) if native is not False else None
         if result is not None:
             return wrap(result[0])
-    return layer_norm_forward(x, weight, bias, axes, number("layer_norm", "eps", eps))[0]
+    return layer_norm_forward(x, weight, bias, axes, number("layer_norm", "eps", eps, least=0))[0]
 
 
 # RMS norm -------------------------------------------------------------------------------------------------------------
@@ -461,6 +461,5 @@ def rms_norm(
     """`x` divided by its root mean square over its last axes, times weight. `eps` defaults to the dtype's epsilon."""
     num_axes = _trailing("rms_norm", x, normalized_shape)
     check_floating("rms_norm", x)
-    return rms_norm_forward(
-        x, weight, num_axes, float(dtypes.finfo(x.dtype).eps) if eps is None else number("rms_norm", "eps", eps)
-    )[0]
+    least = dtypes.finfo(x.dtype).eps if eps is None else number("rms_norm", "eps", eps, least=0)
+    return rms_norm_forward(x, weight, num_axes, float(least))[0]

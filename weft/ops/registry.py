@@ -159,7 +159,9 @@ class Op:
     `checks_once` says that `infer` looks at nothing but shapes, dtypes and attributes: a signature that passed it
     is not checked again. `several_calls` says that NumPy has no one function for it: a native kernel is worth loading
     however few the elements. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
-    index out of range); eager calls ask it before a kernel runs. `shape_only` lists the places of a sequence of
+    index out of range); eager calls ask it before a kernel runs. `check_call`, with the arguments as they were given, raises
+    for Python numbers that mean nothing (a lower bound above the upper one), in every mode.
+    `shape_only` lists the places of a sequence of
     tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them. `accumulate` says
     where float16 and bfloat16 are computed in float32, see Note [Short floats].
     """
@@ -189,6 +191,7 @@ class Op:
         self.several_calls: bool = facts.pop("several_calls", False)
         self.checked: set[tuple[Any, ...]] = set()
         self.refuse: Callable[..., None] | None = facts.pop("refuse", None)
+        self.check_call: Callable[..., None] | None = facts.pop("check_call", None)
         self.jvp: Any = facts.pop("jvp", None) or FROM_DOUBLE_REVERSE
         self.cost: Callable[..., Any] | str | None = facts.pop("cost", None)
         self.composite: bool = facts.pop("composite", False)

@@ -144,6 +144,8 @@ MAX_LAYERS = 1 << 16  # of one stack: each is made one after the other, so a sli
 def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None = None) -> int:
     """`value` as an int of at least `least` and at most `most`."""
     try:
+        if value.__class__ is bool:
+            raise TypeError
         value = operator.index(value)
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer. Got {value!r}.") from None
@@ -154,13 +156,22 @@ def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None 
     return value
 
 
-def number(op: str, name: str, value: Any) -> float:
-    """An attribute as a Python float."""
+def number(op: str, name: str, value: Any, *, least: float | None = None, above: float | None = None) -> float:
+    """An attribute as a Python float that is not NaN, of at least `least` or larger than `above`."""
     refuse_gradients(op, name, value)
     try:
-        return float(value)
+        if isinstance(value, (bool, np.bool_, str)):
+            raise TypeError
+        found = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{op}: {name} must be a number. Got {value!r}.") from None
+    if least is not None and not found >= least:
+        raise ValueError(f"{op}: {name} must be at least {least}. Got {value}.")
+    if above is not None and not found > above:
+        raise ValueError(f"{op}: {name} must be greater than {above}. Got {value}.")
+    if found != found:
+        raise ValueError(f"{op}: {name} must be a number. Got nan.")
+    return found
 
 
 def refuse_gradients(op: str, name: str, value: Any) -> None:

@@ -229,11 +229,13 @@ class Optimizer:
     def check(self, settings: dict[str, Any]) -> None:
         """Raise a ValueError for settings that make no sense."""
         for key, value in settings.items():
-            plain = key in _NUMBERS
+            plain = key in _NOT_NEGATIVE
             if plain and (isinstance(value, str) or not hasattr(value, "__float__")):
                 raise TypeError(f"{type(self).__name__}: {key} must be a number. Got {value!r}.")
             if plain and not float(value) >= 0:
                 raise ValueError(f"{type(self).__name__}: {key} must not be negative. Got {value}.")
+            if key == "rho" and not value <= 1:
+                raise ValueError(f"{type(self).__name__}: rho must be between 0 and 1. Got {value}.")
             if key == "betas" and not (len(value) == 2 and all(0 <= b < 1 for b in value)):
                 raise ValueError(f"{type(self).__name__}: betas must be two numbers from 0 to below 1. Got {value}.")
 
@@ -340,6 +342,7 @@ class Optimizer:
 
 # Settings in state dicts from PyTorch that choose among its implementations and mean nothing here.
 _NUMBERS = ("lr", "eps", "weight_decay", "momentum")
+_NOT_NEGATIVE = (*_NUMBERS, "alpha", "rho", "lr_decay", "initial_accumulator_value")
 _PYTORCHS_OWN = frozenset({"foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"})
 
 

@@ -46,6 +46,8 @@ class Embedding(Layer):
     ) -> None:
         super().__init__()
         if padding_idx is not None:
+            if isinstance(padding_idx, bool):
+                raise TypeError(f"Embedding: padding_idx must be an integer. Got {padding_idx!r}.")
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ValueError(f"Embedding: padding_idx {padding_idx} is out of range for {num_embeddings} rows.")
             padding_idx %= num_embeddings

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.loss_parts import hinge
+from ...ops.spec import number
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from ..module import Layer
@@ -122,7 +124,7 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
-        self.delta = delta
+        self.delta = number("HuberLoss", "delta", delta, above=0)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, self.reduction, self.delta)
@@ -235,6 +237,7 @@ class TripletMarginLoss(_Loss):
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
+        number("TripletMarginLoss", "margin", margin, above=0)
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
@@ -255,13 +258,13 @@ class TripletMarginWithDistanceLoss(_Loss):
     ) -> None:
         super().__init__(reduction)
         self.distance_function: Any = F.pairwise_distance if distance_function is None else distance_function
-        self.margin, self.swap = margin, swap
+        self.margin, self.swap = number("TripletMarginWithDistanceLoss", "margin", margin, above=0), swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         near, far = self.distance_function(anchor, positive), self.distance_function(anchor, negative)
         if self.swap:
             far = far.minimum(self.distance_function(positive, negative))
-        loss = F.relu(near - far + self.margin)
+        loss = hinge(near - far + self.margin)
         return loss if self.reduction == "none" else loss.sum() if self.reduction == "sum" else loss.mean()
 
 
