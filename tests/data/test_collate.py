@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import weft as wf
+from weft.data import TensorDataset
 from weft.data.collate import default_collate, fill, plan
 
 
@@ -80,3 +82,10 @@ def test_default_collate_gives_tensors_and_takes_them():
 def test_what_cannot_be_stacked_says_where_and_why(samples, error, text):
     with pytest.raises(error, match=text):
         collate(samples)
+
+
+def test_samples_that_require_gradients_are_refused():
+    x = wf.ones(2, requires_grad=True)
+    for make in (lambda: collate([x, x]), lambda: TensorDataset(x)):
+        with pytest.raises(RuntimeError, match=r"numpy: the tensor requires gradients. Write `x.detach\(\).numpy\(\)`"):
+            make()

@@ -28,11 +28,11 @@ def is_tensor(value: Any) -> bool:
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """The array behind a tensor, an array as it is, anything else converted."""
+    """The array behind a tensor that requires no gradients, an array as it is, anything else converted."""
     if isinstance(value, np.ndarray):
         return value
     if is_tensor(value):
-        return value.detach().numpy()
+        return value.numpy()  # refuses tensors that require gradients, which would be lost here
     return np.asarray(value)
 
 
