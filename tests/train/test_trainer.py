@@ -20,7 +20,15 @@ from weft import nn, optim
 from weft.backends.onednn import library
 from weft.compiler import tuning
 from weft.data import DataLoader, IterableDataset, TensorDataset
-from weft.io import CheckpointError, CheckpointWarning, latest, list_checkpoints, load
+from weft.io import (
+    CheckpointError,
+    CheckpointWarning,
+    latest,
+    list_checkpoints,
+    load,
+    open_checkpoint,
+    write_checkpoint,
+)
 from weft.io import checkpoint as checkpoint_module
 from weft.io.tensorboard.records import read_records
 from weft.train import (
@@ -411,6 +419,30 @@ def test_an_old_run_is_not_overwritten(tmp_path: Path) -> None:
         CheckpointError, match="holds checkpoints of an earlier run. Go on with resume='auto'"
     ):
         make(checkpoint_dir=tmp_path).fit(loader(), epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("trainer", "epoch", "1"),
+        ("trainer", "step", None),
+        ("trainer", "history", {}),
+        ("trainer", "tuning", {"ways": [1]}),
+        ("random", "python", {}),
+        ("random", "numpy", {"kind": "MT19937", "keys": np.zeros(3), "rest": ()}),
+        ("callbacks", "0-EarlyStopping", {"best": [], "waited": 0, "weights": None}),
+        ("callbacks", "0-EarlyStopping", {"best": 1.0, "waited": 0, "weights": 3}),
+    ],
+)
+def test_a_part_of_another_form_is_a_checkpoint_error(tmp_path: Path, part: str, key: str, value: Any) -> None:
+    options: dict[str, Any] = {"callbacks": [EarlyStopping("loss")]}
+    make(checkpoint_dir=tmp_path / "a", **options).fit(loader(), epochs=1)
+    found = open_checkpoint(tmp_path / "a")
+    parts = found.load()
+    parts[part][key] = value
+    write_checkpoint(tmp_path / "b", found.step, parts, scores=found.scores, facts=found.facts)
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        make(checkpoint_dir=tmp_path / "b", resume="auto", **options).fit(loader(), epochs=2)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -123,7 +123,10 @@ class EarlyStopping(Callback):
         return {"best": self.best, "waited": self.waited, "weights": self._weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.waited, self._weights = state["best"], state["waited"], state["weights"]
+        weights = state["weights"]
+        if weights is not None and not isinstance(weights, dict):
+            raise TypeError(f"EarlyStopping: expected weights by name. Got {type(weights).__name__}.")
+        self.best, self.waited, self._weights = float(state["best"]), int(state["waited"]), weights
 
 
 class ModelCheckpoint(Callback):
@@ -152,7 +155,7 @@ class ModelCheckpoint(Callback):
         return {"best": self.best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = state["best"]
+        self.best = float(state["best"])
 
 
 class LRLogger(Callback):
