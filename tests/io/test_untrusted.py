@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 
 import numpy as np
@@ -55,6 +56,26 @@ def test_a_part_that_is_a_link_is_refused(written, tmp_path):
     (path / "stolen.json").symlink_to(tmp_path / "secret.json")
     with pytest.raises(CheckpointError, match=r"stolen.json is not a plain file"):
         open_checkpoint(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(written, tmp_path):
+    os.mkfifo(tmp_path / "g.json")
+    os.mkfifo(tmp_path / "g.safetensors")
+    for read in (wf.load, wf.nn.load_weights):
+        with pytest.raises(FileError, match="is not a plain file"):
+            read(tmp_path / "g.safetensors")
+    with pytest.raises(FileError, match="is not a plain file"):
+        wf.Graph.load(tmp_path / "g")
+    path = written(lambda m: None)
+    for name in ("manifest.sha256", "manifest.json", "notes.json"):
+        kept = (path / name).read_bytes()
+        (path / name).unlink()
+        os.mkfifo(path / name)
+        with pytest.raises(CheckpointError, match=f"{name} is not a plain file"):
+            open_checkpoint(path)
+        (path / name).unlink()
+        (path / name).write_bytes(kept)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("start", [b"PK\x03\x04" + b"\0" * 60, b"\x80\x02\x8a\nl\xfc\x9cF"], ids=["zip", "bare"])
 def test_a_file_of_torch_save_says_how_to_save_it_instead(tmp_path: Path, start: bytes) -> None:
     (tmp_path / "model.pt").write_bytes(start)
-    with pytest.raises(ValueError, match=r"model.pt' is a file of torch.save, a pickle.*safetensors.torch.save_file"):
+    with pytest.raises(ValueError, match=r"model.pt: is a file of torch.save, a pickle.*safetensors.torch.save_file"):
         nn.load_weights(tmp_path / "model.pt")
 
 
@@ -71,7 +71,7 @@ def test_damaged_files_and_bad_names_are_named(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     nn.save_weights({"x": wf.zeros(100)}, path)
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(ValueError, match="weights.safetensors' is damaged"):
+    with pytest.raises(ValueError, match="weights.safetensors: is damaged"):
         nn.load_weights(path)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="it has only 0 bytes"):

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError
+from ..io.checked import require_plain
 from ..io.durable import TEMPORARY, beside, explain_os_error, sync_directory, write_file
 from ..io.tensor_file import read_arrays, write_arrays
 
@@ -209,6 +210,7 @@ def read_graph_files(
 
 def _read_version(file: Path) -> tuple[bytes, tuple[int, int]]:
     """The content of a file, and what tells it from one that replaces it, even by the same content."""
+    require_plain("load", file)
     with open(file, "rb") as opened:
         facts = os.fstat(opened.fileno())
         return opened.read(), (facts.st_ino, facts.st_mtime_ns)

@@ -8,6 +8,7 @@ is therefore checked before it is used, by the code that uses it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
@@ -149,6 +150,12 @@ def _deeper(value: Any, limit: int) -> bool:
         level = [inner for values in nested for inner in values if isinstance(inner, (dict, list))]
         limit -= 1
     return bool(level)
+
+
+def require_plain(reader: str, path: Any) -> None:
+    """Refuse what is there but is no plain file: opening a pipe waits for its writer, and a device may never end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise FileError(reader, path, "is not a plain file.")
 
 
 def file_error(reader: str, path: Any) -> Refuse:

@@ -289,6 +289,9 @@ def _good(paths: Iterator[Path]) -> Iterator[Checkpoint]:
 
 def _manifest(path: Path) -> dict[str, Any]:
     """The manifest of a checkpoint, its own checksum verified."""
+    for name in (MANIFEST, MANIFEST_SUM):
+        if not is_part_file(path / name):
+            raise _damaged(path, f"{name} is not a plain file")
     try:
         text = (path / MANIFEST).read_bytes()
         wanted = (path / MANIFEST_SUM).read_bytes().strip()

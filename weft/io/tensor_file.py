@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import FileError
-from .checked import MAX_INTEGER, Checked, Refuse, file_error, parse_json
+from .checked import MAX_INTEGER, Checked, Refuse, file_error, parse_json, require_plain
 
 _NAMES = {
     dtypes.bool_: "BOOL", dtypes.int8: "I8", dtypes.int16: "I16", dtypes.int32: "I32", dtypes.int64: "I64",
@@ -98,6 +98,7 @@ def read_arrays(path: str | os.PathLike[str], reader: str = "load") -> tuple[dic
     Raises:
         FileError: the file is cut short or is no safetensors file; it says where.
     """
+    require_plain(reader, path)
     with open(path, "rb") as file:
         entries, metadata, start = _read_header(file, path, reader)
         pairs = _pairs(entries, metadata, file_error(reader, path))
@@ -116,6 +117,7 @@ def read_header(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, tuple[np.dtype, tuple[int, ...]]], dict[str, str]]:
     """Dtype and shape of every array in the file, and its metadata, without reading the arrays."""
+    require_plain("load", path)
     with open(path, "rb") as file:
         entries, metadata, _ = _read_header(file, path, "load")
     return {name: (dtype, shape) for name, dtype, shape, _, _ in entries}, metadata

@@ -16,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd.tape import no_grad
 from ..errors import FileError, format_shape
+from ..io.checked import require_plain
 from ..io.durable import replace_file
 from ..io.tensor_file import read_arrays, write_arrays
 from ..tensor import Tensor, to_array, wrap
@@ -56,6 +57,7 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     Raises:
         FileError: it is damaged, or is no safetensors file.
     """
+    require_plain("load_weights", path)
     with open(path, "rb") as file:
         start = file.read(8)
     # torch.save writes a zip archive or, in older versions, a bare pickle. A safetensors file starts with the size of its

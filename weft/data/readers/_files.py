@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import FileError
+from ...io.checked import require_plain
 from ...io.limits import Bounded, unpacked_limit
 
 PathLike = str | os.PathLike[str]
@@ -30,8 +31,7 @@ def existing(what: str, path: PathLike) -> Path:
         raise IsADirectoryError(
             f"{what}: expected a file. Got the folder {path}, which has {_listing(path)}."
         )
-    if not path.is_file():  # a pipe or a device, which may never end
-        raise FileError(what, path, "is not a plain file.")
+    require_plain(what, path)
     return path
 
 
