@@ -143,6 +143,26 @@ def test_an_interrupted_run_says_what_to_type_to_go_on(
     assert "going on from runs/small/checkpoints/step-00000003" in "".join(capsys.readouterr())
 
 
+def test_a_terminated_run_keeps_its_checkpoint_and_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(CONFIG)
+    step, calls = weft.Trainer._after_step, itertools.count(1)
+
+    def preempt(self: Any, loss: float) -> None:
+        step(self, loss)
+        if next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(weft.Trainer, "_after_step", preempt)
+    assert run("train", "small.toml", "--epochs", "3", "--eager") == 143
+    said = capsys.readouterr().err
+    assert "weft: terminated (SIGTERM) after step 3" in said
+    assert "`weft train small.toml --out runs/small --epochs 3 --eager` goes on" in said
+    assert (tmp_path / "runs" / "small" / "checkpoints" / "step-00000003").exists()
+
+
 def test_train_with_other_settings_does_not_go_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", trained / "small.toml", "--out", trained / "runs" / "small", "--lr", "0.5") == 2
     assert "a finished run with other settings (optimizer.lr)" in capsys.readouterr().err

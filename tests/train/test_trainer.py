@@ -628,3 +628,78 @@ def test_tensorboard_of_a_resumed_run_hides_what_was_lost(tmp_path: Path) -> Non
 def test_csv_logger_makes_its_folder(tmp_path: Path) -> None:
     make(callbacks=[CSVLogger(tmp_path / "new" / "history.csv")]).fit(loader(), epochs=1)
     assert (tmp_path / "new" / "history.csv").read_text().startswith("epoch,step,loss\n1,6,")
+
+
+@pytest.mark.parametrize("when", ["step", "validation", "last step"])
+def test_sigterm_ends_with_a_checkpoint_that_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, when: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Preempt(Callback):
+        def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+            if when == "step" and trainer.step == 5 or when == "last step" and trainer.step == len(loader()):
+                signal.raise_signal(signal.SIGTERM)
+
+    trainer = make(checkpoint_dir=tmp_path, callbacks=[Preempt()])
+    if when == "validation":
+        evaluate = trainer._steps.evaluate
+
+        def preempted(batch: Any) -> Any:
+            signal.raise_signal(signal.SIGTERM)
+            return evaluate(batch)
+
+        trainer._steps.evaluate = preempted
+    with pytest.raises(SystemExit) as ended:
+        trainer.fit(loader(), loader(), epochs=3)
+    assert ended.value.code == 143 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert "weft: terminated (SIGTERM) after step" in capsys.readouterr().err
+    assert latest(tmp_path).step == (5 if when == "step" else len(loader()))
+    rest, whole = make(checkpoint_dir=tmp_path, resume="auto"), make()
+    rest.fit(loader(), loader(), epochs=3)
+    whole.fit(loader(), loader(), epochs=3)
+    assert weights(rest) == weights(whole)
+    assert [row["val_loss"] for row in rest.history] == [row["val_loss"] for row in whole.history]
+
+
+def test_sigterm_that_ended_the_loaders_workers_too_still_writes_a_checkpoint(tmp_path: Path) -> None:
+    def batches() -> Any:
+        for i, batch in enumerate(loader()):
+            if i == 4:  # what a loader says whose worker the same signal has ended
+                signal.raise_signal(signal.SIGTERM)
+                raise RuntimeError("DataLoader: worker 0 was killed by signal 15 (SIGTERM).")
+            yield batch
+
+    class Batches:
+        def __iter__(self) -> Any:
+            return batches()
+
+    trainer = make(checkpoint_dir=tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        trainer.fit(Batches(), epochs=2)
+    assert ended.value.code == 143 and latest(tmp_path).step == 4
+
+
+def test_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
+    class Twice(Callback):
+        def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+            if trainer.step == 2:
+                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
+                raise AssertionError("the second signal did not act")
+
+    with pytest.raises(SystemExit):
+        make(checkpoint_dir=tmp_path, callbacks=[Twice()]).fit(loader(), epochs=2)
+
+
+def test_a_program_that_handles_sigterm_itself_keeps_its_handler(tmp_path: Path) -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        class Preempt(Callback):
+            def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+                if trainer.step == 2:
+                    signal.raise_signal(signal.SIGTERM)
+
+        make(checkpoint_dir=tmp_path, callbacks=[Preempt()]).fit(loader(), epochs=1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [signal.SIGTERM]

@@ -20,6 +20,7 @@ from ..io import latest
 from ..models.registry import find_checkpoint, restore_weights
 from ..optim import lr_scheduler
 from ..train import StopOnNaN, Trainer
+from ..train.interrupt import TERMINATED
 from .config import Config, ConfigError, listed, load_config
 from .tasks import TASKS, Task
 
@@ -103,6 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"\ninterrupted; `{_same_command(arguments, directory)}` goes on", file=sys.stderr)
         return 130
+    except SystemExit as ended:
+        if ended.code != TERMINATED:
+            raise
+        print(f"`{_same_command(arguments, directory)}` goes on", file=sys.stderr)
+        return TERMINATED
     finally:
         made.train_loader.close()
     return _report(config, made, directory)

@@ -29,6 +29,7 @@ def collect(trainer: Trainer, train_loader: Any, val_loader: Any) -> dict[str, A
             "epoch": trainer.epoch,
             "step": trainer.step,
             "batches": trainer.batches,
+            "trained": trainer.trained,
             "totals": trainer.totals,
             "history": trainer.history,
             "stopped": trainer.stopped,
@@ -105,6 +106,7 @@ def _restore_progress(trainer: Trainer, state: dict[str, Any]) -> None:
     if "tuning" in state:
         tuning.adopt(state["tuning"])
     trainer.epoch, trainer.step, trainer.batches = state["epoch"], state["step"], state["batches"]
+    trainer.trained = state.get("trained", False) is True
     trainer.totals, trainer.history = state["totals"], state["history"]
     trainer.stopped, trainer.seconds = state["stopped"], state["seconds"]
 

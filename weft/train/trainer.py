@@ -7,6 +7,8 @@ same training with the loop written out.
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,6 +133,8 @@ class Trainer:
         """updates of the weights so far"""
         self.batches = 0
         """batches of the current epoch that are done"""
+        self.trained = False
+        """whether the current epoch waits for its validation only"""
         self.totals: dict[str, np.ndarray] = {}
         """sums of statistics of the current epoch"""
         self.history: list[dict[str, float]] = []
@@ -185,7 +189,8 @@ class Trainer:
             The history: one dict per epoch, with "loss", the metrics, "val_loss" …
 
         Ctrl-C ends it after the step in progress, with a checkpoint if there is a `checkpoint_dir`, and raises
-        KeyboardInterrupt; a second Ctrl-C does not wait.
+        KeyboardInterrupt; a second Ctrl-C does not wait. SIGTERM, with which machines announce that they are taken away,
+        does the same and ends the program with status 143 (SystemExit), unless the program handles the signal itself.
         """
         _check_count("epochs", epochs)
         _check_loader("train_loader", train_loader)
@@ -203,6 +208,8 @@ class Trainer:
             with self._interrupt:
                 while self.epoch < epochs and self.stopped is None:
                     self._run_epoch(train_loader, val_loader, epochs)
+                    if self._interrupt.asked:  # after its last step, and the epoch has its checkpoint
+                        raise self._interrupt.error()
             if self.stopped is not None:
                 self.progress.say(f"stopped after epoch {self.epoch}: {self.stopped}")
         finally:
@@ -216,7 +223,19 @@ class Trainer:
                     self.checkpoint_failed = self._manager.failure is not None
                     self._lineage = self._manager.lineage
                     self._manager = None
+                if self._interrupt.asked is signal.SIGTERM:
+                    self._say_terminated()
         return self.history
+
+    def _say_terminated(self) -> None:
+        """The line that a run which was terminated leaves, whether it shows its progress or not."""
+        if self.checkpoint_dir is None:
+            kept = "there is no checkpoint_dir, so what was trained is lost"
+        elif self.checkpoint_failed:
+            kept = f"the checkpoint could not be written; see {self.checkpoint_dir} for an older one"
+        else:
+            kept = f"resume='auto' goes on from the checkpoint in {self.checkpoint_dir}"
+        print(f"weft: terminated (SIGTERM) after step {self.step}; {kept}", file=sys.stderr, flush=True)
 
     def _run_epoch(self, train_loader: Any, val_loader: Any, epochs: int) -> None:
         """One epoch, or the rest of one."""
@@ -226,7 +245,8 @@ class Trainer:
         samples = self._train_epoch(train_loader, val_loader, epochs)
         logs = self._results(self.totals)
         if val_loader is not None:
-            logs.update({f"val_{name}": value for name, value in self.evaluate(val_loader).items()})
+            found = self._validate(train_loader, val_loader)
+            logs.update({f"val_{name}": value for name, value in found.items()})
         if self.scheduler is not None and self.schedule_every == "epoch":
             self._step_scheduler(logs)
         row: dict[str, float] = {"epoch": self.epoch + 1, "step": self.step, **logs}
@@ -239,7 +259,7 @@ class Trainer:
         )
         self.progress.end_epoch(self.epoch + 1, epochs, {**logs, **speed})
         self.epoch += 1
-        self.batches, self.totals, self.seconds = 0, {}, 0.0
+        self.batches, self.totals, self.seconds, self.trained = 0, {}, 0.0, False
         if self._manager is not None and self.monitor not in logs:
             warnings.warn(
                 f"Trainer: there is no {self.monitor!r} to tell the best checkpoint by. There are {', '.join(logs)}.",
@@ -247,13 +267,27 @@ class Trainer:
             )
         self._save(train_loader, val_loader, scores=logs)
 
+    def _validate(self, train_loader: Any, val_loader: Any) -> dict[str, float]:
+        """Evaluate after an epoch. If that is interrupted, the epoch is not lost: a checkpoint goes on with its validation."""
+        self.trained = True
+        start = val_loader.state_dict() if hasattr(val_loader, "state_dict") else None
+        try:
+            return self.evaluate(val_loader)
+        except BaseException as error:
+            if not self._interrupt.asked:
+                raise
+            if start is not None:
+                val_loader.load_state_dict(start)
+            self._save(train_loader, val_loader)
+            raise self._interrupt.error() from error
+
     def _train_epoch(self, loader: Any, val_loader: Any, epochs: int) -> int:
         total = _length(loader)
         self.progress.start_epoch(self.epoch + 1, epochs, total, self.batches)
         started = time.perf_counter() - self.seconds
         samples = round(float(self.totals["loss"][1])) if "loss" in self.totals else 0
         waiting = 0  # batches whose gradients wait for an update
-        for batch in self._remaining(loader):
+        for batch in () if self.trained else self._guarded(self._remaining(loader), loader, val_loader):
             n = batch_length(batch)
             if self.grad_accumulation == 1:
                 loss = self._count(self.totals, self._steps.train(batch), n)
@@ -271,7 +305,7 @@ class Trainer:
             if waiting == 0 and self._time_to_save():
                 self._save(loader, val_loader)
                 if self._interrupt.asked:
-                    raise KeyboardInterrupt
+                    raise self._interrupt.error()
             if self.progress.moving:
                 self.progress.advance(self.batches, self.totals["loss"][0] / samples, samples / self.seconds)
         if waiting:
@@ -283,9 +317,23 @@ class Trainer:
             )
         return samples
 
+    def _guarded(self, batches: Iterator[Any], loader: Any, val_loader: Any) -> Iterator[Any]:
+        """The batches. A signal to a group of processes ends the loader's workers too: then the last step gets its checkpoint."""
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except Exception as error:
+                if not self._interrupt.asked or self.batches % self.grad_accumulation:  # gradients wait for an update
+                    raise
+                self._save(loader, val_loader)
+                raise self._interrupt.error() from error
+            yield batch
+
     def _time_to_save(self) -> bool:
         return (
-            self._interrupt.asked
+            self._interrupt.asked is not None
             or self.checkpoint_every is not None
             and self.step % self.checkpoint_every == 0
         )
@@ -349,7 +397,7 @@ class Trainer:
             for batch in loader:
                 self._count(totals, self._steps.evaluate(batch), batch_length(batch))
                 if self._interrupt.asked:
-                    raise KeyboardInterrupt
+                    raise self._interrupt.error()
         if not totals:
             raise ValueError("Trainer: the loader to evaluate on is empty. Expected at least one batch.")
         return self._results(totals)
