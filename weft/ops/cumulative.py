@@ -48,9 +48,7 @@ def _batch(op: Any) -> Any:
 
 
 def _accumulate(ufunc: Any, x: ndarray, axis: int) -> ndarray:
-    """`ufunc.accumulate` in the dtype of `x`; half precision is accumulated in float32."""
-    if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype):
-        return ufunc.accumulate(x.astype(np.float32), axis).astype(x.dtype)
+    """`ufunc.accumulate` in the dtype of `x`."""
     return ufunc.accumulate(x, axis, dtype=x.dtype)
 
 

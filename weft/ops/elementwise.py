@@ -366,6 +366,25 @@ def sqrt(x: Term) -> Term:
     return s.sqrt(x)
 
 
+def _norm_sqrt_rule(g: Tensor, out: Tensor) -> Tensor:
+    zero = out == 0
+    return where(zero, 0.0, g / (where(zero, 1.0, out) * 2))
+
+
+@elementwise(
+    namespace="internal",
+    title="sqrt",
+    numpy=np.sqrt,
+    kind="float",
+    vjp=_norm_sqrt_rule,
+    reference=np.sqrt,
+    samples=values(0.25, 4),
+)
+def norm_sqrt(x: Term) -> Term:
+    """The root of a sum of squares: `sqrt` whose gradient at 0 is 0, which is among the subgradients of a norm there."""
+    return s.sqrt(x)
+
+
 @elementwise(
     kind="real float",
     vjp=lambda g, out: g * out * out * out * -0.5,

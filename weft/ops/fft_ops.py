@@ -122,8 +122,7 @@ def _infer_real(x: Any, axis: int, norm: str) -> Spec:
 
 
 def _real(x: Any, axis: int, norm: str = "backward") -> np.ndarray:
-    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    return np.fft.rfft(wide, axis=axis, norm=norm).astype(dtypes.complex_dtype(x.dtype), copy=False)  # type: ignore[arg-type]
+    return np.fft.rfft(x, axis=axis, norm=norm).astype(dtypes.complex_dtype(x.dtype), copy=False)  # type: ignore[arg-type]
 
 
 def _real_rule(g: Tensor, like_x: Any, axis: int, norm: str) -> Tensor:

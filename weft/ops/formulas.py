@@ -11,7 +11,7 @@ from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
 from .dispatch import constant
-from .elementwise import abs_, astype, sqrt, where
+from .elementwise import abs_, astype, norm_sqrt, where
 from .general import check_room
 from .products import matmul
 from .reduction import max_, reduce_sum
@@ -138,9 +138,7 @@ def length(x: Tensor, p: float, axis: Any, keepdims: bool = False) -> Tensor:
     if dtypes.is_complex(x.dtype):
         x = abs_(x)
     if p == 2:
-        squares = reduce_sum(x * x, axis, keepdims)
-        zero = squares == 0
-        return where(zero, 0.0, sqrt(where(zero, 1.0, squares)))
+        return norm_sqrt(reduce_sum(x * x, axis, keepdims))
     if p == 1:
         return reduce_sum(abs_(x), axis, keepdims)
     if p == float("inf"):

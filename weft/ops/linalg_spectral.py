@@ -17,7 +17,7 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from .creation import eye
 from .dispatch import composite, primitive
-from .elementwise import abs_, astype, conj, real, sign, sqrt, square, where
+from .elementwise import abs_, astype, conj, norm_sqrt, real, sign, square, where
 from .indexing import slice_axis
 from .linalg_solve import (
     adjoint,
@@ -433,12 +433,6 @@ def qr_pair(x: Tensor, mode: str = "reduced") -> Any:
 # Norms and rank ----------------------------------------------------------------------------------------------------------------
 
 
-def _safe_sqrt(x: Tensor) -> Tensor:
-    """√x whose gradient at 0 is 0: a norm has the zero among its subgradients there."""
-    zero = x == 0
-    return where(zero, 0.0, sqrt(where(zero, 1.0, x)))
-
-
 def _magnitude(x: Tensor) -> Tensor:
     return abs_(x)
 
@@ -484,7 +478,7 @@ def vector_norm(
     axis = tuple(axis) if isinstance(axis, list) else axis
     normalize_axes("vector_norm", axis, x.ndim)
     if ord == 2:
-        return _safe_sqrt(sum_(_squares(x), axis=axis, keepdims=keepdims))
+        return norm_sqrt(sum_(_squares(x), axis=axis, keepdims=keepdims))
     size = _magnitude(x)
     if ord == math.inf:
         return max_(size, axis=axis, keepdims=keepdims)
@@ -534,7 +528,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
     matrix_shape("matrix_norm", x)
     x = astype(x, dtypes.float_for(x.dtype))
     if ord is None or ord == "fro":
-        return _safe_sqrt(sum_(_squares(x), axis=(-2, -1), keepdims=keepdims))
+        return norm_sqrt(sum_(_squares(x), axis=(-2, -1), keepdims=keepdims))
     if ord in ("nuc", 2, -2):
         s = svdvals(x)
         out = sum_(s, axis=-1) if ord == "nuc" else max_(s, axis=-1) if ord == 2 else min_(s, axis=-1)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
@@ -231,8 +230,7 @@ def _reference_backward(g: Any, pad_width: Any, mode: str) -> np.ndarray:
 )
 def pad_backward(g: Tensor, pad_width: Pairs, mode: str) -> Any:
     """The gradient of `pad` in the modes that repeat values: what was repeated is summed up again."""
-    half = g.dtype.itemsize == 2 and dtypes.is_floating(g.dtype)
-    total = np.array(g, np.float32 if half else g.dtype, order="K")
+    total = np.array(g, g.dtype, order="K")
     sizes = [d - lo - hi for d, (lo, hi) in zip(g.shape, pad_width, strict=True)]
     for axis in reversed(range(g.ndim)):
         (lo, hi), n = pad_width[axis], sizes[axis]
@@ -240,7 +238,7 @@ def pad_backward(g: Tensor, pad_width: Pairs, mode: str) -> Any:
             border = total[place]
             total[source] += border.sum(axis, keepdims=True) if mode == "replicate" else border
     inner = total[tuple([slice(lo, lo + n) for (lo, _), n in zip(pad_width, sizes, strict=True)])]
-    return inner.astype(g.dtype, order="K") if half else inner.copy(order="K")
+    return inner.copy(order="K")
 
 
 def _pairs_reference(x: Any, pad: Any, mode: str = "constant", value: Any = 0) -> np.ndarray:

@@ -88,11 +88,6 @@ def _errors(name: str) -> Any:
     ]
 
 
-def _wide(x: np.ndarray) -> np.ndarray:
-    """Half precision is computed in float32."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
-
-
 def _cost(x: Any, *_: Any) -> int:
     return 15 * (num_elements(x.shape) or 0)
 
@@ -127,7 +122,7 @@ def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
 )
 def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     """The gradient of `softmax` from its result y: y · (g - Σ g y)."""
-    g, y = _wide(grad), _wide(result)  # type: ignore[arg-type]
+    g, y = np.asarray(grad), np.asarray(result)
     out = g * y
     out -= y * out.sum(axis, keepdims=True)
     return out.astype(result.dtype, copy=False)
@@ -154,7 +149,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 )
 def softmax(x: Tensor, axis: int = -1) -> Any:
     """exp(x) / Σ exp(x) along `axis`: positive numbers that sum to one."""
-    out = _shifted(_wide(x), axis)  # type: ignore[arg-type]
+    out = _shifted(x, axis)  # type: ignore[arg-type]
     out = np.exp(out, out=out if out is not x else None)
     out /= out.sum(axis, keepdims=True)
     return out.astype(x.dtype, copy=False)
@@ -177,7 +172,7 @@ def softmax(x: Tensor, axis: int = -1) -> Any:
 )
 def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     """The gradient of `log_softmax` from its result y: g - exp(y) · Σ g."""
-    g, out = _wide(grad), np.exp(_wide(result))  # type: ignore[arg-type]
+    g, out = np.asarray(grad), np.exp(result)
     out *= g.sum(axis, keepdims=True)
     return np.subtract(g, out, out=out).astype(result.dtype, copy=False)
 
@@ -203,7 +198,7 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 )
 def log_softmax(x: Tensor, axis: int = -1) -> Any:
     """log(softmax(x)) along `axis`, computed without taking the logarithm of small numbers."""
-    out = _shifted(_wide(x), axis)  # type: ignore[arg-type]
+    out = _shifted(x, axis)  # type: ignore[arg-type]
     out = out - np.log(np.exp(out).sum(axis, keepdims=True))
     return out.astype(x.dtype, copy=False)
 

@@ -147,17 +147,16 @@ def _batch_sampled(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 def sparse_matmul(rows: Tensor, columns: Tensor, values: Tensor, dense: Tensor, size: int) -> Any:
     """The product of the (size, columns) matrix with these entries and `dense` (columns, k)."""
     dtype = dtypes.promote(values.dtype, dense.dtype)
-    compute = np.float32 if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
     segments, order = np.asarray(rows), None
     if segments.size and (segments[1:] < segments[:-1]).any():
         order = np.argsort(segments, kind="stable")
         segments = segments[order]
-    v, d = np.asarray(values, compute), np.asarray(dense, compute)
+    v, d = np.asarray(values, dtype), np.asarray(dense, dtype)
 
     def product(places: Any) -> np.ndarray:
         return v[places, None] * d[columns[places]]
 
-    return _segment_sum(order, segments, size, product, d.shape[1], compute).astype(dtype, copy=False)
+    return _segment_sum(order, segments, size, product, d.shape[1], dtype)
 
 
 def _reference_matmul(rows: Any, columns: Any, values: Any, dense: Any, size: int) -> Any:
@@ -215,9 +214,8 @@ def _infer_sampled(rows: Any, columns: Any, x1: Any, x2: Any) -> Spec:
 def sampled_matmul(rows: Tensor, columns: Tensor, x1: Tensor, x2: Tensor) -> Any:
     """The entries of x1 x2ᵀ at the given places: out[n] = x1[rows[n]] · x2[columns[n]]."""
     dtype = dtypes.promote(x1.dtype, x2.dtype)
-    compute = np.float32 if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
-    a, b = np.asarray(x1, compute), np.asarray(x2, compute)
-    out = np.empty(rows.shape, compute)
+    a, b = np.asarray(x1, dtype), np.asarray(x2, dtype)
+    out = np.empty(rows.shape, dtype)
     step = max(1, _BLOCK // max(a.shape[1], 1))
     for start in range(0, len(out), step):
         part = slice(start, start + step)

@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from ..typing import Operand
 from .creation import asarray, linspace, ones_like, zeros
 from .dispatch import composite, constant
-from .elementwise import abs_, astype, floor, isnan, maximum, minimum, sqrt, square, where
+from .elementwise import abs_, astype, floor, isnan, maximum, minimum, norm_sqrt, square, where
 from .gathering import index_add, masked_fill, take_axis
 from .reduction import any_, count_of, max_, mean, min_, reduce_sum
 from .samples import Bad, Sample
@@ -87,9 +87,7 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepd
 )
 def std(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
     """The standard deviation over `axis` (all by default): the square root of `var`. Of equal numbers the gradient is 0."""
-    variance = _variance("std", x, axis, correction, keepdims)
-    equal = variance == 0  # the root is steep without bound there; the gradient is defined as zero
-    return where(equal, 0.0, sqrt(where(equal, 1.0, variance)))
+    return norm_sqrt(_variance("std", x, axis, correction, keepdims))
 
 
 # Quantiles ---------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import format_shape
 from ..runtime import memory
 from ..tensor import Tensor
@@ -151,12 +150,11 @@ def unfold_backward(
 ) -> Any:
     """(N, C·K, L) back to (N, C, *size): columns added up where they came from. The primitive behind `fold`."""
     spatial: Any = like.shape[2:] if size is None else size  # type: ignore[union-attr]
-    half = g.dtype.itemsize == 2 and dtypes.is_floating(g.dtype)
     channels = g.shape[1] // prod(kernel)
     sizes = [out_size(*item) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)]
     columns = g.reshape(g.shape[0], channels, *kernel, *sizes)
     padded = [s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)]
-    xp = memory.zeros((g.shape[0], *padded, channels), np.float32 if half else g.dtype)
+    xp = memory.zeros((g.shape[0], *padded, channels), g.dtype)
     for place, slices in offsets(kernel, stride, dilation, sizes):
         xp[(slice(None), *slices)] += np.moveaxis(columns[(slice(None), slice(None), *place)], 1, -1)  # type: ignore[type-var]
     return unpadded(xp, padding, spatial, g.dtype)
