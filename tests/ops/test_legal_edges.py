@@ -157,3 +157,22 @@ def test_squeeze_refuses_an_axis_that_is_not_1():
     for way in _both(lambda x: wf.squeeze(x, axis=0)):
         with pytest.raises(ValueError, match="squeeze: axis 0 has size 3, expected 1"):
             way(wf.ones(3, 1))
+
+
+def test_gradient_of_taking_rows_without_elements():
+    for way in _both(wf.grad_fn(lambda x: wf.take(x, wf.asarray([[0, 1]]), axis=1).sum())):
+        assert way(wf.zeros(3, 2, 0)).shape == (3, 2, 0)
+
+
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "take_along_axis"])
+def test_an_index_into_an_axis_of_size_0_is_refused_alike(name):
+    x, index, source = wf.zeros(0, 3), wf.asarray(np.zeros((2, 3), np.int64)), wf.zeros(2, 3)
+    calls = {
+        "scatter": lambda x: wf.scatter(x, index, source, 0),
+        "scatter_add": lambda x: wf.scatter_add(x, index, source, 0),
+        "index_add": lambda x: wf.index_add(x, wf.asarray([0, 1]), source, 0),
+        "take_along_axis": lambda x: wf.take_along_axis(x, index, axis=0),
+    }
+    for way in _both(calls[name]):
+        with pytest.raises(IndexError, match=f"{name}: ind.* points into an axis of size 0"):
+            way(x)

@@ -16,13 +16,15 @@ from .indexing import slice_axis
 from .registry import NOT_DIFFERENTIABLE
 from .row_sparse import RowSparse
 from .samples import Bad, Sample
-from .spec import Spec, broadcast_shapes, is_known, normalize_axis, require_sizes, same_size
+from .spec import Spec, broadcast_shapes, is_known, normalize_axis, num_elements, require_sizes, same_size
 
 ndarray = np.ndarray
 
 
 def check_indices(op: str, indices: Any, size: Any, name: str = "indices") -> None:
     """Raise if an index array (not a graph value) points outside an axis of `size`."""
+    if size == 0 and (num_elements(indices.shape) or 0) > 0:  # whatever it holds: known without looking, also in graphs
+        raise IndexError(f"{op}: {name} points into an axis of size 0.")
     if type(indices) is not ndarray or not isinstance(size, int) or indices.size == 0:
         return
     low, high = int(indices.min()), int(indices.max())
@@ -48,12 +50,12 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
     if axis == 0 and is_known(like_x.shape):
         return RowSparse.from_gather(indices, g, tuple(like_x.shape))
     from .creation import zeros_like_spec
-    from .shaping import moveaxis, reshape
+    from .shaping import expand_dims, flatten, moveaxis, reshape
 
     n = indices.ndim
     base = zeros_like_spec(Spec(like_x.shape, g.dtype, like_x.value))
     moved = moveaxis(g, tuple(range(axis, axis + n)), tuple(range(n))) if n else g
-    rows = reshape(moved, (-1, *moved.shape[n:]))
+    rows = flatten(moved, 0, n - 1) if n else expand_dims(moved, 0)
     flat = reshape(indices, (-1,))
     return index_add(base, flat, moveaxis(rows, 0, axis), axis)
 
