@@ -40,6 +40,7 @@ LAYERS: list[set[str]] = [
         "graph.graph_files",
         "graph.loading",
         "graph.callables",
+        "graph.sharing",
         "profiler",
     },
     {"compiler.build", "compiler.trials"},  # from a flow to a Program

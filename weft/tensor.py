@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import dtypes
-from .autograd.tape import Leaf
+from .autograd.tape import Leaf, note_relink
 from .errors import describe, format_shape
 
 if TYPE_CHECKING:  # operators and methods come from the op table, see `weft.ops.methods`
@@ -152,6 +152,7 @@ class Tensor(TensorMethods):
                         "use `x.astype(wf.float32)` first."
                     )
                 self._node = Leaf(self)
+                note_relink()
         elif self._node is not None:
             if not isinstance(self._node, Leaf):
                 raise RuntimeError(
@@ -159,6 +160,7 @@ class Tensor(TensorMethods):
                     "This tensor was computed by an op; use `x.detach()`."
                 )
             self._node = None
+            note_relink()
         return self
 
     @property
@@ -239,11 +241,18 @@ class Tensor(TensorMethods):
 
     def detach(self) -> Tensor:
         """The same data without history: gradients do not flow through the result."""
-        return wrap(self._data)
+        data = self._data
+        made = wrap(data)
+        if data.__class__ is not ndarray:
+            note = getattr(data, "note_detached", None)
+            if note is not None:
+                note(self, made)
+        return made
 
     def detach_(self) -> Tensor:
         """Forget this tensor's history, in place."""
         self._node = None
+        note_relink()
         return self
 
     # To Python and NumPy --------------------------------------------------------------------------------------------

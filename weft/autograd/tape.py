@@ -261,6 +261,14 @@ def renew(moment: Moment, now: int) -> None:
     moment.clock = latest.clock = now
 
 
+relinked = Moment(0)
+"""Another clock whenever a tensor that exists may have got another place on the tape."""
+
+
+def note_relink() -> None:
+    relinked.clock = tick()
+
+
 def note_mutation(array: ndarray, op: str) -> None:
     """Remember that the memory of `array` is being written by `op` now, at the user's line."""
     owner = memory_of(array)

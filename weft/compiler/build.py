@@ -99,7 +99,8 @@ def compile_flow(
 ) -> CompiledFlow:
     """Compile `flow`, whose inputs are `num_arguments` arguments followed by the variables.
 
-    `targets[i]` is the number of the variable whose memory output i is stored into, or None for a fresh output.
+    `targets[i]` is the number of the variable whose memory output i is stored into, ~n for argument n, or None for a fresh
+    output.
     `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i stays as it is
     from call to call; what depends on such variables alone is computed once (see `weft.compiler.frozen`).
     """
@@ -110,14 +111,17 @@ def compile_flow(
     still = [num_arguments + i for i, f in enumerate(freeze) if f]
     with _timed(seconds, "passes"):
         flow = optimise(flow, still)
-    arguments = [_layout("argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])]
+    stored = {~t for t in targets if t is not None and t < 0}
+    arguments = [
+        _layout("variable" if i in stored else "argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])
+    ]
     states = [_layout("variable", i, a) for i, a in enumerate(variables)]
 
     def lowered(flow: Flow) -> Lowering:
         lowering = Lowering(flow)
         lowering.still = frozen.still_values(flow, still)
         lowering.storages += [x.storage for x in (*arguments, *states)]
-        lowering.run([*arguments, *states], [None if t is None else states[t] for t in targets])
+        lowering.run([*arguments, *states], [None if t is None else arguments[~t] if t < 0 else states[t] for t in targets])
         return lowering
 
     with tuning.session(trials.measure if tune else None) as session:

@@ -58,6 +58,8 @@ def layout_name(layout: Layout) -> str:
 
 def explain(trace: Any) -> str:
     """The report of one captured signature."""
+    if trace.reason is not None:
+        return f"captured function {trace.capture.graph.name} for {trace.signature}\n  runs eagerly, because {trace.reason}"
     compiled = trace.compiled
     program, flow = compiled.program, compiled.flow
     graph = trace.capture.graph
@@ -77,7 +79,7 @@ def explain(trace: Any) -> str:
     lines = [
         f"captured function {flow.name} for {trace.signature}",
         f"  nodes: {before} captured, {after} after the passes; {len(graph.variables)} outside tensors, "
-        f"{len(trace.written)} of them written",
+        f"{len(trace.written)} of them written; {len(trace.written_arguments)} arguments written",
         f"  steps: {len(program.steps)} ({', '.join(f'{n} {k}' for k, n in sorted(kinds.items()))})",
         f"  work: {work / 1e9:.3f} GFLOP, {format_bytes(moved)} moved",
         f"  memory: {format_bytes(program.arena)} for temporaries (predicted peak of the arena)",

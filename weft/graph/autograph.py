@@ -91,20 +91,20 @@ def if_(
     """`if` that assigns `names`, those in `shared` in both branches: returns their values afterwards."""
     if not _is_symbolic(test):
         return true(*values) if test else false(*values)
-    outcomes: list[tuple[Any, ...]] = []
+    outcomes: dict[int, tuple[Any, ...]] = {}  # of the branches as they were last traced
     kept = [n in shared or not isinstance(v, Undefined) for n, v in zip(names, values, strict=True)]
 
-    def branch(fn: Callable[..., Any]) -> Callable[[], Any]:
+    def branch(number: int, fn: Callable[..., Any]) -> Callable[[], Any]:
         def run() -> Any:
             result = tuple([v for v, keep in zip(fn(*values), kept, strict=True) if keep])
-            outcomes.append(result)
+            outcomes[number] = result
             return tuple([v for v in result if isinstance(v, (Tensor, int, float, bool))])
 
         return run
 
-    chosen = cond(test, branch(true), branch(false))
+    chosen = cond(test, branch(0, true), branch(1, false))
     # names that hold tensors or numbers in both branches come from the cond; all others must not differ
-    rest, pairs = iter(chosen), zip(*outcomes, strict=True)
+    rest, pairs = iter(chosen), zip(outcomes.pop(0), outcomes.pop(1), strict=True)
     merged: list[Any] = []
     for name, keep in zip(names, kept, strict=True):
         if not keep:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import run_backward
 from ..autograd.tape import FREED, Leaf, Node, Output, check_overwritten, tick
+from ..ops.inplace import rebase
 from ..ops.spec import spec_of
 from ..tensor import Tensor, wrap
 from .graph import CONSTANT, PLACEHOLDER, Value, replay
@@ -53,9 +54,13 @@ def hooked(roots: list[Tensor]) -> bool:
     return any(node.hooks for node in _tape(roots))
 
 
-def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
-    """Capture the gradients of `roots` with respect to everything outside that requires them."""
-    roots = [r for r in roots if not is_freed(r) and not isinstance(r._node, Leaf)]
+def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward | None:
+    """Capture the gradients of results and written tensors with respect to everything outside that requires them.
+
+    `places` says of each where it goes (see `Trace.roots`).
+    """
+    places = [(where, r) for where, r in places if not is_freed(r) and not isinstance(r._node, Leaf)]
+    roots = [r for _, r in places]
     if not roots:
         return None
     graph = trace.capture.graph
@@ -64,20 +69,22 @@ def capture_backward(trace: Trace, roots: list[Tensor]) -> Backward | None:
     with trace.capture:
         cotangents = [wrap(graph.placeholder(tuple(r.shape), r.dtype, "cotangent")) for r in roots]
         wanted: list[tuple[Any, Tensor]] = []
-        for i, t in enumerate(trace.stand_ins):
-            if isinstance(t._node, Leaf):
+        for i, t in enumerate(trace.capture.leaves):
+            if t._node is not None:
                 wanted.append((i, t))
         for variable in graph.variables:
-            node = variable.tensor._node
-            if node is not None and not (node.__class__ is Leaf and node.is_over):
-                wanted.append((variable.tensor, variable.tensor))
+            wanted += [
+                (t, wrap(variable.entry, node))
+                for t, node in variable.places
+                if node is not None and not (node.__class__ is Leaf and node.is_over)
+            ]
         if not wanted:
             return None
         # an outside tensor that was itself computed ends the tape of the function: the caller's goes on behind it
         gradients = run_backward(roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False)
     assert gradients is not None
     reached = [(target, g._data) for (target, _), g in zip(wanted, gradients, strict=True) if g is not None]
-    made = Backward(trace, [r._data for r in roots], [c._data for c in cotangents], reached, boundary)
+    made = Backward(trace, places, [c._data for c in cotangents], reached, boundary)
     made.hooked = has_hooks
     return made
 
@@ -88,12 +95,12 @@ class Backward:
     hooked = False
 
     def __init__(
-        self, trace: Trace, roots: list[Value], cotangents: list[Value], reached: list[Any], boundary: int
+        self, trace: Trace, places: list[tuple[Any, Tensor]], cotangents: list[Value], reached: list[Any], boundary: int
     ) -> None:
         graph = trace.capture.graph
-        self.trace, self.roots, self.cotangents, self.reached = trace, roots, cotangents, reached
-        self.positions = [trace.values.index(r) for r in roots]
-        written = {v.entry for v in trace.written}
+        self.trace, self.cotangents, self.reached = trace, cotangents, reached
+        self.roots, self.places = [r._data for _, r in places], [where for where, _ in places]
+        written = {v.entry for v in trace.written} | {graph.inputs[i] for i, _ in trace.written_arguments}
         outside = (set(graph.inputs) | {v.entry for v in graph.variables}) - written
         needed: dict[Value, None] = {}
         read: set[Value] = set()
@@ -117,6 +124,7 @@ class Backward:
             needed[v] = None
         self.saved = list(needed)
         self.variables = [v for v in graph.variables if v.entry not in needed]  # read when the pull-back runs
+        self.inputs = [i for i, v in enumerate(graph.inputs) if v not in needed]  # arguments read when the pull-back runs
         self.read_arguments = [i for i, v in enumerate(graph.inputs) if v in read]
         self.read_variables = [v.tensor for v in graph.variables if v.entry in read]
         self.compiled: Any = None
@@ -145,7 +153,8 @@ class Backward:
             from ..compiler.flow import from_graph
 
             graph = self.trace.capture.graph
-            inputs = [*self.saved, *self.cotangents, *graph.inputs, *[v.entry for v in self.variables]]
+            arguments = [graph.inputs[i] for i in self.inputs]
+            inputs = [*self.saved, *self.cotangents, *arguments, *[v.entry for v in self.variables]]
             flow = from_graph(graph, inputs, [g for _, g in self.reached])
             arrays = [v.tensor._data for v in self.variables]
             count = len(inputs) - len(arrays)
@@ -161,10 +170,14 @@ class Backward:
         node.saved = (tuple(saved), tuple([t._data for t in tensors]))
         node.attrs = ()
         node.specs = node.hooks = node.where = None
-        node.outputs = tuple([spec_of(results[p]._data) for p in self.positions])
+        node.outputs = tuple([spec_of(r) for r in self.roots])
         node.seq = tick()
-        for i, p in enumerate(self.positions):
-            results[p]._node = Output(node, i)
+        for i, place in enumerate(self.places):
+            if place.__class__ is int and place >= 0:
+                results[place]._node = Output(node, i)
+            else:  # a tensor that the function wrote: what it shares memory with gets the history, too
+                tensor = tensors[~place] if place.__class__ is int else place
+                rebase(tensor, wrap(tensor._data, Output(node, i)))
 
     def run(self, node: Node, gradients: list[Tensor]) -> list[Tensor]:
         compiled = self.compile()
@@ -173,7 +186,7 @@ class Backward:
         variables = [v.tensor._data for v in self.variables]
         if variables != compiled.seen:
             compiled.check_variables(variables)
-        inputs = [*saved, *[g._data for g in gradients], *arguments]
+        inputs = [*saved, *[g._data for g in gradients], *[arguments[i] for i in self.inputs]]
         outputs = compiled.program([compiled.fit(i, a) for i, a in enumerate(inputs)], variables)
         return [wrap(a) for a in outputs]
 
@@ -196,9 +209,9 @@ class Backward:
             id(t) if not isinstance(t, int) else t: e
             for (t, _), e in zip(self.reached, node.edges, strict=True)
         }
-        tensors = [wrap(a, edges.get(i)) for i, a in enumerate(arguments)]
+        tensors = [wrap(kept.get(v, a), edges.get(i)) for i, (v, a) in enumerate(zip(graph.inputs, arguments, strict=True))]
         states = [
-            wrap(kept[v.entry], edges.get(id(v.tensor))) if v.entry in kept else v.tensor
+            wrap(kept[v.entry], edges.get(id(_on_tape(v)))) if v.entry in kept else _on_tape(v)
             for v in graph.variables
         ]
         if self._again is None:
@@ -218,6 +231,8 @@ class Backward:
         graph = self.trace.capture.graph
         nodes = self._forward_nodes()
         cut = next((graph.cuts[n] for n in nodes if n in graph.cuts), None)
+        if any(sum(node is not None for _, node in v.places) > 1 for v in graph.variables):
+            cut = cut or "outside tensors that share one array"
         if cut is not None or self.hooked:
             what = f"`no_grad`, `detach` or a Function of the user's at {cut}" if cut is not None else "hooks"
             raise RuntimeError(
@@ -232,7 +247,7 @@ class Backward:
             capture = capturing()
             assert capture is not None
             values: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
-            values |= {v.entry: v.tensor for v in graph.variables}
+            values |= {v.entry: _on_tape(v) for v in graph.variables}
             values |= {v.entry: s for v, s in zip(kept, states, strict=True)}
 
             def call(node: Any, operands: list[Any]) -> Any:
@@ -241,7 +256,7 @@ class Backward:
                 return capture.graph.call(node.op, operands, node.attrs)
 
             replay(nodes, values, capture.constant, call)
-            entry = {id(v.tensor): v.entry for v in graph.variables}
+            entry = {id(t): v.entry for v in graph.variables for t, _ in v.places}
             wanted = [
                 values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t, _ in self.reached
             ]
@@ -254,6 +269,11 @@ class Backward:
 
         gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
         return Function(gradients)
+
+
+def _on_tape(variable: Any) -> Tensor:
+    """The tensor through which the tape reaches a variable, if one does."""
+    return next((t for t, node in variable.places if node is not None), variable.tensor)
 
 
 class _PullbackOp:

@@ -19,7 +19,9 @@ from ..autograd.tape import Node, Output, enable_grad, grad_mode, tick
 from ..errors import describe, user_location
 from ..ops.spec import Spec, same_size, spec_of
 from ..tensor import Tensor, wrap
-from .capture import CaptureError, capturing
+from .capture import CaptureError, Uncapturable, capturing
+from .closures import frozen
+from .effects import Effects, as_it_was, copies, entangle, in_person
 from .graph import Value
 from .subgraph import Sub, after, cut, in_function, sizes
 from .tree import flatten, unflatten
@@ -45,6 +47,7 @@ class ControlOp:
         self.subs = tuple(subs)
         self.facts = facts
         self.backward: Callable[..., Any] | None = None
+        self.pinned: list[tuple[Tensor, Any, Any]] = []  # outer tensors with their values and places on the tape
         self.entry: Node | None = None  # the tape entry whose gradient is being taken
 
     def __repr__(self) -> str:
@@ -56,7 +59,8 @@ class ControlOp:
             _refuse_effects(self.kind, sub)
         self.entry = node
         try:
-            return self.backward([g.get(i) for i in range(len(node.outputs))], edges)
+            with as_it_was(self.pinned):
+                return self.backward([g.get(i) for i in range(len(node.outputs))], edges)
         finally:
             self.entry = None
 
@@ -92,6 +96,8 @@ def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], different
     node = graph.add(op, [graph.operand(t) for t in tensors], (), specs, user_location(3), op.kind)
     for t in tensors:
         graph.hold(t)
+    if in_function():
+        op.pinned = [(t, graph.operand(t), t._node) for t in op.facts["outer"]]
     results = [wrap(v) for v in node.outputs]
     if differentiable and grad_mode.enabled:
         results = record(node, op, tensors, results)
@@ -170,20 +176,23 @@ def _partial_gradients(
     watched = [wrap(t._data, after(t)) if dtypes.is_inexact(t.dtype) else t for t in inputs]
     live = [t for t in outer if dtypes.is_inexact(t.dtype)]
     with enable_grad(), cut(live):
+        # taken now: `fn` may write to its operands, which gives them other places on the tape
+        places = {id(t): wrap(t._data, t._node) for t in (*watched, *live) if t._node is not None}
         outs, _ = flatten(fn(*watched))
         pairs = [
             (o, s)
             for o, s in zip(outs, seeds, strict=True)
             if isinstance(o, Tensor) and o._node is not None and s is not None
         ]
-        targets = [t for t in (*watched, *live) if t._node is not None]
         grads: list[Any] = []
-        if pairs and targets:
+        if pairs and places:
             # recorded, because the gradient of this gradient is traced from it
-            found = run_backward([o for o, _ in pairs], [s for _, s in pairs], create_graph=True, inputs=targets)
+            found = run_backward(
+                [o for o, _ in pairs], [s for _, s in pairs], create_graph=True, inputs=list(places.values())
+            )
             assert found is not None
             grads = found
-    table = {id(t): g for t, g in zip(targets, grads, strict=False)}
+    table = dict(zip(places, grads, strict=False))
     return [
         zeros_like(t) if table.get(id(w)) is None else table[id(w)]
         for t, w in zip((*inputs, *outer), (*watched, *outer), strict=True)
@@ -211,6 +220,13 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     leaves, structure = flatten(tuple(operands))
     leaves = [_as_tensor(v) for v in leaves]
     subs = [Sub("cond", fn, leaves, structure) for fn in (true_fn, false_fn)]
+    effects = Effects("branch", subs, leaves) if in_function() else None
+    if effects:
+        branches = [effects.pure(fn, structure) for fn in (true_fn, false_fn)]
+        chosen, last, operands_last = cond(pred, *branches, *copies(leaves), *effects.operands())
+        effects.apply(last, operands_last)
+        values = in_person(flatten(chosen)[0], subs, leaves)
+        return unflatten(subs[0].structure, values)
     specs = [[Spec(v.shape, v.dtype) for v in sub.outputs] for sub in subs]
     common = _all_common(specs[0], specs[1])
     if subs[0].structure != subs[1].structure or common is None:
@@ -224,6 +240,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 
     flag = astype(reshape(pred, ()), dtypes.bool_)
     op = ControlOp("cond", subs, operands=len(leaves), outer=outer)
+    given, leaves = leaves, copies(leaves) if in_function() else leaves
+    true_later, false_later = frozen(true_fn), frozen(false_fn)
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
         def branch(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,10 +249,12 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
                 lambda *ys: fn(*unflatten(structure, list(ys))), list(xs), outer, g
             )
 
-        return [None, *cond(flag, branch(true_fn), branch(false_fn), *leaves)]
+        return [None, *cond(flag, branch(true_later), branch(false_later), *leaves)]
 
     op.backward = backward
     results = _add_node(op, [flag, *leaves, *outer], common, True)
+    if in_function():
+        results = in_person(results, subs, given)
     return unflatten(subs[0].structure, results)
 
 
@@ -281,8 +301,6 @@ def while_loop(
             state = tuple(new) if isinstance(new, (tuple, list)) and many else (new,)
             count += 1
         return (list(state) if isinstance(init, list) else state) if many else state[0]
-    if max_iterations is not None:
-        return _bounded_while(cond_fn, body_fn, init, max_iterations)
     leaves, structure = flatten(state)
     leaves = [_as_tensor(v) for v in leaves]
     specs, body = _lasting(
@@ -297,15 +315,34 @@ def while_loop(
     condition = Sub("while", cond_fn, specs, structure)
     if len(condition.outputs) != 1 or condition.outputs[0].size not in (1, None):
         raise CaptureError("while_loop: the condition must return one boolean.")
+    if in_function():
+        found = _effects_of_loop("while", body, leaves, len(leaves))
+        if condition.effects or condition.writes:
+            raise Uncapturable("the condition of a loop writes to a tensor", "")
+        if found:
+            step, test = found.pure(body_fn, structure), found.pure(cond_fn, structure, finals=False)
+
+            def pure(*values: Any) -> tuple[Any, ...]:
+                new, last, _ = step(*values)
+                return (*flatten(_same_form(new, many))[0], *last)
+
+            ends = while_loop(test, pure, (*copies(leaves), *found.operands()), max_iterations=max_iterations)
+            found.apply(ends[len(leaves) :], [ends[i] for i in found.written])
+            state = unflatten(structure, _loop_results(list(ends[: len(leaves)]), body, leaves))
+            return (list(state) if isinstance(init, list) else state) if many else state[0]
+    if max_iterations is not None:
+        return _bounded_while(cond_fn, body_fn, init, max_iterations)
+    given, leaves = leaves, copies(leaves) if in_function() else leaves
     outer = _union((condition, body))
     op = ControlOp("while", (condition, body), operands=len(leaves), outer=outer)
+    body_later, condition_later = frozen(body_fn), frozen(cond_fn)
 
     def flat(*values: Any) -> list[Any]:
-        new, _ = flatten(_same_form(body_fn(*unflatten(structure, list(values))), many))
+        new, _ = flatten(_same_form(body_later(*unflatten(structure, list(values))), many))
         return [_as_tensor(v) for v in new]
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> Any:
-        test = lambda *v: cond_fn(*unflatten(structure, list(v)))
+        test = lambda *v: condition_later(*unflatten(structure, list(v)))
         if in_function():
             from .loop_gradient import while_backward
 
@@ -314,8 +351,41 @@ def while_loop(
 
     op.backward = backward
     results = _add_node(op, [*leaves, *outer], specs, True)
+    if in_function():
+        results = _loop_results(results, body, given)
     final = unflatten(structure, results)
     return (list(final) if isinstance(init, list) else final) if many else final[0]
+
+
+def _effects_of_loop(what: str, body: Sub, leaves: list[Any], count: int) -> Effects:
+    """What a loop body writes. An operand that it writes must be the state that it returns in the same place, in person."""
+    effects = Effects(f"{what} body", [body], leaves)
+    for i in body.writes:
+        if i >= count or body.sources[i] != (i, True):
+            raise Uncapturable(f"a {what} body writes to an operand and goes on with another tensor in its place", "")
+    written = {id(t) for t in (*effects.tensors, *[leaves[i] for i in body.writes])}
+    for k, source in enumerate(body.sources):
+        if source is not None and source != (k, True):
+            tensor = leaves[source[0]] if isinstance(source[0], int) else source[0]
+            if id(tensor) in written:
+                raise Uncapturable(f"a {what} body returns the memory that it writes under another name", "")
+    return effects
+
+
+def _loop_results(results: list[Tensor], body: Sub, leaves: list[Any]) -> list[Any]:
+    """The last state of a loop: a part that the body hands on in person is the tensor that the loop began with, and any
+    other may be that tensor, if there is no iteration."""
+    made: list[Any] = []
+    for k, result in enumerate(results):
+        source = body.sources[k]
+        if source == (k, True):
+            made.append(leaves[k])
+            continue
+        entangle(result, leaves[k])
+        if source is not None:
+            entangle(result, leaves[source[0]] if isinstance(source[0], int) else source[0])
+        made.append(result)
+    return made
 
 
 def _while_backward(
@@ -459,6 +529,11 @@ def _captured_scan(
         lambda specs: Sub("scan", flat, [*specs, *slices]),
         "scan: the body must keep shapes and dtypes of the carry",
     )
+    if in_function():
+        found = _effects_of_loop("scan", body, [*carry, *xs], len(carry))
+        if found:
+            return _scan_with_effects(found, fn, carry, carry_structure, xs, x_structure, n, reverse, body)
+    given, carry = carry, copies(carry) if in_function() else carry
     outer = body.captured
     differentiable = differentiable or grad_mode.enabled and any(t._node is not None for t in outer)
     ys = [_stacked(n, v) for v in body.outputs[len(carry) :]]
@@ -475,19 +550,50 @@ def _captured_scan(
         outer=outer,
     )
     results: list[Tensor] = []
+    later = frozen(flat)
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
         assert op.entry is not None
         first = len(specs) + len(ys)
         kept_now = [wrap(v, Output(op.entry, first + i) if dtypes.is_inexact(v.dtype) else None) for i, v in enumerate(stored)]
-        return _scan_backward(flat, carry, xs, outer, kept_now, g, n, reverse)
+        return _scan_backward(later, carry, xs, outer, kept_now, g, n, reverse)
 
     op.backward = backward
     results = _add_node(op, [*carry, *xs, *outer], [*specs, *ys, *kept], differentiable)
     stored = [r._data for r in results[len(specs) + len(ys) :]]
-    final = unflatten(carry_structure, results[: len(specs)])
+    last = list(results[: len(specs)])
+    final = unflatten(carry_structure, _loop_results(last, body, given) if in_function() else last)
     y_values = results[len(specs) : len(specs) + len(ys)]
     return final, (unflatten(y_structure[0], y_values) if y_values else None)
+
+
+def _scan_with_effects(
+    effects: Effects,
+    fn: Any,
+    carry: list[Tensor],
+    carry_structure: Any,
+    xs: list[Tensor],
+    x_structure: Any,
+    n: int | None,
+    reverse: bool,
+    body: Sub,
+) -> tuple[Any, Any]:
+    """A scan whose body writes to its carry or to outer tensors: these become part of the carry."""
+    count = len(carry)
+
+    def flat(*values: Any) -> Any:
+        x = None if x_structure is _NOTHING else unflatten(x_structure, list(values[count:]))
+        return fn(unflatten(carry_structure, list(values[:count])), x)
+
+    run = effects.pure(flat, None)
+
+    def step(state: Any, x: Any) -> Any:
+        (new, y), last, _ = run(*state[0], *(x or ()), *state[1])
+        return (flatten(new)[0], last), y
+
+    (ends, tensors), ys = scan(step, (copies(carry), effects.operands()), list(xs) or None, length=n, reverse=reverse)
+    effects.apply(tensors, [ends[i] for i in effects.written])
+    return unflatten(carry_structure, _loop_results(list(ends), body, carry)), ys
 
 
 def _stacked(n: int | None, row: Any) -> Spec:

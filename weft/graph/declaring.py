@@ -29,6 +29,7 @@ class Declaring(Capture):
     """The mode that declares every op of its thread in `graph`. `writes` are the assigns that in-place ops became."""
 
     graph: Any
+    touch = views_of = None  # type: ignore[assignment]  # a declared graph writes to the base of a view
 
     def __init__(self, graph: DeclaredGraph) -> None:
         self.graph = graph

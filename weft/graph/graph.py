@@ -103,6 +103,9 @@ class Value:
         """Whether sizes may depend on data in the graph of this value."""
         return self.node.graph.dynamic
 
+    def note_detached(self, tensor: Tensor, made: Tensor) -> None:
+        self.node.graph.note_detached(tensor, made)
+
     def late_call(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function that failed, perhaps because this size is not known, returns as a late node; None if nothing."""
         return self.node.graph.late_call(function, name, args, kwargs)
@@ -146,6 +149,8 @@ def replay(
 
 class Graph:
     """Nodes in topological order. Subclasses say what reading and writing outside tensors means."""
+
+    separates = False  # whether outside tensors on one piece of memory are one state each, whatever eager views they are
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
@@ -296,6 +301,13 @@ class Graph:
 
     def compare_links(self, operands: list[Any], result: Any) -> None:
         """Called with what an op was given and made while a function is captured (captures look for a tape that is cut)."""
+
+    def is_alias(self, op: Op, data: Value, attrs: tuple[Any, ...], result: Value) -> bool:
+        """Whether the result of a view op shares the memory of its operand when it runs eagerly."""
+        return True
+
+    def note_detached(self, tensor: Tensor, made: Tensor) -> None:
+        """Called with the symbolic tensor that `tensor.detach()` made."""
 
     def hold(self, tensor: Any) -> None:
         """Called with tensors that the graph keeps alive (captures must not take them for escapes)."""

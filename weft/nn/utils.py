@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from ..autograd import withheld
 from ..autograd.tape import no_grad
 from ..ops.elementwise import abs_, isfinite
 from ..ops.reduction import max_
@@ -23,9 +24,13 @@ from .packed import pad_sequence as pad_sequence
 from .parameter import Parameter
 
 
-def _with_grad(parameters: Any) -> list[Tensor]:
+def _with_grad(action: str, parameters: Any) -> list[Tensor]:
+    """The tensors that have a gradient, for `action`. Raises if none has because a captured function withheld them."""
     tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [p for p in tensors if p.grad is not None]
+    found = [p for p in tensors if p.grad is not None]
+    if not found:
+        withheld.refuse(action, tensors)
+    return found
 
 
 def _values(grad: Any) -> Tensor:
@@ -58,7 +63,7 @@ def _scaled(grad: Any, scale: Tensor) -> Any:
 def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
     """The norm of all gradients together, as one vector; a 0-d tensor, float32 for gradients of 16-bit floats."""
     with no_grad():
-        found = _with_grad(parameters)
+        found = _with_grad("get_total_norm", parameters)
         if not found:
             from ..ops.creation import zeros
 
@@ -88,7 +93,7 @@ def clip_grad_norm_(
     """
     if isinstance(max_norm, (int, float)):
         number("clip_grad_norm_", "max_norm", max_norm, least=0)
-    tensors = _with_grad(parameters)
+    tensors = _with_grad("clip_grad_norm_", parameters)
     norm = get_total_norm(tensors, norm_type)
     if error_if_nonfinite and not bool(isfinite(norm)):
         raise RuntimeError(
@@ -108,7 +113,7 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value must not be negative. Got {clip_value}.")
     with no_grad():
-        for p in _with_grad(parameters):
+        for p in _with_grad("clip_grad_value_", parameters):
             grad = p.grad.to_dense() if getattr(p.grad, "is_row_sparse", False) else p.grad
             p.grad = grad.clip(-clip_value, clip_value)
 

@@ -161,7 +161,8 @@ def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 )
 def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
     """`x[index]` for a basic index: a view."""
-    return np.asarray(x[thaw(index)])
+    found = thaw(index)
+    return x[found if Ellipsis in index else (*found, Ellipsis)]  # with an ellipsis an index of integers is a view, too
 
 
 @primitive(

@@ -4,7 +4,9 @@ Note [In-place]. An in-place op is its out-of-place op whose result then takes t
 gradients the result is written straight into the memory. With gradients the op is recorded as usual and the tensor's
 tape link moves to the new node. If the tensor is a view, its base gets a new value too: `put` (a fact of every view op)
 writes the view's new value into the base, and every other live view of that base is derived anew from it. In a graph,
-where values are immutable, the same steps replace values instead of memory, so that captured and eager code agree.
+where values are immutable, the same steps replace values instead of memory, so that captured and eager code agree. There
+`detach` and views made under no_grad are links too: they share memory without sharing the tape, so a write reaches their
+value and not their history.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd.tape import Leaf, grad_mode, note_mutation
+from ..autograd.tape import Leaf, grad_mode, no_grad, note_mutation, note_relink
 from ..errors import format_shape
 from ..tensor import Tensor, wrap
 from . import dispatch
 from .dispatch import Base, View, common_dtype, elementwise_dtypes
+from .recording import DETACHED, UNRECORDED
 from .registry import Op
 
 ndarray = np.ndarray
@@ -57,9 +60,17 @@ def tell_modes(name: str, x: Tensor, operands: Sequence[Any]) -> None:
             mode.wrote(name, x, operands)
 
 
+class ReadOnlyError(ValueError):
+    """A write to read-only memory."""
+
+
+class LeafWriteError(RuntimeError):
+    """A recorded write to a leaf, or to a view that the tape does not know."""
+
+
 def check_writeable(name: str, x: Tensor) -> None:
     if not x._data.flags.writeable:
-        raise ValueError(f"{name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
+        raise ReadOnlyError(f"{name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
 
 
 def with_old_values(op: Op, x: Tensor, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -107,15 +118,15 @@ def refuse_batched(name: str, x: Tensor, operands: Sequence[Any]) -> None:
 def refuse_leaf(name: str, x: Tensor) -> None:
     """A leaf that requires gradients must not be overwritten by recorded ops: its gradient would have no meaning."""
     view = getattr(x, "_view", None)
-    if view is dispatch.UNTRACKED:
-        raise RuntimeError(
+    if view is dispatch.UNTRACKED or view.__class__ is View and view.cut is UNRECORDED:
+        raise LeafWriteError(
             f"{name}: this tensor is a view that was made under no_grad, so a recorded write to it cannot reach the tensor "
             "it shows. Make the view again outside of no_grad, write under no_grad, or `.clone()` it first."
         )
-    root = view.base if view.__class__ is View else x
+    root = view.base if view.__class__ is View and type(x._data) is ndarray else tape_root(x)
     if root._node.__class__ is Leaf:
         what = "a view of a leaf" if root is not x else "a leaf"
-        raise RuntimeError(
+        raise LeafWriteError(
             f"{name}: {what} tensor that requires gradients is written in place. "
             "Wrap the update in `with wf.no_grad():`, or compute out of place."
         )
@@ -216,41 +227,63 @@ def _write_native(op: Op, data: ndarray, datas: list[Any], wanted: tuple[np.dtyp
     return True
 
 
+def tape_root(x: Tensor) -> Any:
+    """The tensor through which the tape reaches the symbolic `x`: itself, or what it is a view of; None if nothing does."""
+    view = getattr(x, "_view", None)
+    if view.__class__ is not View or type(x._data) is ndarray or view.cut is DETACHED:
+        return x
+    if view.cut is UNRECORDED:
+        return None
+    return view.base if view.root is None else view.root
+
+
 def replace(x: Tensor, result: Tensor, capture: Any) -> None:
-    """Give `x` a new symbolic value, and its base and the base's other views with it."""
+    """Give `x` a new symbolic value, and what shares its memory: its base and the base's other views."""
     if grad_mode.enabled and result._node is not None:
         refuse_leaf("in-place", x)
     view = getattr(x, "_view", None)
-    if view.__class__ is not View:
-        _set_value(x, result, capture)
-        _refresh_views(x, capture, None)
+    own = type(x._data) is ndarray and getattr(capture, "views_of", None) is not None
+    if view.__class__ is not View or own:
+        set_value(x, result, capture)
+        refresh_views(x, capture, x, x)
         return
-    new_base = put_steps(view.base, view.steps, result)
-    _set_value(view.base, new_base, capture)
-    _set_value(x, result, capture, is_view=True)
-    _refresh_views(view.base, capture, x)
+    root = tape_root(x) if type(x._data) is not ndarray else view.base
+    if root is view.base:
+        set_value(root, put_steps(root, view.steps, result), capture)
+    else:  # the base gets the numbers and not the history
+        with no_grad():
+            set_value(view.base, put_steps(view.base, view.steps, result), capture)
+        if root is not None and root is not x:
+            set_value(root, put_steps(root, view.steps_after(root._view), result), capture)
+    set_value(x, result, capture)
+    refresh_views(view.base, capture, x, root)
 
 
-def _set_value(x: Tensor, value: Tensor, capture: Any, is_view: bool = False) -> None:
+def set_value(x: Tensor, value: Tensor, capture: Any) -> None:
+    """Let `x` stand for `value` in the graph in progress."""
+    touch = getattr(capture, "touch", None)
+    if touch is not None:
+        touch(x)
     if type(x._data) is ndarray:  # an outside tensor: the capture keeps its new value
         capture.assign(x, value)
     else:
         x._data = value._data
-    if x._node.__class__ is not Leaf:
-        x._node = value._node if grad_mode.enabled else x._node
+    if grad_mode.enabled and x._node.__class__ is not Leaf:
+        x._node = value._node
 
 
 def rebase(x: Tensor, result: Tensor) -> None:
     """After `result` was written into the memory of `x`: move tape links of `x`, its base and its views."""
+    note_relink()
     view = getattr(x, "_view", None)
     if view.__class__ is not View:
         x._node = result._node
-        _refresh_views(x, None, None)
+        _relink_views(x, None)
         return
     base = view.base
     base._node = put_steps(base, view.steps, result)._node
     x._node = result._node
-    _refresh_views(base, None, x)
+    _relink_views(base, x)
 
 
 def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
@@ -269,26 +302,81 @@ def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
     return value
 
 
-def _refresh_views(base: Tensor, capture: Any, written: Tensor | None) -> None:
-    """Derive every live view of `base` anew, so that its tape link (and symbolic value) reflects the write."""
-    found = getattr(base, "_view", None)
+def derive(start: Tensor, steps: Sequence[Any]) -> Tensor:
+    """The view that `steps` make of `start`."""
+    for op, attrs in steps:
+        values = tuple(op.merge([start], attrs))
+        start = op.call(*values[: op.num_positional], **_keywords(op, values))
+    return start
+
+
+def _live_views(found: Any) -> list[Tensor]:
     if not isinstance(found, Base):
-        return
+        return []
     views, found.views = found.views, []
+    live = []
     for ref in views:
         view = ref()
         if view is None or view.__class__ is not Tensor and view._data is None:
             continue
         found.views.append(ref)
-        if view is written and capture is None:
-            continue
-        fresh = base
-        for op, attrs in view._view.steps:
-            values = tuple(op.merge([fresh], attrs))
-            fresh = op.call(*values[: op.num_positional], **_keywords(op, values))
-        if type(view._data) is not ndarray:
+        live.append(view)
+    return live
+
+
+def _relink_views(base: Tensor, written: Tensor | None) -> None:
+    """Derive the tape link of every live view of `base` anew, after a recorded write to its memory."""
+    for view in _live_views(getattr(base, "_view", None)):
+        if view is not written:
+            fresh = derive(base, view._view.steps)
+            if grad_mode.enabled:
+                view._node = fresh._node
+
+
+def refresh_views(base: Tensor, capture: Any, written: Tensor, root: Any) -> None:
+    """Derive every live symbolic view of `base` anew after a write through `written`. Those that the tape reaches through
+    the same `root` get a new history, too; the others only share the memory."""
+    registers = [getattr(base, "_view", None)]
+    outside = getattr(capture, "views_of", None)
+    if type(base._data) is ndarray and outside is not None:
+        registers = [outside(base)]
+    touch = getattr(capture, "touch", None)
+    for register in registers:
+        for view in _live_views(register):
+            if view is written or type(view._data) is ndarray:
+                continue
+            if touch is not None:
+                touch(view)
+            if root is not None and view is not root and tape_root(view) is root:
+                fresh = derive(root, view._view.steps_after(getattr(root, "_view", None) if root is not base else None))
+                if grad_mode.enabled:
+                    view._node = fresh._node
+            elif view is root:
+                continue
+            else:
+                with no_grad():
+                    fresh = derive(base, view._view.steps)
             view._data = fresh._data
-        if grad_mode.enabled:
-            view._node = fresh._node
 
 
+class _Detach:
+    """What `x.detach()` is as a step of a symbolic view: the same value, without history."""
+
+    name = "detach"
+    num_positional = 1
+    parameters = ("x",)
+
+    @staticmethod
+    def merge(tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Sequence[Any]:
+        return tensors
+
+    @staticmethod
+    def call(x: Tensor) -> Tensor:
+        return x.detach() if type(x._data) is ndarray else x
+
+    @staticmethod
+    def put(base: Tensor, value: Tensor) -> Tensor:
+        return value
+
+
+DETACH = _Detach()

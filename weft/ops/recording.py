@@ -132,22 +132,40 @@ def _spec(data: Any) -> Any:
 
 
 class View:
-    """How a view was made: steps of (op, attrs) applied to `base`, the last of them and those `before` it."""
+    """How a view was made: steps of (op, attrs) applied to `base`, the last of them and those `before` it.
 
-    __slots__ = ("base", "step", "before")
+    `base` is where the memory is. In a captured graph the tape may begin later: `root` is the detached tensor that this is a
+    view of (None: the base), and `cut` says that this view itself is `DETACHED`, or that it was made under no_grad and the
+    tape does not know it (`UNRECORDED`). Eager tensors share memory without such links.
+    """
 
-    def __init__(self, base: Tensor, step: Step, before: View | None = None) -> None:
-        self.base, self.step, self.before = base, step, before
+    __slots__ = ("base", "step", "before", "root", "cut")
+
+    def __init__(
+        self, base: Tensor, step: Step, before: View | None = None, root: Tensor | None = None, cut: str | None = None
+    ) -> None:
+        self.base, self.step, self.before, self.root, self.cut = base, step, before, root, cut
 
     @property
     def steps(self) -> list[Step]:
         """All steps in order. They are a chain in memory: a loop that makes a view of a view copies nothing."""
-        steps: list[Step] = []
+        return self.steps_after(None)
+
+    def steps_after(self, start: View | None) -> list[Step]:
+        """The steps from the view `start` (None: from the base) to this one."""
+        return [view.step for view in self.chain(start)]
+
+    def chain(self, start: View | None = None) -> list[View]:
+        """This view and those it was made from, after `start`, in order."""
+        found: list[View] = []
         view: View | None = self
-        while view is not None:
-            steps.append(view.step)
+        while view is not start and view is not None:
+            found.append(view)
             view = view.before
-        return steps[::-1]
+        return found[::-1]
+
+
+DETACHED, UNRECORDED = "detached", "unrecorded"
 
 
 class _Untracked:
@@ -166,6 +184,12 @@ class Base:
         self.views: list[Any] = []
         self.limit = 16
 
+    def add(self, view: Tensor) -> None:
+        self.views.append(ref(view))
+        if len(self.views) > self.limit:
+            self.views = [r for r in self.views if r() is not None]
+            self.limit = 2 * len(self.views) + 16
+
 
 class Origin(Base):
     """How an eager tensor was made: result `index` of `op` on `tensors`; without an op, a draw from the generator
@@ -181,14 +205,15 @@ class Origin(Base):
 
 def note_view(op: Op, x: Tensor, data: Any, attrs: tuple[Any, ...], out: Tensor) -> None:
     """Remember that `out` is a view of `x`, if it is one, so that writing to either is seen by the other's gradient."""
-    symbolic = type(data) is not ndarray
-    if not symbolic:
-        if out._data is not data and memory_of(out._data) is not memory_of(data):
-            return
-    link(op, x, attrs, out, symbolic)
+    if type(data) is not ndarray:
+        graph = _graph_of(out)
+        if graph is None or graph.is_alias(op, data, attrs, out._data):
+            link_symbolic(op, x, attrs, out, None if grad_mode.enabled or graph is None else UNRECORDED)
+    elif out._data is data or memory_of(out._data) is memory_of(data):
+        link(op, x, attrs, out)
 
 
-def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor, symbolic: bool = False) -> None:
+def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor) -> None:
     found = getattr(x, "_view", None)
     if found.__class__ is View:
         base = found.base
@@ -199,13 +224,35 @@ def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor, symbolic: bool 
     else:
         base = x
         out._view = View(x, (op, attrs))
-    if not symbolic and base._node.__class__ is Leaf:
+    if base._node.__class__ is Leaf:
         return  # writing to a view of a leaf is an error or unrecorded: nobody needs the list
     registry_ = getattr(base, "_view", None)
     if registry_ is None:
         registry_ = base._view = Base()
-    views = registry_.views
-    views.append(ref(out))
-    if len(views) > registry_.limit:
-        registry_.views = views = [r for r in views if r() is not None]
-        registry_.limit = 2 * len(views) + 16
+    registry_.add(out)
+
+
+def link_symbolic(op: Any, x: Tensor, attrs: tuple[Any, ...], out: Tensor, cut: str | None) -> None:
+    """Remember that the symbolic `out` is a view of `x`, whose memory is its own or, for an outside tensor, its array."""
+    found = getattr(x, "_view", None)
+    graph = _graph_of(out)
+    if found.__class__ is View and (type(x._data) is not ndarray or not getattr(graph, "separates", False)):
+        root = x if found.cut is DETACHED else found.root
+        if found.cut is UNRECORDED and cut is None:
+            cut = UNRECORDED
+        out._view = View(found.base, (op, attrs), found, root, cut)
+    else:
+        out._view = View(x, (op, attrs), cut=cut)
+    base = out._view.base
+    if type(base._data) is ndarray and getattr(graph, "separates", False):
+        graph.views_of(base).add(out)
+        return
+    register = getattr(base, "_view", None)
+    if not isinstance(register, Base):
+        register = base._view = Base()
+    register.add(out)
+
+
+def _graph_of(tensor: Tensor) -> Any:
+    """The graph that the value of a symbolic tensor belongs to; None if it is of another kind (a batched value)."""
+    return getattr(getattr(tensor._data, "node", None), "graph", None)

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..autograd import withheld
 from ..autograd.tape import enable_grad, no_grad
 from ..errors import describe
 from ..graph.capture import outside
@@ -109,6 +110,8 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if all(p.grad is None for group in self.param_groups for p in group.params):
+            withheld.refuse(f"{type(self).__name__}.step()", parameters_of(self.param_groups))
         with no_grad():
             for group in self.param_groups:
                 self._step_group(group)
