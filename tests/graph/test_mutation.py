@@ -94,6 +94,7 @@ def test_writes_to_views_of_arguments_reach_the_caller():
         turned[0].mul_(3.0)
         flat[-1] = 9.0
         c.detach().sub_(0.5)
+        wf.stop_gradient(c)[0].add_(0.25)
         return row, turned * 1.0
 
     _both(fn, lambda: [wf.arange(6.0).reshape(2, 3)])
@@ -223,6 +224,8 @@ def test_arguments_that_cannot_be_written_are_refused_as_eagerly():
             run(leaf)
         with pytest.raises(RuntimeError, match="view of a leaf"):
             run(leaf[1:])
+        with pytest.raises(ValueError, match="read-only|cannot write through"):
+            run(wf.broadcast_to(wf.ones(1), (3,)))
     assert array.tolist() == [0.0] * 3 and leaf.tolist() == [1.0] * 3
 
     @wf.function

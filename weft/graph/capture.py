@@ -357,6 +357,8 @@ class Capture(Mode):
         self.graph.compare_links(tensors, result)
         if self.graph.separates:
             self.graph.follow_layout(op, tensors, result)
+            if op.name == "stop_gradient":  # the memory of its operand, like `detach`
+                recording.link_symbolic(inplace.DETACH, tensors[0], (), result, recording.DETACHED)
         return result
 
     def again(self) -> Any:

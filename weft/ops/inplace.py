@@ -294,7 +294,7 @@ def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
         inner.append(op.call(*values[: op.num_positional], **_keywords(op, values)))
     for (op, attrs), part in zip(reversed(steps), reversed(inner), strict=True):
         if op.put is None:
-            raise RuntimeError(
+            raise ReadOnlyError(
                 f"in-place: cannot write through the view made by {op.name}: several of its elements may share one place. "
                 "Use `.clone()` before writing."
             )
