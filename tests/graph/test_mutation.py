@@ -55,7 +55,7 @@ def check(seed, instructions):
                 np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_random_programs_agree_in_results_memory_and_gradients(seed):
     check(seed, program(seed))
 
