@@ -225,9 +225,8 @@ def test_recursion_that_a_tensor_would_end_is_explained():
             return halve(x / 2)
         return x
 
-    with pytest.raises(RecursionError) as error:
+    with pytest.raises(wf.CaptureError, match="a recursion that ends when a tensor says so never ends; write `wf.while_loop`"):
         wf.function(lambda x: halve(x))(wf.tensor(8.0))
-    assert any("while_loop" in note for note in error.value.__notes__)
 
 
 def test_importing_inside_a_branch():

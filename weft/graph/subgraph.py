@@ -169,8 +169,9 @@ class Sub:
         self.graph: SubGraph = capture.graph
         if sum(isinstance(mode, SubCapture) for mode in current_modes()) >= MAX_NESTING:
             raise CaptureError(
-                f"{name}: branches and loops are nested deeper than {MAX_NESTING} levels. Use `wf.case`, `wf.where` or a "
-                "loop over the levels."
+                f"{name}: branches and loops are nested deeper than {MAX_NESTING} levels. Both branches of an `if` on a tensor "
+                "are traced, so a recursion that ends when a tensor says so never ends; write `wf.while_loop` instead, or "
+                "`wf.case` and `wf.where` for many cases."
             )
         try:
             with capture:
