@@ -26,7 +26,7 @@ from .registry import joint
 from .repeating import flip
 from .samples import Bad, Sample
 from .shaping import broadcast_to, concat_axis
-from .spec import Spec, check_size, is_known, normalize_axis, num_elements
+from .spec import Spec, check_size, is_known, normalize_axis, num_elements, rank_of
 
 ndarray = np.ndarray
 
@@ -93,7 +93,7 @@ def _axis_of(name: str, x: Any, axis: int | None) -> int:
                 f"{name}: axis is needed for a tensor with {x.ndim} axes. Got shape {format_shape(x.shape)}."
             )
         return 0
-    return normalize_axis(name, axis, x.ndim or 1)  # a number counts as a vector of one element
+    return normalize_axis(name, axis, rank_of(x))
 
 
 def _with_initial(out: Tensor, axis: int, value: int) -> Tensor:

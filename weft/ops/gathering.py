@@ -16,7 +16,7 @@ from .indexing import slice_axis
 from .registry import NOT_DIFFERENTIABLE
 from .row_sparse import RowSparse
 from .samples import Bad, Sample
-from .spec import Spec, broadcast_shapes, is_known, normalize_axis, num_elements, require_sizes, same_size
+from .spec import Spec, broadcast_shapes, is_known, normalize_axis, num_elements, rank_of, require_sizes, same_size
 
 ndarray = np.ndarray
 
@@ -157,7 +157,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """PyTorch's gather: `out[i][j] = x[index[i][j]][j]` for axis 0. `index` may be smaller than `x` on other axes."""
     require_sizes("gather", x, index)
-    axis = normalize_axis("gather", axis, x.ndim or 1)
+    axis = normalize_axis("gather", axis, rank_of(x))
     if index.ndim != x.ndim:
         raise ValueError(f"gather: index must have {x.ndim} axes like x. Got shape {format_shape(index.shape)}.")
     for i in range(x.ndim):

@@ -15,7 +15,7 @@ from .formulas import length
 from .reduction import reduce_sum
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
-from .spec import Spec, normalize_axis, num_elements, number, same_size
+from .spec import Spec, normalize_axis, num_elements, number, rank_of, require_sizes, same_size
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -306,7 +306,7 @@ def gumbel_softmax(
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """`x` divided by its p-norm along `axis` (by `eps` where that is smaller)."""
     number("normalize", "eps", eps, least=0)
-    return x / maximum(length(x, p, normalize_axis("normalize", axis, x.ndim or 1), True), eps)
+    return x / maximum(length(x, p, normalize_axis("normalize", axis, rank_of(x)), True), eps)
 
 
 def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
@@ -339,6 +339,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     for name, x in (("x1", x1), ("x2", x2)):
         if dtypes.is_complex(x.dtype):
             raise TypeError(f"cosine_similarity: expected real tensors. Got {name} of {x.dtype.name}.")
+    require_sizes("cosine_similarity", x1, x2)  # whether a vector is spread along the axis
     shape = broadcast_shapes("cosine_similarity", x1.shape, x2.shape, names=("x1", "x2"))
     if shape == ():  # numbers count as vectors of one element
         x1, x2, shape = reshape(x1, (1,)), reshape(x2, (1,)), (1,)

@@ -19,7 +19,7 @@ from .gathering import scatter, scatter_add, take_along_axis
 from .registry import NOT_DIFFERENTIABLE
 from .samples import Bad, Sample
 from .shaping import reshape, squeeze
-from .spec import Spec, check_size, normalize_axis
+from .spec import Spec, check_size, normalize_axis, rank_of
 
 
 def _comparable(x: np.ndarray) -> np.ndarray:
@@ -266,7 +266,7 @@ def _kth_reference(
 )
 def kthvalue(x: Tensor, /, k: int, axis: int = -1, *, keepdims: bool = False) -> KthValue:
     """The `k`-th smallest element along `axis` (counting from 1) and its index."""
-    axis = normalize_axis("kthvalue", axis, x.ndim or 1)  # a number counts as a vector of one element
+    axis = normalize_axis("kthvalue", axis, rank_of(x))
     if x.ndim == 0:
         values, order = kthvalue(reshape(x, (1,)), k, axis)
         return KthValue(reshape(values, ()), reshape(order, ()))

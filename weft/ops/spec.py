@@ -122,6 +122,11 @@ def normalize_axis(op: str, axis: Any, ndim: int | None, name: str = "axis") -> 
     return axis + ndim if axis < 0 else axis
 
 
+def rank_of(x: Any) -> int | None:
+    """The number of axes for ops that take a number as a vector of one element; None while a graph does not know it."""
+    return 1 if x.ndim == 0 else x.ndim
+
+
 def normalize_axes(op: str, axis: Any, ndim: int | None, name: str = "axis") -> tuple[int, ...]:
     """`axis` (None for all, an integer or several) as a tuple of distinct numbers in [0, ndim).
 
