@@ -1,4 +1,4 @@
-"""The same bits from run to run, and on one core or two, at a fixed logical width."""
+"""The same bits from run to run, and on one core or two."""
 
 import hashlib
 import os

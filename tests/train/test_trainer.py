@@ -31,6 +31,7 @@ from weft.io import (
 )
 from weft.io import checkpoint as checkpoint_module
 from weft.io.tensorboard.records import read_records
+from weft.runtime import threads
 from weft.train import (
     Callback,
     CSVLogger,
@@ -499,10 +500,23 @@ def test_records_that_find_no_room_are_named_once_and_training_goes_on(
     assert all("No space left on device. Training goes on without it." in str(w.message) for w in caught)
 
 
-def test_another_number_of_threads_is_said(tmp_path: Path) -> None:
-    make(checkpoint_dir=tmp_path, facts={"threads": 77}).fit(loader(), epochs=1)
-    with pytest.warns(CheckpointWarning, match="started for 77 threads.*WEFT_NUM_THREADS=77"):
-        make(checkpoint_dir=tmp_path, resume="auto").fit(loader(), epochs=2)
+def test_a_run_goes_on_with_another_number_of_threads_as_if_nothing_had_changed(tmp_path: Path) -> None:
+    """Bits do not depend on it (`tests/models/test_thread_counts.py`), so there is nothing to warn about."""
+    straight = make()
+    straight.fit(loader(), epochs=2)
+    before = threads.get_num_threads()
+    try:
+        threads.set_num_threads(3)
+        make(checkpoint_dir=tmp_path).fit(loader(), epochs=1)
+        assert latest(tmp_path).facts["threads"] == 3
+        threads.set_num_threads(1)
+        trainer = make(checkpoint_dir=tmp_path, resume="auto")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trainer.fit(loader(), epochs=2)
+    finally:
+        threads.set_num_threads(before)
+    assert trainer.step == straight.step and weights(trainer) == weights(straight)
 
 
 def test_ctrl_c_ends_after_the_step_with_a_checkpoint(tmp_path: Path) -> None:

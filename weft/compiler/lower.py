@@ -143,6 +143,19 @@ class Lowering:
         kernel = Kernel("fill", (buffer,), ("n",), (sweep,))
         self.steps.append(Step("kernel", label, [node], [], [target.storage], kernel, [target.storage], [n]))
 
+    def add_up(self, parts: Layout, target: Layout, node: Node, label: str) -> None:
+        """A step that sets a dense layout to the sum of the rows of `parts`, a dense matrix, in their order."""
+        count, n = parts.shape
+        source, result = (Buffer.of(name, x.dtype, (1 << 40,)) for name, x in (("parts", parts), ("total", target)))
+        total = loops.Accumulator("sum", "sum", target.dtype)
+        i, part = s.index("i"), s.index("part")
+        add = loops.loop("part", count, [loops.update(total, source[part * s.param("n") + i + parts.offset])])
+        store = loops.store(result[i + target.offset], total.value)
+        sweep = loops.loop("i", s.param("n"), [total, add, store], "vector", parallel=True, grain=grain(count))
+        kernel = Kernel("add_up", (source, result), ("n",), (sweep,))
+        storages = [parts.storage, target.storage]
+        self.steps.append(Step("kernel", label, [node], storages[:1], storages[1:], kernel, storages, [n]))
+
     def copy(self, source: Layout, node: Node, target: Layout | None = None, label: str = "copy") -> Layout:
         """A step that copies a layout into a row-major one (or into `target`)."""
         if target is None:

@@ -57,9 +57,12 @@ def desc(layout: Layout, shape: tuple[int, ...] | None = None, strides: tuple[in
 def add_primitive(
     lowering: Lowering, node: Node, primitive: Any, arguments: dict[int, Layout], label: str
 ) -> None:
-    """A step that executes `primitive`; scratch memory is planned like any other temporary."""
+    """A step that executes a primitive or shares of one; scratch memory is planned like any other temporary."""
     from ..backends.onednn.capi import Arg
+    from ..backends.onednn.shares import Shares, whole
 
+    if not isinstance(primitive, Shares):
+        primitive = whole(primitive)
     arguments = dict(arguments)
     if primitive.takes(Arg.SCRATCHPAD) and primitive.scratchpad_nbytes:
         arguments[int(Arg.SCRATCHPAD)] = lowering.temporary(

@@ -3,8 +3,7 @@
 A rule that knows several *ways* to compute a node calls `lower_tuned`. The way is, in this order: the one a test forces;
 the one a checkpoint brought (`adopt`); the one chosen before, in this process or on disk; the fastest in a trial, if the
 program being compiled may still spend time on trials; else the rule's own preference. What is remembered on disk lies
-beside the object code, under the same rules for files (`weft.backends.llvm.cache`), and belongs to one machine, logical
-width and version.
+beside the object code, under the same rules for files (`weft.backends.llvm.cache`), and belongs to one machine and version.
 
 `WEFT_TUNE=0` switches trials off and looks at nothing remembered, so that every process chooses alike. The choice decides
 about rounding: programs look at it when they are compiled, `export` says what was chosen, and a run that continues from a
@@ -257,20 +256,19 @@ def describe(node: Node) -> str:
 # On disk -------------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(8)
-def machine(width: int) -> str:
-    """What a measurement is true for, as text."""
+@functools.cache
+def machine() -> str:
+    """What a measurement is true for, as text. The number of threads is no part of it: results must not depend on it, so a
+    choice that was made with one number of threads holds for all."""
     from ..backends.llvm import native, target
 
     host = target.host()
     code = hashlib.sha256(f"{host.key}\0{native._emitter()}".encode()).hexdigest()
-    return f"{host.cpu}, {width} threads, weft {info._weft_version()}, code {code}"
+    return f"{host.cpu}, weft {info._weft_version()}, code {code}"
 
 
 def _file_key(key: str) -> str:
-    from ..runtime import threads
-
-    text = f"tuning {FORMAT}\0{machine(threads.get_num_threads())}\0{key}"
+    text = f"tuning {FORMAT}\0{machine()}\0{key}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

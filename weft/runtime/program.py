@@ -64,7 +64,7 @@ class Program:
         kernels = [st.kernel for st in every if st.kernel is not None]
         self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))  # keeps it loaded
         self.routines = {
-            k: native.routine(f"weft_{k}") for k in ("onednn", "check", "branch", "while", "scan")
+            k: native.routine(f"weft_{k}") for k in ("onednn", "shares", "check", "branch", "while", "scan")
         }
         self.run_native = native.runner()
         self._lock = threading.Lock()
@@ -214,12 +214,17 @@ class Instance:
         self._keep.append(table)
         for i, step in enumerate(steps):
             function, words = self._block(step)
-            block = (ctypes.c_int64 * max(len(words), 1))()
-            self._keep.append(block)
-            self._later.append((block, words))
             table[2 * i] = function
-            table[2 * i + 1] = ctypes.addressof(block)
+            table[2 * i + 1] = self._words(words)
         return table
+
+    def _words(self, words: list[Any]) -> int:
+        """The address of a block; slots get theirs once all are known, and a list of words stands for its address."""
+        words = [self._words(w) if isinstance(w, list) else w for w in words]
+        block = (ctypes.c_int64 * max(len(words), 1))()
+        self._keep.append(block)
+        self._later.append((block, words))
+        return ctypes.addressof(block)
 
     def _block(self, step: Step) -> tuple[int, list[Any]]:
         routines = self.program.routines
@@ -231,6 +236,8 @@ class Instance:
         if step.kind == "check":
             return routines["check"], [self._slot(step.storages[0])]
         if step.kind == "primitive":
+            if not step.primitive.exact:
+                return routines["shares"], self._shares(step)
             return routines["onednn"], self._primitive(step)
         if step.kind in ("branch", "while", "scan"):
             parts: list[Any] = []
@@ -251,10 +258,11 @@ class Instance:
         from ..backends.onednn.primitives.base import Execution
 
         lib = library.require()
-        execution = Execution(step.primitive)
+        primitive = step.primitive.shares[0].primitive
+        execution = Execution(primitive)
         self._keep.append(execution)
         pairs: list[Any] = []
-        for argument, handle in zip(step.primitive.arguments, execution.memories, strict=True):
+        for argument, handle in zip(primitive.arguments, execution.memories, strict=True):
             layout = step.arguments.get(argument.index)
             if layout is None:
                 continue
@@ -264,9 +272,25 @@ class Instance:
             else:
                 pairs += [handle, self._slot(layout.storage, layout.byte_offset)]
         return [
-            lib.execute_address, lib.set_data_handle_address, step.primitive.handle, lib.stream, execution.nargs,
+            lib.execute_address, lib.set_data_handle_address, primitive.handle, lib.stream, execution.nargs,
             execution.address, len(pairs) // 2, *pairs,
         ]  # fmt: skip
+
+    def _shares(self, step: Step) -> list[Any]:
+        from ..backends.onednn.capi import Arg
+        from ..backends.onednn.shares import share_words
+
+        def place(execution: Any, index: int, offset: int) -> tuple[Any, int] | None:
+            layout = step.arguments[index]
+            start = self._start(layout.storage)
+            if start is None:
+                return self._slot(layout.storage, layout.byte_offset), offset
+            execution.bind(index, start + layout.byte_offset + offset)
+            return None
+
+        pads = step.arguments.get(int(Arg.SCRATCHPAD))
+        scratch = 0 if pads is None else self._slot(pads.storage, pads.byte_offset)
+        return share_words(step.primitive, self._keep, place, scratch)
 
     def _host(self, step: Step) -> Any:
         """A callable that runs the step's NumPy kernel and returns a status.

@@ -2,8 +2,8 @@
 
 **Width.** The *logical width* is one number per process: `WEFT_NUM_THREADS`, or `set_num_threads(n)`, or by
 default the processors this process may use (affinity mask and control-group quota; `OMP_NUM_THREADS` if the
-user set it). It never exceeds OpenMP's thread limit. oneDNN primitives are created at this width and compiled
-kernels split their work by shape, so at a fixed width the results are the same bits on any number of cores.
+user set it). It never exceeds OpenMP's thread limit. Compiled kernels and oneDNN's primitives split their work by shape
+(`weft.backends.onednn.shares`), so the results are the same bits at any width, on any number of cores.
 
 **OpenMP.** Compiled kernels and oneDNN use the same `libgomp.so.1`, loaded once by `openmp()`. Idle workers
 spin for a bounded while (`GOMP_SPINCOUNT` 5000, about a tenth of a millisecond) and then sleep: spinning for
@@ -256,8 +256,8 @@ def set_num_threads(n: int) -> None:
     In a forked child this ends the restriction to one thread.
 
     Args:
-        n: at least 1, at most OpenMP's thread limit. More threads than processors is allowed: it is how the
-            results of a larger machine are reproduced on a smaller one.
+        n: at least 1, at most OpenMP's thread limit. More threads than processors is allowed. Results do not depend
+            on it.
 
     Raises:
         TypeError: `n` is not an integer.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 import weft as wf
 
 from ..compiler import tuning
-from ..io import Checkpoint, CheckpointError, CheckpointWarning
+from ..io import Checkpoint, CheckpointError
 from ..runtime import threads
 
 if TYPE_CHECKING:
@@ -87,14 +86,6 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
         raise CheckpointError(
             f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}"
         ) from error
-    width, now = checkpoint.facts.get("threads"), threads.get_num_threads()
-    if width is not None and width != now:
-        warnings.warn(
-            f"Trainer: the run was started for {width} threads and goes on with {now}; sums may be rounded differently. Set "
-            f"WEFT_NUM_THREADS={width} for the same bits.",
-            CheckpointWarning,
-            stacklevel=4,
-        )
 
 
 def _restore_progress(trainer: Trainer, state: dict[str, Any]) -> None:

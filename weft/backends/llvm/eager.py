@@ -14,6 +14,8 @@ from .eager_random import random_normal as random_normal
 from .eager_random import random_uniform as random_uniform
 from .eager_reduce import map_reduce as map_reduce
 from .eager_reduce import reduce as reduce
+from .eager_rows import batch_norm as batch_norm
+from .eager_rows import batch_norm_backward as batch_norm_backward
 from .eager_rows import batch_statistics as batch_statistics
 from .eager_rows import cross_entropy as cross_entropy
 from .eager_rows import cross_entropy_backward as cross_entropy_backward

@@ -392,3 +392,81 @@ def batch_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     compiled = _compiled(norms.batch_statistics, x.dtype)
     _run(compiled, [x, mean, variance, *scratch], [n_rows, n, chunks, per_chunk, n])
     return mean, variance
+
+
+# Batch norm: columns are channels. Channels that fill less than a few vectors stand several times in a row: a matrix of
+# (pixels, channels) is then one of (pixels / k, k * channels), whose columns are joined afterwards.
+
+_WIDE_ENOUGH = 64
+
+
+def _columns(x: np.ndarray) -> tuple[np.ndarray, int]:
+    """(N, C, ...) as a dense matrix (rows, k * C), with channels last in memory; and k."""
+    pixels = _dense(x.transpose(0, *range(2, x.ndim), 1), None).reshape(-1, x.shape[1])
+    count, n = pixels.shape
+    k = 1
+    while k * n < _WIDE_ENOUGH and count % (2 * k) == 0:
+        k *= 2
+    return pixels.reshape(count // k, k * n), k
+
+
+def _image_like(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A new channels-last array shaped like `x`, and its memory as `_columns` shows it (in any matrix shape)."""
+    made = memory.empty(x.shape, x.dtype, memory.channels_last_order(x.ndim))
+    return made, made.transpose(0, *range(2, x.ndim), 1).reshape(-1)
+
+
+def batch_norm(
+    x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(y, mean, biased variance): (N, C, ...) with every channel normalised, channels-last in memory."""
+    if not _serves((x,)) or x.ndim < 2:
+        return None
+    matrix, k = _columns(x)
+    found = batch_statistics(matrix)
+    assert found is not None
+    mean, variance = found
+    if k > 1:
+        means, n = mean.reshape(k, -1), x.shape[1]
+        mean = np.add.reduce(means, 0) / mean.dtype.type(k)
+        variance = np.add.reduce(variance.reshape(k, n) + np.square(means - mean), 0) / mean.dtype.type(k)
+    scale = 1 / np.sqrt(variance + mean.dtype.type(eps))
+    if weight is not None:
+        scale = scale * weight
+    shift = np.zeros_like(mean) if bias is None else bias
+    y, flat = _image_like(x)
+    compiled = _compiled(norms.batch_norm, x.dtype, y.nbytes >= STREAMING)
+    _run(compiled, [matrix, *_tiled(k, mean, scale, shift), flat], matrix.shape)
+    return y, mean, variance
+
+
+def _tiled(k: int, *columns: np.ndarray) -> list[np.ndarray]:
+    """Numbers per channel, k times, in the dtype of the first."""
+    dtype = columns[0].dtype
+    return [np.tile(c.astype(dtype, copy=False), k) if k > 1 else np.ascontiguousarray(c, dtype) for c in columns]
+
+
+def batch_norm_backward(
+    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, mean: np.ndarray, variance: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(dx, gradient of the weight, gradient of the bias) of `batch_norm`; the last two in float32 or float64."""
+    if not _serves((x, g)) or x.ndim < 2:
+        return None
+    compute = compute_dtype(x.dtype)
+    mean, variance = mean.astype(compute, copy=False), variance.astype(compute, copy=False)
+    (slopes, k), (matrix, _) = _columns(g), _columns(x)
+    rows, n = matrix.shape
+    chunks, per_chunk = chunks_of_rows(rows, n)
+    sums = [memory.empty((n,), compute) for _ in range(2)]
+    scratch = [memory.empty((chunks, n), compute) for _ in range(2)]
+    compiled = _compiled(norms.batch_gradient_sums, x.dtype)
+    _run(compiled, [slopes, matrix, *_tiled(k, mean), *sums, *scratch], [rows, n, chunks, per_chunk])
+    g_sum, gx_sum = (np.add.reduce(total.reshape(k, -1), 0) for total in sums)
+    rstd = 1 / np.sqrt(variance + compute.type(eps))
+    count = compute.type(rows * k)
+    by_g = rstd if weight is None else rstd * weight
+    by_x = -by_g * rstd * rstd * (gx_sum / count)
+    dx, flat = _image_like(x)
+    compiled = _compiled(norms.batch_norm_backward, x.dtype, dx.nbytes >= STREAMING)
+    _run(compiled, [slopes, matrix, *_tiled(k, mean, by_g, by_x, -by_g * (g_sum / count)), flat], [rows, n])
+    return dx, gx_sum * rstd, g_sum

@@ -31,20 +31,23 @@ from ...runtime import forks, threads
 from ...runtime.limits import LeastRecentlyUsed
 from . import cache, target
 from .emit import emit_kernel
-from .parallel import ME, RUN, START, TEAM, WIDTH
+from .parallel import ME, RUN, SET_WIDTH, START, TEAM, WIDTH
 
 try:
     import resource
 except ImportError:  # a system without such limits
     resource = None  # type: ignore[assignment]
 
-# Fallbacks for `GOMP_parallel` and `omp_get_thread_num` where there is no OpenMP: the calling thread is the team.
+# Fallbacks for OpenMP's functions where there is no OpenMP: the calling thread is the team.
 _ALONE = """define void @weft_alone(ptr %fn, ptr %data, i32 %n, i32 %flags) {
   call void %fn(ptr %data)
   ret void
 }
 define i32 @weft_first() {
   ret i32 0
+}
+define void @weft_ignore(i32 %width) {
+  ret void
 }
 """
 # C functions that generated code may call for rare arguments.
@@ -91,12 +94,13 @@ def engine() -> Engine:
                     function = getattr(library, symbol, None) or getattr(_libm(), symbol)
                     imports[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
             made = Engine(host, lljit, imports)
-            start, me = threads.symbol_address(START), threads.symbol_address(ME)
-            if start is None or me is None:
-                alone = _load(made, compile_ir(_ALONE, host), ["weft_alone", "weft_first"])
+            wanted = {START: "weft_alone", ME: "weft_first", SET_WIDTH: "weft_ignore"}
+            found = {name: threads.symbol_address(name) for name in wanted}
+            if None in found.values():
+                alone = _load(made, compile_ir(_ALONE, host), list(wanted.values()))
                 made.helpers.append(alone)
-                start, me = alone.addresses["weft_alone"], alone.addresses["weft_first"]
-            imports[START], imports[ME] = start, me
+                found = {name: alone.addresses[instead] for name, instead in wanted.items()}
+            imports.update({name: at for name, at in found.items() if at is not None})
             team = _object(made, TEAM, [RUN])
             made.helpers.append(team)
             imports.update(team.addresses)

@@ -49,11 +49,19 @@ def register() -> bool:
 
     with _lock:
         if not _registered and native_available():
-            from ...ops import attention, class_losses, normalization, products, reduction, searching, softmax
+            from ...ops import (
+                attention,
+                channel_norms,
+                class_losses,
+                normalization,
+                products,
+                reduction,
+                searching,
+                softmax,
+            )
 
-            assert (
-                attention and class_losses and normalization and products and reduction and searching and softmax
-            )  # imported for their records
+            assert attention and channel_norms and class_losses and normalization  # imported for their records
+            assert products and reduction and searching and softmax
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
             _registered = True
@@ -210,6 +218,33 @@ def _rms_norm_backward(grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any
     return dx, np.zeros(0, x.dtype) if dw is None else dw
 
 
+# Columns of channels pay from this many elements on: below, NumPy's few calls cost less than ours.
+_CHANNEL_ELEMENTS = 1 << 12
+
+
+def _normalises_channels(x: Any, *_: Any) -> bool:
+    return _enabled and x.size > _CHANNEL_ELEMENTS and x.dtype in _FLOATS and x.ndim >= 2
+
+
+def _batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _eager().batch_norm(x, weight, bias, float(eps))
+
+
+def _normalised_channels(grad: Any, grad_mean: Any, grad_var: Any, x: Any, *_: Any) -> bool:
+    return grad_mean is None and grad_var is None and _normalises_channels(x)
+
+
+def _batch_norm_backward(
+    grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float
+) -> Any:
+    result = _eager().batch_norm_backward(grad, x, weight, mean, var, float(eps))
+    if result is None:
+        return None
+    dx, dw, db = result
+    dw = np.zeros(0, x.dtype) if weight is None else dw.astype(weight.dtype, copy=False)
+    return dx, dw, db.astype(x.dtype, copy=False)
+
+
 # Cross entropy -------------------------------------------------------------------------------------------------------
 
 _WIDE_FLOATS = (dtypes.float32, dtypes.float64)
@@ -305,6 +340,8 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("layer_norm_backward", _grad_first, _layer_norm_backward),
         ("rms_norm_forward", _along_when, _rms_norm_forward),
         ("rms_norm_backward", _grad_first, _rms_norm_backward),
+        ("batch_norm_forward", _normalises_channels, _batch_norm_forward),
+        ("batch_norm_backward", _normalised_channels, _batch_norm_backward),
         ("cross_entropy_forward", _along_when, _cross_entropy_forward),
         ("cross_entropy_backward", _logits_third, _cross_entropy_backward),
         ("attention_forward", _attends, _attention_forward),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WIDTH = "weft_width"
 START = "GOMP_parallel"
 ME = "omp_get_thread_num"
+SET_WIDTH = "omp_set_num_threads"
 RUN = "weft_parallel"
 RANGES = 16
 """Ranges of a thread, about: with four, of 28 heavy iterations one thread had 16 and the other 12."""

@@ -6,10 +6,14 @@ Each but the first is `int32 step(int64 *block)`; the words of a block are read 
 
 from __future__ import annotations
 
+from .parallel import RUN, SET_WIDTH, WIDTH
+
 CONTROL = ("stop", "tick", "poll")
 """The words that a loop looks at: the loop ends if `stop` is set; if `tick` is, it calls `poll`, and ends if that says so."""
 
-NAMES = ["weft_run", "weft_onednn", "weft_check", "weft_branch", "weft_halts", "weft_while", "weft_scan"]
+NAMES = [
+    "weft_run", "weft_onednn", "weft_shares", "weft_check", "weft_branch", "weft_halts", "weft_while", "weft_scan",
+]  # fmt: skip
 
 
 def words(base: str, *fields: str, first: int = 0) -> list[str]:
@@ -74,6 +78,84 @@ body:
 go:
   %status = call i32 %execute(ptr %primitive, ptr %stream, i32 %nargs, ptr %args)
   ret i32 %status
+}}
+
+@{WIDTH} = external global i32
+declare void @{SET_WIDTH}(i32)
+declare void @{RUN}(ptr, ptr, i64, i64, i64, i64)
+
+; shares of a oneDNN computation, in parallel. With OpenMP at one thread none of them starts threads of its own, whoever runs it.
+; After its seven words (%scratch is the slot of the scratchpads): the block of every share
+define i32 @weft_shares(ptr %block) {{
+  {_words("%block", "%execute: ptr", "%set: ptr", "%stream: ptr", "%scratch: ptr", "%pad: i64", "%most: i64", "%count: i64")}
+  %job = alloca [6 x i64], align 8
+  %block.field = getelementptr i64, ptr %job, i64 4
+  %status.field = getelementptr i64, ptr %job, i64 5
+  store ptr %block, ptr %block.field
+  store i64 0, ptr %status.field
+  call void @{SET_WIDTH}(i32 1)
+  call void @{RUN}(ptr @weft_share_range, ptr %job, i64 %count, i64 1, i64 1, i64 %most)
+  %width = load i32, ptr @{WIDTH}
+  call void @{SET_WIDTH}(i32 %width)
+  %status = load i64, ptr %status.field
+  %short = trunc i64 %status to i32
+  ret i32 %short
+}}
+
+; a share's block: the primitive, its arguments, the memory of its scratchpad or 0, and (memory, slot, offset) of the arguments
+; whose memory changes from call to call
+define internal void @weft_share_range(ptr %job, i64 %first, i64 %last, i64 %worker) {{
+entry:
+  %block.field = getelementptr i64, ptr %job, i64 4
+  %status.field = getelementptr i64, ptr %job, i64 5
+  %block = load ptr, ptr %block.field
+  {_words("%block", "%execute: ptr", "%set: ptr", "%stream: ptr", "%scratch: ptr", "%pad: i64")}
+  %my.offset = mul i64 %worker, %pad
+  br label %head
+head:
+  %i = phi i64 [ %first, %entry ], [ %next, %ran ]
+  %done = icmp eq i64 %i, %last
+  br i1 %done, label %end, label %begin
+begin:
+  %place = add i64 %i, 7
+  %share.field = getelementptr i64, ptr %block, i64 %place
+  %share = load ptr, ptr %share.field
+  {_words("%share", "%primitive: ptr", "%given: i64", "%args: ptr", "%pad.memory: ptr", "%count: i64")}
+  %nargs = trunc i64 %given to i32
+  %padless = icmp eq ptr %pad.memory, null
+  br i1 %padless, label %bind, label %own
+own:
+  %pads = load ptr, ptr %scratch
+  %mine = getelementptr i8, ptr %pads, i64 %my.offset
+  %ignored0 = call i32 %set(ptr %pad.memory, ptr %mine)
+  br label %bind
+bind:
+  %j = phi i64 [ 0, %begin ], [ 0, %own ], [ %j.next, %one ]
+  %bound = icmp eq i64 %j, %count
+  br i1 %bound, label %go, label %one
+one:
+  %thrice = mul i64 %j, 3
+  %at = add i64 %thrice, 5
+  %triple = getelementptr i64, ptr %share, i64 %at
+  {_words("%triple", "%memory: ptr", "%slot: ptr", "%offset: i64")}
+  %data = load ptr, ptr %slot
+  %part = getelementptr i8, ptr %data, i64 %offset
+  %ignored1 = call i32 %set(ptr %memory, ptr %part)
+  %j.next = add i64 %j, 1
+  br label %bind
+go:
+  %status = call i32 %execute(ptr %primitive, ptr %stream, i32 %nargs, ptr %args)
+  %next = add i64 %i, 1
+  %bad = icmp ne i32 %status, 0
+  br i1 %bad, label %fail, label %ran
+fail:
+  %wide = zext i32 %status to i64
+  store i64 %wide, ptr %status.field
+  br label %ran
+ran:
+  br label %head
+end:
+  ret void
 }}
 
 ; fails if the flag is set

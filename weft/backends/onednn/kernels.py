@@ -25,7 +25,7 @@ from . import library
 from .capi import Unsupported
 
 WORK = 1 << 18  # multiplications from which oneDNN is used, see Note [Small products]
-MOVES = 1 << 12  # elements from which pooling and normalisation are
+MOVES = 1 << 12  # elements from which pooling is
 
 _F32 = dtypes.float32
 _HALVES = (dtypes.bfloat16, dtypes.float16)
@@ -50,9 +50,9 @@ def register() -> bool:
     global _registered
     with _lock:
         if not _registered and library.available():
-            from ...ops import channel_norms, conv, pool, products
+            from ...ops import conv, pool, products
 
-            assert channel_norms and conv and pool and products  # imported for their records
+            assert conv and pool and products  # imported for their records
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"onednn {name}")(_or_plain(name, kernel))
             _registered = True
@@ -310,45 +310,6 @@ def _put_pays(g: Any, places: Any, like: Any, size: Any, kernel: Any, *_: Any) -
     return _spread_pays(g, like, size, kernel)
 
 
-# Batch normalisation -------------------------------------------------------------------------------------------------
-
-
-def _norm_pays(x: Any, *_: Any) -> bool:
-    return _enabled and x.size > MOVES and _served(x.dtype) and x.ndim >= 2
-
-
-def _parameter(values: Any, channels: int, default: float) -> Any:
-    return np.full(channels, default, _F32) if values is None else np.ascontiguousarray(values, _F32)
-
-
-def _batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    from .eager import batch_norm_training
-
-    channels = x.shape[1]
-    (a,) = _wide(x)
-    y, mean, var, _ = batch_norm_training(
-        a, _parameter(weight, channels, 1.0), _parameter(bias, channels, 0.0), float(eps)
-    )
-    return _narrow(y, x.dtype), mean, var
-
-
-def _norm_backward_pays(grad: Any, grad_mean: Any, grad_var: Any, x: Any, *_: Any) -> bool:
-    return grad_mean is None and grad_var is None and _norm_pays(x)
-
-
-def _batch_norm_backward(
-    grad: Any, grad_mean: Any, grad_var: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float
-) -> Any:
-    from .eager import batch_norm_backward
-
-    channels = x.shape[1]
-    g, a = _wide(grad, x)
-    scale, m, v = (_parameter(p, channels, 1.0) for p in (weight, mean, var))
-    gx, gw, gb = batch_norm_backward(g, a, scale, m, v, float(eps))
-    gw = np.zeros(0, x.dtype) if weight is None else _narrow(gw, weight.dtype)
-    return _narrow(gx, x.dtype), gw, _narrow(gb, x.dtype)
-
-
 def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
     return [
         ("matmul", _matmul_pays, _matmul),
@@ -359,6 +320,4 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("max_pool_backward", _put_pays, _max_pool_backward),
         ("avg_pool", _pool_pays, _avg_pool),
         ("avg_pool_backward", _spread_pays, _avg_pool_backward),
-        ("batch_norm_forward", _norm_pays, _batch_norm_forward),
-        ("batch_norm_backward", _norm_backward_pays, _batch_norm_backward),
     ]

@@ -6,6 +6,8 @@ while the row is in cache anyway, and joined at the end: one sweep over the data
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...ops import scalar as s
@@ -165,6 +167,35 @@ def _join(sums: list[tuple[Buffer, Buffer]], n: Expr, chunks: Expr, c: np.dtype)
     return loops.loop("k", n, body, "vector", parallel=True, grain=loops.grain_for(chunks))
 
 
+TOGETHER = 4
+"""Rows added at a time: sums are read and written once for all of them."""
+
+
+_Sum = tuple[Callable[[Expr], Expr], Callable[[Expr, Expr], Expr]]
+
+
+def _add_rows(tag: str, n: Expr, rows: Expr, sums: list[_Sum], c: np.dtype) -> list[Statement]:
+    """Loops that set every `sum(j)` to the total of `value(row, j)` over the rows, `TOGETHER` of them at a time."""
+
+    def sweep(name: str, count: Expr, first: Expr, together: int) -> Statement:
+        j = s.index(f"{name}_j")
+        lines: list[Statement] = []
+        for target, value in sums:
+            total = value(first, j)
+            for k in range(1, together):
+                total = total + value(first + k, j)
+            lines.append(loops.store(target(j), target(j) + total))
+        return loops.loop(name, count, [loops.loop(f"{name}_j", n, lines, "vector")])
+
+    k = s.index(f"clear{tag}")
+    whole = s.floor_divide(rows, loops.as_index(TOGETHER))
+    return [
+        loops.loop(f"clear{tag}", n, [loops.store(target(k), s.const(0, c)) for target, _ in sums], "vector"),
+        sweep(f"group{tag}", whole, s.index(f"group{tag}") * TOGETHER, TOGETHER),
+        sweep(f"rest{tag}", rows - whole * TOGETHER, whole * TOGETHER + s.index(f"rest{tag}"), 1),
+    ]
+
+
 def batch_statistics(dtype: np.dtype) -> Kernel:
     """Mean and variance of columns, for batch norm on channels-last data.
 
@@ -183,24 +214,15 @@ def batch_statistics(dtype: np.dtype) -> Kernel:
     here = Let("here", s.minimum(chunk, rows - start.var))
     count = Let("count", s.cast(here.var, c))
 
-    def sweep(suffix: str, target: Buffer, value: Expr) -> list[Statement]:
-        j = s.index(f"j{suffix}")
-        line = loops.store(target[part, j], target[part, j] + value)
-        clear = s.index(f"clear{suffix}")
-        return [
-            loops.loop(f"clear{suffix}", n, [loops.store(target[part, clear], s.const(0, c))], "vector"),
-            loops.loop(f"line{suffix}", here.var, [loops.loop(f"j{suffix}", n, [line], "vector")]),
-        ]
-
-    def element(suffix: str) -> Expr:
-        return s.cast(x[start.var + s.index(f"line{suffix}"), s.index(f"j{suffix}")], c)
+    def element(row: Expr, j: Expr) -> Expr:
+        return s.cast(x[start.var + row, j], c)
 
     m = s.index("m")
     body = [
         start, here, count,
-        *sweep("0", means, element("0")),
+        *_add_rows("0", n, here.var, [(lambda j: means[part, j], element)], c),
         loops.loop("m", n, [loops.store(means[part, m], means[part, m] / count.var)], "vector"),
-        *sweep("1", squares, s.square(element("1") - means[part, s.index("j1")])),
+        *_add_rows("1", n, here.var, [(lambda j: squares[part, j], lambda r, j: s.square(element(r, j) - means[part, j]))], c),
     ]  # fmt: skip
     first = loops.loop("part", chunks, body, parallel=True, grain=loops.grain_for(chunk * n, 8192))
 
@@ -226,3 +248,64 @@ def batch_statistics(dtype: np.dtype) -> Kernel:
         ("rows", "n", "chunks", "chunk", "x_row"),
         (first, second),
     )
+
+
+def batch_norm(dtype: np.dtype, streaming: bool) -> Kernel:
+    """batch_norm(x, mean, scale, shift, y), integers rows, n: y = (x - mean) * scale + shift, numbers per column."""
+    c = compute_dtype(dtype)
+    rows, n = s.param("rows"), s.param("n")
+    x, y = (Buffer.of(name, dtype, (rows, n)) for name in ("x", "y"))
+    mean, scale, shift = (Buffer.of(name, c, (n,)) for name in ("mean", "scale", "shift"))
+    row, j = s.index("row"), s.index("j")
+    value = (s.cast(x[row, j], c) - mean[j]) * scale[j] + shift[j]
+    sweep = _over_rows([loops.store(y[row, j], value, streaming)])
+    return Kernel("batch_norm", (x, mean, scale, shift, y), ("rows", "n"), (sweep,))
+
+
+def _over_rows(line: list[Statement]) -> Statement:
+    rows, n = s.param("rows"), s.param("n")
+    return loops.loop("row", rows, [loops.loop("j", n, line, "vector")], parallel=True, grain=loops.grain_for(n, 8192))
+
+
+def batch_gradient_sums(dtype: np.dtype) -> Kernel:
+    """Sums over rows, for the gradient of batch norm: of g, and of g * (x - mean).
+
+    Buffers: g, x of shape (rows, n); mean of n; the sums g_sum, gx_sum of n; scratch g_parts, gx_parts of shape
+    (chunks, n). Integers: rows, n, chunks, chunk (rows per chunk).
+    """
+    c = compute_dtype(dtype)
+    rows, n, chunks, chunk = (s.param(p) for p in ("rows", "n", "chunks", "chunk"))
+    g, x = (Buffer.of(name, dtype, (rows, n)) for name in ("g", "x"))
+    mean, g_sum, gx_sum = (Buffer.of(name, c, (n,)) for name in ("mean", "g_sum", "gx_sum"))
+    g_parts, gx_parts = (Buffer.of(name, c, (chunks, n)) for name in ("g_parts", "gx_parts"))
+    part = s.index("part")
+    start = Let("start", part * chunk)
+    here = Let("here", s.minimum(chunk, rows - start.var))
+
+    def slope(row: Expr, j: Expr) -> Expr:
+        return s.cast(g[start.var + row, j], c)
+
+    def product(row: Expr, j: Expr) -> Expr:
+        return slope(row, j) * (s.cast(x[start.var + row, j], c) - mean[j])
+
+    sums: list[_Sum] = [(lambda j: g_parts[part, j], slope), (lambda j: gx_parts[part, j], product)]
+    body: list[Statement] = [start, here, *_add_rows("", n, here.var, sums, c)]
+    first = loops.loop("part", chunks, body, parallel=True, grain=loops.grain_for(chunk * n, 8192))
+    return Kernel(
+        "batch_gradient_sums",
+        (g, x, mean, g_sum, gx_sum, g_parts, gx_parts),
+        ("rows", "n", "chunks", "chunk"),
+        (first, _join([(g_sum, g_parts), (gx_sum, gx_parts)], n, chunks, c)),
+    )
+
+
+def batch_norm_backward(dtype: np.dtype, streaming: bool) -> Kernel:
+    """batch_norm_backward(g, x, mean, by_g, by_x, shift, dx), integers rows, n: dx = g * by_g + (x - mean) * by_x + shift."""
+    c = compute_dtype(dtype)
+    rows, n = s.param("rows"), s.param("n")
+    g, x, dx = (Buffer.of(name, dtype, (rows, n)) for name in ("g", "x", "dx"))
+    mean, by_g, by_x, shift = (Buffer.of(name, c, (n,)) for name in ("mean", "by_g", "by_x", "shift"))
+    row, j = s.index("row"), s.index("j")
+    value = s.cast(g[row, j], c) * by_g[j] + (s.cast(x[row, j], c) - mean[j]) * by_x[j] + shift[j]
+    buffers = (g, x, mean, by_g, by_x, shift, dx)
+    return Kernel("batch_norm_backward", buffers, ("rows", "n"), (_over_rows([loops.store(dx[row, j], value, streaming)]),))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graph.graph import Node, Value
 from ..kernels import deep_product
-from ..layout import Layout, channels_last, row_major
+from ..layout import Layout, row_major
 from ..primitives import add_primitive, desc, lowers
 from ..tuning import Sample, lower_tuned
 from . import depthwise, pixels, winograd
@@ -58,7 +58,7 @@ def convolve(
     `isa`: see `convolution_forward`."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
-    from ...backends.onednn.primitives.convolution import convolution_forward
+    from ...backends.onednn.shares import conv_forward
 
     x_value, w_value = node.inputs[:2]
     stride, padding, dilation, groups = attrs
@@ -66,9 +66,8 @@ def convolve(
     x_shape, y_shape = tuple(x_value.shape), tuple(node.outputs[0].shape)
     w = _grouped_layout(lowering.layout_of(w_value), groups)
     dtype = x_value.dtype
-    primitive = primitive_or_none(lambda: convolution_forward(
-        MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(w.shape, dtype),
-        None if bias is None else desc(bias), MemoryDesc.strided(y_shape, dtype, channels_last(y_shape)), window, post, isa=isa,
+    primitive = primitive_or_none(lambda: conv_forward(
+        x_shape, MemoryDesc.any(w.shape, dtype), None if bias is None else desc(bias), y_shape, dtype, window, post, isa,
     ))  # fmt: skip
     if primitive is None:
         return False
@@ -86,16 +85,15 @@ def _direct_input(lowering: Lowering, node: Node) -> bool:
     """`convolution_backward_input` by oneDNN."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
-    from ...backends.onednn.primitives.convolution import convolution_backward_data
+    from ...backends.onednn.shares import conv_backward_data
 
     g_value, w_value = node.inputs[:2]
     _, stride, padding, dilation, groups = node.attrs
     x_shape, g_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
     dtype = g_value.dtype
     w = _grouped_layout(lowering.layout_of(w_value), groups)
-    primitive = primitive_or_none(lambda: convolution_backward_data(
-        MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(w.shape, dtype),
-        MemoryDesc.strided(g_shape, dtype, channels_last(g_shape)), window_of(stride, padding, dilation),
+    primitive = primitive_or_none(lambda: conv_backward_data(
+        x_shape, MemoryDesc.any(w.shape, dtype), g_shape, dtype, window_of(stride, padding, dilation),
     ))  # fmt: skip
     if primitive is None:
         return False
@@ -112,19 +110,22 @@ def _direct_input(lowering: Lowering, node: Node) -> bool:
     return True
 
 
+PARTS = "convolution grad weight sum"
+"""Label of the step that adds up partial gradients."""
+
+
 def _direct_weight(lowering: Lowering, node: Node) -> bool:
     """`convolution_backward_weight` by oneDNN."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
-    from ...backends.onednn.primitives.convolution import convolution_backward_weights
+    from ...backends.onednn.shares import conv_backward_weights
 
     x_value, g_value = node.inputs
     _, stride, padding, dilation, groups = node.attrs
     x_shape, g_shape, w_shape = tuple(x_value.shape), tuple(g_value.shape), tuple(node.outputs[0].shape)
     dtype = g_value.dtype
-    primitive = primitive_or_none(lambda: convolution_backward_weights(
-        MemoryDesc.strided(x_shape, dtype, channels_last(x_shape)), MemoryDesc.any(_grouped(w_shape, groups), dtype), None,
-        MemoryDesc.strided(g_shape, dtype, channels_last(g_shape)), window_of(stride, padding, dilation),
+    primitive = primitive_or_none(lambda: conv_backward_weights(
+        x_shape, MemoryDesc.any(_grouped(w_shape, groups), dtype), None, g_shape, dtype, window_of(stride, padding, dilation),
     ))  # fmt: skip
     if primitive is None:
         return False
@@ -134,9 +135,13 @@ def _direct_weight(lowering: Lowering, node: Node) -> bool:
     plain = _grouped_layout(target, groups)
     wanted = primitive.desc(Arg.DIFF_WEIGHTS)
     direct = wanted == desc(plain)
-    w = plain if direct else lowering.temporary((wanted.nbytes // dtype.itemsize,), dtype)
-    arguments = {int(Arg.SRC): x, int(Arg.DIFF_DST): g, int(Arg.DIFF_WEIGHTS): w}
+    size = wanted.nbytes // dtype.itemsize
+    w = plain if direct else lowering.temporary((size,), dtype)
+    parts = w if primitive.partial == 1 else lowering.temporary((primitive.partial, size), dtype)
+    arguments = {int(Arg.SRC): x, int(Arg.DIFF_DST): g, int(Arg.DIFF_WEIGHTS): parts}
     add_primitive(lowering, node, primitive, arguments, "convolution grad weight")
+    if parts is not w:
+        lowering.add_up(parts, w, node, PARTS)
     if not direct:
         out_of_blocks(lowering, node, w, wanted, plain)
     return True
@@ -223,7 +228,7 @@ def _matmul_weight(lowering: Lowering, node: Node) -> bool:
     """The gradient of a 1 x 1 weight as the product of two matrices whose rows are pixels."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.descriptors import MemoryDesc
-    from ...backends.onednn.primitives.matmul import matmul
+    from ...backends.onednn.shares import matmul
 
     x_value, g_value = node.inputs
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
@@ -379,7 +384,7 @@ def _sample(
 
 
 FIXED = frozenset(
-    [INTO, OUT_OF, "depthwise convolution grad weight sum"]
+    [INTO, OUT_OF, PARTS, "depthwise convolution grad weight sum"]
     + [f"winograd {m}x{m} weight{g}" for m in (2, 4) for g in ("", " gradient")]
 )
 """Steps whose time does not depend on the number of images."""

@@ -62,7 +62,7 @@ def _label(name: str, steps: tuple[str, ...]) -> str:
 @lowers("matmul_then")
 def lower_matmul_then(lowering: Lowering, node: Node) -> bool:
     from ...backends.onednn.capi import Arg
-    from ...backends.onednn.primitives.matmul import matmul
+    from ...backends.onednn.shares import matmul
 
     (steps,) = node.attrs
     if not available() or any(v.dtype != np.float32 for v in node.inputs):

@@ -46,7 +46,7 @@ def library_product(lowering: Lowering, node: Node) -> bool:
     if a.dtype != np.float32 or not available():
         return False
     from ...backends.onednn.capi import Arg
-    from ...backends.onednn.primitives.matmul import matmul
+    from ...backends.onednn.shares import matmul
 
     a, b = _operand(lowering, a, node), _operand(lowering, b, node)
     c = lowering.place(node, 0, row_major(tuple(out.shape)), node, None)

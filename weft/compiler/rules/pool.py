@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...graph.graph import Node
-from ..layout import channels_last
 from ..primitives import add_primitive, lowers
 from .images import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
 
@@ -32,12 +31,6 @@ def _padding(
     return tuple(made)
 
 
-def _descs(x: tuple[int, ...], y: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any]:
-    from ...backends.onednn.descriptors import MemoryDesc
-
-    return MemoryDesc.strided(x, dtype, channels_last(x)), MemoryDesc.strided(y, dtype, channels_last(y))
-
-
 @lowers("max_pool")
 def lower_max_pool(lowering: Lowering, node: Node) -> bool:
     (x_value,) = node.inputs
@@ -48,16 +41,14 @@ def lower_max_pool(lowering: Lowering, node: Node) -> bool:
         u.op.name == "max_pool_backward" for u in lowering._users(node) if places in u.inputs
     )
     from ...backends.onednn.capi import Alg, Arg
-    from ...backends.onednn.primitives.pooling import pooling_forward
+    from ...backends.onednn.shares import pool_forward
 
     kernel, stride, padding, dilation, _ = node.attrs
     x_shape, y_shape = tuple(x_value.shape), tuple(y_value.shape)
     full = _padding(x_shape, y_shape, kernel, stride, padding, dilation)
     window = window_of(stride, full, dilation)
     primitive = primitive_or_none(
-        lambda: pooling_forward(
-            Alg.POOLING_MAX, *_descs(x_shape, y_shape, x_value.dtype), tuple(kernel), window
-        )
+        lambda: pool_forward(Alg.POOLING_MAX, x_shape, y_shape, x_value.dtype, tuple(kernel), window)
     )
     if primitive is None:
         return False
@@ -84,15 +75,13 @@ def lower_max_pool_backward(lowering: Lowering, node: Node) -> bool:
     if not applies(g_value):
         return False
     from ...backends.onednn.capi import Alg, Arg
-    from ...backends.onednn.primitives.pooling import pooling_backward
+    from ...backends.onednn.shares import pool_backward
 
     _, kernel, stride, padding, dilation, _ = node.attrs
     x_shape, y_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
     window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, dilation), dilation)
     primitive = primitive_or_none(
-        lambda: pooling_backward(
-            Alg.POOLING_MAX, *_descs(x_shape, y_shape, g_value.dtype), tuple(kernel), window
-        )
+        lambda: pool_backward(Alg.POOLING_MAX, x_shape, y_shape, g_value.dtype, tuple(kernel), window)
     )
     places = lowering.layout_of(places_value)
     if primitive is None:
@@ -134,13 +123,13 @@ def lower_avg_pool(lowering: Lowering, node: Node) -> bool:
     if not applies(value) or divisor is not None or not _exact(x_shape, y_shape, kernel, stride, padding):
         return False
     from ...backends.onednn.capi import Arg
-    from ...backends.onednn.primitives.pooling import pooling_backward, pooling_forward
+    from ...backends.onednn.shares import pool_backward, pool_forward
 
     ones = (1,) * len(kernel)
     window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
-    make = pooling_backward if backward else pooling_forward
+    make = pool_backward if backward else pool_forward
     primitive = primitive_or_none(
-        lambda: make(_average(include), *_descs(x_shape, y_shape, value.dtype), tuple(kernel), window)
+        lambda: make(_average(include), x_shape, y_shape, value.dtype, tuple(kernel), window)
     )
     if primitive is None:
         return False

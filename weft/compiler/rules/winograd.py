@@ -91,7 +91,7 @@ def _add(
 def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumulate: bool = False) -> Any:
     from ...backends.onednn.descriptors import MemoryDesc
     from ...backends.onednn.primitives.base import Sum
-    from ...backends.onednn.primitives.matmul import matmul
+    from ...backends.onednn.shares import matmul
 
     left, right, result = (MemoryDesc.strided(shape, FLOAT, strides) for shape, strides in (a, b, c))
     return matmul(left, right, result, post_ops=(Sum(),) if accumulate else ())

@@ -111,7 +111,7 @@ def test_large_results_come_from_the_pool(rng: np.random.Generator) -> None:
 
 def test_a_batch_that_shares_its_right_operand_is_one_product(rng: np.random.Generator) -> None:
     a, b = random(rng, 4, 5, 6), random(rng, 6, 7)
-    assert [argument.desc.shape for argument in _prepare(a, b, None, None).kernel.primitive.arguments][
+    assert [argument.desc.shape for argument in _prepare(a, b, None, None).kernel.work.arguments][
         :3
     ] == [(20, 6), (6, 7), (20, 7)]
 

@@ -10,6 +10,7 @@ Contract of every function here:
 * The first call for a combination of shapes, strides, dtypes and thread width creates primitives (2 to 15 ms);
   further calls cost a few microseconds of Python.
 * Any number of threads may call at once. No function may be called inside an OpenMP region.
+* Results have the same bits for any number of threads (`..shares`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,6 @@ from .conv_transpose import conv_transpose_shape as conv_transpose_shape
 from .conv_weights import conv_backward_weights as conv_backward_weights
 from .kernel import cache as cache
 from .matmul import matmul as matmul
-from .norm import batch_norm_backward as batch_norm_backward
-from .norm import batch_norm_inference as batch_norm_inference
-from .norm import batch_norm_training as batch_norm_training
 from .pool import avg_pool_backward as avg_pool_backward
 from .pool import avg_pool_forward as avg_pool_forward
 from .pool import max_pool_backward as max_pool_backward

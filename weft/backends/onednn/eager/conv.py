@@ -12,9 +12,10 @@ import numpy as np
 
 from weft.runtime import memory, threads
 
+from .. import shares
 from ..addresses import address
+from ..capi import Arg
 from ..descriptors import MemoryDesc
-from ..primitives.convolution import convolution_backward_data, convolution_forward
 from .checks import Padding, check_conv, expect_shape, same_dtype, sliding_sizes
 from .kernel import Kernel, cache, reject_reference
 from .staging import channels_last_desc, grouped_weights, is_channels_last, stage_input
@@ -96,18 +97,15 @@ class _Forward:
         expect_shape(op, "bias", bias, w.shape[:1])
         expect_shape(op, "out", out, self._shape)
         view = grouped_weights(w, groups)
-        primitive = reject_reference(
-            convolution_forward(
-                channels_last_desc(x.shape, self._dtype),
-                MemoryDesc.any(view.shape, self._dtype),
-                None if bias is None else MemoryDesc.strided(bias.shape, self._dtype),
-                channels_last_desc(self._shape, self._dtype),
-                window,
-            )  # fmt: skip
-        )
-        self._kernel = Kernel(primitive)
-        self._x = stage_input(x, primitive.arguments[0].desc)
-        self._w = stage_input(view, primitive.arguments[1].desc)
+        work = reject_reference(
+            shares.conv_forward(
+                x.shape, MemoryDesc.any(view.shape, self._dtype),
+                None if bias is None else MemoryDesc.strided(bias.shape, self._dtype), self._shape, self._dtype, window,
+            )
+        )  # fmt: skip
+        self._kernel = Kernel(work)
+        self._x = stage_input(x, channels_last_desc(x.shape, self._dtype))
+        self._w = stage_input(view, work.desc(Arg.WEIGHTS))
         self._w_view = groups if self._w is not None and groups > 1 else 0
         self._order = memory.channels_last_order(x.ndim)
         self._out = out is not None and not is_channels_last(out)
@@ -156,17 +154,12 @@ class _BackwardData:
             op, "g", g, (x_shape[0], w.shape[0], *sliding_sizes(op, x_shape[2:], w.shape[2:], window))
         )
         view = grouped_weights(w, groups)
-        primitive = reject_reference(
-            convolution_backward_data(
-                channels_last_desc(x_shape, self._dtype),
-                MemoryDesc.any(view.shape, self._dtype),
-                channels_last_desc(g.shape, self._dtype),
-                window,
-            )  # fmt: skip
+        work = reject_reference(
+            shares.conv_backward_data(tuple(x_shape), MemoryDesc.any(view.shape, self._dtype), g.shape, self._dtype, window)
         )
-        self._kernel = Kernel(primitive)
-        self._g = stage_input(g, primitive.arguments[0].desc)
-        self._w = stage_input(view, primitive.arguments[1].desc)
+        self._kernel = Kernel(work)
+        self._g = stage_input(g, channels_last_desc(g.shape, self._dtype))
+        self._w = stage_input(view, work.desc(Arg.WEIGHTS))
         self._w_view = groups if self._w is not None and groups > 1 else 0
         self._shape, self._order = tuple(x_shape), memory.channels_last_order(len(x_shape))
 

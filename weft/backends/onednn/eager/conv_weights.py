@@ -8,15 +8,18 @@ import numpy as np
 
 from weft.runtime import memory, threads
 
+from .. import shares
 from ..addresses import address
+from ..capi import Arg
 from ..descriptors import MemoryDesc, contiguous_strides
-from ..primitives.convolution import Window, convolution_backward_weights
+from ..primitives.convolution import Window
 from .checks import Padding, check_conv, expect_shape, same_dtype, sliding_sizes
-from .kernel import Kernel, cache, reject_reference
+from .kernel import Kernel, cache, reject_reference, sum_parts
 from .matmul import matmul
 from .staging import channels_last_desc, grouped_shape, pixels, stage_input, stage_output
 
 _Ints = tuple[int, ...]
+_FLOAT32 = np.dtype(np.float32)
 
 
 def conv_backward_weights(
@@ -51,7 +54,9 @@ def _prepare_backward_weights(
 
 
 class _BackwardWeights:
-    __slots__ = ("_bias_shape", "_dtype", "_g", "_kernel", "_shape", "_w", "_x")
+    """Partial gradients by oneDNN, in float32, and their sum in order."""
+
+    __slots__ = ("_bias_nbytes", "_dtype", "_g", "_kernel", "_nbytes", "_partial", "_shape", "_w", "_x")
 
     def __init__(
         self,
@@ -63,38 +68,42 @@ class _BackwardWeights:
         with_bias: bool,
     ) -> None:
         self._dtype = x.dtype
-        self._bias_shape = w_shape[:1] if with_bias else None
         shape = grouped_shape(w_shape, groups)
-        primitive = reject_reference(
-            convolution_backward_weights(
-                channels_last_desc(x.shape, self._dtype),
-                MemoryDesc.any(shape, self._dtype),
-                MemoryDesc.strided(w_shape[:1], self._dtype) if with_bias else None,
-                channels_last_desc(g.shape, self._dtype),
-                window,
+        work = reject_reference(
+            shares.conv_backward_weights(
+                x.shape, MemoryDesc.any(shape, _FLOAT32), MemoryDesc.strided(w_shape[:1], _FLOAT32) if with_bias else None,
+                g.shape, self._dtype, window,
             )
-        )
-        self._kernel = Kernel(primitive)
-        self._x = stage_input(x, primitive.arguments[0].desc)
-        self._g = stage_input(g, primitive.arguments[1].desc)
-        self._w = stage_output(primitive.arguments[2].desc, contiguous_strides(shape))
-        self._shape = tuple(w_shape)
+        )  # fmt: skip
+        self._kernel = Kernel(work)
+        self._partial = work.partial
+        self._x = stage_input(x, channels_last_desc(x.shape, self._dtype))
+        self._g = stage_input(g, channels_last_desc(g.shape, self._dtype))
+        produced = work.desc(Arg.DIFF_WEIGHTS)
+        self._w = stage_output(produced, contiguous_strides(shape))
+        self._shape, self._nbytes = tuple(w_shape), produced.nbytes
+        self._bias_nbytes = work.desc(Arg.DIFF_BIAS).nbytes if with_bias else 0
 
     def __call__(self, x: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         if self._x is not None:
             x = self._x(x)
         if self._g is not None:
             g = self._g(g)
-        dw = memory.empty(self._shape, self._dtype)
-        target = dw if self._w is None else self._w.allocate()
-        db = None if self._bias_shape is None else memory.empty(self._bias_shape, self._dtype)
-        if db is None:
-            self._kernel(address(x), address(g), address(target))
+        parts = memory.empty((self._partial, self._nbytes // 4), _FLOAT32)
+        if self._bias_nbytes:
+            biases = memory.empty((self._partial, self._bias_nbytes // 4), _FLOAT32)
+            self._kernel(address(x), address(g), address(parts), address(biases))
+            db = sum_parts(biases).astype(self._dtype, copy=False)
         else:
-            self._kernel(address(x), address(g), address(target), address(db))
-        if self._w is not None:
-            self._w.deliver(target, dw)
-        return dw, db
+            self._kernel(address(x), address(g), address(parts))
+            db = None
+        total = sum_parts(parts)
+        if self._w is None:
+            dw = total.reshape(self._shape)
+        else:
+            dw = memory.empty(self._shape, _FLOAT32)
+            self._w.deliver(total, dw)
+        return dw.astype(self._dtype, copy=False), db
 
 
 class _PointwiseBackwardWeights:

@@ -1,4 +1,4 @@
-"""`Kernel`: a primitive that eager code calls with addresses; and the bounded cache of prepared calls.
+"""`Kernel`: shares of a computation that eager code calls with addresses; and the bounded cache of prepared calls.
 
 Processor time of Python around the native call, one thread: 4 to 5 µs for a matmul, 12 µs for a convolution, which
 calls two kernels (its weights are reordered first).
@@ -6,8 +6,10 @@ calls two kernels (its weights are reordered first).
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,8 +20,9 @@ from .. import capi, library
 from ..addresses import address
 from ..capi import Arg
 from ..primitives.base import Execution, Primitive
+from ..shares import Shares, share_words, whole
 
-_Prepared = TypeVar("_Prepared")
+_Call = TypeVar("_Call")
 _SCRATCH_STEP = 4096
 
 
@@ -46,63 +49,116 @@ def _scratch_address(nbytes: int) -> int:
 
 
 class Kernel:
-    """A primitive plus argument sets that wait to be used again. Any number of threads may call it at once.
+    """A computation plus argument sets that wait to be used again. Any number of threads may call it at once.
 
-    `alone` says that the primitive was created inside `threads.alone` and runs so: on the calling thread only.
-    Call it with the addresses of `primitive.arguments` in their order, without the scratchpad. The caller keeps the
-    arrays alive and has checked that each holds at least as many bytes as the descriptor says.
+    Call it with the addresses of `work.arguments` in their order, without the scratchpad. The caller keeps the arrays
+    alive and has checked that each holds at least as many bytes as all shares together want.
     """
 
-    __slots__ = (
-        "_alone",
-        "_execute",
-        "_handle",
-        "_idle",
-        "_nargs",
-        "_scratch_nbytes",
-        "_set_data_handle",
-        "_stream",
-        "primitive",
-    )
+    __slots__ = ("_idle", "_run", "_scratch_nbytes", "_several", "work")
 
-    def __init__(self, primitive: Primitive, alone: bool = False) -> None:
-        lib = library.require()
-        self._alone = alone
-        self.primitive = primitive
-        self._handle = primitive.handle
-        self._nargs = len(primitive.arguments)
-        self._scratch_nbytes = primitive.scratchpad_nbytes
+    def __init__(self, work: Primitive | Shares) -> None:
+        self.work = work if isinstance(work, Shares) else whole(work)
+        self._scratch_nbytes = self.work.scratchpad_nbytes
         if self._scratch_nbytes:
-            assert primitive.arguments[-1].index == Arg.SCRATCHPAD
-        self._idle: list[Execution] = []
-        self._execute, self._stream, self._set_data_handle = lib.execute, lib.stream, lib.set_data_handle
+            assert self.work.arguments[-1].index == Arg.SCRATCHPAD
+        self._several = self.work.exact or len(self.work.shares) > 1
+        self._idle: list[_Exact | _Prepared] = []
+        self._run = _Exact if self.work.exact else _Prepared
 
     def __call__(self, *pointers: int) -> None:
         try:
-            execution = self._idle.pop()
+            prepared = self._idle.pop()
         except IndexError:
-            execution = Execution(self.primitive)
+            prepared = self._run(self.work)
         if self._scratch_nbytes:
             pointers = (*pointers, _scratch_address(self._scratch_nbytes))
+        if threads.ensure_width() > 1:
+            if not threads.openmp_usable():
+                raise capi.Unsupported("oneDNN: this forked process must not enter OpenMP.")
+            if self._several:
+                with threads.compute_token:
+                    status = prepared.run(pointers)
+            else:
+                status = prepared.run(pointers)
+        else:
+            status = prepared.run(pointers)
+        self._idle.append(prepared)
+        if status:
+            raise capi.failure("dnnl_primitive_execute", status, repr(self.work))
+
+
+class _Exact:
+    """The arguments of a primitive that is created for the process's width."""
+
+    __slots__ = ("_execute", "_execution", "_set_data_handle", "_stream")
+
+    def __init__(self, work: Shares) -> None:
+        lib = library.require()
+        self._execution = Execution(work.shares[0].primitive)
+        self._execute, self._stream, self._set_data_handle = lib.execute, lib.stream, lib.set_data_handle
+
+    def run(self, pointers: tuple[int, ...]) -> int:
+        execution = self._execution
         last = execution.last
         for i, pointer in enumerate(pointers):
             if last[i] != pointer:
                 self._set_data_handle(execution.memories[i], pointer)
                 last[i] = pointer
-        if threads.ensure_width() > 1:
-            if not threads.openmp_usable():
-                raise capi.Unsupported("oneDNN: this forked process must not enter OpenMP.")
-            with threads.alone if self._alone else threads.compute_token:
-                status = self._execute(self._handle, self._stream, self._nargs, execution.address)
-        else:
-            status = self._execute(self._handle, self._stream, self._nargs, execution.address)
-        self._idle.append(execution)
-        if status:
-            raise capi.failure("dnnl_primitive_execute", status, repr(self.primitive))
+        status: int = self._execute(execution.primitive.handle, self._stream, execution.nargs, execution.address)
+        return status
+
+
+class _Prepared:
+    """The arguments of shares, as the block that `weft_shares` reads (see `weft.backends.llvm.routines`)."""
+
+    __slots__ = ("_address", "_call", "_keep", "_slots")
+
+    def __init__(self, work: Shares) -> None:
+        self._slots = (ctypes.c_int64 * max(len(work.arguments), 1))()
+        start = ctypes.addressof(self._slots)
+        slots = {argument.index: start + 8 * i for i, argument in enumerate(work.arguments)}
+        self._keep: list[Any] = []
+        scratch = slots.get(int(Arg.SCRATCHPAD), 0)
+        words = share_words(work, self._keep, lambda execution, index, offset: (slots[index], offset), scratch)
+        self._address = _words(words, self._keep)
+        self._call = _shares_routine()
+
+    def run(self, pointers: tuple[int, ...]) -> int:
+        self._slots[: len(pointers)] = pointers  # type: ignore[call-overload]
+        status: int = self._call(self._address)
+        return status
+
+
+def _words(words: Sequence[Any], keep: list[Any]) -> int:
+    """The address of words in memory, where a list of words stands for its address."""
+    made = (ctypes.c_int64 * len(words))(*[_words(w, keep) if isinstance(w, list) else w for w in words])
+    keep.append(made)
+    return ctypes.addressof(made)
+
+
+@lru_cache(1)
+def _shares_routine() -> Any:
+    from ...llvm import native
+
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(native.routine("weft_shares"))
+
+
+def sum_parts(parts: np.ndarray) -> np.ndarray:
+    """The sum of a matrix's rows, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    from ...llvm.eager_reduce import reduce
+
+    total = reduce("sum", parts, (0,))
+    assert total is not None
+    return total
 
 
 class Cache:
     """Prepared calls by everything that distinguishes them, bounded: the oldest entry makes room for a new one.
+
+    The width is in the keys because copies are created for it (Note [One thread per primitive]).
 
     Looking up is a plain dictionary access; making a missing entry runs outside the lock, so that two threads may
     both make it, and one of the two results is kept. An entry whose making raised `Unsupported` is remembered too.
@@ -116,7 +172,7 @@ class Cache:
         self._lock = forks.held_over_fork()
         self.lookup = self._entries.get
 
-    def make(self, key: Hashable, prepare: Callable[[], _Prepared]) -> _Prepared:
+    def make(self, key: Hashable, prepare: Callable[[], _Call]) -> _Call:
         """Prepares the call for `key` and stores it; raises what `prepare` raises."""
         try:
             prepared: Any = prepare()
@@ -156,12 +212,12 @@ class _Refused:
 cache = Cache()
 
 
-def is_reference(primitive: Primitive) -> bool:
+def is_reference(primitive: Primitive | Shares) -> bool:
     """Whether oneDNN only has its plain loops for this, hundreds of times slower than anything else."""
     return "ref" in primitive.implementation.split(":")[0]
 
 
-def reject_reference(primitive: Primitive) -> Primitive:
+def reject_reference(primitive: Shares) -> Shares:
     """`primitive`, unless it is a reference implementation: then `Unsupported`, since our own lowering is faster."""
     if is_reference(primitive):
         raise capi.Unsupported(f"oneDNN: only a slow reference implementation exists for {primitive}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from math import prod
 
 import numpy as np
@@ -13,15 +12,12 @@ from weft.runtime import memory, threads
 from .. import capi
 from ..addresses import address
 from ..descriptors import MemoryDesc, contiguous_strides, data_type
-from ..primitives.base import Primitive
-from ..primitives.matmul import matmul as matmul_primitive
-from .kernel import Kernel, cache, is_reference
+from ..shares import Shares
+from ..shares import matmul as matmul_shares
+from .kernel import Kernel, cache, is_reference, sum_parts
 
 _Shape = tuple[int, ...]
-
-# Multiplications up to which one thread computes a product: between eager ops the others are asleep, and waking them takes
-# as long as half of such a product.
-ALONE = 1 << 22
+_FLOAT32 = np.dtype(np.float32)
 
 
 def matmul(
@@ -79,6 +75,17 @@ class _Call:
             a = _contiguous(a)
         if self.copy_b:
             b = _contiguous(b)
+        partial = self.kernel.work.partial
+        if partial:
+            parts = memory.empty((partial, prod(self.shape)), _FLOAT32)
+            left, right = (b, a) if self.swap else (a, b)
+            self.kernel(address(left), address(right), address(parts))
+            total = sum_parts(parts).astype(self.dtype, copy=False)
+            result = total.reshape(self.shape[::-1]).T if self.swap else total.reshape(self.shape)
+            if out is None:
+                return result
+            np.copyto(out, result)
+            return out
         target = memory.empty(self.shape, self.dtype) if out is None or self.copy_out else out
         left, right = (b, a) if self.swap else (a, b)
         if bias is None:
@@ -241,7 +248,7 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
     batch = _check(a, b, out, bias)
     shape = (*batch, a.shape[-2], b.shape[-1])
     bias_copied = bias is not None and bias.shape != (1,) and bias.strides != (bias.itemsize,)
-    refused: Primitive | None = None
+    refused: Shares | None = None
     for copy_a, copy_b, copy_out in _attempts(out):
         operands: list[_Matrix | None] = []
         for array, copied in ((a, copy_a), (b, copy_b), (out, copy_out)):
@@ -267,13 +274,11 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
             continue  # fmt: skip
         if not _spans_batch(matrices):
             continue
-        alone = prod(shape) * a.shape[-1] <= ALONE
-        with threads.alone if alone else nullcontext():
-            primitive = _create(matrices, a.dtype, bias is not None)
-        if is_reference(primitive):
-            refused = primitive
+        work = _create(matrices, a.dtype, bias is not None)
+        if is_reference(work):
+            refused = work
             continue
-        return _Call(Kernel(primitive, alone), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
+        return _Call(Kernel(work), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
     raise capi.Unsupported(
         f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused})."
     )
@@ -294,8 +299,8 @@ def _attempts(out: np.ndarray | None) -> Iterator[tuple[bool, bool, bool]]:
             yield copy_a, copy_b, copy_out
 
 
-def _create(matrices: Sequence[_Matrix], dtype: np.dtype, biased: bool) -> Primitive:
+def _create(matrices: Sequence[_Matrix], dtype: np.dtype, biased: bool) -> Shares:
     a, b, out = matrices
     ndim = len(out.shape)
     bias = MemoryDesc.strided((1,) * (ndim - 1) + (out.shape[-1],), dtype) if biased else None
-    return matmul_primitive(a.desc(dtype), b.desc(dtype), out.desc(dtype), bias)
+    return matmul_shares(a.desc(dtype), b.desc(dtype), out.desc(dtype), bias, deep=True)

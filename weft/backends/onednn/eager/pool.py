@@ -6,10 +6,10 @@ import numpy as np
 
 from weft.runtime import memory, threads
 
+from .. import shares
 from ..addresses import address
 from ..capi import Alg, Unsupported
 from ..primitives.convolution import Window
-from ..primitives.pooling import pooling_backward, pooling_forward
 from .checks import Padding, expect_shape, not_empty, same_dtype, sliding_sizes, window_of
 from .kernel import Kernel, cache, reject_reference
 from .staging import block, channels_last_desc, stage_input
@@ -148,18 +148,10 @@ class _Forward:
     ) -> None:
         self._dtype = same_dtype("pool", x)
         window, self._shape = _check(x.shape, kernel, stride, padding, dilation)
-        primitive = reject_reference(
-            pooling_forward(
-                alg,
-                channels_last_desc(x.shape, self._dtype),
-                channels_last_desc(self._shape, self._dtype),
-                kernel,
-                window,
-            )  # fmt: skip
-        )
-        self._kernel = Kernel(primitive)
-        self._x = stage_input(x, primitive.arguments[0].desc)
-        self._workspace = primitive.workspace_nbytes
+        work = reject_reference(shares.pool_forward(alg, x.shape, self._shape, self._dtype, kernel, window))
+        self._kernel = Kernel(work)
+        self._x = stage_input(x, channels_last_desc(x.shape, self._dtype))
+        self._workspace = work.workspace_nbytes
         self._order = memory.channels_last_order(x.ndim)
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -190,18 +182,10 @@ class _Backward:
         self._dtype = same_dtype("pool", g)
         window, shape = _check(x_shape, kernel, stride, padding, dilation)
         expect_shape("pool", "g", g, shape)
-        primitive = reject_reference(
-            pooling_backward(
-                alg,
-                channels_last_desc(x_shape, self._dtype),
-                channels_last_desc(shape, self._dtype),
-                kernel,
-                window,
-            )  # fmt: skip
-        )
-        self._kernel = Kernel(primitive)
-        self._g = stage_input(g, primitive.arguments[0].desc)
-        self._workspace = primitive.workspace_nbytes
+        work = reject_reference(shares.pool_backward(alg, tuple(x_shape), shape, self._dtype, kernel, window))
+        self._kernel = Kernel(work)
+        self._g = stage_input(g, channels_last_desc(shape, self._dtype))
+        self._workspace = work.workspace_nbytes
         self._shape, self._order = tuple(x_shape), memory.channels_last_order(len(x_shape))
 
     def __call__(self, g: np.ndarray, workspace: np.ndarray | None) -> np.ndarray:

@@ -1,13 +1,16 @@
-"""`Primitive`: one oneDNN computation, fixed in shapes, layouts and thread width. `Execution`: its arguments.
+"""`Primitive`: one oneDNN computation, fixed in shapes and layouts. `Execution`: its arguments.
 
 A `Primitive` is immutable and may be executed by several threads at once, each with an `Execution` of its own.
 It never owns memory: scratchpad and workspace are arguments like any other, so that a compiled program can
-plan them. The thread width at creation is frozen into it (`Primitive.width`); whoever executes it first calls
-`weft.runtime.threads.ensure_width()` in that thread, and never does so inside an OpenMP region, where oneDNN hangs.
+plan them.
 
-What jitted code needs to run one without Python:
-`dnnl_primitive_execute` (`library.require().execute_address`) called with (`primitive.handle`,
-`library.require().stream`, `execution.nargs`, `execution.address`); it returns 0 on success.
+Note [One thread per primitive]. oneDNN looks at the number of threads when it creates a primitive: it splits sums between
+them, and chooses blocks whose sizes decide about the order of additions. So a primitive is created for one thread and run
+by one, and its bits do not depend on how many there are. `shares.py` cuts large work into shares, by shape, and runs
+them in parallel; inside such a region, and with OpenMP set to one thread (`weft.runtime.threads.alone`), a primitive
+starts no threads. Primitives whose every result is a single rounding (`exact`: copies, maxima, one addition) keep the
+process's width, which is frozen into them: they run in a thread that called `ensure_width()`, never inside an OpenMP
+region, where they would hang.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from weft.runtime import threads
@@ -68,17 +72,24 @@ class PrimitiveDesc:
     """A `dnnl_primitive_desc_t` while primitives are being made from it. Owns its handle."""
 
     handle: int
+    exact: bool
 
-    def __init__(self, create: str, *arguments: object, what: object, post_ops: Sequence[PostOp] = ()) -> None:
-        """Calls `dnnl_<create>(&pd, *arguments, attributes)`, with descriptors replaced by their handles."""
+    def __init__(
+        self, create: str, *arguments: object, what: object, post_ops: Sequence[PostOp] = (), exact: bool = False
+    ) -> None:
+        """Calls `dnnl_<create>(&pd, *arguments, attributes)`, with descriptors replaced by their handles.
+
+        `exact`: see Note [One thread per primitive].
+        """
         lib = library.require()
-        threads.ensure_width(force=True)
+        self.exact = exact
         handles = [
             item.handle if isinstance(item, MemoryDesc | PrimitiveDesc) else item for item in arguments
         ]
         attributes = _attributes(lib, post_ops)
         try:
-            self.handle = lib.create(create, *handles, attributes, what=what)
+            with _at_width(exact):
+                self.handle = lib.create(create, *handles, attributes, what=what)
         finally:
             lib.call("primitive_attr_destroy", attributes)
         weakref.finalize(self, lib.call, "primitive_desc_destroy", self.handle).atexit = False
@@ -94,13 +105,20 @@ class PrimitiveDesc:
 
     def next_implementation(self) -> None:
         """Moves on to oneDNN's next choice; raises `Unsupported` after the last one."""
-        library.require().call("primitive_desc_next_impl", self.handle, what=self.implementation)
+        with _at_width(self.exact):
+            library.require().call("primitive_desc_next_impl", self.handle, what=self.implementation)
 
     def desc(self, index: int) -> MemoryDesc | None:
         """The layout of one execution argument, `None` if the primitive has no such argument."""
         lib = library.require()
         borrowed = lib.query_desc(self.handle, Query.EXEC_ARG_MD, index)
         return MemoryDesc.borrowed(borrowed) if borrowed and lib.desc_size(borrowed) else None
+
+
+def _at_width(exact: bool) -> AbstractContextManager[object]:
+    """While a primitive is created: the process's width if it is `exact`, else one thread."""
+    threads.ensure_width(force=True)
+    return nullcontext() if exact else threads.alone
 
 
 def _attributes(lib: capi.Library, post_ops: Sequence[PostOp]) -> int:
@@ -129,13 +147,13 @@ def _attributes(lib: capi.Library, post_ops: Sequence[PostOp]) -> int:
 class Primitive:
     """See the module's docstring. `arguments` lists everything to pass, in the order `Execution` keeps them."""
 
-    __slots__ = ("__weakref__", "_positions", "arguments", "handle", "implementation", "name", "width")
+    __slots__ = ("__weakref__", "_positions", "arguments", "exact", "handle", "implementation", "name")
 
     handle: int
     name: str
     arguments: tuple[Argument, ...]
     implementation: str
-    width: int
+    exact: bool  # see Note [One thread per primitive]
 
     def __init__(
         self,
@@ -148,8 +166,9 @@ class Primitive:
         """`inputs` and `outputs` are candidate argument indices; those the primitive does not use are dropped."""
         lib = library.require()
         self.name = name
-        self.width = threads.ensure_width(force=True)
-        self.handle = lib.create("primitive_create", desc.handle, what=name)
+        self.exact = desc.exact
+        with _at_width(self.exact):
+            self.handle = lib.create("primitive_create", desc.handle, what=name)
         weakref.finalize(self, lib.call, "primitive_destroy", self.handle).atexit = False
         operands = [capi.post_op_argument(i) for i, op in enumerate(post_ops) if isinstance(op, Binary)]
         found = []
@@ -247,7 +266,8 @@ class Execution:
         if missing:
             raise RuntimeError(f"{self.primitive.name}: arguments without memory. Got none for {missing}.")
         threads.ensure_width()
-        status = lib.execute(self.primitive.handle, lib.stream, self.nargs, self.address)
+        with nullcontext() if self.primitive.exact else threads.alone:
+            status = lib.execute(self.primitive.handle, lib.stream, self.nargs, self.address)
         if status:
             raise capi.failure("dnnl_primitive_execute", status, repr(self.primitive))
 

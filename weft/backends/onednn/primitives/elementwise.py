@@ -36,7 +36,7 @@ def binary(
 ) -> Primitive:
     """`DST = f(SRC, SRC_1)`; axes of size 1 broadcast, the number of axes must agree."""
     desc = PrimitiveDesc("binary_primitive_desc_create", library.require().engine, alg, a, b, out,
-                         what=f"{alg.name}, a {a}, b {b}", post_ops=post_ops)  # fmt: skip
+                         what=f"{alg.name}, a {a}, b {b}", post_ops=post_ops, exact=not post_ops)  # fmt: skip
     return Primitive("binary", desc, (Arg.SRC, Arg.SRC_1), (Arg.DST,), post_ops)
 
 

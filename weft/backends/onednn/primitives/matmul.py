@@ -20,6 +20,7 @@ def matmul(
     out: MemoryDesc,
     bias: MemoryDesc | None = None,
     post_ops: Sequence[PostOp] = (),
+    gemm: bool | None = None,
 ) -> Primitive:
     """`DST = SRC @ WEIGHTS + BIAS`, then the post-ops.
 
@@ -28,6 +29,7 @@ def matmul(
         b: (..., K, N), argument WEIGHTS, with as many axes as `a`. `MemoryDesc.any` lets oneDNN choose.
         out: (..., M, N), argument DST.
         bias: same number of axes as `out`, every size 1 or that of `out`. Argument BIAS.
+        gemm: whether to take the classic gemm; by default where `gemm_is_faster`.
     """
 
     def what() -> str:
@@ -40,7 +42,7 @@ def matmul(
         )
 
     desc = describe()
-    if gemm_is_faster(a, b):
+    if gemm_is_faster(a, b) if gemm is None else gemm:
         try:
             while "gemm" not in desc.implementation:
                 desc.next_implementation()

@@ -16,6 +16,7 @@ def _forward_desc(
     return PrimitiveDesc(
         "pooling_forward_primitive_desc_create", library.require().engine, prop, alg, x, y,
         stride, window_dims(kernel), dilation, before, after, what=f"{alg.name}, x {x}, y {y}, kernel {kernel}, {window}",
+        exact=alg == Alg.POOLING_MAX,
     )  # fmt: skip
 
 

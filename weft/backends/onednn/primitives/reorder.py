@@ -12,7 +12,7 @@ def reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
     """A primitive that copies `source` (SRC) into `target` (DST). Padding inside a blocked target becomes zero."""
     engine = library.require().engine
     desc = PrimitiveDesc("reorder_primitive_desc_create", source, engine, target, engine,
-                         what=lambda: f"{source} to {target}")  # fmt: skip
+                         what=lambda: f"{source} to {target}", exact=True)  # fmt: skip
     return Primitive("reorder", desc, (Arg.SRC,), (Arg.DST,))
 
 
