@@ -73,3 +73,17 @@ def test_a_number_that_equals_a_checked_axis_is_judged_by_the_rule():
         F.softmax(x, axis=1.0)
     with pytest.raises(TypeError, match=r"softmax: x must be a tensor\. Got list"):
         F.softmax([1.0, 2.0], axis=0)
+
+
+@pytest.mark.parametrize("name", ["zeros_", "normal_", "kaiming_normal_", "eye_", "orthogonal_", "trunc_normal_"])
+def test_initialisers_name_themselves_when_they_get_no_tensor(name):
+    with pytest.raises(TypeError, match=f"{name}: tensor must be a tensor. Got list"):
+        getattr(wf.nn.init, name)([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("call", [lambda x: wf.exp(x), lambda x: wf.copysign(x, 1.0)], ids=["unary", "binary"])
+def test_a_masked_array_is_no_internal_error(call):
+    try:
+        call(np.ma.array([1.0, 2.0], mask=[False, True], dtype=np.float32))
+    except TypeError as error:
+        assert "_node" not in str(error)

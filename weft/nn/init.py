@@ -20,6 +20,7 @@ from .. import random
 from ..autograd.tape import no_grad
 from ..errors import format_shape
 from ..ops.elementwise import erf, sqrt
+from ..ops.guard import guard_functions
 from ..tensor import Tensor, wrap
 
 Generator = random.Generator
@@ -212,3 +213,6 @@ def fan_in_uniform_(tensor: Tensor, fan_in: int, generator: Any = None) -> Tenso
     """Uniform in ±1/√fan_in: what linear, convolution and recurrent layers start from."""
     bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
     return uniform_(tensor, -bound, bound, generator)
+
+
+guard_functions(globals())

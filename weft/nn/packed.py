@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import format_shape
+from ..ops.guard import guard_functions
 from ..ops.shaping import stack
 from ..tensor import Tensor, to_array, wrap
 
@@ -89,3 +90,6 @@ def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False, padding
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = False) -> PackedSequence:
     """Tensors (Tᵢ, …) as a packed sequence."""
     return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], False, enforce_sorted)
+
+
+guard_functions(globals())

@@ -43,13 +43,13 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
                 out = ufunc(a)
             else:
                 return call(op, (x,))
+            nx = x._node  # in here: a masked array has a `_data` too
         except Exception:
             return call(op, (x,))
         if type(out) is not ndarray:
             out = np.asarray(out)
         t = _new(Tensor)
         t._data = out
-        nx = x._node
         if nx is None or not differentiable or not grad_mode.enabled:
             t._node = None
             return t
@@ -124,13 +124,13 @@ def make_binary(
                     ny = y._node
                 else:
                     return call(op, (x, y))
+            nx = x._node
         except Exception:
             return call(op, (x, y))
         if type(out) is not ndarray:
             out = np.asarray(out)
         t = _new(Tensor)
         t._data = out
-        nx = x._node
         if nx is None and ny is None or not differentiable or not grad_mode.enabled:
             t._node = None
             return t

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -220,6 +221,13 @@ def guarded(
     if hasattr(function, "op"):
         public.op = function.op  # type: ignore[attr-defined]
     return public
+
+
+def guard_functions(names: dict[str, Any]) -> None:
+    """Guard the public functions of a module that users import as it is; call it with the module's `globals()` at its end."""
+    for name, value in list(names.items()):
+        if isinstance(value, FunctionType) and value.__module__ == names["__name__"] and not name.startswith("_"):
+            names[name] = guarded(value, name)
 
 
 def public(function: Callable[..., Any]) -> Callable[..., Any]:
