@@ -74,15 +74,7 @@ def _back_cast(g: Tensor, like: Any) -> Tensor:
 
 
 def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: DeviceLike | None = None) -> Tensor:
-    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for.
-
-    A float becomes an integer without its fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
-    nearest end, in every mode and on every machine (NumPy and PyTorch leave both to the processor).
-
-    >>> import weft as wf
-    >>> wf.astype(wf.tensor([-1.7, float("nan"), 1e30]), wf.uint8).tolist()
-    [0, 0, 255]
-    """
+    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for."""
     dtype = dtypes.as_dtype(dtype)
     if x.dtype == dtype and not copy:
         return x
