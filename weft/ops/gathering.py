@@ -16,7 +16,16 @@ from .indexing import slice_axis
 from .registry import NOT_DIFFERENTIABLE
 from .row_sparse import RowSparse
 from .samples import Bad, Sample
-from .spec import Spec, broadcast_shapes, is_known, normalize_axis, num_elements, rank_of, require_sizes, same_size
+from .spec import (
+    Spec,
+    broadcast_shapes,
+    is_known,
+    normalize_axis,
+    num_elements,
+    rank_of,
+    require_sizes,
+    same_size,
+)
 
 ndarray = np.ndarray
 
