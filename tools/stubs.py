@@ -43,6 +43,7 @@ ALIASES = {
 }
 # Classes that modules below them import for type checkers only.
 CHECKED_ONLY = {"Tensor": Tensor, "Generator": weft.random.Generator}
+ALIASES -= {"Callable", "ParamSpec", "TypeVar"}
 ALIASES -= {"TYPE_CHECKING", "TypeAlias", "EllipsisType", "Protocol"}
 
 

@@ -93,7 +93,10 @@ from .typing import ArrayLike
 from .typing import Axis
 from .typing import DTypeLike
 from .typing import DeviceLike
+from .typing import F
 from .typing import Operand
+from .typing import P
+from .typing import R
 from .typing import Scalar
 from .typing import ShapeLike
 
@@ -266,7 +269,7 @@ def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike) -> builtins.bool:
     """Whether promotion leads from `from_` (a tensor or a dtype) to `to`."""
 def ceil(x: Operand) -> Tensor:
     """The smallest integer that is not below x."""
-def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def checkpoint(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """`fn(*args, **kwargs)`, whose intermediate values are computed again in backward instead of being
     kept.
     """
@@ -938,13 +941,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The sum of `conj(x1) * x2` over `axis`."""
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """The value of `fn(*primals)` and a function from a cotangent to the gradients of the primals."""
-def vmap(
-    fn: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
-    *,
-    randomness: str = 'error',
-) -> Callable[..., Any]:
+def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = 'error') -> F:
     """A function that applies `fn` to every example of a batch at once."""
 def where(condition: Operand, x1: Operand, x2: Operand) -> Tensor:
     """`x1` where `condition` is true, else `x2`; the three broadcast together."""

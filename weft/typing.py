@@ -10,15 +10,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, Union
 
 import numpy as np
 
 if TYPE_CHECKING:
     from .runtime.device import Device
     from .tensor import Tensor
+
+P = ParamSpec("P")  # the parameters of a function that another one wraps
+R = TypeVar("R")  # and its result
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SupportsTensor(Protocol):

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..ops import dispatch
 from ..tensor import Tensor, wrap
+from ..typing import P, R
 from .tape import FREED, Leaf, Node, Output, check_overwritten, enable_grad, grad_mode, tick
 from .tree import flatten, unflatten
 
@@ -89,7 +90,7 @@ class Region:
         return [(n.saved, n.seq) for n in nodes]
 
 
-def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def checkpoint(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """`fn(*args, **kwargs)`, whose intermediate values are computed again in backward instead of being kept.
 
     Trades one more forward pass of `fn` for the memory of its activations. Random numbers (dropout) are the same the

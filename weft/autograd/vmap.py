@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..errors import format_shape
 from ..ops import dispatch
 from ..ops.registry import Op
 from ..tensor import Tensor, wrap
+from ..typing import F
 from .tree import flatten, unflatten
 
 
@@ -181,8 +182,8 @@ def _stream(i: int) -> int:
 
 
 def vmap(
-    fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error"
-) -> Callable[..., Any]:
+    fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error"
+) -> F:
     """A function that applies `fn` to every example of a batch at once.
 
     Args:
@@ -225,7 +226,7 @@ def vmap(
             _depth.level -= 1
         return unflatten(out_structure, outside)
 
-    return mapped
+    return mapped  # type: ignore[return-value]
 
 
 def _spread(name: str, axes: Any, tree: Any) -> list[int | None]:

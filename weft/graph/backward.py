@@ -225,7 +225,7 @@ class Backward:
         )
 
     def _capture_again(self) -> Any:
-        from .function import Function
+        from .function import CapturedFunction
         from .inlining import control_again
 
         graph = self.trace.capture.graph
@@ -268,7 +268,7 @@ class Backward:
             )
 
         gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
-        return Function(gradients)
+        return CapturedFunction(gradients)
 
 
 def _on_tape(variable: Any) -> Tensor:

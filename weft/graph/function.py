@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, Generic, overload
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from ..ops.row_sparse import RowSparse
 from ..runtime import epoch, forks, garbage, limits
 from ..runtime.limits import LeastRecentlyUsed
 from ..tensor import Tensor, wrap
+from ..typing import P, R
 from .autograph import Rewriting, convert
 from .capture import Capture, CaptureError, TruthError, Uncapturable, gradient_kind
 from .graph import Value
@@ -47,12 +48,12 @@ _data_of = attrgetter("_data")
 WARN_AFTER = 10  # signatures from which a new one is worth a warning
 
 
-class Function:
+class CapturedFunction(Generic[P, R]):
     """A captured function. Call it like the original; see `signatures`, `explain()` and `graph`."""
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[P, R],
         keep_grads: bool = False,
         memory_budget: int | None = None,
         tune: bool = True,
@@ -85,13 +86,13 @@ class Function:
         found = instance.__dict__.get(name)
         if found is None:
             bound = self.fn.__get__(instance, owner)
-            found = Function(
+            found = CapturedFunction(
                 bound, self.keep_grads, self.memory_budget, self.tune, self.freeze, self.max_programs
             )
             instance.__dict__[name] = found
         return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _EAGER or dispatch.modes.active and _inlined():
             return self.fn(*args, **kwargs)
         leaves, structure = (list(args), len(args)) if not kwargs and _flat(args) else flatten((args, kwargs))
@@ -131,7 +132,7 @@ class Function:
             self._told = True
             warnings.warn(f"{self.__name__}: runs eagerly, which is slower, because {reason}.", stacklevel=3)
         given = [wrap(v) if isinstance(v, ndarray) else v for v in args]
-        return self.fn(*given, **{k: wrap(v) if isinstance(v, ndarray) else v for k, v in kwargs.items()})
+        return self.fn(*given, **{k: wrap(v) if isinstance(v, ndarray) else v for k, v in kwargs.items()})  # type: ignore[arg-type]
 
     def _traced(self, key: Any, leaves: list[Any], structure: Any) -> Trace:
         with self._lock:
@@ -228,6 +229,26 @@ class Function:
             self._last = (None, None)
 
 
+@overload
+def function(
+    fn: Callable[P, R],
+    *,
+    keep_grads: bool = ...,
+    memory_budget: int | None = ...,
+    tune: bool = ...,
+    freeze: bool = ...,
+    max_programs: int | None = ...,
+) -> CapturedFunction[P, R]: ...
+@overload
+def function(
+    fn: None = None,
+    *,
+    keep_grads: bool = ...,
+    memory_budget: int | None = ...,
+    tune: bool = ...,
+    freeze: bool = ...,
+    max_programs: int | None = ...,
+) -> Callable[[Callable[P, R]], CapturedFunction[P, R]]: ...
 def function(
     fn: Callable[..., Any] | None = None,
     *,
@@ -273,7 +294,7 @@ def function(
         )
     if not callable(fn):
         raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
-    return Function(fn, keep_grads, memory_budget, tune, freeze, max_programs)
+    return CapturedFunction(fn, keep_grads, memory_budget, tune, freeze, max_programs)
 
 
 EAGERLY = object()  # what `Trace.run` returns instead of running
@@ -342,7 +363,7 @@ class Trace:
     _moment: Moment  # of our last writes
 
     def __init__(
-        self, owner: Function, leaves: list[Any], structure: Any, python: Callable[..., Any]
+        self, owner: CapturedFunction, leaves: list[Any], structure: Any, python: Callable[..., Any]
     ) -> None:
         self.owner = owner
         self.signature = _describe(leaves)
