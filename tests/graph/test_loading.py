@@ -104,6 +104,9 @@ IMPURE = {
 }  # fmt: skip
 
 
+IMPURE_MODULES = {"weft.nn.init", "weft.nn.packed"}  # write weights; take and return objects that are no tensors
+
+
 def test_every_public_function_is_on_the_list_or_known_not_to_be():
     """A new composed function is put on the allow-list, or here, by a decision."""
     import weft.fft
@@ -116,7 +119,8 @@ def test_every_public_function_is_on_the_list_or_known_not_to_be():
         f.__wrapped__
         for f in gc.get_objects()
         if isinstance(f, types.FunctionType) and f.__code__ is guard and hasattr(f, "__wrapped__")
-        and f.__wrapped__.__module__.startswith("weft.") and getattr(f.__wrapped__, "op", None) is None
+        and f.__wrapped__.__module__.startswith("weft.") and f.__wrapped__.__module__ not in IMPURE_MODULES
+        and getattr(f.__wrapped__, "op", None) is None
     ]  # fmt: skip
     assert len(public) > 80
     unknown = {f.__qualname__ for f in public if callables.stored_name(f) is None and f.__name__ not in IMPURE}
