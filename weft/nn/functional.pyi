@@ -26,7 +26,7 @@ __all__ = [
     "lstm_cell", "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
     "max_unpool2d", "max_unpool3d", "mish", "mse_loss", "multi_head_attention_forward", "nll_loss",
     "normalize", "one_hot", "pad", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle",
-    "poisson_nll_loss", "prelu", "real_floats", "relu", "relu6", "rms_norm", "rnn", "rnn_cell",
+    "poisson_nll_loss", "prelu", "relu", "relu6", "rms_norm", "rnn", "rnn_cell",
     "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss",
     "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
     "triplet_margin_loss", "unfold", "upsample",
@@ -751,8 +751,6 @@ def poisson_nll_loss(
     """
 def prelu(x: ArrayLike, weight: ArrayLike) -> Tensor:
     """`x` where positive, else `x * weight`, with one learned weight or one per channel (axis 1)."""
-def real_floats(op: str, x: ArrayLike) -> Tensor:
-    """`x` as a real floating tensor: integers become the default float, complex numbers are refused."""
 def relu(x: Operand) -> Tensor:
     """max(x, 0)."""
 def relu6(x: Operand) -> Tensor:

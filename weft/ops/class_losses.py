@@ -22,7 +22,7 @@ from .dispatch import composite, primitive
 from .elementwise import astype, exp, where
 from .formulas import wide
 from .general import native_kernels
-from .loss_parts import all_below, check_reduction, check_same, np_reduced, reduced
+from .loss_parts import all_below, check_reduction, check_same, np_reduced, real_floats, reduced
 from .reduction import reduce_sum
 from .registry import joint
 from .samples import Bad, Sample
@@ -64,13 +64,6 @@ def _check_target_shape(op: str, x: Any, target: Any) -> None:
             f"{op}: target has shape {format_shape(target.shape)}; expected {format_shape(expected)} for input of shape "
             f"{format_shape(x.shape)}, whose axis {min(len(x.shape) - 1, 1)} counts classes."
         )
-
-
-def real_floats(op: str, x: Tensor) -> Tensor:
-    """`x` as a real floating tensor: integers become the default float, complex numbers are refused."""
-    if dtypes.is_complex(x.dtype):
-        raise TypeError(f"{op}: input must be real. Got {x.dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
-    return astype(x, dtypes.float_for(x.dtype))
 
 
 def _class_axis(x: Any) -> int:

@@ -15,10 +15,9 @@ import numpy as np
 from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
-from .class_losses import real_floats
 from .dispatch import composite, primitive
 from .elementwise import astype, maximum, where
-from .loss_parts import check_reduction, reduced
+from .loss_parts import check_reduction, real_floats, reduced
 from .registry import joint
 from .samples import Bad, Sample
 from .shaping import broadcast_to, expand_dims, moveaxis, reshape, squeeze

@@ -6,14 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import format_shape
 from ..tensor import Tensor
-from .elementwise import where
+from .elementwise import astype, where
 from .reduction import mean as mean_
 from .reduction import reduce_sum
 from .spec import same_size
 
 _REDUCTIONS = ("mean", "sum", "none")
+
+
+def real_floats(op: str, x: Tensor) -> Tensor:
+    """`x` as a real floating tensor: integers become the default float, complex numbers are refused."""
+    if dtypes.is_complex(x.dtype):
+        raise TypeError(f"{op}: input must be real. Got {x.dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
+    return astype(x, dtypes.float_for(x.dtype))
 
 
 def check_reduction(op: str, reduction: Any, *more: str) -> None:
