@@ -25,9 +25,9 @@ from weft.backends.onednn.descriptors import MemoryDesc
 from weft.backends.onednn.primitives.base import Execution
 from weft.backends.onednn.primitives.convolution import Window, convolution_forward
 from weft.backends.onednn.primitives.reorder import reorder
-from weft.compiler.kernels.copy import copy_kernel
 from weft.compiler.layout import Layout, Storage, channels_last, row_major
-from weft.compiler.rules.blocked_weights import _parts
+from weft.compiler.loop_ir.kernels.copy import copy_kernel
+from weft.compiler.lowering.rules.blocked_weights import _parts
 
 FUNCTIONS = {
     "x.T + y": lambda x, y: x.T + y,

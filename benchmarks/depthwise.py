@@ -22,17 +22,17 @@ OPS = ("forward", "grad input", "grad weight")
 
 
 def trials_of(op: str, n: int, c: int, size: int, stride: int):  # type: ignore[no-untyped-def]
-    from weft.compiler.rules import conv as rules
-    from weft.ops import conv
+    from weft.compiler.lowering.rules import conv as rules
+    from weft.ops.nn.conv import convolution
 
     out = (size - 1) // stride + 1
     x, y, w = (n, c, size, size), (n, c, out, out), (c, 1, 3, 3)
     attrs = ((stride, stride), ((1, 1), (1, 1)), (1, 1), c)
     record, inputs, first, result, direct, own = {
-        "forward": (conv.convolution, (x, w, None), (), y, rules._direct, rules._depthwise),
-        "grad input": (conv.convolution_backward_input, (y, w, None), ((size, size),), x,
+        "forward": (convolution.convolution, (x, w, None), (), y, rules._direct, rules._depthwise),
+        "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x,
                        rules._direct_input, rules._depthwise_input),
-        "grad weight": (conv.convolution_backward_weight, (x, y), ((3, 3),), w,
+        "grad weight": (convolution.convolution_backward_weight, (x, y), ((3, 3),), w,
                         rules._direct_weight, rules._depthwise_weight),
     }[op]  # fmt: skip
     moved = 4 * n * c * (size * size + out * out)
@@ -46,7 +46,7 @@ def both_ways(record, inputs, attrs, result, direct, own):  # type: ignore[no-un
     from weft.compiler.flow import Flow
     from weft.compiler.trials import Trial
     from weft.compiler.tuning import Sample
-    from weft.ops.spec import Spec
+    from weft.ops.core.spec import Spec
 
     flow, dtype = Flow("benchmark"), np.dtype(np.float32)
     values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]

@@ -84,7 +84,7 @@ def weft_cases() -> dict[str, Callable[[], Any]]:
     import numpy as np
 
     from weft.backends.llvm import eager
-    from weft.ops import scalar as s
+    from weft.ops.core import scalar as s
     from weft.runtime import memory
 
     rng = np.random.default_rng(0)

@@ -23,14 +23,14 @@ OPS = ("forward", "grad input")
 
 
 def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-untyped-def]
-    from weft.compiler.rules import conv as rules
-    from weft.ops import conv
+    from weft.compiler.lowering.rules import conv as rules
+    from weft.ops.nn.conv import convolution
 
     x, y, w = (n, c, size, size), (n, k, size, size), (k, c, 1, 1)
     attrs = ((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
     record, inputs, first, result, direct, own = {
-        "forward": (conv.convolution, (x, w, None), (), y, rules._direct, rules._pixels),
-        "grad input": (conv.convolution_backward_input, (y, w, None), ((size, size),), x,
+        "forward": (convolution.convolution, (x, w, None), (), y, rules._direct, rules._pixels),
+        "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x,
                        rules._direct_input, rules._pixels_input),
     }[op]  # fmt: skip
     return both_ways(record, inputs, (*first, *attrs), result, direct, own)

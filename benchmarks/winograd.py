@@ -33,23 +33,23 @@ def node_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-unty
     import numpy as np
 
     from weft.compiler.flow import Flow
-    from weft.ops import conv
-    from weft.ops.spec import Spec
+    from weft.ops.core.spec import Spec
+    from weft.ops.nn.conv import convolution
 
     flow, dtype = Flow("benchmark"), np.dtype(np.float32)
     x, y, w = (n, c, size, size), (n, k, size, size), (k, c, 3, 3)
     attrs = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
     record, inputs, first, result = {
-        "forward": (conv.convolution, (x, w, None), (), y),
-        "grad input": (conv.convolution_backward_input, (y, w, None), ((size, size),), x),
-        "grad weight": (conv.convolution_backward_weight, (x, y), ((3, 3),), w),
+        "forward": (convolution.convolution, (x, w, None), (), y),
+        "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x),
+        "grad weight": (convolution.convolution_backward_weight, (x, y), ((3, 3),), w),
     }[op]
     values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
     return flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])  # type: ignore[attr-defined]
 
 
 def trials_of(op: str, layer: tuple[int, int, int, int], names: list[str]):  # type: ignore[no-untyped-def]
-    from weft.compiler.rules import conv
+    from weft.compiler.lowering.rules import conv
     from weft.compiler.trials import Trial
     from weft.compiler.tuning import Sample
 

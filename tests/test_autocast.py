@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft.autocast import FLOAT32, LOW, policy
-from weft.ops.registry import table
+from weft.ops.core.registry import table
 
 
 def test_products_are_short_and_sums_are_not():

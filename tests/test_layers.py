@@ -30,17 +30,17 @@ LAYERS: list[set[str]] = [
     {"weft", "api"},  # the namespace `import weft as wf`
     # what users call to capture or declare, and then run: it sends a graph through everything below
     {
-        "graph.function",
-        "graph.backward",
-        "graph.regions",
-        "graph.executor",
-        "graph.partition",
-        "graph.session",
-        "graph.serialize",
-        "graph.graph_files",
-        "graph.loading",
-        "graph.callables",
-        "graph.sharing",
+        "graph.capture.function",
+        "graph.capture.backward",
+        "graph.execute.regions",
+        "graph.execute.executor",
+        "graph.execute.partition",
+        "graph.execute.session",
+        "graph.declared.serialize",
+        "graph.declared.graph_files",
+        "graph.declared.loading",
+        "graph.declared.callables",
+        "graph.capture.sharing",
         "profiler",
     },
     {"compiler.build", "compiler.trials"},  # from a flow to a Program
@@ -70,10 +70,10 @@ LAYERS: list[set[str]] = [
 UPWARD: dict[tuple[str, str], str] = {
     ("ops", "backends"): "dispatch asks for the native kernels when an array is first large enough for them",
     ("compiler", "backends"): "a rule that chooses a library's primitive describes it in the library's terms",
-    ("graph", "graph.serialize"): "`save` of a declared graph knows every kind of node",
-    ("graph", "graph.loading"): "`load` of a declared graph knows every kind of node",
-    ("graph.loading", "optim"): "the ops of optimisers complete the table that a file may name",
-    ("graph", "graph.session"): "`as_function` of a declared graph runs it in a session of its own",
+    ("graph", "graph.declared.serialize"): "`save` of a declared graph knows every kind of node",
+    ("graph", "graph.declared.loading"): "`load` of a declared graph knows every kind of node",
+    ("graph.declared.loading", "optim"): "the ops of optimisers complete the table that a file may name",
+    ("graph", "graph.execute.session"): "`as_function` of a declared graph runs it in a session of its own",
     ("tensor", "weft"): "`__array_namespace__` returns the package",
 }
 
@@ -135,8 +135,9 @@ _NAMES = {name: number for number, names in enumerate(LAYERS) for name in names}
 def layer_name(dotted: str) -> str:
     """`weft.ops.math` → `ops`; the package itself, and names taken from it (`from weft import sum`), → `weft`."""
     parts = dotted.split(".")[1:]
-    if ".".join(parts[:2]) in _NAMES:
-        return ".".join(parts[:2])
+    for depth in (3, 2):
+        if ".".join(parts[:depth]) in _NAMES:
+            return ".".join(parts[:depth])
     module = PACKAGE / parts[0] if parts else PACKAGE
     return parts[0] if parts and (module.is_dir() or module.with_suffix(".py").exists()) else "weft"
 
@@ -144,7 +145,7 @@ def layer_name(dotted: str) -> str:
 def file_layer(file: str) -> str:
     """The layer of the module in `file`, a path such as `weft/ops/math.py`."""
     parts = [part for part in Path(file).with_suffix("").parts if part != "__init__"]
-    return ".".join(parts[1:3]) if ".".join(parts[1:3]) in _NAMES else parts[1] if parts[1:] else "weft"
+    return layer_name(".".join(parts))
 
 
 def level(name: str) -> int:

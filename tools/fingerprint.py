@@ -28,9 +28,9 @@ os.environ.setdefault(BATCH, "2")
 import weft as wf
 from benchmarks.models.configurations import CONFIGURATIONS, batches
 from benchmarks.models.worker_weft import build, training_step
-from weft.ops import deferred as deferred
-from weft.ops.registry import table
-from weft.ops.samples import Maker, Sample
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker, Sample
+from weft.ops.internal import deferred_tables as deferred_tables
 
 STEPS = 2
 

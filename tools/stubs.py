@@ -33,7 +33,7 @@ import weft.nn.functional
 import weft.random
 from weft import api
 from weft import typing as weft_typing
-from weft.ops import methods
+from weft.ops import tensor_methods
 from weft.tensor import Tensor
 
 ROOT = Path(weft.__file__).parent
@@ -309,7 +309,7 @@ def namespace_stub(module: ModuleType, doc: str) -> str:
 
 def methods_stub() -> str:
     """`weft/_tensor_methods.pyi`: the base class that carries the derived operators and methods of Tensor."""
-    attached = {n: v for n, v in vars(Tensor).items() if n in methods.ATTACHED}
+    attached = {n: v for n, v in vars(Tensor).items() if n in tensor_methods.ATTACHED}
     stub = Stub(
         "weft._tensor_methods",
         "The operators and methods of Tensor that come from the op table.",
@@ -330,13 +330,13 @@ def methods_stub() -> str:
 def print_operators(stub: Stub) -> None:
     """The operators of Tensor, whose signatures Python fixes."""
     operand, index, tensor = (stub.name(n, {"Tensor": Tensor}) for n in ("Operand", "Index", "Tensor"))
-    for name in methods.BINARY:
+    for name in tensor_methods.BINARY:
         for form in (name, f"r{name}", f"i{name}"):
             stub.lines.append(f"    def __{form}__(self, other: {operand}) -> {tensor}: ...")
-    for name in methods.COMPARE:
+    for name in tensor_methods.COMPARE:
         ignore = "  # type: ignore[override]" if name in ("eq", "ne") else ""
         stub.lines.append(f"    def __{name}__(self, other: {operand}) -> {tensor}: ...{ignore}")
-    for name in methods.UNARY:
+    for name in tensor_methods.UNARY:
         stub.lines.append(f"    def __{name}__(self) -> {tensor}: ...")
     stub.lines.append(f"    def __getitem__(self, index: {index}) -> {tensor}: ...")
     stub.lines.append(f"    def __setitem__(self, index: {index}, value: {operand}) -> None: ...")

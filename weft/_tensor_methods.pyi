@@ -5,10 +5,10 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 
 import builtins
 from typing import Any
-from .ops.cumulative import CumulativeExtreme as CumulativeExtreme
-from .ops.sorting import KthValue as KthValue
-from .ops.sorting import TopK as TopK
-from .ops.statistics import Histogram as Histogram
+from .ops.array.cumulative import CumulativeExtreme as CumulativeExtreme
+from .ops.array.sorting import KthValue as KthValue
+from .ops.array.sorting import TopK as TopK
+from .ops.array.statistics import Histogram as Histogram
 from .tensor import Tensor as Tensor
 from .typing import ArrayLike
 from .typing import Axis

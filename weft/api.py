@@ -15,7 +15,8 @@ from . import dtypes, random
 from .array_api_info import __array_namespace_info__
 from .autocast import autocast, is_autocast_enabled
 from .autograd import anomaly, checkpoint, function, functional, tape, vmap
-from .ops import (
+from .ops import tensor_methods
+from .ops.array import (
     casting,
     comparison,
     creation,
@@ -23,25 +24,21 @@ from .ops import (
     einsum,
     elementwise,
     gathering,
-    guard,
     indexing,
     linalg_structure,
-    methods,
     products,
     reduction,
-    registry,
     repeating,
     row_sparse,
     searching,
     sets,
     shaping,
-    softmax,
     sorting,
     statistics,
 )
-from .ops import (
-    model_functions as model_functions,  # the functions of models are ops too: the table must be complete
-)
+from .ops.core import error_names, registry
+from .ops.nn import namespace as _functions_of_models  # noqa: F401 - completes the op table
+from .ops.nn import softmax
 from .tensor import Tensor
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
@@ -52,50 +49,50 @@ MODULES = [
 
 # Names found on first use: they need more of the package than every program does.
 LAZY: dict[str, str] = {
-    "function": ".graph.function:function",
+    "function": ".graph.capture.function:function",
     "profile": ".profiler:profile",
     "debug": ".debug",
-    "cond": ".graph.control_flow:cond",
-    "case": ".graph.control_flow:case",
-    "while_loop": ".graph.control_flow:while_loop",
-    "scan": ".graph.control_flow:scan",
-    "map": ".graph.control_flow:map",
-    "CaptureError": ".graph.capture:CaptureError",
+    "cond": ".graph.capture.control_flow:cond",
+    "case": ".graph.capture.control_flow:case",
+    "while_loop": ".graph.capture.control_flow:while_loop",
+    "scan": ".graph.capture.control_flow:scan",
+    "map": ".graph.capture.control_flow:map",
+    "CaptureError": ".graph.capture.tracing:CaptureError",
     "FileError": ".errors:FileError",
-    "Graph": ".graph.declare:DeclaredGraph",
-    "Session": ".graph.session:Session",
-    "placeholder": ".graph.declare:placeholder",
-    "constant": ".graph.declare:constant",
-    "Variable": ".graph.state:Variable",
-    "gradients": ".graph.gradients:gradients",
-    "minimize": ".graph.declaring:minimize",
-    "control_dependencies": ".graph.declare:control_dependencies",
-    "name_scope": ".graph.declare:name_scope",
-    "device": ".graph.declare:device",
-    "colocate_with": ".graph.declare:colocate_with",
-    "group": ".graph.declare:group",
-    "no_op": ".graph.declare:no_op",
-    "get_default_graph": ".graph.declare:get_default_graph",
-    "reset_default_graph": ".graph.declare:reset_default_graph",
-    "CancelledError": ".graph.run:CancelledError",
-    "save_variables": ".graph.serialize:save_variables",
-    "restore_variables": ".graph.serialize:restore_variables",
-    "devices": ".graph.placement:devices",
-    "configure_devices": ".graph.placement:configure_devices",
-    "switch": ".graph.frames:switch",
-    "merge": ".graph.frames:merge",
-    "enter": ".graph.frames:enter",
-    "exit": ".graph.frames:exit",
-    "next_iteration": ".graph.frames:next_iteration",
-    "FIFOQueue": ".graph.queues:FIFOQueue",
-    "RandomShuffleQueue": ".graph.queues:RandomShuffleQueue",
-    "PriorityQueue": ".graph.queues:PriorityQueue",
-    "StagingArea": ".graph.queues:StagingArea",
-    "Barrier": ".graph.queues:Barrier",
-    "Coordinator": ".graph.queues:Coordinator",
-    "QueueRunner": ".graph.queues:QueueRunner",
-    "QueueClosedError": ".graph.queues:QueueClosedError",
-    "outside_capture": ".graph.capture:outside",
+    "Graph": ".graph.declared.building:DeclaredGraph",
+    "Session": ".graph.execute.session:Session",
+    "placeholder": ".graph.declared.building:placeholder",
+    "constant": ".graph.declared.building:constant",
+    "Variable": ".graph.declared.variables:Variable",
+    "gradients": ".graph.declared.gradients:gradients",
+    "minimize": ".graph.declared.python_calls:minimize",
+    "control_dependencies": ".graph.declared.building:control_dependencies",
+    "name_scope": ".graph.declared.building:name_scope",
+    "device": ".graph.declared.building:device",
+    "colocate_with": ".graph.declared.building:colocate_with",
+    "group": ".graph.declared.building:group",
+    "no_op": ".graph.declared.building:no_op",
+    "get_default_graph": ".graph.declared.building:get_default_graph",
+    "reset_default_graph": ".graph.declared.building:reset_default_graph",
+    "CancelledError": ".graph.execute.run:CancelledError",
+    "save_variables": ".graph.declared.serialize:save_variables",
+    "restore_variables": ".graph.declared.serialize:restore_variables",
+    "devices": ".graph.execute.placement:devices",
+    "configure_devices": ".graph.execute.placement:configure_devices",
+    "switch": ".graph.declared.control_primitives:switch",
+    "merge": ".graph.declared.control_primitives:merge",
+    "enter": ".graph.declared.control_primitives:enter",
+    "exit": ".graph.declared.control_primitives:exit",
+    "next_iteration": ".graph.declared.control_primitives:next_iteration",
+    "FIFOQueue": ".graph.declared.queues:FIFOQueue",
+    "RandomShuffleQueue": ".graph.declared.queues:RandomShuffleQueue",
+    "PriorityQueue": ".graph.declared.queues:PriorityQueue",
+    "StagingArea": ".graph.declared.queues:StagingArea",
+    "Barrier": ".graph.declared.queues:Barrier",
+    "Coordinator": ".graph.declared.queues:Coordinator",
+    "QueueRunner": ".graph.declared.queues:QueueRunner",
+    "QueueClosedError": ".graph.declared.queues:QueueClosedError",
+    "outside_capture": ".graph.capture.tracing:outside",
     "nn": ".nn",
     "optim": ".optim",
     "data": ".data",
@@ -133,13 +130,13 @@ def public_functions(module: ModuleType) -> dict[str, Any]:
         if isinstance(value, FunctionType) and value.__module__ == module.__name__:
             op = getattr(value, "op", None)
             if op is None or op.namespace == "weft":
-                found[name.rstrip("_")] = guard.public(value)
+                found[name.rstrip("_")] = error_names.public(value)
     return found
 
 
 def namespace() -> dict[str, Any]:
     """Everything that `import weft` puts at the user's fingertips."""
-    methods.attach()
+    tensor_methods.attach()
     names: dict[str, Any] = {}
     for module in MODULES:
         names.update(public_functions(module))
@@ -147,10 +144,10 @@ def namespace() -> dict[str, Any]:
         if op.namespace == "weft":
             names.setdefault(op.name, op.call)
     names.update(linalg=importlib.import_module(".linalg", "weft"), fft=importlib.import_module(".fft", "weft"))
-    names.update(one_hot=guard.public(softmax.one_hot), __array_namespace_info__=__array_namespace_info__)
+    names.update(one_hot=error_names.public(softmax.one_hot), __array_namespace_info__=__array_namespace_info__)
     names.update({d.name: d for d in dtypes.ALL})
     for name in ("finfo", "iinfo", "isdtype", "can_cast", "result_type", "get_default_dtype", "set_default_dtype"):
-        names[name] = guard.guarded(getattr(dtypes, name))
+        names[name] = error_names.guarded(getattr(dtypes, name))
     for name in ("no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"):
         names[name] = getattr(tape, name)
     names.update(Function=function.Function, checkpoint=checkpoint.checkpoint, vmap=vmap.vmap, autocast=autocast)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import dtypes
-from .ops import dispatch
-from .ops.registry import Op
-from .ops.short_floats import in_autocast
+from .ops.core import define
+from .ops.core.registry import Op
+from .ops.core.short_floats import in_autocast
 from .tensor import Tensor
 
 # Words of op names, by kind: `convolution_backward_weight` is a convolution, `layer_norm` a norm.
@@ -37,7 +37,7 @@ def policy(name: str) -> str | None:
     return "low" if words & LOW else "float32" if words & FLOAT32 else None
 
 
-class autocast(dispatch.Mode):
+class autocast(define.Mode):
     """Mixed precision for the ops inside: `with wf.autocast(wf.bfloat16): loss = model(x)`; also a decorator.
 
     Parameters stay float32; their gradients do too. Nest `autocast(enabled=False)` for a part that must not be cast.
@@ -56,13 +56,13 @@ class autocast(dispatch.Mode):
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         # the innermost autocast decides: those around it must not see the op
-        outer = tuple([m for m in dispatch.current_modes() if not isinstance(m, autocast)])
-        with dispatch.installed(outer):
+        outer = tuple([m for m in define.current_modes() if not isinstance(m, autocast)])
+        with define.installed(outer):
             if self.enabled:
                 wanted = policy(op.name)
                 if wanted is not None:
                     values = _cast(op, values, self.dtype if wanted == "low" else dtypes.float32)
-            return dispatch.call(op, values)
+            return define.call(op, values)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -75,7 +75,7 @@ class autocast(dispatch.Mode):
 
 def _cast(op: Op, values: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
     """The arguments with floating tensors below float64 in `dtype`; float64, complex and integers stay what they are."""
-    from .ops.elementwise import astype
+    from .ops.array.elementwise import astype
 
     def convert(v: Any) -> Any:
         if isinstance(v, Tensor) and v.dtype != dtype and v.dtype in _CASTABLE:

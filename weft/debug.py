@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .ops.dispatch import primitive
-from .ops.registry import NOT_DIFFERENTIABLE
-from .ops.samples import Bad, Sample
-from .ops.spec import Spec
+from .ops.core.define import primitive
+from .ops.core.registry import NOT_DIFFERENTIABLE
+from .ops.core.samples import Bad, Sample
+from .ops.core.spec import Spec
 from .tensor import Tensor, wrap
 
 

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 from . import dtypes as _dtypes
-from .ops.creation import check_device as _check_device
-from .ops.dispatch import constant as _constant
-from .ops.elementwise import astype as _astype
-from .ops.elementwise import conj as _conj
-from .ops.fft_ops import _SWAPPED
-from .ops.fft_ops import check_norm as _check_norm
-from .ops.fft_ops import fft_back_to_real as _back_to_real
-from .ops.fft_ops import fft_complex as _complex
-from .ops.fft_ops import fft_real as _real
-from .ops.fft_ops import resize as _resize
-from .ops.general import check_room as _check_room
-from .ops.guard import public as _public
-from .ops.repeating import roll as _roll
-from .ops.spec import check_size as _check_size
-from .ops.spec import normalize_axes as _normalize_axes
-from .ops.spec import normalize_axis as _normalize_axis
+from .ops.array.creation import check_device as _check_device
+from .ops.array.elementwise import astype as _astype
+from .ops.array.elementwise import conj as _conj
+from .ops.array.fft_ops import _SWAPPED
+from .ops.array.fft_ops import check_norm as _check_norm
+from .ops.array.fft_ops import fft_back_to_real as _back_to_real
+from .ops.array.fft_ops import fft_complex as _complex
+from .ops.array.fft_ops import fft_real as _real
+from .ops.array.fft_ops import resize as _resize
+from .ops.array.repeating import roll as _roll
+from .ops.core.define import constant as _constant
+from .ops.core.error_names import public as _public
+from .ops.core.slow_path import check_room as _check_room
+from .ops.core.spec import check_size as _check_size
+from .ops.core.spec import normalize_axes as _normalize_axes
+from .ops.core.spec import normalize_axis as _normalize_axis
 from .tensor import Tensor
 from .typing import DeviceLike, DTypeLike
 

@@ -7,38 +7,38 @@
 
 from __future__ import annotations
 
-from .ops.guard import public as _public
-from .ops.linalg_functions import EighResult as EighResult
-from .ops.linalg_functions import EigResult as EigResult
-from .ops.linalg_functions import QRResult as QRResult
-from .ops.linalg_functions import SlogdetResult as SlogdetResult
-from .ops.linalg_functions import SVDResult as SVDResult
-from .ops.linalg_functions import eig as eig
-from .ops.linalg_functions import eigh as eigh
-from .ops.linalg_functions import matrix_rank as matrix_rank
-from .ops.linalg_functions import pinv as pinv
-from .ops.linalg_functions import qr as qr
-from .ops.linalg_functions import slogdet as slogdet
-from .ops.linalg_functions import svd as svd
-from .ops.linalg_solve import LinAlgError as LinAlgError
-from .ops.linalg_solve import cholesky as cholesky
-from .ops.linalg_solve import det as det
-from .ops.linalg_solve import inv as inv
-from .ops.linalg_solve import matrix_power as matrix_power
-from .ops.linalg_solve import solve as solve
-from .ops.linalg_spectral import eigvals as eigvals
-from .ops.linalg_spectral import eigvalsh as eigvalsh
-from .ops.linalg_spectral import matrix_norm as matrix_norm
-from .ops.linalg_spectral import svdvals as svdvals
-from .ops.linalg_spectral import vector_norm as vector_norm
-from .ops.linalg_structure import cross as cross
-from .ops.linalg_structure import diagonal as diagonal
-from .ops.linalg_structure import outer as outer
-from .ops.linalg_structure import trace as trace
-from .ops.products import matmul as matmul
-from .ops.products import tensordot as tensordot
-from .ops.products import vecdot as vecdot
-from .ops.shaping import matrix_transpose as matrix_transpose
+from .ops.array.linalg_functions import EighResult as EighResult
+from .ops.array.linalg_functions import EigResult as EigResult
+from .ops.array.linalg_functions import QRResult as QRResult
+from .ops.array.linalg_functions import SlogdetResult as SlogdetResult
+from .ops.array.linalg_functions import SVDResult as SVDResult
+from .ops.array.linalg_functions import eig as eig
+from .ops.array.linalg_functions import eigh as eigh
+from .ops.array.linalg_functions import matrix_rank as matrix_rank
+from .ops.array.linalg_functions import pinv as pinv
+from .ops.array.linalg_functions import qr as qr
+from .ops.array.linalg_functions import slogdet as slogdet
+from .ops.array.linalg_functions import svd as svd
+from .ops.array.linalg_solve import LinAlgError as LinAlgError
+from .ops.array.linalg_solve import cholesky as cholesky
+from .ops.array.linalg_solve import det as det
+from .ops.array.linalg_solve import inv as inv
+from .ops.array.linalg_solve import matrix_power as matrix_power
+from .ops.array.linalg_solve import solve as solve
+from .ops.array.linalg_spectral import eigvals as eigvals
+from .ops.array.linalg_spectral import eigvalsh as eigvalsh
+from .ops.array.linalg_spectral import matrix_norm as matrix_norm
+from .ops.array.linalg_spectral import svdvals as svdvals
+from .ops.array.linalg_spectral import vector_norm as vector_norm
+from .ops.array.linalg_structure import cross as cross
+from .ops.array.linalg_structure import diagonal as diagonal
+from .ops.array.linalg_structure import outer as outer
+from .ops.array.linalg_structure import trace as trace
+from .ops.array.products import matmul as matmul
+from .ops.array.products import tensordot as tensordot
+from .ops.array.products import vecdot as vecdot
+from .ops.array.shaping import matrix_transpose as matrix_transpose
+from .ops.core.error_names import public as _public
 
 __all__ = [
     "EigResult", "EighResult", "LinAlgError", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cross", "det",

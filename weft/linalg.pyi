@@ -4,12 +4,12 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 """
 
 from typing import Any
-from .ops.linalg_functions import EigResult as EigResult
-from .ops.linalg_functions import EighResult as EighResult
-from .ops.linalg_functions import QRResult as QRResult
-from .ops.linalg_functions import SVDResult as SVDResult
-from .ops.linalg_functions import SlogdetResult as SlogdetResult
-from .ops.linalg_solve import LinAlgError as LinAlgError
+from .ops.array.linalg_functions import EigResult as EigResult
+from .ops.array.linalg_functions import EighResult as EighResult
+from .ops.array.linalg_functions import QRResult as QRResult
+from .ops.array.linalg_functions import SVDResult as SVDResult
+from .ops.array.linalg_functions import SlogdetResult as SlogdetResult
+from .ops.array.linalg_solve import LinAlgError as LinAlgError
 from .tensor import Tensor as Tensor
 from .typing import ArrayLike
 from .typing import DTypeLike

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import user_location
-from .ops.dispatch import Mode
-from .ops.registry import Op
+from .ops.core.define import Mode
+from .ops.core.registry import Op
 
 
 class profile(Mode):

@@ -1,6 +1,6 @@
 """Random numbers for users: seeds, generators, draws.
 
-A `Generator` is a seed and an offset that counts draws (Note [Random numbers] in `weft.ops.philox`). Both live in one
+A `Generator` is a seed and an offset that counts draws (Note [Random numbers] in `weft.ops.array.philox`). Both live in one
 int64 tensor, `state`, and each draw advances the offset in place. So a captured function sees the state as one of its
 variables, and eager and captured code draw the same numbers. A generator may be shared by threads: every draw
 gets an offset of its own, though which thread gets which is theirs to race for; give each thread its own generator
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
-from .ops import dispatch, random_ops
-from .ops.guard import guarded
-from .ops.spec import check_shape, check_size, is_known
+from .ops.array import random_ops
+from .ops.core import define
+from .ops.core.error_names import guarded
+from .ops.core.spec import check_shape, check_size, is_known
 from .runtime import forks
 from .tensor import Tensor, wrap
 from .typing import DTypeLike, ShapeLike
@@ -72,7 +73,7 @@ class Generator:
 
     def next_state(self) -> Tensor:
         """The state of the next draw, as a tensor of its own; the generator moves on by one."""
-        modes = dispatch.current_modes()
+        modes = define.current_modes()
         for mode in reversed(modes):
             if hasattr(mode, "random_state"):
                 return mode.random_state(self)  # a declared graph draws when its steps run
@@ -81,13 +82,13 @@ class Generator:
             data = state._data
             if type(data) is np.ndarray and not any(hasattr(m, "assign") for m in modes):
                 snapshot = wrap(data.copy())
-                snapshot._view = dispatch.Origin(None, (self,))
+                snapshot._view = define.Origin(None, (self,))
                 data[1] += 1
                 return snapshot
-            from .ops.shaping import clone
+            from .ops.array.shaping import clone
 
             snapshot = clone(state)
-            state += dispatch.constant(_ONE)
+            state += define.constant(_ONE)
             return snapshot
 
     def manual_seed(self, seed: int) -> Generator:
@@ -149,7 +150,7 @@ class Generator:
     def _write(self, seed: int, offset: int) -> None:
         with self._lock:
             array = self.state._array("seeding (a captured function cannot reseed; do it outside)")
-            if dispatch.current_modes():
+            if define.current_modes():
                 self.state.copy_(np.array([seed, offset], np.int64))
             else:
                 array[...] = (seed, offset)
@@ -282,7 +283,7 @@ def _parameter_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
             )
     if shape is not None:
         return check_shape(op, shape)
-    from .ops.spec import broadcast_shapes
+    from .ops.core.spec import broadcast_shapes
 
     return broadcast_shapes(op, *[getattr(p, "shape", ()) for p in parameters])
 
@@ -352,7 +353,7 @@ def randint(
 
 def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    from .ops.elementwise import astype
+    from .ops.array.elementwise import astype
 
     order = random_ops.random_permutation(_next("randperm", generator), check_size("randperm", n, "n"))
     return order if dtype is None else astype(order, dtype)
@@ -366,7 +367,7 @@ def bernoulli(
     generator: Generator | None = None,
 ) -> Tensor:
     """1 with probability `p` (a tensor of probabilities, or a number with a `shape`), else 0."""
-    from .ops.elementwise import astype
+    from .ops.array.elementwise import astype
 
     if isinstance(p, Tensor):
         if not dtypes.is_floating(p.dtype):

@@ -20,7 +20,7 @@ from . import dtypes
 from .autograd.tape import Leaf, note_relink
 from .errors import describe, format_shape
 
-if TYPE_CHECKING:  # operators and methods come from the op table, see `weft.ops.methods`
+if TYPE_CHECKING:  # operators and methods come from the op table, see `weft.ops.tensor_methods`
     from ._tensor_methods import TensorMethods
 else:
     TensorMethods = object
@@ -547,7 +547,7 @@ def _all_integers(array: ndarray) -> bool:
 
 def _plain(data: Any) -> Any:
     """Replace tensors inside nested sequences by arrays; a sequence that holds one is stacked. `wf.asarray` does so with
-    gradients (see `weft.ops.creation`)."""
+    gradients (see `weft.ops.array.creation`)."""
     items = [_plain(d) if isinstance(d, (list, tuple)) else d for d in data]
     if any(isinstance(d, (Tensor, ndarray)) for d in items):
         instead = "`wf.asarray` or `wf.stack` keeps them, `x.detach()` drops them"

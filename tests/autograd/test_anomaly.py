@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops import dispatch
+from weft.ops.core import define
 
 
 def _error(fn):
@@ -113,7 +113,7 @@ def test_switch_on_and_off():
         wf.set_detect_anomaly(False)
     wf.set_detect_anomaly(False)
     assert np.isnan(wf.log(wf.tensor(-1.0)).item())
-    assert dispatch.modes.active == 0 and dispatch.modes.lines == 0
+    assert define.modes.active == 0 and define.modes.lines == 0
 
 
 def test_other_threads_are_not_concerned():
@@ -127,7 +127,7 @@ def test_other_threads_are_not_concerned():
 
 def test_nothing_is_left_behind_after_an_error():
     _error(lambda: wf.log(wf.tensor(-1.0)))
-    assert dispatch.modes.active == 0 and dispatch.modes.lines == 0 and dispatch.current_modes() == ()
+    assert define.modes.active == 0 and define.modes.lines == 0 and define.current_modes() == ()
     x = wf.ones(1, requires_grad=True)
     assert (x * 2)._node.where is None
 

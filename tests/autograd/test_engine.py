@@ -446,7 +446,7 @@ def _long_way(x, y):
 
 @pytest.mark.parametrize("dtype", [wf.float32, wf.float64], ids=str)
 def test_small_and_large_arrays_have_the_same_gradients(dtype):
-    from weft.ops.dispatch import LARGE
+    from weft.ops.core.define import LARGE
 
     n = LARGE + 160
     rng = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.registry import table
-from weft.ops.samples import Maker
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
 
 BATCH = 3
 # Composed of ops whose result sizes depend on the data, which no batching rule can have.
@@ -279,8 +279,8 @@ def test_bad_axes_have_words():
 
 
 def test_an_op_without_a_rule_is_named():
-    from weft.ops.dispatch import primitive
-    from weft.ops.spec import Spec
+    from weft.ops.core.define import primitive
+    from weft.ops.core.spec import Spec
 
     @primitive(name="rule_free_op_for_test", infer=lambda x: Spec(x.shape, x.dtype), vjp=lambda g: g)
     def op(x: wf.Tensor) -> object:

@@ -6,8 +6,8 @@ import pytest
 from weft.compiler.check_flow import check_flow
 from weft.compiler.flow import from_graph
 from weft.graph.graph import Graph, Value
-from weft.ops.registry import table
-from weft.ops.spec import Spec
+from weft.ops.core.registry import table
+from weft.ops.core.spec import Spec
 
 F32 = np.dtype(np.float32)
 

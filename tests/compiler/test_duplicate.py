@@ -9,7 +9,7 @@ from weft.compiler.check_flow import check_flow
 from weft.compiler.flow import from_graph
 from weft.compiler.passes.duplicate import duplicate
 from weft.graph.graph import Graph
-from weft.ops.registry import table
+from weft.ops.core.registry import table
 
 F32 = np.dtype(np.float32)
 SHAPE = (64, 512)

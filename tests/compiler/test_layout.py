@@ -18,8 +18,8 @@ from weft.compiler.layout import (
 )
 from weft.graph.graph import Graph
 from weft.nn import functional as F
-from weft.ops.indexing import freeze
-from weft.ops.registry import table
+from weft.ops.array.indexing import freeze
+from weft.ops.core.registry import table
 
 F32 = np.dtype(np.float32)
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4).map(tuple)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import weft as wf
 from weft import nn, optim
 from weft.compiler.layout import Storage
-from weft.compiler.lower import Step
-from weft.compiler.memory_plan import ALIGNMENT, plan
+from weft.compiler.lowering.lower import Step
+from weft.compiler.lowering.memory_plan import ALIGNMENT, plan
 from weft.nn import functional as F
 from weft.runtime import memory
 

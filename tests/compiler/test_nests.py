@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.compiler.nests import BLOCK, BLOCK_ROWS, WIDEST, block_rows
+from weft.compiler.lowering.nests import BLOCK, BLOCK_ROWS, WIDEST, block_rows
 from weft.runtime import threads
 
 # whole blocks, a shorter last block, few columns, odd columns, many rows, wide rows

@@ -14,7 +14,7 @@ from weft.compiler.passes.split_reductions import split_reductions
 from weft.compiler.passes.widen import widen
 from weft.graph.graph import CONSTANT, PLACEHOLDER, Graph, Value
 from weft.nn import functional as F
-from weft.ops.registry import table
+from weft.ops.core.registry import table
 
 F32 = np.dtype(np.float32)
 
@@ -216,7 +216,7 @@ def test_what_changes_value_shape_or_dtype_stays(fn):
 
 
 def test_views_are_joined():
-    # a view that is returned is made outside the program, see `graph/sharing.py`: here each is read by an op
+    # a view that is returned is made outside the program, see `graph/capture/sharing.py`: here each is read by an op
     flow = captured(lambda x: wf.exp(wf.permute_dims(wf.permute_dims(x, (2, 0, 1)), (2, 1, 0))), wf.ones(2, 3, 4))
     assert text(simplify(flow)) == ["permute_dims(x0, axes=(1, 0, 2)) -> (3, 2, 4)", "exp(%0) -> (3, 2, 4)"]
     flow = captured(lambda x: wf.exp(x.reshape(6).reshape(3, 2)), X)

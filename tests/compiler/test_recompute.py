@@ -10,7 +10,7 @@ from weft.compiler.check_flow import check_flow
 from weft.compiler.flow import from_graph
 from weft.compiler.passes.recompute import candidates, recompute
 from weft.graph.graph import Graph
-from weft.ops.registry import table
+from weft.ops.core.registry import table
 
 F32 = np.dtype(np.float32)
 RNG = np.random.default_rng(0)

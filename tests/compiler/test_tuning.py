@@ -17,8 +17,8 @@ from weft.backends.llvm import cache
 from weft.backends.onednn import library
 from weft.compiler import trials, tuning
 from weft.compiler.flow import Flow
-from weft.ops.conv import convolution
-from weft.ops.spec import Spec
+from weft.ops.core.spec import Spec
+from weft.ops.nn.conv.convolution import convolution
 from weft.runtime import memory
 
 FLOAT = np.dtype(np.float32)
@@ -178,7 +178,7 @@ needs_onednn = pytest.mark.skipif(not library.available(), reason="the ways are 
 
 @needs_onednn
 def test_a_trial_measures_every_way() -> None:
-    from weft.compiler.rules import conv
+    from weft.compiler.lowering.rules import conv
 
     node = some_node()
     ways = {"direct": conv._direct, "winograd_f4": lambda lowering, n: conv._winograd(4, lowering, n)}

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from weft.compiler import loops
-from weft.compiler.kernels import elementwise, norms, reduce, rows
-from weft.compiler.kernels.small_matmul import small_matmul
 from weft.compiler.layout import Layout, Storage
-from weft.compiler.loops import Accumulator, Buffer, Kernel, Let, Local, Store, Update
-from weft.compiler.validate import validate
-from weft.ops import scalar as s
+from weft.compiler.loop_ir import ir as loops
+from weft.compiler.loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local, Store, Update
+from weft.compiler.loop_ir.kernels import elementwise, norms, reduce, rows
+from weft.compiler.loop_ir.kernels.small_matmul import small_matmul
+from weft.compiler.loop_ir.validate import validate
+from weft.ops.core import scalar as s
 
 F32 = np.dtype(np.float32)
 N, I, J = s.param("n"), s.index("i"), s.index("j")

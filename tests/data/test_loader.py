@@ -10,14 +10,7 @@ import pytest
 
 import weft as wf
 import weft.random
-from weft.data import (
-    BatchSampler,
-    DataLoader,
-    RandomSampler,
-    Subset,
-    TensorDataset,
-    WeightedRandomSampler,
-)
+from weft.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset, WeightedRandomSampler
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import weft as wf
-from weft.graph.placement import Placement
+from weft.graph.execute.placement import Placement
 
 KINDS = {
     "dataflow": {"executor": "dataflow"},

@@ -411,7 +411,7 @@ def test_max_programs_must_be_a_positive_integer(bad):
 
 
 def test_a_region_of_a_declared_graph_keeps_a_bounded_number_of_programs(monkeypatch):
-    from weft.graph import regions
+    from weft.graph.execute import regions
 
     monkeypatch.setattr(regions, "max_programs", lambda: 3)
     graph = wf.Graph("open sizes")

@@ -13,7 +13,7 @@ import pytest
 
 import weft as wf
 from tests.faults import Faults, crashes, full_disk
-from weft.graph import graph_files
+from weft.graph.declared import graph_files
 from weft.io import durable
 
 pytestmark = pytest.mark.usefixtures("fresh_graph")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.jumps import Jumps
+from weft.graph.capture.break_continue import Jumps
 
 
 def rewritten(source: str) -> str:

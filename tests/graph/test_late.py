@@ -7,7 +7,7 @@ import pytest
 
 import weft as wf
 from weft import nn
-from weft.graph.late import LateOp
+from weft.graph.declared.deferred_nodes import LateOp
 from weft.nn import functional as F
 
 WAIT = 60

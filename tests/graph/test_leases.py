@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.run import Run
+from weft.graph.execute.run import Run
 
 pytestmark = pytest.mark.usefixtures("fresh_graph")
 WAIT = 20

@@ -11,9 +11,9 @@ import pytest
 
 import weft as wf
 from weft.errors import FileError
-from weft.graph import callables
-from weft.graph.capture import CaptureError
-from weft.graph.subgraph import MAX_NESTING
+from weft.graph.capture.subgraph import MAX_NESTING
+from weft.graph.capture.tracing import CaptureError
+from weft.graph.declared import callables
 from weft.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("fresh_graph")
@@ -43,10 +43,10 @@ def _late_call(program):
 @pytest.mark.parametrize(
     "function",
     [
-        {"module": "weft.ops.registry", "function": "eval"},
-        {"module": "weft.graph.autograph", "function": "_find"},
-        {"module": "weft.ops.registry", "function": "_puller"},
-        {"module": "weft.ops.guard", "function": "guarded"},
+        {"module": "weft.ops.core.registry", "function": "eval"},
+        {"module": "weft.graph.capture.autograph", "function": "_find"},
+        {"module": "weft.ops.core.registry", "function": "_puller"},
+        {"module": "weft.ops.core.error_names", "function": "guarded"},
         {"module": "weft.io.durable", "function": "write_file"},
         {"module": "weft.commands.bench", "function": "run"},
         {"module": "os", "function": "system"},
@@ -77,7 +77,7 @@ def test_a_function_that_evaluates_its_argument_is_not_run(fresh_graph, tmp_path
     wf.fft.rfft(wf.placeholder(wf.float32, name="x"))
     program, load = _saved(fresh_graph, tmp_path)
     op = _late_call(program)["op"]
-    for module, name in (("weft.nn.module", "eval"), ("weft.ops.fast", "exec"), ("weft.commands.config", "_hints")):
+    for module, name in (("weft.nn.module", "eval"), ("weft.ops.core.fast_path", "exec"), ("weft.commands.config", "_hints")):
         op["function"] = {"module": module, "function": name}
         op["arguments"] = {"tuple": [{"tuple": [f"__import__('os').system('touch {proof}')"]}, {"dict": []}]}
         with pytest.raises(FileError):
@@ -138,7 +138,7 @@ def test_methods_without_a_module_name_of_their_own_are_stored_too(fresh_graph, 
 
 
 def test_a_function_of_the_users_own_is_refused_when_the_graph_is_saved(fresh_graph, tmp_path):
-    from weft.graph.late import late_call
+    from weft.graph.declared.deferred_nodes import late_call
 
     def own(x):
         return x + 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph import loop_gradient
+from weft.graph.capture import loop_gradient
 
 W = wf.tensor([1.02, 0.9], dtype=wf.float64, requires_grad=True)
 B = wf.tensor(0.01, dtype=wf.float64, requires_grad=True)

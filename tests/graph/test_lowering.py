@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.tokens import TokenPlan
+from weft.graph.execute.tokens import TokenPlan
 
 WAIT = 20
 TWO = ["cpu:0", "cpu:1"]

@@ -10,8 +10,8 @@ import pytest
 
 import weft as wf
 from weft import dtypes
-from weft.graph.late import LateOp
-from weft.graph.session import _fits
+from weft.graph.declared.deferred_nodes import LateOp
+from weft.graph.execute.session import _fits
 
 _path = Path(__file__).parents[1] / "ops" / "test_table.py"
 _spec = importlib.util.spec_from_file_location("table_cases", _path)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph import costs
-from weft.graph.placement import as_devices
-from weft.graph.transport import Key, LocalTransport
+from weft.graph.execute import costs
+from weft.graph.execute.placement import as_devices
+from weft.graph.execute.transport import Key, LocalTransport
 
 WAIT = 20
 DEVICES = ["cpu:0", "cpu:1", "ref:0"]

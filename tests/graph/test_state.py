@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.state import SharedLock
+from weft.graph.declared.variables import SharedLock
 
 pytestmark = pytest.mark.usefixtures("fresh_graph")
 

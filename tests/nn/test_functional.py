@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
-from weft.ops.registry import table
+from weft.ops.core.registry import table
 
 # The namespace --------------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,11 @@ import numpy as np
 import weft as wf
 from weft import nn
 from weft.nn import functional as F
-from weft.ops import deferred as deferred  # the one op file that is not imported with the package
-from weft.ops.registry import table
-from weft.ops.samples import Maker
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
+from weft.ops.internal import (
+    deferred_tables as deferred_tables,  # the one op file that is not imported with the package
+)
 
 HUGE = [2**31, 2**62, -(2**63), 2**64, 10**30]
 ALLOWED = (TypeError, ValueError, IndexError, OverflowError, MemoryError, RuntimeError)

@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
-from weft.ops import _attention_arrays
+from weft.ops.nn import attention_reference
 
 
 def _inputs(lead, rows, columns, width, seed=0, grad=False, dtype=wf.float64):
@@ -29,7 +29,7 @@ def _plain(q, k, v, mask=None, causal=False):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_blocks_of_rows_give_the_same_result_and_gradients(monkeypatch, causal):
-    monkeypatch.setattr(_attention_arrays, "BLOCK", 64)  # 8 rows at a time instead of all
+    monkeypatch.setattr(attention_reference, "BLOCK", 64)  # 8 rows at a time instead of all
     mask = None if causal else wf.randn(20, 8, dtype=wf.float64, generator=wf.Generator(3)).requires_grad_()
     q, k, v = _inputs((2, 3), 20, 8, 4, grad=True)
     leaves = [q, k, v] + ([] if mask is None else [mask])

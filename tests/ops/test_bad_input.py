@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import weft as wf
-from weft.ops.registry import table
-from weft.ops.samples import Maker
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
 
 ALLOWED = (TypeError, ValueError, IndexError, OverflowError, MemoryError, RuntimeError)
 HUGE = 2**40

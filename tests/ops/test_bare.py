@@ -5,7 +5,7 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
-from weft.ops import bare
+from weft.ops.core import small_arrays
 
 
 def recorded(fn, x, *rest, **named):
@@ -72,16 +72,16 @@ def test_batch_norm_refuses_as_ever():
 
 def test_what_is_recorded_seen_or_mixed_goes_the_long_way():
     x = numbers(2, 3)
-    assert bare.arrays(x, None)[0] is x._data
-    assert bare.arrays(x, x.astype(wf.float64)) is None
-    assert bare.arrays(x.astype(wf.int64)) is None
-    assert bare.arrays(wf.zeros(1 << 16)) is None
+    assert small_arrays.arrays(x, None)[0] is x._data
+    assert small_arrays.arrays(x, x.astype(wf.float64)) is None
+    assert small_arrays.arrays(x.astype(wf.int64)) is None
+    assert small_arrays.arrays(wf.zeros(1 << 16)) is None
     leaf = x.clone().requires_grad_()
-    assert bare.arrays(leaf) is None
+    assert small_arrays.arrays(leaf) is None
     with wf.no_grad():
-        assert bare.arrays(leaf) is not None
+        assert small_arrays.arrays(leaf) is not None
     with wf.detect_anomaly():
-        assert bare.arrays(x) is None
+        assert small_arrays.arrays(x) is None
     assert not np.shares_memory(F.batch_norm(x, numbers(3), numbers(3) ** 2).numpy(), x.numpy())
 
 

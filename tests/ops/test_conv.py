@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import weft as wf
 from weft.backends.onednn import kernels, library
-from weft.ops._conv_arrays import reference
-from weft.ops.conv import (
+from weft.ops.nn.conv.convolution import (
     conv1d,
     conv2d,
     conv3d,
@@ -18,7 +17,8 @@ from weft.ops.conv import (
     convolution_backward_input,
     convolution_backward_weight,
 )
-from weft.ops.conv_transpose import conv_transpose2d
+from weft.ops.nn.conv.reference import reference
+from weft.ops.nn.conv.transposed import conv_transpose2d
 from weft.runtime import memory
 
 
@@ -102,7 +102,7 @@ def test_onednn_serves_what_the_table_says_it_serves():
 
 
 def wf_op(name):
-    from weft.ops import registry
+    from weft.ops.core import registry
 
     return registry.get(name)
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops import costs
-from weft.ops import deferred as deferred
-from weft.ops.costs import Cost, cost
-from weft.ops.dispatch import primitive
-from weft.ops.registry import get, table
-from weft.ops.spec import Spec
+from weft.ops.core import costs
+from weft.ops.core.costs import Cost, cost
+from weft.ops.core.define import primitive
+from weft.ops.core.registry import get, table
+from weft.ops.core.spec import Spec
+from weft.ops.internal import deferred_tables as deferred_tables
 
 F32, I64 = wf.float32, wf.int64
 

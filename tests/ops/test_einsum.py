@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops import dispatch
-from weft.ops.einsum import _order
+from weft.ops.array.einsum import _order
+from weft.ops.core import define
 
 
-class _Count(dispatch.Mode):
+class _Count(define.Mode):
     def __init__(self):
         self.names = []
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.guard import guarded, renamed
+from weft.ops.core.error_names import guarded, renamed
 
 
 def test_inner_names_give_way_to_the_one_that_was_called():

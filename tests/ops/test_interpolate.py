@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.interpolate import interpolate, resample, resample_backward, upsample
-from weft.ops.padding import functional_pad, pad
-from weft.ops.unfold import fold, pixel_shuffle, pixel_unshuffle, unfold
+from weft.ops.array.padding import functional_pad, pad
+from weft.ops.nn.interpolate import interpolate, resample, resample_backward, upsample
+from weft.ops.nn.unfold import fold, pixel_shuffle, pixel_unshuffle, unfold
 from weft.runtime import memory
 
 

@@ -7,8 +7,7 @@ import pytest
 
 import weft as wf
 from weft.backends.onednn import kernels, library
-from weft.ops.pool import avg_pool, avg_pool_backward, max_pool, max_pool_backward, max_pool_select
-from weft.ops.pooling import (
+from weft.ops.nn.pool.functions import (
     adaptive_avg_pool2d,
     adaptive_max_pool2d,
     avg_pool2d,
@@ -18,6 +17,13 @@ from weft.ops.pooling import (
     max_pool2d,
     max_pool3d,
     max_unpool2d,
+)
+from weft.ops.nn.pool.primitives import (
+    avg_pool,
+    avg_pool_backward,
+    max_pool,
+    max_pool_backward,
+    max_pool_select,
 )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops import philox, random_ops
-from weft.ops import scalar as s
+from weft.ops.array import philox, random_ops
+from weft.ops.core import scalar as s
 
 # Known-answer vectors of the Random123 library for philox4x32-10: counter, key, result.
 KNOWN = [

@@ -7,8 +7,8 @@ import pytest
 
 import weft as wf
 from weft.backends.onednn import kernels, library
-from weft.ops.recurrent import GATES, gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
-from weft.ops.rnn import gru_sequence, lstm_sequence, lstm_sequence_backward, rnn_sequence
+from weft.ops.nn.recurrent.functions import GATES, gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from weft.ops.nn.recurrent.primitives import gru_sequence, lstm_sequence, lstm_sequence_backward, rnn_sequence
 
 NETWORKS = {"lstm": lstm, "gru": gru, "rnn": rnn}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from weft.ops import scalar as s
+from weft.ops.core import scalar as s
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -18,8 +18,8 @@ import pytest
 import weft as wf
 from weft import linalg
 from weft.nn import functional as F
-from weft.ops.registry import ACCUMULATE, table
-from weft.ops.samples import Maker
+from weft.ops.core.registry import ACCUMULATE, table
+from weft.ops.core.samples import Maker
 
 _spec = importlib.util.spec_from_file_location("table_cases", Path(__file__).with_name("test_table.py"))
 _table = importlib.util.module_from_spec(_spec)

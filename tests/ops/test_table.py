@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops import costs, dispatch
-from weft.ops import deferred as deferred  # the one op file that is not imported with the package
-from weft.ops.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
-from weft.ops.samples import Maker
-from weft.ops.spec import Spec, spec_of
+from weft.ops.core import costs, define
+from weft.ops.core.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
+from weft.ops.core.samples import Maker
+from weft.ops.core.spec import Spec, spec_of
+from weft.ops.internal import (
+    deferred_tables as deferred_tables,  # the one op file that is not imported with the package
+)
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
@@ -140,7 +142,7 @@ def test_shape_rule_equals_reality(op, sample):
     out = op.call(*args, **kwargs)
     datas = [t._data if isinstance(t, wf.Tensor) else t for t in op.tensors(values)]
     if op.promote is not None:
-        from weft.ops.dispatch import promoted
+        from weft.ops.core.define import promoted
 
         datas = promoted(op, datas)
     specs = [Spec(d.shape, d.dtype) if isinstance(d, np.ndarray) else d for d in datas]
@@ -167,7 +169,7 @@ def test_later_calls_equal_the_first(op, dtype):
                     leaf.requires_grad_(False)
             calls = [_outputs(op.call(*args, **kwargs)) for _ in range(3)]
             if not op.composite:
-                calls.append(_outputs(dispatch.call(op, op.bind(tuple(args), kwargs))))
+                calls.append(_outputs(define.call(op, op.bind(tuple(args), kwargs))))
             first, *later = calls
             gradients = _gradients_of(op, first, args, kwargs)
             for outputs in later:

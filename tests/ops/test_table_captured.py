@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.capture import CaptureError
+from weft.graph.capture.tracing import CaptureError
 
 _spec = importlib.util.spec_from_file_location("table_cases", Path(__file__).with_name("test_table.py"))
 _table = importlib.util.module_from_spec(_spec)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.capture import CaptureError
-from weft.ops.registry import table
-from weft.ops.samples import Maker
+from weft.graph.capture.tracing import CaptureError
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
 
 _spec = importlib.util.spec_from_file_location("table_cases", Path(__file__).with_name("test_table.py"))
 _table = importlib.util.module_from_spec(_spec)

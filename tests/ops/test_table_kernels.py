@@ -15,9 +15,9 @@ from weft.backends import register_kernels
 from weft.backends.llvm import eager_attention
 from weft.backends.llvm import kernels as llvm_kernels
 from weft.backends.onednn import kernels as onednn_kernels
-from weft.ops import general
-from weft.ops.registry import table
-from weft.ops.samples import Maker
+from weft.ops.core import slow_path
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
 
 register_kernels()
 
@@ -73,7 +73,7 @@ def test_kernels_of_libraries_give_the_numbers_of_the_numpy_bodies(op, sample, o
     monkeypatch.setattr(eager_attention, "WORK", 0)
     monkeypatch.setattr(onednn_kernels, "WORK", 0)
     monkeypatch.setattr(onednn_kernels, "MOVES", 0)
-    monkeypatch.setattr(general, "WORTHWHILE", 0)
+    monkeypatch.setattr(slow_path, "WORTHWHILE", 0)
     with nullcontext() if onednn else onednn_kernels.disabled():
         found = _results(op, sample)
     for got, truth in zip(found, expected, strict=True):

@@ -7,7 +7,7 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
-from weft.ops.registry import get
+from weft.ops.core.registry import get
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.dispatch import promoted
-from weft.ops.registry import table
-from weft.ops.samples import Maker
-from weft.ops.spec import Spec, same_size
+from weft.ops.core.define import promoted
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
+from weft.ops.core.spec import Spec, same_size
 
 
 def _cases():

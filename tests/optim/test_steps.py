@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft import nn, optim
-from weft.ops.registry import get
+from weft.ops.core.registry import get
 from weft.optim import steps
 
 FORMULAS = ("descend", "gather_speed", "running_mean", "running_square", "descend_scaled")

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.creation import ones_like as ones_like
-from ..ops.creation import zeros_like_spec as zeros_like_spec
-from ..ops.elementwise import astype as astype
-from ..ops.elementwise import conj as conj
-from ..ops.elementwise import real as real
-from ..ops.shaping import sum_to as sum_to
-from ..ops.shaping import sum_to_like as sum_to_like
+from ..ops.array.creation import ones_like as ones_like
+from ..ops.array.creation import zeros_like_spec as zeros_like_spec
+from ..ops.array.elementwise import astype as astype
+from ..ops.array.elementwise import conj as conj
+from ..ops.array.elementwise import real as real
+from ..ops.array.shaping import sum_to as sum_to
+from ..ops.array.shaping import sum_to_like as sum_to_like
 from ..tensor import Tensor, wrap
 
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import format_shape, user_location
-from ..ops import dispatch
-from ..ops.registry import Op
+from ..ops.core import define
+from ..ops.core.registry import Op
 from ..tensor import Tensor
 from .tape import Node
 
 ndarray = np.ndarray
 
 
-class detect_anomaly(dispatch.Mode):
+class detect_anomaly(define.Mode):
     """While entered, the first NaN or Inf of this thread raises a RuntimeError that names the op and the user's line.
 
     Every op is checked, so everything is slower; it is a tool for finding a bug, not for training.
@@ -37,16 +37,16 @@ class detect_anomaly(dispatch.Mode):
     """
 
     def __enter__(self) -> detect_anomaly:
-        dispatch.trace_lines(True)
+        define.trace_lines(True)
         super().__enter__()
         return self
 
     def __exit__(self, *exc: Any) -> None:
         super().__exit__(*exc)
-        dispatch.trace_lines(False)
+        define.trace_lines(False)
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
-        out = dispatch.call(op, values)
+        out = define.call(op, values)
         problem = _problem(op.tensors(values), op.attrs(values), out)
         if problem is not None:
             where = user_location(1)

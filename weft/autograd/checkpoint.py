@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import dispatch
+from ..ops.core import define
 from ..tensor import Tensor, wrap
 from ..typing import P, R
 from .tape import FREED, Leaf, Node, Output, check_overwritten, enable_grad, grad_mode, tick
@@ -41,7 +41,7 @@ class Region:
         self.inputs, self.structure = flatten((args, kwargs))
         self.start = tick()
         self.random_state = _random_state()
-        self.modes = dispatch.current_modes()
+        self.modes = define.current_modes()
         self.names: list[str] = []
         self.leaves: list[Leaf] = []
         self.values: list[Any] | None = None
@@ -74,7 +74,7 @@ class Region:
         previous = _random_state()
         _set_random_state(self.random_state)
         try:
-            with enable_grad(), dispatch.installed(self.modes):
+            with enable_grad(), define.installed(self.modes):
                 start = tick()
                 outputs = self.fn(*args, **kwargs)
         finally:

@@ -20,9 +20,9 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import describe, format_shape
-from ..ops import dispatch
-from ..ops.short_floats import widened
-from ..ops.spec import Spec, is_known, same_size
+from ..ops.core import define
+from ..ops.core.short_floats import widened
+from ..ops.core.spec import Spec, is_known, same_size
 from ..tensor import Tensor, current_grad_hook, wrap
 from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
 
@@ -169,9 +169,9 @@ def _run(
     leaves: list[Any] = []
     found: dict[Any, Any] = {}
     push, pop = heapq.heappush, heapq.heappop
-    observers = [m for m in dispatch.current_modes() if hasattr(m, "around_backward")] if dispatch.modes.active else None
+    observers = [m for m in define.current_modes() if hasattr(m, "around_backward")] if define.modes.active else None
 
-    bare = not create_graph and not dispatch.modes.active  # whether gradients may travel as arrays, see Note [Bare gradients]
+    bare = not create_graph and not define.modes.active  # whether gradients may travel as arrays, see Note [Bare gradients]
     for node, g in zip(roots, seeds, strict=True):
         if needed is not None and id(node) not in needed:
             continue
@@ -311,14 +311,14 @@ def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
     """The rules of `node.op` on bare arrays, or None where that is not possible."""
     if g.__class__ is Tensor:
         g = g._data
-    if g.__class__ is not ndarray or g.size >= dispatch.LARGE:
+    if g.__class__ is not ndarray or g.size >= define.LARGE:
         return None
     dtype = g.dtype
     if dtype is not F32 and dtype is not F64:
         return None
     for value in node.saved:
         if value.__class__ is ndarray:
-            if value.dtype is not dtype or value.size >= dispatch.LARGE:
+            if value.dtype is not dtype or value.size >= define.LARGE:
                 return None
             key = id(value) if value.base is None else id(memory_of(value))
             if key in mutations and mutations[key][-1].clock > node.seq:

@@ -28,8 +28,8 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import describe, format_shape, user_location
-from ..ops import dispatch
-from ..ops.spec import spec_of
+from ..ops.core import define
+from ..ops.core.spec import spec_of
 from ..tensor import Tensor, wrap
 from .tape import Node, Output, check_saved, grad_mode, no_grad, tick
 
@@ -155,7 +155,7 @@ def _unaliased(ctx: FunctionContext, args: tuple[Any, ...], outputs: list[Any]) 
 
 def _record(cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
     """Put one node on the tape and link the outputs to it."""
-    from ..ops.inplace import rebase, refuse_leaf
+    from ..ops.core.inplace import rebase, refuse_leaf
 
     for t in ctx._dirty:
         refuse_leaf(cls.__name__, t)
@@ -165,7 +165,7 @@ def _record(cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...], ou
     node.saved = (ctx,)
     node.attrs = tuple([spec_of(a._data) if isinstance(a, Tensor) else None for a in args])
     node.specs = node.hooks = None
-    node.where = user_location(2) if dispatch.modes.lines else None
+    node.where = user_location(2) if define.modes.lines else None
     node.outputs = tuple([spec_of(o._data) if isinstance(o, Tensor) else None for o in outputs])
     node.seq = tick()
     ctx._saved = [_saved_record(t, args, outputs) for t in ctx._to_save]
@@ -225,7 +225,7 @@ def _run_backward(cls: type[Function], node: Node, g: Any, edges: tuple[Any, ...
     for i, spec in enumerate(node.outputs or ()):
         gi = dense(g.get(i))
         if gi is None and spec is not None and ctx._materialize and dtypes.is_inexact(spec.dtype):
-            from ..ops.creation import zeros_like_spec
+            from ..ops.array.creation import zeros_like_spec
 
             gi = zeros_like_spec(spec)
         gradients.append(_conjugate(gi))
@@ -270,7 +270,7 @@ def _checked(name: str, cls: type[Function], i: int, g: Any, node: Node, edges: 
 def _conjugate(g: Any) -> Any:
     if g is None or not dtypes.is_complex(g.dtype):
         return g
-    from ..ops.elementwise import conj
+    from ..ops.array.elementwise import conj
 
     return conj(g)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import format_shape
-from ..ops.spec import is_known
+from ..ops.core.spec import is_known
 from ..tensor import Tensor
 from .engine import parents, run_backward
 from .tape import Leaf, grad_mode
@@ -108,7 +108,7 @@ class _Pass:
         if not isinstance(x, Tensor):
             x = Tensor(x)
         if self.recorded and x._node is not None:
-            from ..ops.shaping import clone
+            from ..ops.array.shaping import clone
 
             return clone(x)  # another node, behind which the tape of the caller goes on
         return self.leaf(x.detach())
@@ -198,7 +198,7 @@ def _direction(what: str, number: int, value: Any, of: str, like: Tensor) -> Ten
 
 
 def _zeros(x: Tensor) -> Tensor:
-    from ..ops.creation import zeros_like
+    from ..ops.array.creation import zeros_like
 
     return zeros_like(x)
 
@@ -260,8 +260,8 @@ def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False)
     One row per output element is computed by reverse mode. The result can be differentiated again where it depends on
     tensors that require gradients; `create_graph` is PyTorch's word for that and asks for nothing more.
     """
-    from ..ops.creation import zeros
-    from ..ops.shaping import reshape, stack
+    from ..ops.array.creation import zeros
+    from ..ops.array.shaping import reshape, stack
 
     single = not isinstance(inputs, (list, tuple))
     primals = [inputs] if single else list(inputs)

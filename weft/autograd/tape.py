@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import Location, user_location
 
 if TYPE_CHECKING:
-    from ..ops.registry import Op
+    from ..ops.core.registry import Op
     from ..tensor import Tensor
 
 ndarray = np.ndarray

@@ -1,7 +1,7 @@
 """vmap: run a function written for one example on a whole batch of them at once.
 
 Inside, a mapped tensor's data is a `Batched` value: a tensor that has the batch axis in front, shown to the user without
-it. An op on such values reaches `Batched.apply` (the foreign-data protocol of `weft.ops.dispatch.call`), which applies
+it. An op on such values reaches `Batched.apply` (the foreign-data protocol of `weft.ops.core.define.call`), which applies
 the op's batching rule to the tensors behind them. The tape works on both sides: ops on the tensors behind are recorded
 if *they* require gradients (a gradient of a vmap), and the op as the user called it is recorded if the tensors inside
 do (a vmap of a gradient).
@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import format_shape
-from ..ops import dispatch
-from ..ops.registry import Op
+from ..ops.core import define
+from ..ops.core.registry import Op
 from ..tensor import Tensor, wrap
 from ..typing import F
 from .tree import flatten, unflatten
@@ -58,8 +58,8 @@ class Batched:
         outs = batch_call(op, tensors, attrs, self.level)
         datas = [t._data if isinstance(t, Tensor) else t for t in tensors]
         if isinstance(outs, tuple):
-            return dispatch.finish(op, tensors, datas, attrs, tuple([Batched(o, self.level) for o in outs]))
-        return dispatch.finish(op, tensors, datas, attrs, Batched(outs, self.level))
+            return define.finish(op, tensors, datas, attrs, tuple([Batched(o, self.level) for o in outs]))
+        return define.finish(op, tensors, datas, attrs, Batched(outs, self.level))
 
     def no_array(self, action: str) -> NoReturn:
         raise RuntimeError(
@@ -114,7 +114,7 @@ def _call(op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
 
 def _lined_up(tensors: list[Any], axes: list[int | None]) -> list[Any]:
     """Tensors whose other axes broadcast as they would without the batch axis: new axes of size 1 go after it."""
-    from ..ops.shaping import reshape
+    from ..ops.array.shaping import reshape
 
     rank = max([t.ndim - (a is not None) for t, a in zip(tensors, axes, strict=True) if isinstance(t, Tensor)])
     result = []
@@ -127,7 +127,7 @@ def _lined_up(tensors: list[Any], axes: list[int | None]) -> list[Any]:
 # Random ops ----------------------------------------------------------------------------------------------------------
 
 
-class _Randomness(dispatch.Mode):
+class _Randomness(define.Mode):
     """Decides what drawing random numbers means while a function is mapped, see `vmap`."""
 
     def __init__(self, how: str, size: int, level: int) -> None:
@@ -135,7 +135,7 @@ class _Randomness(dispatch.Mode):
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         if "state" not in op.tensor_names or op.tensors(values)[op.tensor_names.index("state")] is None:
-            return dispatch.call(op, values)  # nothing is drawn
+            return define.call(op, values)  # nothing is drawn
         if self.how == "error":
             raise RuntimeError(
                 f"vmap: {op.name} draws random numbers. Pass `randomness='different'` for other numbers in every example, "
@@ -156,17 +156,17 @@ class _Randomness(dispatch.Mode):
 
     def _stacked(self, op: Op, values: tuple[Any, ...], vary: bool) -> Any:
         """The op run example by example; `vary` gives each a random stream of its own."""
-        from ..ops.shaping import stack
+        from ..ops.array.shaping import stack
 
         attrs = op.attrs(values)
         place = op.tensor_names.index("state")
         batched = any(getattr(t, "_data", None).__class__ is Batched for t in op.tensors(values))
         if not vary and not batched:
-            return dispatch.call(op, values)
+            return define.call(op, values)
         results = []
         for i, row in enumerate(self._examples(op, values)):
             if vary:
-                row[place] = row[place] + dispatch.constant(np.array([_stream(i), 0], np.int64))
+                row[place] = row[place] + define.constant(np.array([_stream(i), 0], np.int64))
             results.append(_call(op, row, attrs))
         if isinstance(results[0], tuple):
             return tuple([wrap(Batched(stack(outs), self.level)) for outs in zip(*results)])
@@ -265,7 +265,7 @@ def _enter(x: Any, axis: int | None, level: int) -> Any:
     """An argument as the mapped function sees it."""
     if axis is None or not hasattr(x, "shape"):
         return x
-    from ..ops.shaping import moveaxis
+    from ..ops.array.shaping import moveaxis
 
     tensor = x if isinstance(x, Tensor) else Tensor(x)
     return wrap(Batched(moveaxis(tensor, axis, 0) if axis % tensor.ndim else tensor, level))
@@ -273,7 +273,7 @@ def _enter(x: Any, axis: int | None, level: int) -> Any:
 
 def _leave(y: Any, axis: int | None, level: int, size: int) -> Any:
     """A result as the caller sees it, with the batch axis at `axis`."""
-    from ..ops.shaping import broadcast_to, moveaxis
+    from ..ops.array.shaping import broadcast_to, moveaxis
 
     if not isinstance(y, Tensor):
         if isinstance(y, (bool, int, float, complex, np.ndarray, np.generic)):

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.general import check_room
+from ..ops.core.slow_path import check_room
 from ..runtime import memory
 from ..runtime.program import Program
-from . import frozen, trials, tuning
-from .budget import within_budget
+from . import trials, tuning
 from .flow import Flow
 from .layout import Layout, Storage, row_major
-from .lower import Lowering
-from .memory_plan import plan
+from .lowering import frozen
+from .lowering.budget import within_budget
+from .lowering.lower import Lowering
+from .lowering.memory_plan import plan
 from .passes import optimise
 
 ndarray = np.ndarray
@@ -102,7 +103,7 @@ def compile_flow(
     `targets[i]` is the number of the variable whose memory output i is stored into, ~n for argument n, or None for a fresh
     output.
     `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i stays as it is
-    from call to call; what depends on such variables alone is computed once (see `weft.compiler.frozen`).
+    from call to call; what depends on such variables alone is computed once (see `weft.compiler.lowering.frozen`).
     """
     for value, target in zip(flow.outputs, targets, strict=True):
         if target is None:  # new memory at every call: what can never be had need not be compiled for

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ..errors import format_shape
 from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Source, Value
-from ..ops.spec import Spec, same_size
+from ..ops.core.spec import Spec, same_size
 from .flow import Flow
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from ..errors import Location
 from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
-from ..ops.costs import FAMILIES
-from ..ops.spec import num_elements
+from ..ops.core.costs import FAMILIES
+from ..ops.core.spec import num_elements
 from ..runtime.memory import format_bytes
 from .layout import Layout, channels_last, row_major, same_strides
-from .lower import Step
+from .lowering.lower import Step
 
 
 def flops(node: Node) -> int:
@@ -19,7 +19,7 @@ def flops(node: Node) -> int:
     if op is PLACEHOLDER or op is CONSTANT:
         return 0
     cost = getattr(op, "cost", None)
-    if isinstance(cost, str):  # a family of costs, see `weft.ops.costs`
+    if isinstance(cost, str):  # a family of costs, see `weft.ops.core.costs`
         return int(FAMILIES[cost](op.tensors(op.merge(node.inputs, node.attrs)), node.outputs).flops)
     if cost is not None:
         return int(op.run(cost, op.merge(node.inputs, node.attrs)))

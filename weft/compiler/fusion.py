@@ -15,8 +15,8 @@ from math import prod
 from typing import Any
 
 from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
-from ..ops import scalar as s
-from ..ops.spec import normalize_axes
+from ..ops.core import scalar as s
+from ..ops.core.spec import normalize_axes
 from .flow import Flow
 from .layout import VIEW_OPS
 

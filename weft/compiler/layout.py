@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..graph.graph import Node
-from ..ops.indexing import thaw
-from ..ops.spec import normalize_axes
+from ..ops.array.indexing import thaw
+from ..ops.core.spec import normalize_axes
 
 
 @dataclass(eq=False, slots=True)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..graph.graph import Node, Value
-from ..ops.spec import Spec
+from ..ops.core.spec import Spec
 from ..runtime import memory
 from ..runtime.program import Program
 from .flow import Flow
 from .layout import Layout, Storage, channels_last, row_major
-from .lower import Lowering
-from .memory_plan import plan
+from .lowering.lower import Lowering
+from .lowering.memory_plan import plan
 from .tuning import Measurement, Sample, Way
 
 ROUNDS = 5

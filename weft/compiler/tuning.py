@@ -26,7 +26,7 @@ from ..graph.graph import Node, Value
 from ..runtime import epoch, forks, info
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lowering.lower import Lowering
 
 Way = Callable[[Any, Node], bool]
 """`way(lowering, node)` adds the steps for a node, or returns False where it cannot."""
@@ -48,7 +48,7 @@ class Sample:
 
     `shapes` are those of the inputs (None where there is no input) and of the outputs; `scale` is how many times the
     sample's work the node does. Steps for which `fixed(label)` holds cost the same in both; with `once` they do not count,
-    since they run before the first call only (see `weft.compiler.frozen`).
+    since they run before the first call only (see `weft.compiler.lowering.frozen`).
     """
 
     inputs: tuple[tuple[int, ...] | None, ...]

@@ -17,11 +17,11 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import Location, format_shape, user_location
-from ..ops import dispatch
-from ..ops.dispatch import check_kind, elementwise_dtypes
-from ..ops.general import check_addressable, check_integers
-from ..ops.registry import Op
-from ..ops.spec import Spec, Symbol, is_known, num_elements
+from ..ops.core import define
+from ..ops.core.define import check_kind, elementwise_dtypes
+from ..ops.core.registry import Op
+from ..ops.core.slow_path import check_addressable, check_integers
+from ..ops.core.spec import Spec, Symbol, is_known, num_elements
 from ..tensor import Tensor
 
 ndarray = np.ndarray
@@ -51,7 +51,7 @@ class Value:
     """One output of a node: what a symbolic tensor stands for."""
 
     __slots__ = ("node", "index", "shape", "dtype", "__weakref__")
-    priority = 1  # see the foreign-data protocol in `weft.ops.dispatch.call`
+    priority = 1  # see the foreign-data protocol in `weft.ops.core.define.call`
     __array_ufunc__ = None
 
     def __init__(self, node: Node, index: int, shape: Any, dtype: np.dtype) -> None:
@@ -208,7 +208,7 @@ class Graph:
             wanted = (dtype,) * len(inputs)
         else:
             wanted = (None,) * len(inputs)
-        if op.expression is not None and dispatch.keeps_scalars(op, inputs, wanted[0]):  # type: ignore[arg-type]
+        if op.expression is not None and define.keeps_scalars(op, inputs, wanted[0]):  # type: ignore[arg-type]
             wide = self.emit(op, [self._cast(v, dtypes.float32) for v in inputs], attrs, where).outputs[0]
             return self._cast(wide, wanted[0] if wide.dtype == dtypes.float32 else None).node
         values = [self._cast(v, w) for v, w in zip(inputs, wanted, strict=True)]
@@ -228,7 +228,7 @@ class Graph:
             )
         if dtype is None or value.dtype == dtype:
             return value
-        from ..ops.elementwise import cast
+        from ..ops.array.elementwise import cast
 
         return self.emit(cast.op, (value,), (dtype,), value.node.where).outputs[0]  # type: ignore[attr-defined]
 
@@ -252,9 +252,9 @@ class Graph:
                 self.unknown_size(node)
         outs: Any = node.outputs if op.num_outputs != 1 else node.outputs[0]
         # what the tape keeps are the operands as they were given: a cast is not on it, rules and engine undo it
-        result = dispatch.finish(op, tensors, datas, attrs, outs)
+        result = define.finish(op, tensors, datas, attrs, outs)
         if self.open_sizes:
-            from .late import postpone_rules
+            from .declared.deferred_nodes import postpone_rules
 
             postpone_rules(node, datas, result)
         self.made(result)
@@ -281,7 +281,7 @@ class Graph:
         """A call that failed as a node that is declared in full when sizes are known; None if it cannot be."""
         if not self.open_sizes:
             return None
-        from .late import late_call
+        from .declared.deferred_nodes import late_call
 
         return late_call(self, function, name, args, kwargs)
 
@@ -345,7 +345,7 @@ class Graph:
 
     def draw(self, path: Any, limit: int = 600) -> Any:
         """Write a picture of the graph to an .svg file."""
-        from .draw import draw
+        from .declared.draw import draw
 
         return draw(self, path, limit)
 

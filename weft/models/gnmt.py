@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .. import nn
 from ..nn import functional as F
-from ..ops.elementwise import tanh
-from ..ops.shaping import concat, expand_dims, squeeze
-from ..ops.spec import MAX_LAYERS, check_size
+from ..ops.array.elementwise import tanh
+from ..ops.array.shaping import concat, expand_dims, squeeze
+from ..ops.core.spec import MAX_LAYERS, check_size
 from ..tensor import Tensor
 from .registry import constructor
 

@@ -13,8 +13,8 @@ import weft as wf
 
 from .. import nn
 from ..nn import functional as F
-from ..ops.gathering import checked_indices
-from ..ops.spec import MAX_LAYERS, check_size
+from ..ops.array.gathering import checked_indices
+from ..ops.core.spec import MAX_LAYERS, check_size
 from ..tensor import Tensor
 from .registry import constructor
 

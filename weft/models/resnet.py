@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import nn
 from ..nn import functional as F
-from ..ops.shaping import flatten
+from ..ops.array.shaping import flatten
 from ..tensor import Tensor
 from .registry import constructor
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import nn
-from ..ops.shaping import flatten
+from ..ops.array.shaping import flatten
 from ..tensor import Tensor
 from .registry import constructor
 

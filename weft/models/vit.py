@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .. import nn
-from ..ops.creation import zeros
-from ..ops.shaping import broadcast_to, concat, flatten, swapaxes
-from ..ops.spec import MAX_LAYERS, check_size
+from ..ops.array.creation import zeros
+from ..ops.array.shaping import broadcast_to, concat, flatten, swapaxes
+from ..ops.core.spec import MAX_LAYERS, check_size
 from ..tensor import Tensor
 from .registry import constructor
 

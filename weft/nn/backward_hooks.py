@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..ops.elementwise import positive
+from ..ops.array.elementwise import positive
 from ..tensor import Tensor
 
 if TYPE_CHECKING:

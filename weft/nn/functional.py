@@ -1,7 +1,7 @@
 """Functions of models, under PyTorch's names: `from weft.nn import functional as F`.
 
 The namespace is derived, like `weft` itself: every op whose record says `namespace="nn"`, and every public function of
-the op files listed in `weft.ops.model_functions`. Arguments have NumPy's words (`axis`, `keepdims`).
+the op files listed in `weft.ops.nn.namespace`. Arguments have NumPy's words (`axis`, `keepdims`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from ..ops import elementwise, guard, padding, registry
-from ..ops.model_functions import MODULES
+from ..ops.array import elementwise, padding
+from ..ops.core import error_names, registry
+from ..ops.nn.namespace import MODULES
 
 
 def _namespace() -> dict[str, Any]:
@@ -19,12 +20,12 @@ def _namespace() -> dict[str, Any]:
         for name, value in vars(module).items():
             own = isinstance(value, FunctionType) and value.__module__ == module.__name__
             if own and not name.startswith("_") and getattr(value, "op", None) is None:
-                names[name] = guard.public(value)
+                names[name] = error_names.public(value)
     for op in registry.table.values():
         if op.namespace == "nn":
             names[op.name] = op.call
     names.update(
-        sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=guard.guarded(padding.functional_pad, "pad")
+        sigmoid=elementwise.sigmoid, tanh=elementwise.tanh, pad=error_names.guarded(padding.functional_pad, "pad")
     )
     return names
 

@@ -19,8 +19,8 @@ import numpy as np
 from .. import random
 from ..autograd.tape import no_grad
 from ..errors import format_shape
-from ..ops.elementwise import erf, sqrt
-from ..ops.guard import guard_functions
+from ..ops.array.elementwise import erf, sqrt
+from ..ops.core.error_names import guard_functions
 from ..tensor import Tensor, wrap
 
 Generator = random.Generator

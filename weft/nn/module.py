@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd.hooks import HookHandle
-from ..graph.declaring import declared_call
+from ..graph.declared.python_calls import declared_call
 from ..runtime import epoch
 from ..tensor import Tensor
 from .errors import locate
@@ -338,7 +338,7 @@ class Module:
             else:
                 dtype = arg
         if device is not None:
-            from ..ops.creation import check_device
+            from ..ops.array.creation import check_device
 
             check_device("to", device)
         if dtype is not None:

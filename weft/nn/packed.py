@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import format_shape
-from ..ops.guard import guard_functions
-from ..ops.shaping import stack
+from ..ops.array.shaping import stack
+from ..ops.core.error_names import guard_functions
 from ..tensor import Tensor, to_array, wrap
 
 
@@ -58,9 +58,9 @@ def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The padded tensor and the lengths of packed sequences; steps after a sequence's end are `padding_value`."""
-    from ..ops.creation import arange, full
-    from ..ops.elementwise import where
-    from ..ops.shaping import concat
+    from ..ops.array.creation import arange, full
+    from ..ops.array.elementwise import where
+    from ..ops.array.shaping import concat
 
     data, lengths = sequence
     steps = data.shape[0]
@@ -76,7 +76,7 @@ def pad_packed_sequence(
 
 def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0) -> Tensor:
     """Tensors (Tᵢ, …) as one padded tensor (T, N, …), or (N, T, …) if batch_first."""
-    from ..ops.padding import pad
+    from ..ops.array.padding import pad
 
     if not sequences:
         raise ValueError("pad_sequence: there are no sequences.")

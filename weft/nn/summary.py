@@ -1,7 +1,7 @@
 """A table of a model's parts: output shapes, parameters, FLOPs.
 
 The model is run once on an example, under `no_grad` and as in `eval()` (so that nothing in it changes), while a mode counts
-the cost of every op (what the op's record says, see `weft.ops.costs`) and hooks
+the cost of every op (what the op's record says, see `weft.ops.core.costs`) and hooks
 say which module it belongs to. A multiply-add counts as two.
 """
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ..autograd.tape import no_grad
 from ..errors import format_shape
-from ..ops.costs import cost
-from ..ops.creation import zeros
-from ..ops.dispatch import Mode
-from ..ops.registry import Op
-from ..ops.spec import spec_of
+from ..ops.array.creation import zeros
+from ..ops.core.costs import cost
+from ..ops.core.define import Mode
+from ..ops.core.registry import Op
+from ..ops.core.spec import spec_of
 from ..tensor import Tensor
 from .module import Module
 
@@ -117,7 +117,7 @@ class _Counter(Mode):
 
 
 def op_cost(op: Op, values: tuple[Any, ...], result: Any) -> int:
-    """The FLOPs of one call, as its record says (see `weft.ops.costs`)."""
+    """The FLOPs of one call, as its record says (see `weft.ops.core.costs`)."""
     specs = [spec_of(t._data) if isinstance(t, Tensor) else t for t in op.tensors(values)]
     results = [spec_of(t._data) for t in (result if isinstance(result, (tuple, list)) else (result,))]
     return cost(op, op.merge(specs, op.attrs(values)), results).flops

@@ -8,13 +8,13 @@ from typing import Any
 
 from ..autograd import withheld
 from ..autograd.tape import no_grad
-from ..ops.elementwise import abs_, isfinite
-from ..ops.reduction import max_
-from ..ops.reduction import sum as reduce_total
-from ..ops.row_sparse import RowSparse
-from ..ops.shaping import concat, stack
-from ..ops.short_floats import widened
-from ..ops.spec import number
+from ..ops.array.elementwise import abs_, isfinite
+from ..ops.array.reduction import max_
+from ..ops.array.reduction import sum as reduce_total
+from ..ops.array.row_sparse import RowSparse
+from ..ops.array.shaping import concat, stack
+from ..ops.core.short_floats import widened
+from ..ops.core.spec import number
 from ..tensor import Tensor
 from . import packed as rnn  # noqa: F401  # `nn.utils.rnn`, where PyTorch has these
 from .packed import pack_padded_sequence as pack_padded_sequence
@@ -65,7 +65,7 @@ def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
     with no_grad():
         found = _with_grad("get_total_norm", parameters)
         if not found:
-            from ..ops.creation import zeros
+            from ..ops.array.creation import zeros
 
             return zeros(())
         return _norm([p.grad for p in found], float(norm_type))

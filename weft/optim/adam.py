@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..graph.capture import capturing
-from ..ops.deferred import Table, table_of
-from ..ops.elementwise import maximum, sqrt
-from ..ops.row_sparse import RowSparse
+from ..graph.capture.tracing import capturing
+from ..ops.array.elementwise import maximum, sqrt
+from ..ops.array.row_sparse import RowSparse
+from ..ops.internal.deferred_tables import Table, table_of
 from ..tensor import Tensor
 from .deferred import defer, update_at_once, update_deferred
 from .group import ParamGroup
@@ -30,7 +30,7 @@ class Adam(Optimizer):
         lazy: a row-sparse gradient updates parameters and means of its rows only; without it, it is made dense.
         deferred: the bits of the dense update for parameters with `sparse_grad`, but a captured step touches few rows
             besides those the gradient names; the others catch up when they are read. See Note [Deferred rows] in
-            `weft.ops.deferred`. Needs weight_decay=0, amsgrad=False and lazy=False.
+            `weft.ops.internal.deferred_tables`. Needs weight_decay=0, amsgrad=False and lazy=False.
 
     >>> import weft as wf
     >>> from weft import nn, optim

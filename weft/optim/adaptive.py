@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.elementwise import sqrt
+from ..ops.array.elementwise import sqrt
 from ..tensor import Tensor
 from .optimizer import Optimizer
 from .steps import descend, gather_speed, running_mean, running_square

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph.capture import outside
-from ..graph.function import function
+from ..graph.capture.function import function
+from ..graph.capture.tracing import outside
 from ..nn.parameter import Parameter
-from ..ops import inplace
-from ..ops.creation import arange
-from ..ops.deferred import COLUMNS, Table, adam_rows, direct, table_of, tables
-from ..ops.elementwise import astype, remainder
-from ..ops.row_sparse import RowSparse
-from ..ops.rows import put_rows, row_numbers, row_places
-from ..ops.shaping import broadcast_to, reshape, stack
+from ..ops.array.creation import arange
+from ..ops.array.elementwise import astype, remainder
+from ..ops.array.row_sparse import RowSparse
+from ..ops.array.shaping import broadcast_to, reshape, stack
+from ..ops.core import inplace
+from ..ops.internal.deferred_tables import COLUMNS, Table, adam_rows, direct, table_of, tables
+from ..ops.internal.table_rows import put_rows, row_numbers, row_places
 from ..runtime import epoch
 from ..tensor import Tensor, wrap
 from .group import update_dtype

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph.capture import CaptureError, capturing
+from ..graph.capture.tracing import CaptureError, capturing
 from ..runtime import epoch
 from ..tensor import Tensor, wrap
 

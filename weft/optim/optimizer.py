@@ -38,8 +38,8 @@ from .. import dtypes
 from ..autograd import withheld
 from ..autograd.tape import enable_grad, no_grad
 from ..errors import describe
-from ..graph.capture import outside
-from ..ops.row_sparse import RowSparse
+from ..graph.capture.tracing import outside
+from ..ops.array.row_sparse import RowSparse
 from ..runtime import epoch
 from ..tensor import Tensor, to_array, wrap
 from .group import ParamGroup, update_dtype

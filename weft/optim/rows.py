@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import inplace
-from ..ops.creation import zeros
-from ..ops.gathering import checked_indices, index_add, take
-from ..ops.row_sparse import RowSparse
-from ..ops.rows import put_rows, row_chain, row_numbers, row_places
-from ..ops.shaping import concat
+from ..ops.array.creation import zeros
+from ..ops.array.gathering import checked_indices, index_add, take
+from ..ops.array.row_sparse import RowSparse
+from ..ops.array.shaping import concat
+from ..ops.core import inplace
+from ..ops.internal.table_rows import put_rows, row_chain, row_numbers, row_places
 from ..tensor import Tensor
 
 

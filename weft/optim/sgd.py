@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.elementwise import where
+from ..ops.array.elementwise import where
 from ..tensor import Tensor
 from .optimizer import Optimizer
 from .steps import descend, gather_speed

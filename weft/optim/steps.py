@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..autograd.tape import note_mutation
-from ..ops import dispatch, inplace
-from ..ops import scalar as s
-from ..ops.dispatch import elementwise
-from ..ops.registry import NOT_DIFFERENTIABLE
-from ..ops.samples import Maker, Sample
-from ..ops.scalar import Term
+from ..ops.core import define as dispatch
+from ..ops.core import inplace
+from ..ops.core import scalar as s
+from ..ops.core.define import elementwise
+from ..ops.core.registry import NOT_DIFFERENTIABLE
+from ..ops.core.samples import Maker, Sample
+from ..ops.core.scalar import Term
 from ..tensor import Tensor
 
 

@@ -5,8 +5,8 @@ table of pointer slots, and the blocks of its steps. Several threads may run one
 from a pool and puts it back. What a program returns never lives in its arena. The GIL is released while it runs; host
 calls take it again.
 
-A program may have a prologue (see `weft.compiler.frozen`): steps whose results are the same at every call. They run before
-the first call, into memory that all instances share (`Kept`), and once more after `refresh()`.
+A program may have a prologue (see `weft.compiler.lowering.frozen`): steps whose results are the same at every call.
+They run before the first call, into memory that all instances share (`Kept`), and once more after `refresh()`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import numpy as np
 from ..backends.llvm.routines import CONTROL
 from ..backends.onednn.addresses import address
 from ..compiler.layout import Layout, Storage
-from ..compiler.lower import Step
-from ..compiler.memory_plan import nested_flags
-from ..ops import dispatch
+from ..compiler.lowering.lower import Step
+from ..compiler.lowering.memory_plan import nested_flags
+from ..ops.core import define
 from . import forks, limits, memory, threads
 from .interrupts import Interrupted, attended
 
@@ -307,8 +307,8 @@ class Instance:
                     yield status
                     status = 1
                     inputs = [None if x is None else self.array(x) for x in step.inputs]
-                    with dispatch.suspended():
-                        outs = dispatch.compute(node.op, inputs, node.attrs)
+                    with define.suspended():
+                        outs = define.compute(node.op, inputs, node.attrs)
                     for layout, out in zip(
                         step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True
                     ):

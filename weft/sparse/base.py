@@ -9,10 +9,10 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import describe, format_shape
-from ..ops.elementwise import astype
-from ..ops.reduction import reduce_sum
-from ..ops.shaping import expand_dims, matrix_transpose, reshape, squeeze
-from ..ops.sparse_ops import sparse_matmul
+from ..ops.array.elementwise import astype
+from ..ops.array.reduction import reduce_sum
+from ..ops.array.shaping import expand_dims, matrix_transpose, reshape, squeeze
+from ..ops.array.sparse_ops import sparse_matmul
 from ..tensor import Tensor, wrap
 
 
@@ -186,7 +186,7 @@ class Sparse:
             raise ValueError(
                 f"add: shapes differ. Got {format_shape(self.shape)} and {format_shape(other.shape)}."
             )
-        from ..ops.shaping import concat
+        from ..ops.array.shaping import concat
 
         a, b = self.to_coo(), other.to_coo()
         indices = wrap(np.concatenate([a.indices._data, b.indices._data], axis=1))

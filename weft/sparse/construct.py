@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import describe
-from ..ops.creation import ones
-from ..ops.gathering import take_axis
-from ..ops.shaping import reshape
-from ..ops.sparse_ops import sampled_matmul as _sampled
-from ..ops.spec import check_size
+from ..ops.array.creation import ones
+from ..ops.array.gathering import take_axis
+from ..ops.array.shaping import reshape
+from ..ops.array.sparse_ops import sampled_matmul as _sampled
+from ..ops.core.spec import check_size
 from ..tensor import Tensor, wrap
 from .base import Sparse
 from .coo import COO
@@ -85,7 +85,7 @@ def sampled_matmul(pattern: Sparse, a: Tensor, b: Tensor) -> Any:
     """The elements of `a @ b` at the places of `pattern`, without computing the others: the same places, new values."""
     pattern._check_matrix("sampled_matmul")
     rows, columns = pattern._triples()
-    from ..ops.shaping import matrix_transpose
+    from ..ops.array.shaping import matrix_transpose
 
     if a.ndim != 2 or b.ndim != 2 or (a.shape[0], b.shape[1]) != pattern.shape:
         raise ValueError(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import format_shape
-from ..ops.creation import zeros
-from ..ops.gathering import index_add, take_axis
-from ..ops.shaping import reshape
-from ..ops.spec import check_shape
+from ..ops.array.creation import zeros
+from ..ops.array.gathering import index_add, take_axis
+from ..ops.array.shaping import reshape
+from ..ops.core.spec import check_shape
 from ..tensor import Tensor, wrap
 from .base import Sparse, index_tensor, value_tensor
 

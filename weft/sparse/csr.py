@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import format_shape
-from ..ops.spec import check_shape
+from ..ops.core.spec import check_shape
 from ..tensor import Tensor, wrap
 from .base import Sparse, index_tensor, value_tensor
 from .coo import COO

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import cache, cache_limit, jit
-from weft.compiler import loops
-from weft.compiler.loops import Buffer, Kernel
-from weft.ops import scalar as s
+from weft.compiler.loop_ir import ir as loops
+from weft.compiler.loop_ir.ir import Buffer, Kernel
+from weft.ops.core import scalar as s
 
 
 @pytest.fixture

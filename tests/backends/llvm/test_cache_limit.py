@@ -119,9 +119,9 @@ def test_no_limit_looks_at_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_code_is_unloaded_when_nothing_refers_to_it() -> None:
-    from weft.compiler import loops
-    from weft.compiler.loops import Buffer, Kernel
-    from weft.ops import scalar as s
+    from weft.compiler.loop_ir import ir as loops
+    from weft.compiler.loop_ir.ir import Buffer, Kernel
+    from weft.ops.core import scalar as s
 
     i, n = s.index("i"), s.param("n")
     x = Buffer.of("x", "float32", (n,))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from weft.backends.llvm import eager, eager_elementwise
-from weft.ops import scalar as s
+from weft.ops.core import scalar as s
 
 SETTINGS = settings(max_examples=60, deadline=None)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import eager
-from weft.ops import philox
+from weft.ops.array import philox
 
 STATE = np.array([7, 3], np.int64)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.backends.llvm import eager
-from weft.ops import scalar as s
+from weft.ops.core import scalar as s
 
 SHAPES = [(5,), (70000,), (300, 5), (5, 300), (200, 1000), (40, 3, 50), (2, 40000), (3, 4, 5, 6)]
 

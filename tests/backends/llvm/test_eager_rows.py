@@ -5,8 +5,8 @@ import pytest
 import scipy.special
 
 from weft.backends.llvm import eager
-from weft.compiler.kernels import rows
-from weft.ops import scalar as s
+from weft.compiler.loop_ir.kernels import rows
+from weft.ops.core import scalar as s
 
 TOLERANCE = {"float32": 4e-6, "float64": 1e-13, "float16": 4e-3}
 CASES = [

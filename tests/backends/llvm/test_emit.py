@@ -6,9 +6,9 @@ import pytest
 from weft import dtypes
 from weft.backends.llvm import jit, target
 from weft.backends.llvm.emit import emit_kernel
-from weft.compiler import loops
-from weft.compiler.loops import Accumulator, Buffer, Kernel, Let, Local
-from weft.ops import scalar as s
+from weft.compiler.loop_ir import ir as loops
+from weft.compiler.loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local
+from weft.ops.core import scalar as s
 
 F32, F64, I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 N = s.param("n")
@@ -257,8 +257,8 @@ def test_local_tiles_of_odd_width():
 
 
 def test_a_tile_of_constant_shape_stays_in_registers():
-    from weft.compiler.kernels.small_matmul import small_matmul
     from weft.compiler.layout import Layout, Storage
+    from weft.compiler.loop_ir.kernels.small_matmul import small_matmul
 
     a, b, c = (Layout(Storage("argument", 1), F32, (m, n), (n, 1)) for m, n in ((8, 16), (16, 64), (8, 64)))
     assert "alloca" not in str(jit.optimise(jit.kernel_ir(small_matmul(a, b, c)), target.host().machine()))
@@ -298,7 +298,7 @@ def test_code_for_other_targets_can_be_generated():
 
 
 def test_emission_is_reproducible():
-    from weft.compiler.kernels import norms
+    from weft.compiler.loop_ir.kernels import norms
 
     first = jit.kernel_ir(norms.layer_norm(F32, True, True, 1e-5, False))
     assert first == jit.kernel_ir(norms.layer_norm(F32, True, True, 1e-5, False))

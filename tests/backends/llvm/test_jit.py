@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit, target
-from weft.compiler import loops
-from weft.compiler.loops import Buffer, Kernel
-from weft.ops import scalar as s
+from weft.compiler.loop_ir import ir as loops
+from weft.compiler.loop_ir.ir import Buffer, Kernel
+from weft.ops.core import scalar as s
 
 
 def kernel(addend, dtype=np.float32):

@@ -6,7 +6,7 @@ import pytest
 import weft as wf
 from weft.backends.llvm import kernels
 from weft.nn import functional as F
-from weft.ops import registry
+from weft.ops.core import registry
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import eager
-from weft.ops import scalar as s
+from weft.ops.core import scalar as s
 
 LONG = np.longdouble
 # Largest error in units in the last place, measured with room of about a third.

@@ -5,7 +5,7 @@ import pytest
 
 import weft as wf
 from weft.backends.llvm import eager
-from weft.ops import scalar as s
+from weft.ops.core import scalar as s
 
 SKIP = {"lgamma"}  # tested by itself; the C library, once per element
 ULP = {s.FLOAT16: 1, s.BFLOAT16: 1, s.FLOAT32: 8, s.FLOAT64: 8}

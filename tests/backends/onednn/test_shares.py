@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from weft.backends.onednn import eager, library, shares
-from weft.ops import conv, registry  # noqa: F401  (conv for its records)
+from weft.ops.core import registry
+from weft.ops.nn.conv import convolution  # noqa: F401  (for its records)
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="needs oneDNN")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm.jit import compile_kernel
-from weft.compiler.kernels.copy import copy_kernel
-from weft.compiler.loops import Kernel, Loop, Statement, Transpose
+from weft.compiler.loop_ir.ir import Kernel, Loop, Statement, Transpose
+from weft.compiler.loop_ir.kernels.copy import copy_kernel
 
 
 def strides_in_order(shape: tuple[int, ...], order: tuple[int, ...], gap: int = 0) -> tuple[int, ...]:

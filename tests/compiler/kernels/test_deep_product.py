@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit
-from weft.compiler.kernels.deep_product import deep_kernel, shares, suits
 from weft.compiler.layout import Layout, Storage
+from weft.compiler.loop_ir.kernels.deep_matmul import deep_kernel, shares, suits
 from weft.runtime import threads
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm.jit import compile_kernel
-from weft.compiler.kernels import depthwise as d
-from weft.compiler.kernels.depthwise_gradients import gradients
-from weft.compiler.validate import validate
+from weft.compiler.loop_ir.kernels import depthwise as d
+from weft.compiler.loop_ir.kernels.depthwise_gradients import gradients
+from weft.compiler.loop_ir.validate import validate
 
 AXES = [
     d.Axis(14, 14, 3, 1, 1),

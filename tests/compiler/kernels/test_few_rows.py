@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.compiler.kernels import few_rows as f
 from weft.compiler.layout import Layout, Storage, row_major
-from weft.compiler.lower import Step
-from weft.compiler.validate import validate
+from weft.compiler.loop_ir.kernels import skinny_matmul as f
+from weft.compiler.loop_ir.validate import validate
+from weft.compiler.lowering.lower import Step
 from weft.runtime.program import Program
 
 FLOAT = np.dtype(np.float32)

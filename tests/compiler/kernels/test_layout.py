@@ -1,6 +1,6 @@
 """Collapsing dimensions."""
 
-from weft.compiler.kernels.layout import collapse, stride_class
+from weft.compiler.loop_ir.kernels.layout import collapse, stride_class
 
 
 def test_contiguous_arrays_become_one_dimension():

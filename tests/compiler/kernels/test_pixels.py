@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm.jit import compile_kernel
-from weft.compiler.kernels import pixels as p
-from weft.compiler.validate import validate
+from weft.compiler.loop_ir.kernels import pointwise_conv as p
+from weft.compiler.loop_ir.validate import validate
 
 
 @pytest.mark.parametrize("rows", [1, 7, 12, 100])

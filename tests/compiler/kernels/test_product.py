@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit
-from weft.compiler import loops
-from weft.compiler.kernels.panels import pack_panels
-from weft.compiler.kernels.product import LYING, WORKERS, Blocks, blocked_product, blocks, scratch
-from weft.compiler.kernels.tiles import row_tiles
 from weft.compiler.layout import Layout, Storage
-from weft.compiler.loops import Buffer, Kernel
-from weft.ops import scalar as s
+from weft.compiler.loop_ir import ir as loops
+from weft.compiler.loop_ir.ir import Buffer, Kernel
+from weft.compiler.loop_ir.kernels.blocked_matmul import (
+    LYING,
+    WORKERS,
+    Blocks,
+    blocked_product,
+    blocks,
+    scratch,
+)
+from weft.compiler.loop_ir.kernels.panels import pack_panels
+from weft.compiler.loop_ir.kernels.tiles import row_tiles
+from weft.ops.core import scalar as s
 from weft.runtime import threads
 
 F32 = np.dtype(np.float32)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit
-from weft.compiler.kernels.small_matmul import small_matmul, suits
 from weft.compiler.layout import Layout, Storage
+from weft.compiler.loop_ir.kernels.small_matmul import small_matmul, suits
 
 
 def layout(array, offset=0):

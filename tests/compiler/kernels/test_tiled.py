@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from weft.compiler.kernels.tiled import tiled_elementwise
-from weft.compiler.validate import validate
-from weft.ops import scalar as s
+from weft.compiler.loop_ir.kernels.tiled import tiled_elementwise
+from weft.compiler.loop_ir.validate import validate
+from weft.ops.core import scalar as s
 
 F32 = np.dtype(np.float32)
 

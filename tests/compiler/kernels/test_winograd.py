@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm.jit import compile_kernel
-from weft.compiler.kernels import winograd as w
-from weft.compiler.validate import validate
+from weft.compiler.loop_ir.kernels import winograd as w
+from weft.compiler.loop_ir.validate import validate
 
 SIZES = [2, 4]
 

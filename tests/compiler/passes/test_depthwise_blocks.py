@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 import weft.nn.functional as F
-from weft.compiler.rules import depthwise
+from weft.compiler.lowering.rules import depthwise
 from weft.runtime import threads
 
 FORWARD, BACKWARD = "depthwise convolution+moments", "depthwise convolution grad input+grad weight"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.compiler.passes import decompositions
+from weft.compiler.passes.decompositions import general as decompositions
 from weft.nn import functional as F
 
 CASES = {
@@ -104,7 +104,7 @@ def test_strided_heads_are_read_and_written_in_place() -> None:
 
 
 def test_gradient_through_the_log_sum_exp() -> None:
-    from weft.ops.attention import attention_forward
+    from weft.ops.nn.attention import attention_forward
 
     arrays, _, _ = _problem("plain")
     tensors = _tensors(arrays)

@@ -9,7 +9,7 @@ import weft as wf
 import weft.nn.functional as F
 from weft.backends.onednn import library
 from weft.compiler import tuning
-from weft.compiler.rules import blocked_weights
+from weft.compiler.lowering.rules import blocked_weights
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="the blocks are oneDNN's")
 

@@ -9,7 +9,7 @@ import weft as wf
 import weft.nn.functional as F
 from weft.backends.onednn import library
 from weft.compiler import tuning
-from weft.compiler.rules import conv, winograd
+from weft.compiler.lowering.rules import conv, winograd
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="all ways need oneDNN")
 
@@ -73,8 +73,8 @@ def test_the_rule_knows_the_models(shape: tuple[int, int, int, int, int], way: s
 @pytest.mark.parametrize(("n", "size"), [(64, 14), (2, 224)])
 def test_samples_do_the_same_in_small(op: str, n: int, size: int) -> None:
     from weft.compiler.flow import Flow
-    from weft.ops import conv as ops
-    from weft.ops.spec import Spec
+    from weft.ops.core.spec import Spec
+    from weft.ops.nn.conv import convolution as ops
 
     flow, dtype = Flow("test"), np.dtype(np.float32)
     x, y, w = (flow.placeholder(s, dtype) for s in ((n, 64, size, size), (n, 96, size, size), (96, 64, 3, 3)))

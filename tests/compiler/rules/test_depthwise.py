@@ -11,7 +11,7 @@ import weft as wf
 import weft.nn.functional as F
 from weft.backends.onednn import library
 from weft.compiler import tuning
-from weft.compiler.rules import depthwise
+from weft.compiler.lowering.rules import depthwise
 from weft.runtime import threads
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="the other way is oneDNN's")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.compiler.primitives import available
+from weft.compiler.lowering.primitives import available
 
 
 @pytest.mark.skipif(not available(), reason="needs oneDNN")

@@ -11,7 +11,7 @@ import weft as wf
 import weft.nn.functional as F
 from weft.backends.onednn import library
 from weft.compiler import tuning
-from weft.compiler.rules import pixels
+from weft.compiler.lowering.rules import pointwise_conv
 from weft.runtime import threads
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="the other way is oneDNN's")
@@ -68,7 +68,7 @@ def test_result_and_gradient(case: Case) -> None:
     expected = [np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0]) + b[:, None, None], np.einsum("nkhw,kc->nchw", g, w[:, :, 0, 0])]
     for got, wanted in zip(made, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
-    ways = 1 + pixels.suits(case.outputs, case.inputs)  # 33 input channels are no panel of a gradient
+    ways = 1 + pointwise_conv.suits(case.outputs, case.inputs)  # 33 input channels are no panel of a gradient
     assert explained.count("pixels (forced)") == ways
 
 
@@ -131,10 +131,10 @@ def test_nan_and_infinity_stay_in_their_pixel() -> None:
 
 
 def test_which_convolutions_qualify() -> None:
-    assert pixels.suits(96, 24) and pixels.suits(16, 96) and pixels.suits(256, 128)
-    assert not pixels.suits(512, 128)  # a matrix that is too large for the cache
-    assert not pixels.suits(16, 100)  # no panels without a rest
-    assert not pixels.suits(3, 16)
+    assert pointwise_conv.suits(96, 24) and pointwise_conv.suits(16, 96) and pointwise_conv.suits(256, 128)
+    assert not pointwise_conv.suits(512, 128)  # a matrix that is too large for the cache
+    assert not pointwise_conv.suits(16, 100)  # no panels without a rest
+    assert not pointwise_conv.suits(3, 16)
     x, w, b, _ = arrays(Case(2, 16, 16, (8, 8)))
 
     @wf.function

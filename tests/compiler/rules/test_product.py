@@ -7,7 +7,7 @@ import weft as wf
 from weft import nn, optim
 from weft.compiler import tuning
 from weft.compiler.layout import Layout, Storage
-from weft.compiler.rules.product import suits
+from weft.compiler.lowering.rules.product import suits
 from weft.nn import functional as F
 
 ROWS = 4096

@@ -5,7 +5,7 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
-from weft.ops import random_ops as r
+from weft.ops.array import random_ops as r
 
 
 def host_calls(f):

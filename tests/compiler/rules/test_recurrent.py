@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft import nn
-from weft.ops.rnn import lstm_sequence
+from weft.ops.nn.recurrent.primitives import lstm_sequence
 
 # steps, batch, hidden units, backwards in time, whether the cells have a gradient too
 CASES = [

@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft import nn, optim
-from weft.ops.rows import row_chain, row_places
+from weft.ops.internal.table_rows import row_chain, row_places
 
 ROWS = 40
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.ops.gathering import checked_indices
+from weft.ops.array.gathering import checked_indices
 
 
 def host_calls(f):

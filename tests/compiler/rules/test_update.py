@@ -10,7 +10,7 @@ import pytest
 import weft as wf
 from weft import nn, optim
 from weft.compiler import tuning
-from weft.compiler.rules import update
+from weft.compiler.lowering.rules import update
 from weft.nn import functional as F
 
 OPTIMIZERS = {

@@ -16,7 +16,7 @@ import weft as wf
 import weft.nn.functional as F
 from weft.backends.onednn import library
 from weft.compiler import tuning
-from weft.compiler.rules import winograd
+from weft.compiler.lowering.rules import winograd
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="the products are oneDNN's")
 
@@ -144,7 +144,7 @@ import numpy as np
 import weft as wf
 import weft.nn.functional as F
 from weft.compiler import tuning
-from weft.compiler.rules import winograd
+from weft.compiler.lowering.rules import winograd
 
 winograd.BLOCK_BYTES, winograd.LEAST_TILES = 1, 40  # several blocks, whose products add up
 rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Attention on NumPy arrays with the kernels of `weft.compiler.kernels.attention`, which never write the scores.
+"""Attention on NumPy arrays with the kernels of `weft.compiler.loop_ir.kernels.attention`, which never write the scores.
 
 A kernel is made for one combination of shapes and strides, which takes a fraction of a second the first time on a machine;
 it is made at the first call, because the NumPy way rounds differently and a run should not depend on its history. Small
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.kernels import attention
 from ...compiler.layout import Layout, Storage
-from ...compiler.loops import Kernel
+from ...compiler.loop_ir.ir import Kernel
+from ...compiler.loop_ir.kernels import attention
 from ...runtime import memory, threads
 from . import jit
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler.kernels import elementwise as build
-from ...compiler.kernels import tiled
-from ...compiler.kernels.layout import collapse, stride_class
-from ...ops import scalar as s
+from ...compiler.loop_ir.kernels import elementwise as build
+from ...compiler.loop_ir.kernels import tiled
+from ...compiler.loop_ir.kernels.layout import collapse, stride_class
+from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import scalar as s
+from ...ops.core import scalar as s
 from .eager_reduce import map_reduce
 
 

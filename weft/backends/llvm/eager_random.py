@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.kernels import random as build
-from ...ops import philox
-from ...ops import scalar as s
+from ...compiler.loop_ir.kernels import random as build
+from ...ops.array import philox
+from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
 
@@ -75,12 +75,12 @@ def random_bits(shape: tuple[int, ...], seed: int, offset: int) -> np.ndarray | 
 def random_uniform(
     shape: tuple[int, ...], dtype: np.dtype, seed: int, offset: int, out: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """Numbers in [0, 1), as `weft.ops.philox.uniform`."""
+    """Numbers in [0, 1), as `weft.ops.array.philox.uniform`."""
     return draw(_maker(philox.uniform, dtype), _state(seed, offset), shape, dtype, 0, out)
 
 
 def random_normal(
     shape: tuple[int, ...], dtype: np.dtype, seed: int, offset: int, out: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """Standard normal numbers, as `weft.ops.philox.normal`."""
+    """Standard normal numbers, as `weft.ops.array.philox.normal`."""
     return draw(_maker(philox.normal, dtype), _state(seed, offset), shape, dtype, 0, out)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler.kernels import reduce as build
-from ...compiler.kernels.layout import collapse, stride_class
-from ...ops import scalar as s
+from ...compiler.loop_ir.kernels import reduce as build
+from ...compiler.loop_ir.kernels.layout import collapse, stride_class
+from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
 from .eager_elementwise import MAX_PLANS, PARALLEL, dense_strides, element_strides, serves

@@ -1,6 +1,6 @@
 """Softmax, normalisation and cross entropy on NumPy arrays.
 
-Arrays whose axes do not fall into rows (see `weft.compiler.kernels.rows`) are copied into a layout that does: all
+Arrays whose axes do not fall into rows (see `weft.compiler.loop_ir.kernels.rows`) are copied into a layout that does: all
 arguments of one call share one layout, so results come back in the shape and order of the first.
 
 Note [Prepared calls]. What a call on small arrays that need no copy comes down to (a native function and a few integers)
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler.kernels import norms, rows
-from ...compiler.kernels.rows import compute_dtype
-from ...compiler.loops import Kernel
-from ...ops import scalar as s
+from ...compiler.loop_ir.ir import Kernel
+from ...compiler.loop_ir.kernels import norms, rows
+from ...compiler.loop_ir.kernels.rows import compute_dtype
+from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
 from .eager_elementwise import MAX_PLANS, PARALLEL, STREAMING, memory_order

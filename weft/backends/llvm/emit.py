@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from ...compiler import loops
-from ...compiler.loops import (
+from ...compiler.loop_ir import ir as loops
+from ...compiler.loop_ir.ir import (
     SQUARE,
     Accumulator,
     Buffer,
@@ -38,8 +38,8 @@ from ...compiler.loops import (
     Transpose,
     Update,
 )
-from ...ops import scalar as s
-from ...ops.scalar import Expr
+from ...ops.core import scalar as s
+from ...ops.core.scalar import Expr
 from . import mathlib, parallel, primitives, reductions
 from .ir import Function, Module, Value, is_literal, literal, mangle, memory_type
 from .schedule import Plan, plan_loop

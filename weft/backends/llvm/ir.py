@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...ops import scalar as s
+from ...ops.core import scalar as s
 
 FLOATS = ("float", "double")
 _TYPES: dict[np.dtype, str] = {

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.loops import Kernel
-from ...compiler.validate import validate
+from ...compiler.loop_ir.ir import Kernel
+from ...compiler.loop_ir.validate import validate
 from ...runtime import forks, threads
 from ...runtime.limits import LeastRecentlyUsed
 from . import cache, target

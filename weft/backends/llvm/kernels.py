@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...ops import registry
-from ...ops.loss_parts import holds
+from ...ops.core import registry
+from ...ops.nn.loss_reduction import holds
 from ...runtime import forks, memory
 
 LARGE = 16384
@@ -49,18 +49,11 @@ def register() -> bool:
 
     with _lock:
         if not _registered and native_available():
-            from ...ops import (
-                attention,
-                channel_norms,
-                class_losses,
-                normalization,
-                products,
-                reduction,
-                searching,
-                softmax,
-            )
+            from ...ops.array import products, reduction, searching
+            from ...ops.nn import attention, class_losses, softmax
+            from ...ops.nn.norm import batch_norm, layer_norm
 
-            assert attention and channel_norms and class_losses and normalization  # imported for their records
+            assert attention and batch_norm and class_losses and layer_norm  # imported for their records
             assert products and reduction and searching and softmax
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))

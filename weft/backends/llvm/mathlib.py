@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...ops import _numpy_special as coefficients
-from ...ops import scalar as s
-from ...ops.scalar import FLOAT32, FLOAT64, INT32, INT64, Expr
+from ...ops.core import numpy_special as coefficients
+from ...ops.core import scalar as s
+from ...ops.core.scalar import FLOAT32, FLOAT64, INT32, INT64, Expr
 
 RULES: dict[str, Callable[..., Expr]] = {}
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ...compiler import loops
-from ...compiler.loops import Kernel
-from ...compiler.validate import validate
-from ...ops import scalar as s
+from ...compiler.loop_ir import ir as loops
+from ...compiler.loop_ir.ir import Kernel
+from ...compiler.loop_ir.validate import validate
+from ...ops.core import scalar as s
 from . import cache, jit
 from .emit import emit_kernel
 from .routines import NAMES, TEXT, words

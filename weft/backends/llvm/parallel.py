@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...compiler import loops
-from ...compiler.loops import Loop
-from ...ops import scalar as s
+from ...compiler.loop_ir import ir as loops
+from ...compiler.loop_ir.ir import Loop
+from ...ops.core import scalar as s
 from .ir import Function, Value, literal
 
 if TYPE_CHECKING:

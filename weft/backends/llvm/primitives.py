@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...ops import scalar as s
-from ...ops.scalar import Expr
+from ...ops.core import scalar as s
+from ...ops.core.scalar import Expr
 from .ir import BITS, FLOATS, Function, Value, compute_type, full_type, literal, mangle
 from .target import Target
 

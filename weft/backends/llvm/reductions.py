@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...compiler.loops import Accumulator
-from ...ops import scalar as s
+from ...compiler.loop_ir.ir import Accumulator
+from ...ops.core import scalar as s
 from . import primitives
 from .ir import Function, Value, compute_type
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...compiler import loops
-from ...compiler.loops import Accumulator, Loop, Store, Update
-from ...ops import scalar as s
+from ...compiler.loop_ir import ir as loops
+from ...compiler.loop_ir.ir import Accumulator, Loop, Store, Update
+from ...ops.core import scalar as s
 from .target import Target
 
 CHEAP = frozenset(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...ops import registry
+from ...ops.core import registry
 from ...runtime import forks
 from . import library
 from .capi import Unsupported
@@ -50,9 +50,11 @@ def register() -> bool:
     global _registered
     with _lock:
         if not _registered and library.available():
-            from ...ops import conv, pool, products
+            from ...ops.array import products
+            from ...ops.nn.conv import convolution
+            from ...ops.nn.pool import primitives as pool
 
-            assert conv and pool and products  # imported for their records
+            assert convolution and pool and products  # imported for their records
             for name, when, kernel in _kernels():
                 registry.register_kernel(name, when=when, label=f"onednn {name}")(_or_plain(name, kernel))
             _registered = True
@@ -197,8 +199,8 @@ def _reaching(
     """Padding so that oneDNN, which rounds down, makes the windows of ceil mode; and whether that changed it."""
     if not ceil_mode:
         return padding, False
-    from ...ops._windows import out_size
-    from ...ops.pool import _extra
+    from ...ops.nn.pool.primitives import _extra
+    from ...ops.nn.windows import out_size
 
     out = [out_size(*item, True) for item in zip(size, padding, kernel, stride, dilation, strict=True)]
     extra = _extra(size, kernel, stride, padding, dilation, out)
@@ -217,7 +219,7 @@ def _all_finite(x: np.ndarray) -> bool:
 
 
 def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    from ...ops.pool import offsets_dtype
+    from ...ops.nn.pool.primitives import offsets_dtype
     from .eager import max_pool_forward
 
     _check_window(stride, padding, dilation)

@@ -4,7 +4,7 @@
 %new:0, … = adam_rows(%i and others, …, %table, %m, %v, %last, add(%t, 1), %history, None, …)      before
 %new:0, … = adam_rows(%i and others, …, %table, %m, %v, %last, add(%t, 1), %history, %p:0, …)      after
 
-See Note [Deferred rows] in `weft.ops.deferred`.
+See Note [Deferred rows] in `weft.ops.internal.deferred_tables`.
 """
 
 from __future__ import annotations

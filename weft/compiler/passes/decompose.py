@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tape import no_grad
-from ...graph.capture import Capture
+from ...graph.capture.tracing import Capture
 from ...graph.graph import Node
-from ...ops.elementwise import astype
-from ...ops.general import check_room
+from ...ops.array.elementwise import astype
+from ...ops.core.slow_path import check_room
 from ...tensor import wrap
 from ..flow import Flow, rebuild
 
@@ -53,11 +53,11 @@ class FlowCapture(Capture):
 
 def decompose(flow: Flow) -> Flow:
     """Replace every op that has a decomposition, until nothing changes."""
-    from . import decompositions as decompositions
-    from . import decompositions_moving as decompositions_moving
-    from . import decompositions_norms as decompositions_norms
-    from . import decompositions_pooling as decompositions_pooling
-    from . import decompositions_recurrent as decompositions_recurrent
+    from .decompositions import general as general
+    from .decompositions import moving as moving
+    from .decompositions import norms as norms
+    from .decompositions import pooling as pooling
+    from .decompositions import recurrent as recurrent
 
     for _ in range(8):
         before = [n.op.name for n in flow.nodes]

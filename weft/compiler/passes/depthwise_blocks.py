@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import CONSTANT, Node, Value
-from ...ops import depthwise as ops
+from ...ops.internal import depthwise as ops
 from ..flow import Flow, rebuild
-from ..rules import depthwise as rules
+from ..lowering.rules import depthwise as rules
 from .duplicate import light
 
 MOST_STEPS, MOST_COLUMNS = 16, 8

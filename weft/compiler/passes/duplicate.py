@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any
 
 from ...graph.graph import CONSTANT, PLACEHOLDER, Node, Value
-from ...ops import scalar as s
+from ...ops.core import scalar as s
 from ..flow import Flow, rebuild
 from ..fusion import Cluster, Fuser, base_of, is_view, members
-from ..nests import DEAR
+from ..lowering.nests import DEAR
 
 LEAST = 1 << 16  # bytes of a value worth the trouble
 SMALL = 16  # an operand this many times smaller costs nothing to read

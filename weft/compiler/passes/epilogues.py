@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node, Value
-from ...ops import fused
-from ...ops.registry import table
-from ...ops.spec import Spec
+from ...ops.core.registry import table
+from ...ops.core.spec import Spec
+from ...ops.internal import epilogues as fused
 from ..flow import Flow, rebuild
 from ..fusion import is_loop, is_view
-from ..kernels import few_rows
-from ..kernels.small_matmul import LARGEST
-from ..primitives import available
+from ..loop_ir.kernels import skinny_matmul
+from ..loop_ir.kernels.small_matmul import LARGEST
+from ..lowering.primitives import available
 
 ACTIVATIONS = ("relu", "relu6", "gelu_exact", "gelu_tanh", "silu", "hardswish", "sigmoid", "tanh")
 LOSES_NAN = {"relu", "relu6"}
@@ -143,9 +143,9 @@ def is_few_rows(product: Value) -> bool:
     a, b = node.inputs[:2]
     return (
         len(a.shape) == len(b.shape) == 2
-        and a.shape[0] <= few_rows.MOST_ROWS
-        and b.shape[0] >= few_rows.LEAST_DEPTH
-        and b.shape[0] * b.shape[1] >= few_rows.LEAST
+        and a.shape[0] <= skinny_matmul.MOST_ROWS
+        and b.shape[0] >= skinny_matmul.LEAST_DEPTH
+        and b.shape[0] * b.shape[1] >= skinny_matmul.LEAST
         and b.dtype == np.float32
         and b.node.op.name == "permute_dims"
     )
@@ -153,7 +153,7 @@ def is_few_rows(product: Value) -> bool:
 
 def _tiled(node: Node) -> bool:
     """Whether Winograd's transforms are for this convolution."""
-    from ..rules.winograd import suits
+    from ..lowering.rules.winograd import suits
 
     stride, _, dilation, groups = node.attrs[-4:]
     return suits(stride, dilation, groups, tuple(node.inputs[1].shape[2:]))

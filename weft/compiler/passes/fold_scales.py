@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node, Value
-from ...ops.registry import table
-from ...ops.spec import Spec
+from ...ops.core.registry import table
+from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
-from ..frozen import still_values
+from ..lowering.frozen import still_values
 
 
 def fold_scales(flow: Flow, still: Sequence[int]) -> Flow:

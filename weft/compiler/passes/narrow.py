@@ -14,9 +14,9 @@ from math import prod
 from typing import Any
 
 from ...graph.graph import Node, Value
-from ...ops.indexing import Slice
-from ...ops.registry import table
-from ...ops.spec import Spec
+from ...ops.array.indexing import Slice
+from ...ops.core.registry import table
+from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 _ALL = Slice(None, None, None)

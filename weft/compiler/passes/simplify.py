@@ -13,11 +13,11 @@ import numpy as np
 
 from ... import dtypes
 from ...graph.graph import CONSTANT, Node, Value
-from ...ops import dispatch
-from ...ops.indexing import Slice
-from ...ops.registry import table
-from ...ops.short_floats import is_short
-from ...ops.spec import Spec
+from ...ops.array.indexing import Slice
+from ...ops.core import define
+from ...ops.core.registry import table
+from ...ops.core.short_floats import is_short
+from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 FOLD_LIMIT = 4096  # elements of a constant worth computing at compile time
@@ -191,7 +191,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         and args
         and (out.size or 0) <= FOLD_LIMIT
     ):
-        result = dispatch.compute(op, [a.node.attrs[0] for a in args], node.attrs)
+        result = define.compute(op, [a.node.attrs[0] for a in args], node.attrs)
         if isinstance(result, np.ndarray):
             return (new.constant(np.asarray(result, order="C")),)
     return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.graph import Node
-from ...ops.registry import table
-from ...ops.spec import Spec, normalize_axes, num_elements, reduced_shape
+from ...ops.core.registry import table
+from ...ops.core.spec import Spec, normalize_axes, num_elements, reduced_shape
 from ..flow import Flow, rebuild
 
 LEAST = 65536  # elements from which a second kernel pays

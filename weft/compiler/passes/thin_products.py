@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node, Value
-from ...ops.registry import table
-from ...ops.spec import Spec
+from ...ops.core.registry import table
+from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 LEAST = 1 << 18

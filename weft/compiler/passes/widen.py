@@ -1,4 +1,4 @@
-"""Ops that must not add up short floats get float32 operands, see Note [Short floats] in `weft.ops.registry`.
+"""Ops that must not add up short floats get float32 operands, see Note [Short floats] in `weft.ops.core.registry`.
 
 %y: bfloat16 = reduce_sum(%x: bfloat16)                                              before
 %w = cast(%x, float32); %s: float32 = reduce_sum(%w); %y = cast(%s, bfloat16)        after
@@ -13,9 +13,9 @@ from typing import Any
 
 from ...autograd.tape import no_grad
 from ...graph.graph import Node, Value
-from ...ops import dispatch
-from ...ops.elementwise import astype
-from ...ops.short_floats import is_short, widened
+from ...ops.array.elementwise import astype
+from ...ops.core import define
+from ...ops.core.short_floats import is_short, widened
 from ...tensor import wrap
 from ..flow import Flow, rebuild
 from .decompose import FlowCapture
@@ -40,7 +40,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         return None
     with no_grad(), FlowCapture(new):
         tensors = [None if a is None else widened(wrap(a)) for a in args]
-        made = dispatch.call(node.op, tuple(node.op.merge(tensors, node.attrs)))
+        made = define.call(node.op, tuple(node.op.merge(tensors, node.attrs)))
         outs = made if isinstance(made, tuple) else (made,)
         outs = tuple([astype(o, v.dtype) for o, v in zip(outs, node.outputs, strict=True)])
     return [new.operand(t) for t in outs]

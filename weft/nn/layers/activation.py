@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ops.creation import full
+from ...ops.array.creation import full
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init

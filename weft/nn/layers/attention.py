@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import format_shape
-from ...ops.creation import empty, full
-from ...ops.dispatch import constant
-from ...ops.elementwise import where
-from ...ops.products import matmul
-from ...ops.shaping import concat
+from ...ops.array.creation import empty, full
+from ...ops.array.elementwise import where
+from ...ops.array.products import matmul
+from ...ops.array.shaping import concat
+from ...ops.core.define import constant
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init

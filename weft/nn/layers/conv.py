@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ops.creation import empty
+from ...ops.array.creation import empty
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graph.capture import outside
+from ...graph.capture.tracing import outside
 from ...runtime import epoch
 from ...tensor import Tensor
 from .. import init

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.loss_parts import hinge
-from ...ops.spec import number
+from ...ops.core.spec import number
+from ...ops.nn.loss_reduction import hinge
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from ..module import Layer

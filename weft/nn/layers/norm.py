@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import format_shape
-from ...ops.creation import ones, zeros
+from ...ops.array.creation import ones, zeros
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from .. import init

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import format_shape
-from ...ops.creation import empty, zeros
-from ...ops.spec import MAX_LAYERS, check_size
+from ...ops.array.creation import empty, zeros
+from ...ops.core.spec import MAX_LAYERS, check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.spec import MAX_LAYERS, check_size
+from ...ops.core.spec import MAX_LAYERS, check_size
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from .. import init

@@ -1,0 +1,1 @@
+"""The loop IR, its checks, and the kernels written in it."""

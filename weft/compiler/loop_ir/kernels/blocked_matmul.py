@@ -1,0 +1,363 @@
+"""Large matrix products of our own: blocks that fit the caches, register tiles inside, anything elementwise at the end.
+
+    for some rows, for a block of columns (in parallel):
+        pack these columns of the right operand into panels    in memory of the thread's own, always the same
+        for a block of rows:
+            for a piece of the depth:                  the right operand's piece stays in the second cache
+                for a few rows:                        theirs of the left operand stay in the first
+                    for a panel:                       sums += left @ right, in registers
+            finish(row, column, sum)                   in registers, too, after the last piece
+
+A tile runs at 99 % of the multiply-adds that the processor can do. What is left is waiting for memory: what a tile will
+need is asked for while the one before it is computed, a line at every step of the depth. A library's product does not know
+what comes after it: here a bias, an activation or an optimiser's step is done to the tile before it is written.
+
+The order of a sum depends on the depth alone: blocks of rows and columns never change a result.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....ops.core import scalar as s
+from ....ops.core.scalar import Expr
+from ...layout import Layout, Storage
+from .. import ir as loops
+from ..ir import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
+from .panels import Operand, Place, panels_of, side_by_side
+from .skinny_matmul import steps_on
+from .tiles import COLUMNS, parts, product, row_tiles
+
+SECOND_CACHE = 512 * 1024
+"""Bytes of one operand at a time: half of the second cache of processors of today."""
+DEEPEST = 640
+"""Depth of a piece, at most."""
+CHUNK, WIDEST = 2048, 256
+"""Rows and columns of a task that packs its columns itself, at most."""
+WORKERS = os.cpu_count() or 1
+"""Threads that have memory of their own, at most."""
+PAGE = 1024
+"""Numbers in one."""
+LYING = 128
+"""Rows of a right operand that is not packed, at most."""
+AHEAD = 12
+"""Steps of the depth that are asked for ahead of the one whose rows are copied."""
+HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
+"""Rows of a task whose left operand is copied, in the order in which they are tried."""
+FEWEST, ENOUGH, LOWEST = 8, 16, 256
+"""Tasks that a product is cut into, so that threads end at about the same time: at least `FEWEST`, as long as each keeps
+`LOWEST` rows; and `ENOUGH` are not worth smaller ones."""
+
+Finish = Callable[[Expr, Expr, Expr, str], Sequence[Statement]]
+"""`finish(row, column, value, tag)`: what is done with an element. Names in it are made unique by the tag."""
+Near = Callable[[Expr, Expr], Sequence[Statement]]
+"""`near(row, column)`: prefetches of what `finish` will touch there."""
+Asking = Callable[[Expr], Sequence[Statement]]
+"""Prefetches, given the number of a step of the depth."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows, columns and depth that are worked on at a time, and rows and columns of a task, which is some of these."""
+
+    rows: int
+    columns: int
+    depth: int
+    task: tuple[int, int]
+
+
+def blocks(left: Layout, columns: int) -> Blocks:
+    """Blocks for a product with `left`: from sizes alone, so that results never depend on the machine's load."""
+    rows, depth = left.shape
+    if left.strides[1] != 1:
+        return _copied_blocks(rows, columns, depth)
+    deep = _piece(depth, DEEPEST)
+    most = min(max(SECOND_CACHE // (4 * deep) // COLUMNS, 1) * COLUMNS, WIDEST)
+    chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // COLUMNS)), rows // LOWEST))
+    widths = [w for w in range(most, 0, -COLUMNS) if chunks * -(-columns // w) >= ENOUGH] or [COLUMNS]
+    wide = min(next((w for w in widths if columns % w == 0), widths[0]), columns)  # no rest is less code
+    chunk = -(-rows // chunks)
+    high = chunk if deep == depth else loops.MAX_LOCAL_BYTES // (4 * wide)  # sums of a block wait in local memory
+    few = -(-chunk // high)
+    even = next((n for n in range(few, 2 * few) if chunk % n == 0), None)
+    return Blocks(min(high, chunk) if even is None else chunk // even, wide, deep, (chunk, wide))
+
+
+def _copied_blocks(rows: int, columns: int, depth: int) -> Blocks:
+    """Blocks for a left operand that is copied: few rows and many columns to a task, so that it is copied once or twice."""
+    deep = _piece(depth, DEEPEST)
+    heights = [h for h in HEIGHTS if 4 * h * depth <= SECOND_CACHE] or [HEIGHTS[-1]]
+    many = [h for h in heights if -(-rows // h) >= ENOUGH] or heights
+    high = min(next((h for h in (*many, *heights) if rows % h == 0), many[0]), rows)
+    groups = min(-(-ENOUGH // -(-rows // high)), -(-columns // (2 * COLUMNS)))
+    group = min(_up(-(-columns // groups), COLUMNS), columns)
+    if deep == depth:
+        return Blocks(high, group, deep, (high, group))
+    most = max(loops.MAX_LOCAL_BYTES // (4 * high) // COLUMNS, 1) * COLUMNS
+    wide = next((w for w in range(most, most // 2, -COLUMNS) if group % w == 0), most)
+    return Blocks(high, min(wide, group), deep, (high, group))
+
+
+def _piece(depth: int, most: int) -> int:
+    """The depth of a piece, none deeper than `most`."""
+    count = -(-depth // most)
+    return depth if count == 1 else _up(-(-depth // count), SQUARE)
+
+
+def _up(x: int, unit: int) -> int:
+    return -(-x // unit) * unit
+
+
+def product_kernel(
+    left: Layout, right: Layout, out: Layout, then: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+) -> tuple[Kernel, tuple[int, int]]:
+    """`out = then(left @ right)`, and the `scratch` memory it needs. Buffers: left, right, room, packed, out, operands.
+
+    `then` are steps as `few_rows` takes them; each of `operands` has one number per column. Rows of `out` are dense.
+    """
+    places = [(x.strides, x.offset) for x in (left, right, out)]
+    return _kernel((*left.shape, right.shape[1]), *places, then, tuple([(x.strides[-1], x.offset) for x in operands]))
+
+
+@functools.lru_cache(loops.MAX_KEPT)
+def _kernel(
+    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, then: tuple[str, ...],
+    operands: tuple[tuple[int, int], ...],
+) -> tuple[Kernel, tuple[int, int]]:  # fmt: skip
+    m, k, n = sizes
+    names = ("a", "b", "room", "packed", "c", *[f"o{i}" for i in range(len(operands))])
+    a, b, room, packed, c, *others = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in names)
+    storage = Storage("arena", 0)
+    a_layout = Layout(storage, s.FLOAT32, (m, k), *left)
+    b_layout = Layout(storage, s.FLOAT32, (k, n), *right)
+    at = lambda i, j: c[out[1] + i * out[0][0] + j]
+
+    def finish(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
+        columns = [x[j * along + offset] for x, (along, offset) in zip(others, operands, strict=True)]
+        return [loops.store(at(i, j), steps_on(value, then, columns))]
+
+    near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
+    size = blocks(a_layout, n)
+    body = blocked_product((a, a_layout), (b, b_layout), room, packed, size, finish, near)
+    return Kernel("product", (a, b, room, packed, c, *others), (), tuple(body)), scratch(a_layout, b_layout, size)
+
+
+def scratch(left: Layout, right: Layout, size: Blocks) -> tuple[int, int]:
+    """How many numbers the room of all threads takes, and the right operand if it is packed as a whole."""
+    (rows, depth), columns = left.shape, right.shape[1]
+    tasks = -(-rows // size.task[0]) * -(-columns // size.task[1])
+    whole = left.strides[1] != 1 and not _lies(right)
+    return min(WORKERS, tasks) * _room(left, size), depth * columns if whole else 1
+
+
+def _lies(right: Layout) -> bool:
+    """Whether a right operand is read as it lies beside rows that are copied: a few rows stay in the second cache however
+    far apart they are, many displace each other."""
+    return right.strides[1] == 1 and right.shape[0] <= LYING
+
+
+def _room(left: Layout, size: Blocks) -> int:
+    """Numbers of the operand that a task packs or copies, in whole pages."""
+    return _up(left.shape[1] * (size.task[1] if left.strides[1] == 1 else size.task[0]), PAGE)
+
+
+def blocked_product(
+    left: Operand, right: Operand, room: Buffer, packed: Buffer, size: Blocks, finish: Finish, near: Near | None = None
+) -> list[Loop]:
+    """Loops that compute every element of `left @ right` and hand it to `finish`.
+
+    If the rows of the left operand are dense, it is read as it lies, and each task packs its columns of the right one. Else
+    each task copies its rows of the left one; the right one is packed first unless it is read as it lies, too.
+
+    Args:
+        left, right: (M, K) and (K, N), strided anyhow.
+        room, packed: memory of the sizes that `scratch` says.
+        finish: the statements for one element. They must only touch memory that belongs to that element.
+        near: prefetches of the line of an element that `finish` touches.
+    """
+    (a, a_layout), (height, depth), width = left, left[1].shape, right[1].shape[1]
+    down, along = a_layout.strides
+    zero = loops.as_index(0)
+    made: list[Loop] = []
+    all_columns = _Columns(right[0], loops.as_index(right[1].offset), right[1].strides[0])
+    if along != 1 and not _lies(right[1]):
+        made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1])
+        all_columns = _Columns(packed, zero)
+    for row0, row_tasks, task_rows in parts(height, size.task[0]):
+        for column0, column_tasks, task_columns in parts(width, size.task[1]):
+            tag = f"g{len(made)}"
+            row, column = s.remainder(s.index(tag), row_tasks), s.floor_divide(s.index(tag), row_tasks)
+            i1, j1 = Let(f"{tag}i", row * task_rows + row0), Let(f"{tag}j", column * task_columns + column0)
+            mine = Let(f"{tag}m", loops.worker(tag) * _room(a_layout, size))
+            body: list[Statement] = [i1, j1, mine]
+            if along == 1:
+                body += panels_of(f"{tag}q", right, zero, depth, room, mine.var, j1.var, task_columns)
+                copied, columns_of = None, _Columns(room, mine.var - j1.var * depth)
+            else:
+                of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
+                body += copy_rows(f"{tag}q", of, (task_rows, depth), room, mine.var)
+                copied, columns_of = (room, mine.var), all_columns
+            for within, row_blocks, rows in parts(task_rows, size.rows):
+                name = f"{tag}r{within}"
+                i0 = Let(f"{name}i", i1.var + s.index(name) * rows + within)
+                inner: list[Statement] = [i0]
+                for beside, column_blocks, columns in parts(task_columns, size.columns):
+                    part = f"{name}c{beside}"
+                    j0 = Let(f"{part}j", j1.var + s.index(part) * columns + beside)
+                    block = _Block(
+                        part, left, copied, columns_of, i0.var, j0.var, (rows, columns), size.depth, finish, near
+                    )
+                    inner.append(loops.loop(part, column_blocks, [j0, *block.statements()]))
+                body.append(loops.loop(name, row_blocks, inner))
+            made.append(loops.loop(tag, row_tasks * column_tasks, body, parallel=True, workers=WORKERS))
+    return made
+
+
+def copy_rows(
+    tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int], copy: Buffer, at: Expr
+) -> list[Statement]:
+    """Statements that copy rows of a left operand to the place `at` so that the numbers of one step of the depth lie side by
+    side."""
+    rows, depth = size
+    r, k = (s.index(f"{tag}{n}") for n in "rk")
+    soon = [loops.prefetch(of(loops.as_index(n), k + AHEAD)) for n in range(0, rows, SQUARE)]
+    across = loops.loop(f"{tag}r", rows, [loops.store(copy[at + k * rows + r], of(r, k))], "vector")
+    return [loops.loop(f"{tag}k", depth, [*soon, across])]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """How tiles read the right operand: from panels, of which the very first would lie at `at`, or as it lies from `at` on,
+    with rows `down` apart."""
+
+    buffer: Buffer
+    at: Expr
+    down: int | None = None
+
+    def tile(self, j: Expr, k: Expr, depth: int, columns: int) -> tuple[Expr, int]:
+        """Where a tile of so many columns starts, at column j and depth k of all, and how far its rows are apart."""
+        if self.down is None:
+            return j * depth + k * columns + self.at, columns
+        return j + k * self.down + self.at, self.down
+
+
+class _Block:
+    """A block of rows by a block of columns, over the whole depth. `copied` is where the copied rows of the task lie, the
+    first of which is also the block's first."""
+
+    def __init__(
+        self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, right: _Columns, i0: Expr, j0: Expr,
+        size: tuple[int, int], deepest: int, finish: Finish, near: Near | None,
+    ) -> None:  # fmt: skip
+        self.tag, self.deepest, self.copied = tag, deepest, copied
+        self.rows, self.columns = size
+        (self.a, self.a_layout), self.right = left, right
+        self.depth = self.a_layout.shape[1]
+        self.i0, self.j0, self.finish, self.near = i0, j0, finish, near
+        self.sums = Buffer.of(f"{tag}sums", s.FLOAT32, size)
+
+    def statements(self) -> list[Statement]:
+        """Sums wait in local memory until the last piece of the depth; its tiles are finished in registers."""
+        if self.deepest >= self.depth:
+            return self._piece(self.tag, loops.as_index(0), self.depth)
+        r, c = s.index(f"{self.tag}zr"), s.index(f"{self.tag}zc")
+        clear = loops.store(self.sums[r, c], s.const(0, s.FLOAT32))
+        at = Let(f"{self.tag}at", s.index(f"{self.tag}d") * self.deepest)
+        deep = Let(f"{self.tag}deep", s.minimum(loops.as_index(self.deepest), self.depth - at.var))
+        return [
+            Local(self.sums),
+            loops.loop(f"{self.tag}zr", self.rows, [loops.loop(f"{self.tag}zc", self.columns, [clear], "vector")]),
+            loops.loop(f"{self.tag}d", -(-self.depth // self.deepest), [at, deep, *self._piece(self.tag, at.var, deep.var)]),
+        ]
+
+    def _piece(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
+        """A piece of the depth, from `k0` on. What is packed or copied by the task is walked through again and again, the
+        other operand once: so its tiles are the outer loop."""
+        rows = [(f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)]
+        columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, COLUMNS)]
+        outer, inner = (rows, columns) if self.copied is None else (columns, rows)
+        made: list[Statement] = []
+        for outside, first, count, size in outer:
+            at = Let(f"{tag}{outside}o", s.index(f"{tag}{outside}") * size + first)
+            body: list[Statement] = [at]
+            for within, first_in, count_in, size_in in inner:
+                name = f"{tag}{outside}{within}"
+                at_in = Let(f"{name}o", s.index(name) * size_in + first_in)
+                i, j = (at.var, at_in.var) if outer is rows else (at_in.var, at.var)
+                height, width = (size, size_in) if outer is rows else (size_in, size)
+                tile = self._tile(f"{name}t", i, j, k0, (height, width, depth))
+                body.append(loops.loop(name, count_in, [at_in, *tile]))
+            made.append(loops.loop(f"{tag}{outside}", count, body))
+        return made
+
+    def _left(self, name: str, i: Expr, k0: Expr) -> tuple[Let, Callable[[Expr, Expr], Expr]]:
+        """Where a tile's rows of the left operand start, and how it reads them."""
+        if self.copied is not None:
+            room, at = self.copied
+            start = Let(f"{name}a", at + i + k0 * self.rows)
+            return start, lambda r, k: room[start.var + k * self.rows + r]
+        down = self.a_layout.strides[0]
+        start = Let(f"{name}a", (self.i0 + i) * down + k0 + self.a_layout.offset)
+        return start, lambda r, k: self.a[start.var + r * down + k]
+
+    def _tile(
+        self, name: str, i: Expr, j: Expr, k0: Expr, size: tuple[int, int, int | Expr]
+    ) -> list[Statement]:
+        rows, columns, depth = size
+        left, of_left = self._left(name, i, k0)
+        first, step = self.right.tile(self.j0 + j, k0, self.depth, columns)
+        start = Let(f"{name}s", first)
+        of_right = lambda k, c: self.right.buffer[start.var + k * step + c]
+        finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)
+        soon = (self._next_left(i, j, k0, rows), self._next_right(i, j, k0, rows), self._end_of_tile(i, j, rows, columns))
+        each = lambda k: [p for ask in soon for p in ask(k)]
+        if self.deepest >= self.depth:
+            return [left, start, *product(name, size, of_left, of_right, finish, each=each)]
+        wait = lambda r, c: self.sums[i + r, j + c]
+        keep = lambda r, c, x: [loops.store(wait(r, c), x)]
+        ended = s.eq(k0 + depth, self.depth)
+        return [left, start, *product(name, size, of_left, of_right, finish, wait, each=each, unless=(ended, keep))]
+
+    def _end_of_tile(self, i: Expr, j: Expr, rows: int, columns: int) -> Asking:
+        """Ask for what the end of a tile touches, its lines spread over the steps of its depth."""
+        near = self.near
+        if near is None:
+            return lambda k: ()
+        across = -(-columns // SQUARE)
+        deep = min(self.depth, self.deepest)
+        lines = rows * across
+        every, many = 1 << max((deep // lines).bit_length() - 1, 0), -(-lines // deep)  # steps for a line, lines in a step
+
+        def ask(k: Expr) -> list[Statement]:
+            lines = [s.floor_divide(k, every) * many + n for n in range(many)]
+            places = [(s.floor_divide(n, across), s.remainder(n, across) * SQUARE) for n in lines]
+            return [p for r, c in places for p in near(self.i0 + i + r, self.j0 + j + c)]
+
+        return ask
+
+    def _next_right(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
+        """Ask for the columns beside these, if they are not packed, a line of each row beside every tile."""
+        down = self.right.down
+        if down is None:
+            return lambda k: ()
+        line = s.remainder(s.floor_divide(i, rows), COLUMNS // SQUARE) * SQUARE
+        start = self.right.tile(self.j0 + j + COLUMNS, k0, 0, 0)[0] + line
+        return lambda k: [loops.prefetch(self.right.buffer[start + k * down])]
+
+    def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
+        """Ask for the rows of the left operand that the next tile needs, or for those that the next task copies: their lines
+        lie far apart, which no processor foresees."""
+        down, along = self.a_layout.strides
+        offset = self.a_layout.offset
+        if self.copied is None:
+            share = -(-rows * COLUMNS // self.columns)  # rows that are asked for beside each panel
+            start = (self.i0 + i + rows + s.floor_divide(j, COLUMNS) * share) * down + k0 + offset
+            return lambda k: [loops.prefetch(self.a[start + r * down + k]) for r in range(share)]
+        if down != 1:
+            return lambda k: ()
+        line = s.remainder(s.floor_divide(i, rows), -(-self.rows // SQUARE)) * SQUARE
+        start = self.i0 + self.rows + line + k0 * along + offset
+        return lambda k: [loops.prefetch(self.a[start + k * along])]

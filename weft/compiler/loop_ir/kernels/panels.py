@@ -1,0 +1,75 @@
+"""The right operand of a product in panels of 64 columns: what a register tile reads lies together, in the order it is read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ....ops.core import scalar as s
+from ....ops.core.scalar import Expr
+from ...layout import Layout, Storage
+from .. import ir as loops
+from ..ir import SQUARE, Buffer, Kernel, Let, Loop, Statement
+from .tiles import COLUMNS, parts
+from .transpose import turned_copy
+
+SOON = 8
+"""Rows that are asked for ahead of the one being packed."""
+
+Place = tuple[tuple[int, ...], int]
+"""Strides and offset, in elements."""
+Operand = tuple[Buffer, Layout]
+
+
+def pack_panels(right: Layout, packed: Layout) -> Kernel:
+    """(K, N) as panels of 64 columns, fewer in the last one: packed[panel, k, column]. Either axis may be the dense one."""
+    return _packing(right.shape, right.dtype, (right.strides, right.offset), packed.offset)
+
+
+@functools.lru_cache(loops.MAX_KEPT)
+def _packing(shape: tuple[int, int], dtype: np.dtype, right: Place, offset: int) -> Kernel:
+    w, p = Buffer.of("w", dtype, (1 << 40,)), Buffer.of("p", dtype, (1 << 40,))
+    layout = Layout(Storage("arena", 0), dtype, shape, *right)
+    made = side_by_side(panels_of("", (w, layout), loops.as_index(0), shape[0], p, loops.as_index(offset)), layout)
+    return Kernel("pack_panels", (w, p), (), tuple(made))
+
+
+def side_by_side(packing: Sequence[Loop], right: Layout) -> list[Loop]:
+    """Loops of `panels_of` for a whole operand, on several threads."""
+    work = right.shape[0] * COLUMNS if _turns(right) else right.shape[1]
+    return [replace(loop, parallel=True, grain=loops.grain_for(work)) for loop in packing]
+
+
+def panels_of(
+    tag: str, right: Operand, k0: Expr, depth: int, packed: Buffer, at: Expr, j0: Expr | int = 0, width: int | None = None
+) -> list[Loop]:
+    """Loops that pack `depth` rows of the right operand, from row `k0` on, to the place `at`: all columns, or `width` of
+    them from `j0` on. Rows are read from one end to the other, which memory likes better than a panel after the other."""
+    w, layout = right
+    down, along = layout.strides
+    turned: list[Loop] = []
+    row: list[Statement] = []
+    k = s.index(f"{tag}k")
+    for number, (first, count, columns) in enumerate(parts(layout.shape[1] if width is None else width, COLUMNS)):
+        name = f"{tag}p{number}"
+        panel = s.index(name) * columns + first
+        start = Let(f"{name}to", panel * depth + at)
+        origin = Let(f"{name}of", k0 * down + (panel + j0) * along + layout.offset)
+        to = lambda k, c, start=start, columns=columns: packed[start.var + k * columns + c]
+        of = lambda k, c, origin=origin: w[origin.var + k * down + c * along]
+        if _turns(layout):
+            copy = turned_copy(name, (depth, columns), (to, columns), (of, along))
+            turned.append(loops.loop(name, count, [start, origin, *copy]))
+        else:
+            c = s.index(f"{name}c")
+            soon = [loops.prefetch(of(k + SOON, n)) for n in range(0, columns, SQUARE)]
+            across = loops.loop(f"{name}c", columns, [loops.store(to(k, c), of(k, c))], "vector")
+            row.append(loops.loop(name, count, [start, origin, *soon, across]))
+    return turned or [loops.loop(f"{tag}k", depth, row)]
+
+
+def _turns(right: Layout) -> bool:
+    return right.strides[0] == 1 and right.strides[1] != 1

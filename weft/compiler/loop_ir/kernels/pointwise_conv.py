@@ -1,0 +1,126 @@
+"""Many rows times a small matrix: 1 x 1 convolutions of few channels, whose rows are the pixels of channels-last images.
+
+The matrix stays in a cache; the rows come from memory, one tile of them after the other, and go back there. A tile has
+little to compute for what it reads, and it reads its rows side by side, which no processor foresees: so every tile asks
+for the rows of the next one while it multiplies, a line or two at every step of the depth.
+
+Of 32 columns and fewer, vectors hold eight numbers: 24 fill three such vectors, and half of a vector of sixteen would be
+empty. Each number of a row is then used for more vectors, too, and loading it costs as much as multiplying by it.
+
+Kernels are the same for any number of rows: trials run on a few of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from ....ops.core import scalar as s
+from ....ops.core.scalar import Expr
+from .. import ir as loops
+from ..ir import Buffer, Kernel, Let, Local, Loop, Statement
+from .epilogue import Then
+from .tiles import HALF, REGISTERS, VECTOR
+
+MEMORY = (1 << 40,)
+NARROW = 32
+"""Columns up to which vectors have half the length."""
+LINE = 16
+"""Numbers of a line of a cache."""
+TILES = {96: 4, 64: 5, 48: 6}
+"""Columns and rows of a tile where there are more than 64 columns, in the order in which they are tried."""
+LARGEST = 1 << 15
+"""Numbers of the matrix: it is in the second cache beside the rows."""
+TASKS, TASK_ROWS = 32, 768
+"""Tasks that the rows are cut into, about, and rows of a task at most."""
+
+
+def tile_of(columns: int) -> tuple[int, int, int]:
+    """(rows, columns, lanes of a vector) of a tile. Low tiles where rows of the result are long: memory takes few at a time."""
+    if columns <= NARROW and columns % HALF == 0:
+        return min(REGISTERS // (columns // HALF), REGISTERS // 2), columns, HALF
+    if columns <= 64:
+        return min(REGISTERS // -(-columns // VECTOR), REGISTERS // 2), columns, VECTOR
+    wide = next((w for w in TILES if columns % w == 0), columns)
+    return TILES.get(wide, 0), wide, VECTOR
+
+
+def split(rows: int, columns: int) -> list[int]:
+    """(tiles of a task, tasks) for so many rows."""
+    high = tile_of(columns)[0]
+    tiles = -(-rows // high)
+    each = max(1, min(TASK_ROWS // high, tiles // TASKS))
+    return [each, -(-tiles // each)]
+
+
+@functools.lru_cache(loops.MAX_KEPT)
+def pixels(depth: int, columns: int, then: tuple[str, ...] = ()) -> Kernel:
+    """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `then`.
+
+    Rows of x, w and y are dense. For the steps of `then` see `Then`; a channel is a column.
+    """
+    x, w, y = (Buffer.of(name, s.FLOAT32, MEMORY) for name in ("x", "w", "y"))
+    finished = Then(then)
+    high, wide, _ = tile_of(columns)
+
+    def finish(row: Expr, column: Expr, value: Expr) -> Statement:
+        here = row * columns + column
+        return loops.store(y[here + s.param("y_offset")], finished(value, column, here))
+
+    def tile(tag: str, row: Expr, rows: int, ahead: bool) -> list[Statement]:
+        of_row = lambda r, k: x[(row + r) * depth + k + s.param("x_offset")]
+        of_matrix = lambda k, c: w[k * wide + c + s.param("w_offset")]
+        return _tile(tag, (rows, columns, depth), of_row, of_matrix, lambda r, c, v: finish(row + r, c, v), ahead)
+
+    whole = Let("whole", s.floor_divide(s.param("rows"), high))
+    first = Let("first", s.index("task") * s.param("each"))
+    count = s.maximum(s.minimum(s.param("each"), whole.var - first.var), 0)
+    start = Let("start", (first.var + s.index("t")) * high)
+    last = s.eq(s.index("task"), s.param("tasks") - 1)
+    rest = s.where(last, s.param("rows") - whole.var * high, loops.as_index(0))
+    end = Let("end", whole.var * high + s.index("e"))
+    body: list[Statement] = [
+        first,
+        loops.loop("t", count, [start, *tile("a", start.var, high, True)]),
+        loops.loop("e", rest, [end, *tile("b", end.var, 1, False)]),
+    ]
+    grain = s.floor_divide(loops.as_index(1 << 17), s.param("each") * (high * depth * columns)) + 1
+    task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=grain)
+    params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *finished.params)
+    return Kernel("_".join(["pixels", *then]), (x, w, *finished.buffers, y), params, (whole, task))
+
+
+def _tile(
+    tag: str, sizes: tuple[int, int, int], of_row: Callable[[Expr, Expr], Expr], of_matrix: Callable[[Expr, Expr], Expr],
+    finish: Callable[[Expr, Expr, Expr], Statement], ahead: bool,
+) -> list[Statement]:  # fmt: skip
+    """A few rows of the product, a few columns at a time. With `ahead`, as many rows after them are asked for."""
+    rows, columns, depth = sizes
+    _, wide, lanes = tile_of(columns)
+    made: list[Statement] = []
+    for column0 in range(0, columns, wide):
+        name, width = f"{tag}{column0}", min(wide, columns - column0)
+        sums = Buffer.of(f"{name}s", s.FLOAT32, (rows, width))
+        k = s.index(f"{name}k")
+        near: Sequence[Statement] = ()
+        if ahead and column0 == 0:  # depth steps for depth * rows numbers
+            near = [loops.prefetch(of_row(loops.as_index(rows), k * rows + i)) for i in range(0, rows, LINE)]
+
+        def over(part: str, make: Callable[[Expr, Expr], Statement], name: str = name, width: int = width) -> Loop:
+            r, g, v = (s.index(f"{name}{part}{letter}") for letter in "rgv")
+            inner: Statement = loops.loop(f"{name}{part}v", width, [make(r, v)], "vector")
+            if lanes == HALF:
+                half = loops.loop(f"{name}{part}v", HALF, [make(r, g * HALF + v)], "vector")
+                inner = loops.loop(f"{name}{part}g", width // HALF, [half], "unroll")
+            return loops.loop(f"{name}{part}r", rows, [inner], "unroll")
+
+        def multiply(r: Expr, c: Expr, sums: Buffer = sums, k: Expr = k, column0: int = column0) -> Statement:
+            return loops.store(sums[r, c], s.fma(of_row(r, k), of_matrix(k, c + column0 * depth), sums[r, c]))
+
+        made += [
+            Local(sums),
+            over("z", lambda r, c, sums=sums: loops.store(sums[r, c], s.const(0, s.FLOAT32))),  # type: ignore[misc]
+            loops.loop(f"{name}k", depth, [*near, over("m", multiply)]),
+            over("e", lambda r, c, sums=sums, column0=column0: finish(r, c + column0, sums[r, c])),  # type: ignore[misc]
+        ]
+    return made

@@ -1,0 +1,221 @@
+"""One step of an LSTM layer as one kernel: the product with the recurrent weights and everything the gates do with it.
+
+A task owns some hidden units for the whole batch. Its weights lie together (packed once per sequence, used in every step):
+forward, 16 units by their four gates are the 64 columns of a register tile; backward, 64 units are. The first cache holds
+the part of the weights being used, the sums of a block of rows stay beside it, and the gates are computed on them before
+anything is written. Which task computes a unit does not change how.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ops.core import scalar as s
+from ....ops.core.scalar import FLOAT32, Expr
+from ...layout import Layout
+from .. import ir as loops
+from ..ir import Buffer, Kernel, Let, Local, Statement
+from .tiles import parts, product, row_tiles
+
+UNITS = 16  # forward: hidden units of a task, times four gates
+COLUMNS = 4 * UNITS
+DEPTH = 128  # rows of a panel of weights at a time: 32 KiB
+ROWS = 64  # of the batch at a time
+
+
+class _Matrix:
+    """A layout of shape (rows, columns) as a buffer."""
+
+    def __init__(self, name: str, layout: Layout) -> None:
+        self.layout = layout
+        self.buffer = Buffer.of(name, layout.dtype, (1 << 40,))
+
+    def at(self, row: Any, column: Any) -> Expr:
+        r, c = self.layout.strides
+        return self.buffer[loops.as_index(row) * r + loops.as_index(column) * c + self.layout.offset]
+
+
+def _kernel(name: str, operands: list[_Matrix], tasks: int, body: list[Statement]) -> Kernel:
+    return Kernel(
+        name, tuple([m.buffer for m in operands]), (), (loops.loop("task", tasks, body, parallel=True),)
+    )
+
+
+def pack_gates(weight: Layout, packed: Layout) -> Kernel:
+    """Weights (4·H, H) as panels: packed[u, k, gate, unit] = weight[gate·H + 16·u + unit, k]."""
+    hidden = weight.shape[1]
+    w, p = _Matrix("w", weight), Buffer.of("p", FLOAT32, (1 << 40,))
+    task, block, g = (s.index(name) for name in ("task", "block", "g"))
+    row, column = Let("row", g * hidden + task * UNITS), Let("column", block * UNITS)
+    place = (task * hidden + column.var) * COLUMNS + g * UNITS + packed.offset
+    turn = loops.transpose(p[place], COLUMNS, w.at(row.var, column.var), weight.strides[0])
+    body: list[Statement] = [loops.loop("g", 4, [row, loops.loop("block", hidden // UNITS, [column, turn])])]
+    kernel_loop = loops.loop("task", hidden // UNITS, body, parallel=True)
+    return Kernel("pack_gates", (w.buffer, p), (), (kernel_loop,))
+
+
+def _times_panel(
+    tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int
+) -> list[Statement]:  # fmt: skip
+    """sums += left[rows] @ panel, a piece of the depth at a time so that the panel is read from the first cache.
+
+    The weights of a layer are larger than the second cache: each tile asks for its share of the next piece, which may be
+    the next task's first one.
+    """
+    made: list[Statement] = []
+    for first, count, piece in parts(depth, DEPTH):
+        at = Let(f"{tag}at{first}", s.index(f"{tag}d{first}") * piece + first)
+        body: list[Statement] = [at]
+        for row0, tiles, high in row_tiles(rows[1]):
+            name = f"{tag}m{first}_{row0}"
+            i = Let(f"{name}o", s.index(name) * high + row0)
+            of_left = lambda r, k, i=i, at=at: left.at(rows[0] + i.var + r, at.var + k)
+            of_panel = lambda k, c, at=at: panel[start + (at.var + k) * columns + c]
+            keep = lambda r, c, y, i=i: loops.store(sums[i.var + r, c], y)
+            begin = lambda r, c, i=i: sums[i.var + r, c]
+            share = -(-high * columns // rows[1])  # numbers that a step of the depth asks for
+            ahead = start + (at.var + piece) * columns + s.floor_divide(i.var, high) * (piece * share)
+            each = lambda k, ahead=ahead, share=share: [loops.prefetch(panel[ahead + k * share])]
+            inner = product(name, (high, columns, piece), of_left, of_panel, keep, begin, each=each)
+            body.append(loops.loop(name, tiles, [i, *inner]))
+        made.append(loops.loop(f"{tag}d{first}", count, body))
+    return made
+
+
+def lstm_step(
+    gates: Layout,
+    h: Layout | None,
+    c: Layout,
+    packed: Layout | None,
+    hidden: Layout,
+    cells: Layout,
+    acts: Layout,
+) -> Kernel:
+    """i, f, o = σ, g = tanh of gates + h Wᵀ; c' = f c + i g; h' = o tanh(c').
+
+    Without `h` and `packed`, h is zero. Buffers in the order of the arguments that are given.
+    """
+    rows, size = hidden.shape
+    named = {"a": gates, "h": h, "c": c, "w": packed, "hidden": hidden, "cells": cells, "acts": acts}
+    m = {n: _Matrix(n, x) for n, x in named.items() if x is not None}
+    first = Let("first", s.index("task") * UNITS)
+    start = Let("start", s.index("task") * (size * COLUMNS) + (packed.offset if packed is not None else 0))
+    body: list[Statement] = [first, start]
+    for row0, blocks, count in parts(rows, ROWS):
+        tag = f"r{row0}"
+        base = s.index(tag) * count + row0
+        sums = Buffer.of(f"{tag}sums", FLOAT32, (count, COLUMNS))
+        b, u = s.index(f"{tag}b"), s.index(f"{tag}u")
+        z, g, v = s.index(f"{tag}z"), s.index(f"{tag}g"), s.index(f"{tag}v")
+        load = loops.store(sums[z, g * UNITS + v], m["a"].at(base + z, g * size + first.var + v))
+        i, f, o = (
+            Let(f"{tag}{n}", s.sigmoid(sums[b, k * UNITS + u])) for n, k in (("i", 0), ("f", 1), ("o", 3))
+        )
+        cell = Let(f"{tag}c", s.tanh(sums[b, 2 * UNITS + u]))
+        unit = first.var + u
+        new = Let(f"{tag}n", s.fma(i.var, cell.var, f.var * m["c"].at(base + b, unit)))
+        finish: list[Statement] = [
+            i, f, cell, o, new,
+            loops.store(m["cells"].at(base + b, unit), new.var),
+            loops.store(m["hidden"].at(base + b, unit), o.var * s.tanh(new.var)),
+            *[loops.store(m["acts"].at(base + b, unit + k * size), x.var) for k, x in enumerate((i, f, cell, o))],
+        ]  # fmt: skip
+        multiply: list[Statement] = []
+        if h is not None:
+            multiply = _times_panel(tag, sums, (base, count), size, m["h"], m["w"].buffer, start.var, COLUMNS)
+        body.append(loops.loop(tag, blocks, [
+            Local(sums),
+            loops.loop(f"{tag}z", count, [loops.loop(f"{tag}g", 4, [loops.loop(f"{tag}v", UNITS, [load], "vector")])]),
+            *multiply,
+            loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", UNITS, finish, "vector")]),
+        ]))  # fmt: skip
+    return _kernel("lstm_step", list(m.values()), size // UNITS, body)
+
+
+def lstm_step_backward(
+    later: Layout | None, packed: Layout | None, g_hidden: Layout | None, g_cells: Layout | None, acts: Layout,
+    cells: Layout, before: Layout, carry: Layout, g_gates: Layout,
+) -> Kernel:  # fmt: skip
+    """From the gradient of the gates of the step after this one (`later`, None at the end) to that of this step's gates.
+
+    dh = g_hidden + later W; d = dh o (1 - tanh²c) + dc + g_cells; `carry` holds dc and gets d f. Buffers in the order of the
+    arguments that are given.
+    """
+    rows, size = cells.shape
+    named = {
+        "later": later, "w": packed, "gh": g_hidden, "gc": g_cells, "acts": acts, "cells": cells, "before": before,
+        "carry": carry, "out": g_gates,
+    }  # fmt: skip
+    m = {n: _Matrix(n, x) for n, x in named.items() if x is not None}
+    made: list[Statement] = []
+    for column0, panels, columns in parts(size, COLUMNS):
+        name = f"t{column0}"
+        first = Let(f"{name}first", s.index(name) * columns + column0)
+        body: list[Statement] = [first]
+        for row0, blocks, count in parts(rows, ROWS):
+            tag = f"{name}r{row0}"
+            base = s.index(tag) * count + row0
+            sums = Buffer.of(f"{tag}sums", FLOAT32, (count, columns))
+            z, v, b, u = (s.index(tag + n) for n in "zvbu")
+            zero = s.const(0.0, FLOAT32)
+            start = m["gh"].at(base + z, first.var + v) if g_hidden is not None else zero
+            inside: list[Statement] = [
+                Local(sums),
+                loops.loop(
+                    f"{tag}z",
+                    count,
+                    [loops.loop(f"{tag}v", columns, [loops.store(sums[z, v], start)], "vector")],
+                ),
+            ]
+            if later is not None:
+                at = first.var * (4 * size) + (packed.offset if packed is not None else 0)
+                inside += _times_panel(
+                    tag, sums, (base, count), 4 * size, m["later"], m["w"].buffer, at, columns
+                )
+            unit = first.var + u
+            row = base + b
+            i, f, g, o = (m["acts"].at(row, unit + k * size) for k in range(4))
+            dh = Let(f"{tag}dh", sums[b, u])
+            tc = Let(f"{tag}tc", s.tanh(m["cells"].at(row, unit)))
+            dc = m["carry"].at(row, unit)
+            if g_cells is not None:
+                dc = dc + m["gc"].at(row, unit)
+            d = Let(f"{tag}d", (1.0 - tc.var * tc.var) * dh.var * o + dc)
+            slopes = (
+                d.var * g * i * (1.0 - i), d.var * m["before"].at(row, unit) * f * (1.0 - f), d.var * i * (1.0 - g * g),
+                dh.var * tc.var * o * (1.0 - o),
+            )  # fmt: skip
+            inside.append(loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", columns, [
+                dh, tc, d, loops.store(m["carry"].at(row, unit), d.var * f),
+                *[loops.store(m["out"].at(row, unit + k * size), x) for k, x in enumerate(slopes)],
+            ], "vector")]))  # fmt: skip
+            body.append(loops.loop(tag, blocks, inside))
+        made.append(loops.loop(name, panels, body, parallel=True))
+    return Kernel("lstm_step_backward", tuple([x.buffer for x in m.values()]), (), tuple(made))
+
+
+def times_panels(left: Layout, packed: Layout, out: Layout) -> Kernel:
+    """out = left @ weights, which were packed by `pack_panels`."""
+    rows, size = out.shape
+    depth = left.shape[1]
+    m = {n: _Matrix(n, x) for n, x in {"left": left, "w": packed, "out": out}.items()}
+    made: list[Statement] = []
+    for column0, panels, columns in parts(size, COLUMNS):
+        name = f"t{column0}"
+        first = s.index(name) * columns + column0
+        body: list[Statement] = []
+        for row0, blocks, count in parts(rows, ROWS):
+            tag = f"{name}r{row0}"
+            base = s.index(tag) * count + row0
+            sums = Buffer.of(f"{tag}sums", FLOAT32, (count, columns))
+            z, v, b, u = (s.index(tag + n) for n in "zvbu")
+            clear = loops.store(sums[z, v], s.const(0.0, FLOAT32))
+            store = loops.store(m["out"].at(base + b, first + u), sums[b, u])
+            body.append(loops.loop(tag, blocks, [
+                Local(sums),
+                loops.loop(f"{tag}z", count, [loops.loop(f"{tag}v", columns, [clear], "vector")]),
+                *_times_panel(tag, sums, (base, count), depth, m["left"], m["w"].buffer, first * depth + packed.offset, columns),
+                loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", columns, [store], "vector")]),
+            ]))  # fmt: skip
+        made.append(loops.loop(name, panels, body, parallel=True))
+    return Kernel("times_panels", tuple([x.buffer for x in m.values()]), (), tuple(made))

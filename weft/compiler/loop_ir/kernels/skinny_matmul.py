@@ -1,0 +1,101 @@
+"""A few rows times a large matrix that is read once, as it lies: what a model does for one token or one sample.
+
+`y = x @ w.T` where every row of `w` (a column of the product) is contiguous: the layout of a `Linear` layer's weight. The
+time is that of reading `w`, so nothing is packed, and `w` is read from its beginning to its end: one stream that the
+processor can foresee. (Several rows side by side, as in a product in tiles, take twice as long.) What follows the product
+element by element is done to a vector of results at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from ....ops.core import scalar as s
+from ....ops.core.registry import table
+from ....ops.core.scalar import Expr
+from ...layout import Layout
+from .. import ir as loops
+from ..ir import Accumulator, Buffer, Kernel, Local, Statement
+from .tiles import parts
+
+MOST_ROWS = 4
+"""Rows of x; with more, a product in tiles is better."""
+TILE = 16
+"""Results that are finished together."""
+LEAST = 1 << 14
+"""Elements of w that are worth a thread, and from which on this is worth while."""
+LEAST_DEPTH = 64
+"""Numbers of a row: with fewer, adding up the lanes of a sum costs more than multiplying."""
+
+Place = tuple[tuple[int, ...], int]
+"""Strides and offset, in elements."""
+
+
+def suits(x: Layout, w: Layout) -> bool:
+    """Whether `x @ w` can be computed here: few rows, and columns of `w` contiguous."""
+    (rows, depth), columns = x.shape, w.shape[1]
+    return (
+        rows <= MOST_ROWS
+        and x.dtype == w.dtype == s.FLOAT32
+        and (x.strides[1] == 1 or depth == 1)
+        and w.strides[0] == 1
+        and w.strides[1] >= depth
+        and depth >= LEAST_DEPTH
+        and depth * columns >= LEAST
+    )
+
+
+def few_rows(x: Layout, w: Layout, y: Layout, then: Sequence[str] = (), operands: Sequence[Layout] = ()) -> Kernel:
+    """`y = x @ w`, then the steps: "add" and "multiply" take the next operand (a matrix of y's shape, or one row of it, with
+    contiguous rows), others are elementwise ops. Buffers: x, w, operands, y."""
+    sizes = (x.shape[0], x.shape[1], w.shape[1])
+    extras = tuple([(z.strides if z.shape[0] > 1 else (0, 1), z.offset) for z in operands])
+    return _kernel(sizes, tuple(then), *[(z.strides, z.offset) for z in (x, w, y)], extras)
+
+
+@functools.lru_cache(loops.MAX_KEPT)
+def _kernel(
+    sizes: tuple[int, int, int], then: tuple[str, ...], x: Place, w: Place, y: Place, extras: tuple[Place, ...]
+) -> Kernel:
+    rows, depth, columns = sizes
+    xs, ws, ys = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("x", "w", "y"))
+    operands = [(Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)), place) for i, place in enumerate(extras)]
+    body: list[Statement] = []
+    for first, count, width in parts(columns, TILE):  # whole tiles, and one for the columns that are left
+        tag = f"p{len(body)}_"
+        sums = Buffer.of(tag + "sums", s.FLOAT32, (rows, width))
+        t, g, k, c = (s.index(tag + name) for name in "tgkc")
+        start = t * width + first
+        totals = [Accumulator(f"{tag}sum{r}", "sum", s.FLOAT32) for r in range(rows)]
+        weight = ws[w[1] + (start + g) * w[0][1] + k]
+        updates = [loops.update(totals[r], xs[x[1] + r * x[0][0] + k] * weight) for r in range(rows)]
+        stores = [loops.store(sums[r, g], totals[r].value) for r in range(rows)]
+        finish = [
+            loops.store(
+                ys[y[1] + r * y[0][0] + start + c],
+                steps_on(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
+            )
+            for r in range(rows)
+        ]
+        tile: list[Statement] = [
+            Local(sums),
+            loops.loop(tag + "g", width, [*totals, loops.loop(tag + "k", depth, updates, "vector"), *stores]),
+            loops.loop(tag + "c", width, finish, "vector"),
+        ]
+        grain = LEAST // (width * depth) + 1
+        body.append(loops.loop(tag + "t", count, tile, parallel=count > 1, grain=grain))
+    return Kernel("_".join(["few_rows", *then]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
+
+
+def steps_on(value: Expr, then: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
+    """What follows the product, on one element."""
+    rest = iter(operands)
+    for step in then:
+        if step == "add":
+            value = value + next(rest)
+        elif step == "multiply":
+            value = value * next(rest)
+        else:
+            value = table[step].expression(value)  # type: ignore[misc]
+    return value

@@ -1,0 +1,103 @@
+"""A matrix product for matrices so small that calling a library would cost more than multiplying.
+
+A oneDNN call costs microseconds. Here the result is computed in register tiles of a few rows by a few vectors: local
+buffers of constant shape, over which unrolled and vector loops become registers, so that the loop over the inner
+dimension holds nothing but multiply-adds. Shapes and strides are constants; half precision is computed in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ....ops.core import scalar as s
+from ...layout import Layout
+from .. import ir as loops
+from ..ir import Buffer, Kernel, Local, Statement
+
+ROWS = 4  # rows of a tile
+COLUMNS = 64  # columns of a tile
+LARGEST = 96 * 96 * 96  # multiplications up to which this beats a library call
+WORTH = 1 << 17  # multiplications that are worth a thread
+
+
+Place = tuple[tuple[int, ...], int]
+"""Strides and offset, in elements."""
+
+
+def small_matmul(a: Layout, b: Layout, c: Layout) -> Kernel:
+    """`c = a @ b` for float matrices; `b` and `c` have unit stride along their last axis."""
+    (m, k), n = a.shape, b.shape[1]
+    if min(m, k, n) < 1 or s.kind(c.dtype) != "f":
+        raise ValueError(f"small_matmul: expected float matrices with elements. Got {c.dtype} {(m, k, n)}.")
+    return _kernel((m, k, n), c.dtype, *[(x.strides, x.offset) for x in (a, b, c)])
+
+
+@functools.lru_cache(loops.MAX_KEPT)
+def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c: Place) -> Kernel:
+    m, k, n = sizes
+    buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i in range(3)]
+    body: list[Statement] = []
+    for row, rows, row_tile in _parts(m, ROWS):
+        for column, columns, column_tile in _parts(n, COLUMNS):
+            body += _tiles(
+                len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile)
+            )
+    return Kernel("matmul", tuple(buffers), (), tuple(body))
+
+
+def _parts(size: int, tile: int) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, tile size): whole tiles, then what is left."""
+    whole, rest = divmod(size, tile)
+    return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
+
+
+def _tiles(
+    number: int, buffers: list[Buffer], places: tuple[Place, Place, Place], k: int, rows: Any, columns: Any
+) -> list[Statement]:
+    """Loops over equal tiles."""
+    (a, a_offset), (b, b_offset), (c, c_offset) = places
+    row0, row_tiles, mr = rows
+    column0, column_tiles, nr = columns
+    tag = f"p{number}_"
+    i = s.index(tag + "i") * mr + row0
+    j = s.index(tag + "j") * nr + column0
+    dtype = s.FLOAT32 if buffers[2].dtype.itemsize == 2 else buffers[2].dtype
+    tile = Buffer.of(tag + "tile", dtype, (mr, nr))
+
+    def lanes(name: str, body: Any) -> Statement:
+        """Over the elements of the tile: rows written out, columns in vectors."""
+        r, v = s.index(tag + name + "r"), s.index(tag + name + "v")
+        return loops.loop(
+            tag + name + "r", mr, [loops.loop(tag + name + "v", nr, [body(r, v)], "vector")], "unroll"
+        )
+
+    depth = s.index(tag + "k")
+
+    def multiply(r: Any, v: Any) -> Statement:
+        left = s.cast(buffers[0][(i + r) * a[0] + depth * a[1] + a_offset], dtype)
+        right = s.cast(buffers[1][depth * b[0] + (j + v) + b_offset], dtype)
+        return loops.store(tile[r, v], s.fma(left, right, tile[r, v]))
+
+    inner: list[Statement] = [
+        Local(tile),
+        lanes("z", lambda r, v: loops.store(tile[r, v], s.const(0, dtype))),
+        loops.loop(tag + "k", k, [lanes("m", multiply)]),
+        lanes("s", lambda r, v: loops.store(buffers[2][(i + r) * c[0] + (j + v) + c_offset], tile[r, v])),
+    ]
+    (first, count), (second, each) = sorted([("i", row_tiles), ("j", column_tiles)], key=lambda axis: -axis[1])
+    work = each * mr * nr * k
+    shared = count * work >= 2 * WORTH
+    within = loops.loop(tag + second, each, inner)
+    return [loops.loop(tag + first, count, [within], parallel=shared, grain=WORTH // work + 1)]
+
+
+def suits(a: Layout, b: Layout, c: Layout) -> bool:
+    """Whether the product is small enough."""
+    return (
+        len(a.shape) == len(b.shape) == len(c.shape) == 2
+        and s.kind(a.dtype) == "f"
+        and a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST
+    )

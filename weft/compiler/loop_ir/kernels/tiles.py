@@ -1,0 +1,136 @@
+"""Matrix products as register tiles: the part that other kernels (attention, products of our own) are built around.
+
+A tile is a few rows by a few vectors of the result, kept in registers while the depth is walked through. The left operand
+is read one number at a time and may lie anyhow; the right operand and the result are read and written in vectors along
+their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ....ops.core import scalar as s
+from ....ops.core.scalar import Expr
+from .. import ir as loops
+from ..ir import Buffer, Local, Statement
+
+REGISTERS, VECTOR, HALF = 24, 16, 8
+"""Registers that hold sums, of the 32 that AVX-512 has, and the numbers in a whole or half one; others hold operands."""
+ROWS, COLUMNS = 6, 64
+"""Of a tile: it fills these registers."""
+
+Place = Callable[[Expr, Expr], Expr]
+
+
+def parts(size: int, tile: int) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, tile size): whole tiles, then what is left."""
+    whole, rest = divmod(size, tile)
+    return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
+
+
+def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
+    """Like `parts`, with the largest tile of at most `most` rows that leaves no rest, unless that would be much smaller."""
+    for tile in range(most, most * 2 // 3 - 1, -1):
+        if size % tile == 0:
+            return [(0, size // tile, tile)]
+    return parts(size, most)
+
+
+def rows_beside(columns: int) -> int:
+    """Rows of a tile of so many columns: as many as registers hold the sums of."""
+    return REGISTERS // (columns // HALF if columns % VECTOR == HALF else -(-columns // VECTOR))
+
+
+def row_tiles(rows: int, most: int = ROWS, high: bool = False) -> list[tuple[int, int, int]]:
+    """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else, or if they are to
+    be `high`, of six rows, and none of fewer than three if there are enough: a low tile would wait for the right operand
+    instead of multiplying."""
+    alike = row_parts(rows, most)
+    if most != ROWS or len(alike) == 1 and (not high or rows < ROWS or alike[0][2] == ROWS):
+        return alike
+    ends = {1: (4, 3), 2: (4, 4), 3: (5, 4)}.get(rows % ROWS, (rows % ROWS,))
+    at = rows - sum(ends)
+    made = [(0, at // ROWS, ROWS)] if at else []
+    for size in sorted(set(ends), reverse=True):
+        made.append((at, ends.count(size), size))
+        at += ends.count(size) * size
+    return made
+
+
+def product(
+    tag: str,
+    size: tuple[int, int, int | Expr],
+    left: Place,
+    right: Place,
+    finish: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]],
+    start: Place | None = None,
+    tile: tuple[int, int] = (ROWS, COLUMNS),
+    dtype: np.dtype = s.FLOAT32,
+    split: Callable[[int, int], list[tuple[int, int, int]]] = row_parts,
+    each: Callable[[Expr], Sequence[Statement]] | None = None,
+    unless: tuple[Expr, Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]]] | None = None,
+) -> list[Statement]:
+    """Statements that compute `start + left @ right`, tile by tile.
+
+    Args:
+        tag: makes the names of loops and tiles unique within the kernel.
+        size: (rows, columns, depth).
+        left, right: the elements (row, k) and (k, column).
+        finish: what to do with the result (row, column, value): usually a store.
+        start: what the sum (row, column) starts from; zero unless given.
+        split: how rows are cut into tiles.
+        each: what else to do at every step of the depth, given its number: prefetches, one at a time.
+        unless: (a condition, what to do with the result while it does not hold).
+    """
+    rows, columns, depth = size
+    body: list[Statement] = []
+    for row0, row_tiles, mr in split(rows, tile[0]):
+        for column0, column_tiles, nr in parts(columns, tile[1]):
+            name = f"{tag}_{len(body)}"
+            sums = Buffer.of(f"{name}t", dtype, (mr, nr))
+            i = s.index(f"{name}i") * mr + row0
+            j = s.index(f"{name}j") * nr + column0
+            k = s.index(f"{name}k")
+
+            def lanes(part: str, make: Callable[[Expr, Expr], Statement | Sequence[Statement]],
+                      mr: int = mr, nr: int = nr, name: str = name) -> Statement:  # fmt: skip
+                """Over the elements of the tile: rows written out, columns in vectors, none of which is half empty."""
+                r, h, v = (s.index(f"{name}{part}{letter}") for letter in "rhv")
+                halves = nr // HALF if nr % VECTOR == HALF else 1
+                made = make(r, h * HALF + v if halves > 1 else v)
+                body = list(made) if isinstance(made, Sequence) else [made]
+                inner = loops.loop(f"{name}{part}v", nr // halves, body, "vector")
+                if halves > 1:
+                    inner = loops.loop(f"{name}{part}h", halves, [inner], "unroll")
+                return loops.loop(f"{name}{part}r", mr, [inner], "unroll")
+
+            def first(r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j) -> Statement:
+                return loops.store(sums[r, v], s.const(0, dtype) if start is None else start(i + r, j + v))
+
+            def multiply(
+                r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j, k: Expr = k
+            ) -> Statement:
+                return loops.store(sums[r, v], s.fma(left(i + r, k), right(k, j + v), sums[r, v]))
+
+            def ends(
+                then: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]], sums: Buffer = sums, i: Expr = i, j: Expr = j
+            ) -> Callable[[Expr, Expr], Statement | Sequence[Statement]]:
+                return lambda r, v: then(i + r, j + v, sums[r, v])
+
+            last = [lanes("s", ends(finish))]
+            if unless is not None:
+                done = s.cast(unless[0], s.INT64)
+                last = [
+                    loops.loop(f"{name}y", done, last),
+                    loops.loop(f"{name}n", 1 - done, [lanes("w", ends(unless[1]))]),
+                ]
+            inside = [
+                Local(sums),
+                lanes("z", first),
+                loops.loop(f"{name}k", depth, [*(each(k) if each else ()), lanes("m", multiply)]),
+                *last,
+            ]
+            body.append(loops.loop(f"{name}i", row_tiles, [loops.loop(f"{name}j", column_tiles, inside)]))
+    return body

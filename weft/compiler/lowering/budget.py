@@ -1,0 +1,44 @@
+"""A memory budget: as little recomputation as fits it, or a refusal that says what it would need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...runtime.memory import format_bytes
+from ..flow import Flow
+from ..passes.recompute import candidates, recompute
+from .lower import Lowering
+from .memory_plan import plan
+
+TIERS = (0, 1, 3)  # products and the like that may be done again for one value: cheap ones are enough most of the time
+
+
+def within_budget(
+    flow: Flow, lowered: Callable[[Flow], Lowering], arena: int, budget: int
+) -> tuple[Lowering, int]:
+    """Lower the flow with as little recomputation as fits `budget` bytes, or refuse."""
+    least = arena
+    for dear in TIERS:
+        ranked = candidates(flow, dear)
+        fitting = None
+        low, high, count = 0, len(ranked), len(ranked)  # too few, enough if everything is, and the number to try
+        while low < high:
+            lowering = lowered(recompute(flow, ranked[:count]))
+            size = plan(lowering.steps, lowering.storages)
+            least = min(least, size)
+            if size <= budget:
+                fitting, high = (lowering, size), count
+            elif fitting is None:
+                break  # everything was recomputed, and it is not enough
+            else:
+                low = count
+            if high - low <= max(1, len(ranked) // 16):
+                break
+            count = (low + high) // 2
+        if fitting is not None:
+            return fitting
+    raise MemoryError(
+        f"function {flow.name}: needs {format_bytes(arena)} for temporaries, and {format_bytes(least)} with "
+        f"recomputation; the memory_budget is {format_bytes(budget)}. Use a smaller batch, or wf.checkpoint around "
+        "parts of the model."
+    )

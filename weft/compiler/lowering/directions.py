@@ -1,0 +1,49 @@
+"""Operands that run another way than the rest of their cluster: they are copied to run the same way first.
+
+    %z = add(%x.T, %y)        one of the two would be read a cache line per element
+    %t = copy(%x.T); %z = add(%t, %y)
+
+Turning a matrix in squares (`kernels/copy.py`) and reading it once more is several times faster than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...graph.graph import CONSTANT, Value
+from ..fusion import GATHERS, Cluster, base_of
+from ..layout import Layout, like_order, row_major
+from ..loop_ir.ir import SQUARE
+
+LEAST = 1 << 14
+"""Elements of an operand that is worth a copy; a smaller one stays in a cache."""
+
+
+def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Value, tuple[int, ...]]:
+    """The operands of a cluster that should be copied, and the strides they should get."""
+    if sum(d >= SQUARE for d in cluster.space) < 2:
+        return {}
+    found: dict[Value, Layout] = {}
+    for n in cluster.members:
+        for v in n.inputs if n.op.name not in GATHERS else ():
+            if not isinstance(v, Value) or tuple(v.shape) != cluster.space or base_of(v).node.op is CONSTANT:
+                continue
+            if cluster.member_of(v) is None:
+                found[v] = layout_of(v)
+    ways = [x.strides for x in found.values()]
+    if len(set(ways)) < 2:
+        return {}
+    plain = row_major(cluster.space)
+    main = plain if plain in ways else ways[0]
+    if main.count(1) != 1:
+        return {}
+    fast = main.index(1)
+    return {v: like_order(cluster.space, main) for v, x in found.items() if _crosses(x, fast)}
+
+
+def _crosses(x: Layout, fast: int) -> bool:
+    """Whether the layout is dense along another axis than `fast`, and large."""
+    dense = any(st == 1 and d >= SQUARE for a, (st, d) in enumerate(zip(x.strides, x.shape, strict=True)) if a != fast)
+    large = x.shape[fast] >= SQUARE and math.prod(x.shape) >= LEAST
+    return dense and large and x.dtype.itemsize == 4 and x.strides[fast] not in (0, 1)

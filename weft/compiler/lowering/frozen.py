@@ -1,0 +1,88 @@
+"""Frozen programs: what depends only on tensors that stay as they are is computed once and kept.
+
+A captured function that is frozen (`wf.function(freeze=True)`) promises that the outside tensors it only reads do not
+change behind its back. Of its steps, those that read nothing but such tensors and constants (weights brought into a
+kernel's layout, transformed for Winograd's products, scaled by a batch normalisation) become the *prologue*: it runs
+before the first call, and again when one of the tensors has changed.
+
+steps:    reorder(w) -> t0;  convolution(x, t0) -> t1;  multiply(g, s) -> t2;  scale(t1, t2) -> y
+prologue: reorder(w) -> t0;  multiply(g, s) -> t2        main: convolution(x, t0) -> t1;  scale(t1, t2) -> y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...graph.graph import CONSTANT, PLACEHOLDER, Value
+from ..flow import Flow
+from ..layout import Storage
+from .lower import Step
+from .memory_plan import ALIGNMENT
+
+MOVABLE = ("kernel", "primitive")
+"""Kinds of steps that may run once: native ones without effects. Host calls and checks stay where they are."""
+
+
+def still_values(flow: Flow, still: Sequence[int]) -> frozenset[Value]:
+    """The values of a flow that are the same at every call, if the inputs with the numbers `still` are."""
+    if not still:
+        return frozenset()
+    found = {flow.inputs[i] for i in still}
+    for node in flow.nodes:
+        if node.op is CONSTANT or node.op is not PLACEHOLDER and not node.op.effects and all(
+            v in found for v in node.inputs if isinstance(v, Value)
+        ):
+            found.update(node.outputs)
+    return frozenset(found)
+
+
+def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], list[Step], int]:
+    """(the prologue, the other steps, bytes to keep between calls).
+
+    `fixed` are the storages of variables that stay as they are. Storages that the prologue writes for other steps become
+    "kept" and get an offset; the rest of its temporaries stay in the arena.
+    """
+    still = {id(storage) for storage in fixed}
+    writers: dict[int, list[Step]] = {}
+    for step in _all(steps):
+        for storage in step.writes:
+            writers.setdefault(id(storage), []).append(step)
+    once = {id(step): step for step in steps if step.kind in MOVABLE and not _effects(step)}
+
+    def ready(storage: Storage) -> bool:
+        """Whether a storage holds the same at every call, as far as known."""
+        if storage.kind == "arena":
+            return all(id(writer) in once for writer in writers.get(id(storage), ()))
+        return storage.kind == "constant" or id(storage) in still and id(storage) not in writers
+
+    changed = True
+    while changed:  # taking one step out takes out those that read what it writes, and those that write to the same place
+        late = [
+            step for step in once.values()
+            if not all(st.kind == "arena" and ready(st) for st in step.writes) or not all(map(ready, step.reads))
+        ]  # fmt: skip
+        changed = bool(late)
+        for step in late:
+            del once[id(step)]
+    prologue = [step for step in steps if id(step) in once]
+    main = [step for step in steps if id(step) not in once]
+    read = {id(storage) for step in _all(main) for storage in step.reads}
+    kept = 0
+    for step in prologue:
+        for storage in step.writes:
+            if id(storage) in read and storage.kind == "arena":
+                storage.kind, storage.offset = "kept", kept
+                kept += -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
+    return prologue, main, kept
+
+
+def _effects(step: Step) -> bool:
+    return any(node.op.effects for node in step.nodes)
+
+
+def _all(steps: Sequence[Step]) -> Iterable[Step]:
+    """Steps and the steps inside them."""
+    for step in steps:
+        yield step
+        for part in step.parts:
+            yield from _all(part)

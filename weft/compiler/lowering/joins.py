@@ -1,0 +1,74 @@
+"""Parts of a concatenation are computed where they end up.
+
+%a = multiply(%x, %y); %b = take_axis(%t, %i); %c = concat_axis(%a, %b, axis=1)
+
+The loop nests of %a and %b write into the columns of %c, and nothing is left to copy. A part keeps the strides of the
+whole, so this is for parts whose readers take any strides, and whose rows are long enough for loops over them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...graph.graph import Node, Value
+from ...ops.core import scalar as s
+from ..fusion import is_loop
+from ..layout import Layout, channels_last, row_major, same_strides
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+RUN = 32
+"""elements that a part has side by side, at least"""
+TOLERANT = ("concat_axis", "adam_rows")
+"""ops beside those of loop nests that read rows with gaps between them as fast as without"""
+
+
+def part_of(lowering: Lowering, value: Value, strides: tuple[int, ...]) -> Layout | None:
+    """Where `value` goes if it is a part of a concatenation, in memory that is made with the first part; None if it is
+    not, or not only. Left to itself it would have these `strides`."""
+    for node in lowering.readers_of(value):
+        if node.op.name == "concat_axis" and _fits(lowering, value, strides, node):
+            axis = node.attrs[0] % len(value.shape)
+            whole = memory_of(lowering, node, strides)
+            position = [v is value for v in node.inputs].index(True)
+            start = sum(v.shape[axis] for v in node.inputs[:position])
+            offset = whole.offset + start * whole.strides[axis]
+            return Layout(whole.storage, whole.dtype, tuple(value.shape), whole.strides, offset)
+    return None
+
+
+def memory_of(lowering: Lowering, node: Node, strides: tuple[int, ...]) -> Layout:
+    """The memory of a concatenation whose parts have these strides, made now if it is not there yet."""
+    found = lowering.joined.get(node)
+    if found is None:
+        out, first = node.outputs[0], node.inputs[0]
+        shape = tuple(out.shape)
+        order = row_major(shape) if _is_row_major(strides, tuple(first.shape)) else channels_last(shape)
+        found = part_of(lowering, out, order) or lowering.temporary(shape, out.dtype, order)
+        lowering.joined[node] = found
+    return found
+
+
+def _is_row_major(strides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether row-major strides are meant, for shapes of which both are possible too (one channel)."""
+    images = len(shape) > 2 and shape[1] > 1 and same_strides(strides, channels_last(shape), shape)
+    return not images
+
+
+def _fits(lowering: Lowering, value: Value, strides: tuple[int, ...], node: Node) -> bool:
+    out, shape = node.outputs[0], tuple(value.shape)
+    axis = node.attrs[0] % len(shape)
+    if out in lowering.wanted or value in lowering.wanted or out.dtype != value.dtype or out.dtype not in s.DTYPES:
+        return False
+    if (value in lowering.still) != (out in lowering.still):  # what is computed once must not lie with what is not
+        return False
+    plain = _is_row_major(strides, shape)
+    if not same_strides(strides, row_major(shape) if plain else channels_last(shape), shape):
+        return False
+    order = range(len(shape)) if plain else (0, *range(2, len(shape)), 1)
+    inner = list(order)[list(order).index(axis) :]
+    if prod(shape[a] for a in inner) < RUN:
+        return False
+    return all(u is node or is_loop(u) or u.op.name in TOLERANT for u in lowering._users(value.node))

@@ -1,0 +1,523 @@
+"""Lowering: from a flow to the steps of a program, each with the memory it reads and writes.
+
+Views become layouts. Clusters become kernels. Matmul, convolution and their kin become oneDNN primitives where the
+backend offers them (see `weft.compiler.lowering.primitives`). Whatever is left runs as a host call: the op's NumPy kernel on the
+program's memory, listed by `explain()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import CONSTANT, Node, Value
+from ...ops.core import scalar as s
+from ..flow import Flow
+from ..fusion import Cluster, Fuser, base_of, is_view, members
+from ..layout import Layout, Storage, row_major, same_strides, view_layout
+from ..loop_ir import ir as loops
+from ..loop_ir.ir import Accumulator, Buffer, Kernel
+from ..loop_ir.kernels.copy import copy_kernel
+from .directions import crosswise
+from .joins import part_of
+from .nests import Memo, Nest, grain, within_range
+from .order import updates_early
+
+
+@dataclass(eq=False)
+class Step:
+    """One thing a program does. `reads` and `writes` are storages, for lifetimes and hazards."""
+
+    kind: str  # "kernel", "primitive", "host", "check"
+    label: str
+    nodes: Sequence[Node]
+    reads: list[Storage]
+    writes: list[Storage]
+    kernel: Kernel | None = None
+    storages: list[Storage] = field(default_factory=list)  # of the kernel's buffers, in order
+    params: list[int] = field(default_factory=list)  # run-time numbers of the kernel
+    over: list[tuple[Storage, Storage]] = field(default_factory=list)  # (written, read): may be one piece of memory
+    primitive: Any = None
+    arguments: dict[int, Layout] = field(default_factory=dict)  # of a primitive, by argument index
+    inputs: list[Layout | None] = field(default_factory=list)  # of a host call
+    outputs: list[Layout] = field(default_factory=list)
+    message: str = ""  # of a check
+    parts: list[list[Step]] = field(
+        default_factory=list
+    )  # of control flow: (true, false), (condition, body), (body,)
+    count: int = 0  # iterations of a scan
+    moves: list[Any] = field(
+        default_factory=list
+    )  # of a scan: (cursor, storage it walks over, start, stride in bytes)
+
+
+def native_layout(layout: Layout) -> Layout:
+    """The same bytes with a dtype that kernels can move: complex numbers as pairs, others without code as integers."""
+    dtype = layout.dtype
+    if dtype in s.DTYPES:
+        return layout
+    if dtype.kind == "c":
+        part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+        strides = tuple([2 * st for st in layout.strides])
+        return Layout(layout.storage, part, (*layout.shape, 2), (*strides, 1), 2 * layout.offset)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return Layout(layout.storage, bits, layout.shape, layout.strides, layout.offset)
+
+
+class Lowering:
+    """The state of lowering one flow. After `run`, `steps`, `storages` and `results` describe the program."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.steps: list[Step] = []
+        self.storages: list[Storage] = []
+        self.layouts: dict[Value, Layout] = {}
+        self.fuser = Fuser(flow)
+        self.readers: dict[Value, set[int]] = {}  # value from outside -> units that read it
+        self.done: set[int] = set()
+        self.joined: dict[Node, Layout] = {}  # memory of concatenations whose parts are computed in it
+        self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
+        self.kernels: dict[Any, Kernel] = {}  # by all that they depend on, see `weft.compiler.lowering.rules.update`
+        self.memo: Memo = {}
+        self.still: frozenset[Value] = frozenset()  # values that are the same at every call, see `weft.compiler.lowering.frozen`
+
+    # Memory -----------------------------------------------------------------------------------------------------------
+
+    def new_storage(self, kind: str, nbytes: int, **facts: Any) -> Storage:
+        storage = Storage(kind, max(nbytes, 1), **facts)
+        self.storages.append(storage)
+        return storage
+
+    def temporary(
+        self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
+    ) -> Layout:
+        n = 1
+        for d in shape:
+            n *= d
+        storage = self.new_storage("arena", n * dtype.itemsize)
+        return Layout(
+            storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape))
+        )
+
+    def room(self, size: int, dtype: np.dtype) -> Layout:
+        """Memory in which the threads of one step note something down, each in its own part."""
+        return Layout(self.new_storage("arena", size * dtype.itemsize, room=True), dtype, (size,), (1,))
+
+    def layout_of(self, value: Value) -> Layout:
+        """Where a value lies; a view that cannot be expressed as strides is copied now."""
+        found = self.layouts.get(value)
+        if found is not None:
+            return found
+        node = value.node
+        if node.op is CONSTANT:
+            array = np.ascontiguousarray(node.attrs[0]).reshape(node.attrs[0].shape)
+            storage = self.new_storage("constant", array.nbytes, array=array)
+            layout = Layout(storage, value.dtype, tuple(value.shape), row_major(tuple(value.shape)))
+        elif is_view(node):
+            base = self.layout_of(node.inputs[0])
+            viewed = view_layout(node, base)
+            if viewed is None:
+                dense = self.copy(base, node)
+                viewed = view_layout(node, dense)
+                assert viewed is not None
+            layout = viewed
+        elif node.op.name == "filled":  # made where it is first read; most readers never need it in memory
+            layout = self.temporary(tuple(value.shape), value.dtype)
+            self.fill(layout, node.attrs[1], node)
+        else:
+            raise AssertionError(f"{node} is read before it is computed")
+        self.layouts[value] = layout
+        return layout
+
+    def fill(self, target: Layout, number: Any, node: Node, label: str = "fill") -> None:
+        """A step that sets every element of a dense layout to one number."""
+        n = 1
+        for d in target.shape:
+            n *= d
+        buffer = Buffer.of("b0", target.dtype, (1 << 40,))
+        store = loops.store(buffer[s.index("i") + target.offset], s.const(number, target.dtype))
+        sweep = loops.loop("i", s.param("n"), [store], "vector", parallel=True, grain=grain(1))
+        kernel = Kernel("fill", (buffer,), ("n",), (sweep,))
+        self.steps.append(Step("kernel", label, [node], [], [target.storage], kernel, [target.storage], [n]))
+
+    def add_up(self, parts: Layout, target: Layout, node: Node, label: str) -> None:
+        """A step that sets a dense layout to the sum of the rows of `parts`, a dense matrix, in their order."""
+        count, n = parts.shape
+        source, result = (Buffer.of(name, x.dtype, (1 << 40,)) for name, x in (("parts", parts), ("total", target)))
+        total = loops.Accumulator("sum", "sum", target.dtype)
+        i, part = s.index("i"), s.index("part")
+        add = loops.loop("part", count, [loops.update(total, source[part * s.param("n") + i + parts.offset])])
+        store = loops.store(result[i + target.offset], total.value)
+        sweep = loops.loop("i", s.param("n"), [total, add, store], "vector", parallel=True, grain=grain(count))
+        kernel = Kernel("add_up", (source, result), ("n",), (sweep,))
+        storages = [parts.storage, target.storage]
+        self.steps.append(Step("kernel", label, [node], storages[:1], storages[1:], kernel, storages, [n]))
+
+    def copy(self, source: Layout, node: Node, target: Layout | None = None, label: str = "copy") -> Layout:
+        """A step that copies a layout into a row-major one (or into `target`)."""
+        if target is None:
+            target = self.temporary(source.shape, source.dtype)
+        if 0 in source.shape:
+            return target
+        result = target
+        source, target = native_layout(source), native_layout(target)
+        kernel = copy_kernel(
+            source.shape,
+            (source.dtype, target.dtype),
+            (source.strides, source.offset),
+            (target.strides, target.offset),
+        )
+        self.steps.append(
+            Step(
+                "kernel",
+                label,
+                [node],
+                [source.storage],
+                [target.storage],
+                kernel,
+                [source.storage, target.storage],
+            )
+        )
+        return result
+
+    # Units ------------------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Sequence[Layout], targets: Sequence[Layout | None]) -> None:
+        """Lower everything. `inputs` are the layouts of the flow's inputs; `targets[i]`, if given, is where output i must
+        end up (the memory of a variable), else a fresh output is made for it."""
+        for value, layout in zip(self.flow.inputs, inputs, strict=True):
+            self.layouts[value] = layout
+        units = self.fuser.run()
+        variable_in = {id(layout.storage): value for value, layout in zip(self.flow.inputs, inputs, strict=True)}
+        overwritten = {
+            value: variable_in[id(target.storage)]
+            for value, target in zip(self.flow.outputs, targets, strict=True)
+            if target is not None and id(target.storage) in variable_in
+        }
+        units = updates_early(units, overwritten, self._last_check(units))
+        self._find_readers(units)
+        self.wanted: dict[Value, list[int]] = {}
+        for i, value in enumerate(self.flow.outputs):
+            self.wanted.setdefault(value, []).append(i)
+        self.targets = targets
+        self.settled: dict[int, Layout] = {}
+        self.barrier = self._last_check(units)
+        for number, unit in enumerate(units):
+            if isinstance(unit, Cluster):
+                self._cluster(unit)
+            else:
+                self._node(unit)
+            self.done.add(number)
+        self._finish()
+
+    def _find_readers(self, units: list[Any]) -> None:
+        inputs = set(self.flow.inputs)
+        for number, unit in enumerate(units):
+            for n in members(unit):
+                for v in n.inputs:
+                    while isinstance(v, Value):
+                        if v in inputs:
+                            self.readers.setdefault(v, set()).add(number)
+                        # checked indices are the indices themselves, see `weft.compiler.lowering.rules.checks`
+                        seen_through = is_view(v.node) or v.node.op.name == "checked_indices"
+                        v = v.node.inputs[0] if seen_through else None
+        self.position = {id(u): i for i, u in enumerate(units)}
+
+    def _last_check(self, units: list[Any]) -> int:
+        """The position of the last unit that may fail: variables are written only after it.
+
+        Gathers and checks fail, and so may whatever runs as a host call or inside a branch or loop.
+        """
+        from .primitives import has_rule
+
+        last = -1
+        checked: set[tuple[Value, int]] = set()
+        for number, unit in enumerate(units):
+            for n in members(unit):
+                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter"):
+                    axis = n.attrs[0] % max(len(n.inputs[0].shape), 1)
+                    use = (n.inputs[1], n.inputs[0].shape[axis] if n.inputs[0].shape else 0)
+                    if within_range(*use) or use in checked:
+                        continue  # what an earlier unit has looked up does not fail now
+                    checked.add(use)
+                elif n.op.name == "checked_indices":
+                    low, high, ignored, _ = n.attrs
+                    if ignored is None and low >= -high:
+                        checked.add((n.inputs[0], high))
+                elif not (n.op.effects or not (isinstance(unit, Cluster) or has_rule(n))):
+                    continue
+                last = number
+        return last
+
+    def place(
+        self,
+        node: Node,
+        index: int,
+        strides: tuple[int, ...],
+        unit: Any,
+        reads: dict[int, list[Any]] | None,
+        joins: bool = False,
+    ) -> Layout:
+        """Where output `index` of a node goes: a program output, a variable's own memory if that is safe, or the arena.
+
+        `reads` maps the storages that the same step reads to the ways it reads them (offset, strides over the value's
+        axes), or is None if the step may not write over anything it reads. With `joins` it may be a part of a larger array
+        that it is to become a part of: for steps that write with any strides.
+        """
+        value = node.outputs[index]
+        shape = tuple(value.shape)
+        for i in self.wanted.get(value, ()):
+            target = self.targets[i]
+            if target is None or i in self.settled:
+                continue
+            if self._may_overwrite(target, unit, reads):
+                self.settled[i] = target
+                self.layouts[value] = target
+                return target
+        for i in self.wanted.get(value, ()):
+            if self.targets[i] is None and i not in self.settled:
+                storage = self.new_storage("output", value.nbytes, index=i)
+                layout = Layout(storage, value.dtype, shape, strides)
+                self.settled[i] = layout
+                self.layouts[value] = layout
+                return layout
+        part = part_of(self, value, strides) if joins else None
+        layout = part if part is not None else self.temporary(shape, value.dtype, strides)
+        self.layouts[value] = layout
+        return layout
+
+    def _may_overwrite(self, target: Layout, unit: Any, reads: Any) -> bool:
+        """Whether a step may write its result over a variable: nobody reads the old value later, and the step itself
+        reads it, if at all, element by element."""
+        here = self.position[id(unit)]
+        if here <= self.barrier and self.barrier >= 0:
+            return False
+        if any(x.storage is target.storage for operands in self.put_off.values() for x in operands):
+            return False  # a product that waits for its reader has yet to read it
+        for value, layout in zip(self.flow.inputs, [self.layouts[v] for v in self.flow.inputs], strict=True):
+            if layout.storage is not target.storage:
+                continue
+            for reader in self.readers.get(value, ()):
+                if reader != here and reader not in self.done:
+                    return False
+            if value in self.flow.outputs:
+                return False
+        if reads is None:
+            return target.storage not in self._reads_of(unit)
+        ways = reads.get(id(target.storage), [])
+        return all(
+            way is not None and way[0] == target.offset and same_strides(way[1], target.strides, way[2])
+            for way in ways
+        )
+
+    def _reads_of(self, unit: Any) -> set[Storage]:
+        found = set()
+        for n in members(unit):
+            for v in n.inputs:
+                if isinstance(v, Value):
+                    base = base_of(v)
+                    if base in self.layouts:
+                        found.add(self.layouts[base].storage)
+        return found
+
+    def _cluster(self, cluster: Cluster) -> None:
+        if self.put_off:
+            from .rules.update import lower_update
+
+            if lower_update(self, cluster):
+                return
+        stored = [n for n in sorted(cluster.members, key=lambda n: n.order) if self._used_outside(n, cluster)]
+        if all(n.op.name == "filled" and n.outputs[0] not in self.wanted for n in cluster.members):
+            return
+        nest: Nest
+
+        def place(n: Node, strides: tuple[int, ...]) -> Layout:
+            reads: dict[int, list[Any]] | None = None
+            if not cluster.reduced and nest._full(n):
+                reads = {}
+                for load in nest.loads.values():
+                    way = None if load.extra is not None else (load.offset, load.strides, nest.space)
+                    reads.setdefault(id(load.storage), []).append(way)
+            elif cluster.reduced and not nest._full(n):
+                reads = self._reduced_reads(cluster, nest, n)
+            return self.place(n, 0, strides, cluster, reads, joins=True)
+
+        nest = Nest(cluster, self._alike(cluster), stored, place, self.temporary)
+        kernel, storages = nest.build("k", self.memo)
+        self._emit_checks(nest)
+        reads = nest.read_storages
+        writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.room]
+        label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
+        step = Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable())
+        self.steps.append(step)
+
+    def _alike(self, cluster: Cluster) -> Callable[[Value], Layout]:
+        """Where operands of the cluster lie, after those that run another way than the rest have been copied."""
+        turned = {
+            v: self.copy(self.layout_of(v), v.node, self.temporary(tuple(v.shape), v.dtype, strides))
+            for v, strides in crosswise(cluster, self.layout_of).items()
+        }
+        return lambda v: turned[v] if v in turned else self.layout_of(v)
+
+    def _reduced_reads(self, cluster: Cluster, nest: Nest, n: Node) -> dict[int, list[Any]] | None:
+        """How members read storages while the reduced member `n` is computed; None marks a read at another time."""
+        reads: dict[int, list[Any]] = {}
+        for m in cluster.members:
+            beside = not nest._full(m) and not nest._is_reduction(m) and nest.level[m] == nest.level[n]
+            for v in m.inputs:
+                if isinstance(v, Value) and nest._inside(v) is None and v.node.op is not CONSTANT:
+                    layout = self.layout_of(v)
+                    aligned = beside and layout.shape == tuple(n.outputs[0].shape)
+                    way = (layout.offset, layout.strides, layout.shape) if aligned else None
+                    reads.setdefault(id(layout.storage), []).append(way)
+        return reads
+
+    def _used_outside(self, n: Node, cluster: Cluster) -> bool:
+        return n.outputs[0] in self.wanted or any(u not in cluster.axes for u in self._users(n))
+
+    def is_read(self, value: Value) -> bool:
+        """Whether anybody reads this value, or a view of it."""
+        return value in self.wanted or bool(self.readers_of(value))
+
+    def readers_of(self, value: Value) -> list[Node]:
+        """The nodes (views, too) that have this value for an operand."""
+        return [u for u in self._direct_users(value.node) if any(v is value for v in u.inputs)]
+
+    def _users(self, n: Node) -> list[Node]:
+        """The nodes that read the results of `n`, directly or through views; views that are outputs count."""
+        found: list[Node] = []
+        stack = list(self._direct_users(n))
+        while stack:
+            u = stack.pop()
+            if is_view(u):
+                if u.outputs[0] in self.wanted:
+                    found.append(u)
+                stack.extend(self._direct_users(u))
+            else:
+                found.append(u)
+        return found
+
+    def _direct_users(self, n: Node) -> list[Node]:
+        if not hasattr(self, "_user_table"):
+            self._user_table: dict[Node, list[Node]] = {}
+            for node in self.flow.nodes:
+                for v in node.inputs:
+                    if isinstance(v, Value):
+                        self._user_table.setdefault(v.node, []).append(node)
+        return self._user_table.get(n, [])
+
+    def _emit_checks(self, nest: Nest) -> None:
+        for layout, size, node in nest.checks:
+            self.check_indices(layout, -size, size, node)
+
+    def check_indices(
+        self, layout: Layout, low: int, high: int, node: Node, ignored: int | None = None, message: str = ""
+    ) -> None:
+        """A step that fails if an index lies outside [low, high) and is not `ignored`. Done once per index tensor."""
+        key = (id(layout.storage), layout.offset, layout.strides, low, high, ignored)
+        if not hasattr(self, "_checked"):
+            self._checked: set[Any] = set()
+        if key in self._checked or layout.storage.kind == "constant" and _within(layout.storage.array, low, high):
+            return  # a constant that holds a bad index fails when the program runs, as any other index does
+        self._checked.add(key)
+
+        def bad(value: Any) -> Any:
+            i = s.cast(value, np.int64)
+            outside = s.bitwise_or(s.lt(i, low), s.ge(i, high))
+            return outside if ignored is None else s.bitwise_and(outside, s.ne(i, ignored))
+
+        self.check(layout, bad, node, message or f"an index is out of range for an axis of size {high}")
+
+    def check(self, layout: Layout, bad: Any, node: Node, message: str) -> None:
+        """Steps that fail with `message` if `bad(element)` holds anywhere."""
+        flag = self.temporary((), np.dtype(np.bool_))
+        buffer = Buffer.of("b0", layout.dtype, (1 << 40,))
+        out = Buffer.of("b1", flag.dtype, (1,))
+        place = loops.as_index(layout.offset)
+        acc = Accumulator("bad", "any", np.dtype(np.bool_))
+        axes = [a for a in range(len(layout.shape)) if layout.shape[a] != 1]
+        for k, a in enumerate(axes):
+            place = place + s.index(f"i{k}") * layout.strides[a]
+        body: list[Any] = [loops.update(acc, bad(buffer[place]))]
+        for k in range(len(axes) - 1, -1, -1):
+            body = [
+                loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")
+            ]
+        kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
+        self.steps.append(
+            Step(
+                "kernel",
+                "check",
+                [node],
+                [layout.storage],
+                [flag.storage],
+                kernel,
+                [layout.storage, flag.storage],
+            )
+        )
+        self.steps.append(
+            Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message)
+        )
+
+    def _node(self, node: Node) -> None:
+        from .primitives import lower_node
+
+        if hasattr(node.op, "subs"):
+            from .control import lower_control
+
+            lower_control(self, node)
+            return
+        if lower_node(self, node):
+            return
+        self.host(node)
+
+    def host(self, node: Node) -> None:
+        """Run the op's NumPy kernel on the program's memory."""
+        inputs = [self.layout_of(v) if isinstance(v, Value) else None for v in node.inputs]
+        outputs = [
+            self.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
+        ]
+        self.steps.append(
+            Step("host", node.op.name, [node], [x.storage for x in inputs if x is not None], [x.storage for x in outputs],
+                 inputs=inputs, outputs=outputs)
+        )  # fmt: skip
+
+    def _finish(self) -> None:
+        """Bring every output to where it must be."""
+        self.results: list[Layout] = []
+        late: list[tuple[Layout, Layout, Node]] = []
+        for i, value in enumerate(self.flow.outputs):
+            settled = self.settled.get(i)
+            if settled is None:
+                source = self.layout_of(value)
+                target = self.targets[i]
+                if target is None:
+                    storage = self.new_storage("output", value.nbytes, index=i)
+                    target = Layout(storage, value.dtype, tuple(value.shape), row_major(tuple(value.shape)))
+                elif (
+                    target.storage is source.storage
+                    and target.offset == source.offset
+                    and same_strides(target.strides, source.strides, target.shape)
+                ):
+                    self.results.append(target)
+                    continue
+                late.append((source, target, value.node))
+                settled = target
+            self.results.append(settled)
+        # a variable's old value may be the source of another output: save those first
+        written = {id(t.storage) for _, t, _ in late if t.storage.kind == "variable"}
+        moves = []
+        for source, target, node in late:
+            if id(source.storage) in written and len(late) > 1 and source.storage is not target.storage:
+                source = self.copy(source, node)
+            moves.append((source, target, node))
+        for source, target, node in sorted(moves, key=lambda m: m[1].storage.kind == "variable"):
+            self.copy(source, node, target)
+
+
+def _within(indices: np.ndarray, low: int, high: int) -> bool:
+    """Whether all of `indices` lie in [low, high)."""
+    return indices.size == 0 or bool(indices.min() >= low and indices.max() < high)

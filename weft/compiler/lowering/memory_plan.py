@@ -1,0 +1,109 @@
+"""The memory plan: every temporary of a program gets a place in one arena; values that are never alive at the same
+time share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..layout import Storage
+from .lower import Step
+
+ALIGNMENT = 64
+
+
+def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
+    """Set the lifetime and offset of every arena storage; returns the size of the arena in bytes.
+
+    Largest first, each at the lowest place that is free during its whole life; what a step may write over an operand that
+    nobody reads later takes that one's place. Rooms, which live for one step, share a place that nothing else has, so that it
+    stays in the caches of those who write there.
+    """
+    for storage in storages:
+        storage.first = storage.last = -1  # of an earlier plan
+    end = _lifetimes(steps, 0)
+    # looked at when a branch or loop has failed, so nobody may write over them
+    for flag in nested_flags(steps):
+        flag.first, flag.last = 0, end
+    used = [st for st in storages if st.kind == "arena" and st.first >= 0]
+    live = _in_turns(steps, [st for st in used if not st.room])
+    live.sort(key=lambda turns: (-turns[0].nbytes, turns[0].first))
+    n = len(live)
+    first, last = np.empty(n, np.int64), np.empty(n, np.int64)
+    start, ends = np.empty(n, np.int64), np.empty(n, np.int64)
+    total = 0
+    for k, turns in enumerate(live):
+        size = -(-turns[0].nbytes // ALIGNMENT) * ALIGNMENT
+        begins, stops = turns[0].first, turns[-1].last
+        clash = np.nonzero((first[:k] <= stops) & (last[:k] >= begins))[0]
+        offset = 0
+        if clash.size:
+            order = clash[np.argsort(start[clash], kind="stable")]
+            for s, e in zip(start[order].tolist(), ends[order].tolist(), strict=True):
+                if s - offset >= size:
+                    break
+                if e > offset:
+                    offset = e
+        for storage in turns:
+            storage.offset = offset
+        first[k], last[k], start[k], ends[k] = begins, stops, offset, offset + size
+        total = max(total, offset + size)
+    rooms = [st for st in used if st.room]
+    for room in rooms:
+        room.offset = total
+    return total + max([-(-st.nbytes // ALIGNMENT) * ALIGNMENT for st in rooms], default=0)
+
+
+def _in_turns(steps: Sequence[Step], storages: Sequence[Storage]) -> list[list[Storage]]:
+    """Storages that have one place in turns: each but the first is written by the last step that reads the one before it."""
+    known = {id(st) for st in storages}
+    after: dict[int, Storage] = {}
+    followers: set[int] = set()
+    for written, read in _over(steps):
+        if (
+            id(written) in known and id(read) in known and id(written) not in followers and id(read) not in after
+            and read.last == written.first and read.nbytes == written.nbytes
+        ):  # fmt: skip
+            after[id(read)] = written
+            followers.add(id(written))
+    made = []
+    for storage in storages:
+        if id(storage) not in followers:
+            turns = [storage]
+            while id(turns[-1]) in after:
+                turns.append(after[id(turns[-1])])
+            made.append(turns)
+    return made
+
+
+def _over(steps: Sequence[Step]) -> Iterator[tuple[Storage, Storage]]:
+    for step in steps:
+        yield from step.over
+        for part in step.parts:
+            yield from _over(part)
+
+
+def nested_flags(steps: Sequence[Step]) -> list[Storage]:
+    """The flags of the checks inside branches and loops."""
+    found = []
+    for step in steps:
+        for part in step.parts:
+            found += [inner.storages[0] for inner in part if inner.kind == "check"] + nested_flags(part)
+    return found
+
+
+def _lifetimes(steps: Sequence[Step], position: int) -> int:
+    """Number steps, those inside branches and loops too, and note who is alive when; returns the next number.
+
+    What a loop or branch itself reads and writes is alive throughout it; what only an iteration uses is not.
+    """
+    for step in steps:
+        start = position
+        for part in step.parts:
+            position = _lifetimes(part, position)
+        for storage in (*step.reads, *step.writes):
+            storage.first = start if storage.first < 0 else min(storage.first, start)
+            storage.last = max(storage.last, position)
+        position += 1
+    return position

@@ -1,0 +1,68 @@
+"""What the rules for images share: channels lie next to each other, for oneDNN as for kernels of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....graph.graph import Node, Value
+from ...layout import Layout, channels_last, same_strides
+from ..primitives import available
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
+
+def applies(*values: Any) -> bool:
+    """Float32, nothing empty, and oneDNN is there."""
+    return available() and all(
+        v is None or v.dtype == np.float32 and 0 not in v.shape
+        for v in values
+        if isinstance(v, Value) or v is None
+    )
+
+
+def channels_last_layout(lowering: Lowering, layout: Layout, node: Node) -> Layout:
+    """The layout itself if its channels lie next to each other, else a channels-last copy."""
+    wanted = channels_last(layout.shape)
+    if same_strides(layout.strides, wanted, layout.shape):
+        return Layout(layout.storage, layout.dtype, layout.shape, wanted, layout.offset)
+    return lowering.copy(layout, node, lowering.temporary(layout.shape, layout.dtype, wanted))
+
+
+@contextmanager
+def channels_last_result(lowering: Lowering, node: Node, index: int = 0) -> Iterator[Layout]:
+    """Channels-last memory for a result. If it must lie another way in the end, it is copied after the block."""
+    shape = tuple(node.outputs[index].shape)
+    wanted = channels_last(shape)
+    target = lowering.place(node, index, wanted, node, None)
+    if same_strides(target.strides, wanted, shape):
+        yield Layout(target.storage, target.dtype, shape, wanted, target.offset)
+        return
+    made = lowering.temporary(shape, target.dtype, wanted)
+    yield made
+    lowering.copy(made, node, target)
+
+
+def window_of(stride: Any, padding: Any, dilation: Any) -> Any:
+    """oneDNN's description of how a window moves over an image."""
+    from ....backends.onednn.primitives.convolution import Window
+
+    return Window(
+        tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation)
+    )
+
+
+def primitive_or_none(build: Callable[[], Any]) -> Any:
+    """A primitive, or None where oneDNN has none or only its reference loops."""
+    from ....backends.onednn.capi import Unsupported
+    from ....backends.onednn.eager.kernel import is_reference
+
+    try:
+        primitive = build()
+    except Unsupported:
+        return None
+    return None if is_reference(primitive) else primitive

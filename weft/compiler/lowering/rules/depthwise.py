@@ -1,0 +1,135 @@
+"""Depthwise convolutions by kernels of our own: the steps around `weft.compiler.loop_ir.kernels.depthwise`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....graph.graph import Node
+from ...layout import Layout
+from ...loop_ir import ir as loops
+from ...loop_ir.kernels import depthwise as d
+from ..lower import Step
+from .blocked_weights import INTO
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
+FLOAT = np.dtype(np.float32)
+STREAMING = 4 << 20
+"""Bytes of a result that passes the caches by: the next step would find little of it there."""
+MOST_PIECES = 16
+"""Pieces of code of a kernel: tiny images with wide windows would have one for every tile."""
+MOST_TAPS = 49
+MOST_SUMS = 4
+"""Sums per channel beside those of the weight's gradient, see `depthwise_backward`."""
+LARGE = 16 << 20
+"""Bytes of images that come from memory: there oneDNN reaches a third of what it gives."""
+
+
+def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> d.Shape:
+    """Of a convolution from images of shape `x` to `y`; `attrs` are (stride, padding, dilation, groups)."""
+    stride, padding, dilation, _ = attrs
+    rows, columns = (
+        d.Axis(x[2 + i], y[2 + i], kernel[i], stride[i], padding[i][0], dilation[i]) for i in range(2)
+    )
+    return d.Shape(x[1], rows, columns)
+
+
+def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
+    """Whether a convolution has one filter per channel, and one that these kernels are for."""
+    if len(kernel) != 2 or not attrs[3] == x[1] == y[1] > 1:
+        return False
+    shape = shape_of(x, y, kernel, attrs)
+    return (
+        shape.taps <= MOST_TAPS
+        and 4 * shape.taps * shape.channels <= loops.MAX_LOCAL_BYTES
+        and all(d.Grid(shape, turned).pieces <= MOST_PIECES for turned in (False, True))
+    )
+
+
+def suits_blocks(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
+    """Whether a convolution is one that these kernels compute together with its neighbours."""
+    return (
+        suits(x, y, kernel, attrs)
+        and preferred(x[1]) == "depthwise"
+        and 4 * (prod(kernel) + MOST_SUMS) * x[1] <= loops.MAX_LOCAL_BYTES
+        and long_vectors()
+    )
+
+
+def long_vectors() -> bool:
+    """Whether a vector holds enough numbers for these kernels to be the faster ones without a trial."""
+    from ....backends.llvm import target
+
+    return target.host().vector_bytes >= 64
+
+
+def preferred(channels: int) -> str:
+    """The way to take where nothing was measured."""
+    return "depthwise" if channels >= 16 else "direct"
+
+
+def leads(x: Sequence[int]) -> bool:
+    """Whether these kernels are the faster ones without a doubt: images that come from memory, and long vectors."""
+    return 4 * prod(x) >= LARGE and x[1] >= 16 and long_vectors()
+
+
+def add_kernel(
+    lowering: Lowering,
+    node: Node,
+    label: str,
+    kernel: Any,
+    reads: Sequence[Layout],
+    writes: Sequence[Layout],
+    params: list[int],
+) -> None:
+    """A step that runs a kernel on buffers `reads` and then `writes`."""
+    read, written = [x.storage for x in reads], [x.storage for x in writes]
+    lowering.steps.append(Step("kernel", label, [node], read, written, kernel, [*read, *written], params))
+
+
+def ordered_weights(lowering: Lowering, node: Node, shape: d.Shape, weight: Layout) -> Layout:
+    """A step that brings (channels, 1, rows, columns) into the order of the kernels."""
+    sc, _, sh, sw = weight.strides
+    taps = (shape.rows.taps, shape.columns.taps, shape.channels)
+    w: Layout = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node, label=INTO)
+    return w
+
+
+def convolve(
+    lowering: Lowering, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
+    then: tuple[str, ...] = (), operands: Sequence[Layout] = (), label: str = "depthwise convolution",
+) -> None:  # fmt: skip
+    """Steps for y = x convolved with weight, then `then` with `operands`; see `d.convolution`.
+
+    Args:
+        x, y: channels-last and dense; the gradients of result and image if `turned`.
+        weight: (channels, 1, rows, columns) with any strides.
+    """
+    w = ordered_weights(lowering, node, shape, weight)
+    streaming = 4 * prod(y.shape) >= STREAMING
+    kernel = d.convolution(shape, turned, then, streaming)
+    params = [
+        *d.Grid(shape, turned).split(x.shape[0]),
+        x.offset,
+        w.offset,
+        y.offset,
+        *[z.offset for z in operands],
+    ]
+    add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
+
+
+def weight_gradient(lowering: Lowering, node: Node, shape: d.Shape, x: Layout, g: Layout, dw: Layout) -> None:
+    """Steps for the gradient of the weight, (channels, 1, rows, columns) with any strides, from channels-last x and g."""
+    strips, tasks = d.Grid(shape, False).split(x.shape[0])
+    taps = (shape.rows.taps, shape.columns.taps)
+    parts = lowering.temporary((tasks, *taps, shape.channels), FLOAT)
+    label = "depthwise convolution grad weight"
+    add_kernel(lowering, node, label, d.weight_gradient(shape), [x, g], [parts], [strips, tasks, x.offset, g.offset])
+    sc, _, sh, sw = dw.strides
+    params = [tasks, dw.offset, sc, sh, sw]
+    add_kernel(lowering, node, f"{label} sum", d.add_parts(*taps, shape.channels), [parts], [dw], params)

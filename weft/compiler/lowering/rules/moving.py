@@ -1,0 +1,189 @@
+"""Ops that only move elements: joining, writing into a part, windows as columns and back. Each is a few copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....graph.graph import Node
+from ....ops.core import scalar as s
+from ....ops.nn.windows import out_size
+from ...layout import Layout, _sliced, channels_last, like_order, row_major, same_strides
+from ...loop_ir import ir as loops
+from ..primitives import lowers
+from ..routines import Routine, native, over_rows
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
+
+@lowers("concat_axis")
+def lower_concat(lowering: Lowering, node: Node) -> bool:
+    """Every part is copied to its place, unless it was computed there (`weft.compiler.lowering.joins`)."""
+    out = node.outputs[0]
+    if not native(out):
+        return False
+    axis = node.attrs[0] % len(out.shape)
+    parts = [lowering.layout_of(v) for v in node.inputs]
+    shape = tuple(out.shape)
+    target = lowering.joined.get(node)
+    if target is None:
+        target = lowering.place(node, 0, _order(parts[0], shape), node, None, joins=True)
+    lowering.layouts[out] = target
+    start = 0
+    for part in parts:
+        place = target.offset + start * target.strides[axis]
+        there = part.storage is target.storage and part.offset == place
+        if 0 not in part.shape and not there:
+            lowering.copy(part, node, Layout(target.storage, target.dtype, part.shape, target.strides, place))
+        start += part.shape[axis]
+    return True
+
+
+def _order(first: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Images stay channels-last; everything else is row-major, as what reads it expects."""
+    last = (
+        len(shape) > 2
+        and first.shape[1] > 1
+        and same_strides(first.strides, channels_last(first.shape), first.shape)
+    )
+    return channels_last(shape) if last else row_major(shape)
+
+
+@lowers("setitem")
+def lower_setitem(lowering: Lowering, node: Node) -> bool:
+    """A copy of x, then the value over a part of it; of a variable that nobody reads any more only the part is written."""
+    x_value, value = node.inputs
+    if not native(x_value, value):
+        return False
+    x, new = lowering.layout_of(x_value), lowering.layout_of(value)
+    reads: dict[int, list[Any]] = {id(x.storage): [(x.offset, x.strides, x.shape)]}
+    if new.storage is x.storage:  # the part may be written before all of the value is read
+        reads[id(x.storage)].append(None)
+    elif new.storage.kind == "variable":
+        reads[id(new.storage)] = [None]
+    target = lowering.place(node, 0, like_order(tuple(x_value.shape), x.strides), node, reads)
+    if target.storage is not x.storage:
+        lowering.copy(x, node, target)
+    _write_part(lowering, node, new, target, node.attrs[0])
+    return True
+
+
+@lowers("put_into_zeros")
+def lower_put_into_zeros(lowering: Lowering, node: Node) -> bool:
+    """Zeros, then the value over a part of them."""
+    (value,) = node.inputs
+    out = node.outputs[0]
+    if not native(value, out):
+        return False
+    target = lowering.place(node, 0, row_major(tuple(out.shape)), node, None)
+    lowering.fill(target, 0, node)
+    _write_part(lowering, node, lowering.layout_of(value), target, node.attrs[1])
+    return True
+
+
+def _write_part(lowering: Lowering, node: Node, value: Layout, target: Layout, index: Any) -> None:
+    shape = np.broadcast_to(np.empty((), np.int8), target.shape)[_thawed(index)].shape
+    part = _sliced(target, index, tuple(shape))
+    assert part is not None
+    if 0 in part.shape:
+        return
+    extra = len(value.shape) - len(part.shape)
+    kept = value.shape[extra:] if extra > 0 else value.shape
+    strides = value.strides[extra:] if extra > 0 else value.strides
+    lead = len(part.shape) - len(kept)
+    spread = (0,) * lead + tuple([0 if d == 1 else st for d, st in zip(kept, strides, strict=True)])
+    lowering.copy(Layout(value.storage, value.dtype, part.shape, spread, value.offset), node, part)
+
+
+def _thawed(index: Any) -> Any:
+    from ....ops.array.indexing import thaw
+
+    items = thaw(index)
+    return items if Ellipsis in items else (*items, Ellipsis)
+
+
+# Windows ----------------------------------------------------------------------------------------------------------------
+
+
+def _windows(x: Layout, kernel: Any, dilation: Any, stride: Any, sizes: Any) -> Layout:
+    """(N, C, *kernel, *sizes): every window of a padded (N, C, *spatial), as a view."""
+    steps = x.strides[2:]
+    inner = tuple([st * d for st, d in zip(steps, dilation, strict=True)])
+    outer = tuple([st * t for st, t in zip(steps, stride, strict=True)])
+    return Layout(
+        x.storage, x.dtype, (*x.shape[:2], *kernel, *sizes), (*x.strides[:2], *inner, *outer), x.offset
+    )
+
+
+def _inner(padding: Any, spatial: Any) -> tuple[Any, ...]:
+    from ....ops.array.indexing import Slice
+
+    every = Slice(None, None, None)
+    return (every, every, *[Slice(low, low + n, None) for n, (low, _) in zip(spatial, padding, strict=True)])
+
+
+@lowers("unfold_windows")
+def lower_unfold(lowering: Lowering, node: Node) -> bool:
+    """A copy of the windows of the padded image, seen as overlapping views."""
+    (x_value,) = node.inputs
+    kernel, dilation, padding, stride = node.attrs
+    if not native(x_value, *node.outputs):
+        return False
+    x = lowering.layout_of(x_value)
+    spatial = x.shape[2:]
+    sizes = tuple([out_size(*item) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)])
+    if any(low or high for low, high in padding):
+        shape = (*x.shape[:2], *[n + low + high for n, (low, high) in zip(spatial, padding, strict=True)])
+        padded = lowering.temporary(shape, x.dtype)
+        lowering.fill(padded, 0, node)
+        _write_part(lowering, node, x, padded, _inner(padding, spatial))
+        x = padded
+    windows = _windows(x, kernel, dilation, stride, sizes)
+    out = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    target = out if out.contiguous else lowering.temporary(out.shape, out.dtype)
+    columns = Layout(target.storage, target.dtype, windows.shape, row_major(windows.shape), target.offset)
+    lowering.copy(windows, node, columns)
+    if target is not out:
+        lowering.copy(target, node, out)
+    return True
+
+
+@lowers("unfold_backward")
+def lower_fold(lowering: Lowering, node: Node) -> bool:
+    """Columns added up where they came from, one place of the kernel after another; images run side by side."""
+    g_value = node.inputs[0]
+    _, kernel, dilation, padding, stride = node.attrs
+    if not native(g_value, *node.outputs) or g_value.dtype.itemsize == 2:
+        return False
+    out = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    spatial = out.shape[2:]
+    sizes = tuple([out_size(*item) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)])
+    g = lowering.layout_of(g_value)
+    if not g.contiguous:
+        g = lowering.copy(g, node)
+    apart = (*out.shape[:2], *kernel, *sizes)
+    columns = Layout(g.storage, g.dtype, apart, row_major(apart), g.offset)
+    shape = (*out.shape[:2], *[n + low + high for n, (low, high) in zip(spatial, padding, strict=True)])
+    image = lowering.temporary(shape, out.dtype)
+    lowering.fill(image, 0, node)
+    r = Routine(lowering, node, "fold")
+    source, target = r.reads(columns), r.writes(_windows(image, kernel, dilation, stride, sizes))
+
+    def add(at: list[Any]) -> list[Any]:
+        names = [*[f"k{i}" for i in range(len(kernel))], *[f"o{i}" for i in range(len(sizes))]]
+        place = (*at, *[s.index(v) for v in names])
+        body: list[Any] = [loops.store(target.at(*place), target.at(*place) + source.at(*place))]
+        for position, (name, size) in enumerate(
+            zip(reversed(names), reversed((*kernel, *sizes)), strict=True)
+        ):
+            body = [loops.loop(name, size, body, "vector" if position == 0 and size > 1 else "serial")]
+        return body
+
+    work = int(np.prod(apart[2:]))
+    r.add(over_rows(out.shape[:2], add, work=work))
+    part = _sliced(image, _inner(padding, spatial), out.shape)
+    assert part is not None
+    lowering.copy(part, node, out)
+    return True

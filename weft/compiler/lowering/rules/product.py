@@ -1,0 +1,118 @@
+"""Matrix products by our own kernel, in blocks (`kernels/product.py`), and whether it is the faster one on this machine.
+
+Its lead over the library is a few per cent where what is packed is used often enough (`suits`), and what follows a product
+costs nothing. One product of this kind is tried, once per machine, instead of every product of
+every program: a trial costs more time than most programs would gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....graph.graph import Node
+from ....ops.core.registry import table
+from ....ops.core.spec import Spec
+from ...flow import Flow
+from ...layout import Layout, row_major
+from ...loop_ir.kernels import deep_matmul
+from ...loop_ir.kernels.blocked_matmul import product_kernel
+from ...loop_ir.kernels.deep_matmul import deep_kernel
+from ...loop_ir.kernels.tiles import COLUMNS
+from ...tuning import Sample, Way, choose
+from ..lower import Step
+from ..primitives import available
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
+LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 96, 48, 32
+"""Sizes from which blocks are worth while: a tile is 6 by 64 numbers, and with few rows most of the time goes to packing."""
+FLOAT = np.dtype(np.float32)
+ORDINARY = (4096, 256, 256)
+
+
+def suits(a: Layout, b: Layout) -> bool:
+    """Whether `a @ b` should be computed here, if this machine is one where our kernel leads.
+
+    The right operand is packed, which is repaid where it is used for many rows. So is a left one whose rows are not dense;
+    over a great depth that takes longer than what it gains.
+    """
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        return False
+    (rows, depth), columns = a.shape, b.shape[1]
+    return (
+        a.dtype == b.dtype == FLOAT
+        and rows >= LEAST_ROWS
+        and columns >= LEAST_COLUMNS
+        and depth >= LEAST_DEPTH
+        and 1 in b.strides
+        and (a.strides[1] == 1 or a.strides[0] == 1 and depth <= 4 * min(rows, columns))
+    )
+
+
+def suits_deep(a: Layout, b: Layout) -> bool:
+    """Whether `a @ b` should be computed by `multiply_deep`, if this machine is one where our kernel leads."""
+    return (
+        len(a.shape) == len(b.shape) == 2
+        and a.dtype == b.dtype == FLOAT
+        and 1 in a.strides
+        and 1 in b.strides
+        and deep_matmul.suits(a.shape[0], b.shape[1], a.shape[1])
+    )
+
+
+def leads(library: Way) -> bool:
+    """Whether our kernel is to be preferred to `library`, another way to lower a matmul."""
+    if not available():
+        return True
+    from ....backends.llvm import target
+
+    flow = Flow("ordinary")
+    m, k, n = ORDINARY
+    inputs = [flow.placeholder(shape, FLOAT) for shape in ((m, k), (k, n))]
+    node = flow.add(table["matmul"], inputs, (), (Spec((m, n), FLOAT),))
+    sample = Sample(((m, k), (k, n)), ((m, n),), (), 1.0, lambda label: False)
+    ways: dict[str, Way] = {"library": library, "blocks": lower_blocks}
+    # 24 registers hold a tile where vectors are long; elsewhere it would be moved to and from memory
+    preferred = "blocks" if target.host().vector_bytes >= 64 else "library"
+    return choose(node, ways, preferred, "products", lambda: sample, variant="product").way == "blocks"
+
+
+def lower_blocks(lowering: Lowering, node: Node) -> bool:
+    """A `matmul` node."""
+    a, b = (lowering.layout_of(v) for v in node.inputs)
+    return multiply(lowering, node, a, b)
+
+
+def multiply(
+    lowering: Lowering, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+) -> bool:
+    """A step that computes the node as `a @ b` followed by `steps`, whose operands have one number per column."""
+    c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
+    target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
+    kernel, (private, shared) = product_kernel(a, b, target, steps, operands)
+    storages = [x.storage for x in (a, b, lowering.room(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)]
+    reads = [storages[0], storages[1], *storages[5:]]
+    label = " + ".join(["matmul", *steps])
+    lowering.steps.append(Step("kernel", label, [node], reads, storages[2:5], kernel, storages))
+    if target is not c:
+        lowering.copy(target, node, c)
+    return True
+
+
+def multiply_deep(lowering: Lowering, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
+    """A step for `out = a @ b`, matrices whose depth is what is large."""
+    # which side gives the columns hardly matters now that operands are read as they lie; it decides about rounding, so it stays
+    short, long = sorted((a.shape[0], b.shape[1]))
+    if b.shape[1] != (short if short <= COLUMNS else long):
+        a, b, out = _turned(b), _turned(a), _turned(out)
+    kernel, (sums, private) = deep_kernel(a, b, out)
+    storages = [x.storage for x in (a, b, lowering.temporary((sums,), FLOAT), lowering.room(private, FLOAT), out)]
+    lowering.steps.append(Step("kernel", label, [node], storages[:2], storages[2:], kernel, storages))
+
+
+def _turned(x: Layout) -> Layout:
+    return Layout(x.storage, x.dtype, x.shape[::-1], x.strides[::-1], x.offset)

@@ -1,0 +1,184 @@
+"""LSTM layers over time: a native loop whose body is one kernel (see `kernels/recurrent.py`).
+
+The weights are packed once per sequence. A step reads the state that the step before wrote into the results themselves,
+through cursors that move with time: nothing is copied. Masks, other dtypes and odd sizes are decomposed or run on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....graph.graph import Node, Value
+from ...fusion import base_of
+from ...layout import Layout, Storage, row_major
+from ...loop_ir.ir import Kernel
+from ...loop_ir.kernels import recurrent as kernels
+from ...loop_ir.kernels.panels import pack_panels
+from ..lower import Step
+from ..primitives import lowers
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
+LARGEST_BATCH = 4096
+
+
+def serves(gates: Any, weight_hh: Any, mask: Any) -> bool:
+    """Whether there are kernels for such a layer: whole vectors of hidden units. Takes tensors or values."""
+    shape, size = tuple(gates.shape), weight_hh.shape[-1]
+    return (
+        gates.dtype == np.float32
+        and mask is None
+        and all(isinstance(d, int) and d > 0 for d in (*shape, size))
+        and size % kernels.UNITS == 0
+        and shape[1] <= LARGEST_BATCH
+    )
+
+
+def _dense(lowering: Lowering, value: Value | None, node: Node) -> Layout | None:
+    """An operand whose last axis is dense and that does not repeat elements."""
+    if value is None:
+        return None
+    layout = lowering.layout_of(value)
+    return layout if layout.strides[-1] == 1 else lowering.copy(layout, node)
+
+
+def _step(
+    node: Node, label: str, kernel: Kernel, reads: Sequence[Layout | None], writes: Sequence[Layout]
+) -> Step:
+    inputs = [x.storage for x in reads if x is not None]
+    outputs = [x.storage for x in writes]
+    return Step("kernel", label, [node], inputs, outputs, kernel, [*inputs, *outputs])
+
+
+def _is_zero(value: Value) -> bool:
+    """Whether the value is known to be zero everywhere."""
+    node = base_of(value).node
+    return node.op.name == "filled" and node.attrs[1] == 0
+
+
+class _Walk:
+    """Makes the steps of a walk through time; `at` is a slice at a fixed time, `cursor` one that moves."""
+
+    def __init__(self, lowering: Lowering, node: Node) -> None:
+        self.lowering, self.node = lowering, node
+        self.moves: list[tuple[Storage, Storage, int, int]] = []
+        self.wholes: list[Storage] = []
+
+    @staticmethod
+    def at(whole: Layout | None, time: int) -> Layout | None:
+        if whole is None:
+            return None
+        offset = whole.offset + time * whole.strides[0]
+        return Layout(whole.storage, whole.dtype, whole.shape[1:], whole.strides[1:], offset)
+
+    def cursor(self, whole: Layout | None, first: int, direction: int) -> Layout | None:
+        """The slice at time `first`, then `first + direction`, …"""
+        if whole is None:
+            return None
+        storage = self.lowering.new_storage("cursor", whole.storage.nbytes)
+        stride = whole.strides[0] * whole.dtype.itemsize
+        self.moves.append((storage, whole.storage, whole.byte_offset + first * stride, direction * stride))
+        self.wholes.append(whole.storage)
+        return Layout(storage, whole.dtype, whole.shape[1:], whole.strides[1:])
+
+    def loop(self, count: int, steps: list[Step], fixed: Sequence[Layout]) -> None:
+        """`count` iterations of `steps`, which also use the layouts `fixed`."""
+        if count > 0:
+            used = [*self.wholes, *[x.storage for x in fixed]]
+            self.lowering.steps.append(
+                Step("scan", "lstm", [self.node], used, used, parts=[steps], count=count, moves=self.moves)
+            )
+
+
+def _pack(lowering: Lowering, node: Node, weight: Layout, kernel: Callable[[Layout, Layout], Kernel]) -> Layout:
+    (depth, width) = weight.shape
+    room = lowering.temporary((depth * width,), weight.dtype)
+    packed = Layout(room.storage, weight.dtype, (1, depth * width), (depth * width, 1))
+    lowering.steps.append(_step(node, "pack weights", kernel(weight, packed), [weight], [packed]))
+    return packed
+
+
+@lowers("lstm_sequence")
+def lower_lstm(lowering: Lowering, node: Node) -> bool:
+    """`hidden`, `cells` and `acts` of all times, each step from the results of the one before."""
+    gates_value, h_value, c_value, w_value, mask = node.inputs
+    (reverse,) = node.attrs
+    if not serves(gates_value, w_value, mask):
+        return False
+    gates, h0, c0, weight = (_dense(lowering, v, node) for v in (gates_value, h_value, c_value, w_value))
+    assert gates is not None and h0 is not None and c0 is not None and weight is not None
+    results = [
+        lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
+    ]
+    packed = _pack(lowering, node, weight, kernels.pack_gates)
+    count = gates.shape[0]
+    first, direction = (count - 1, -1) if reverse else (0, 1)
+    walk = _Walk(lowering, node)
+
+    def one(a: Any, h: Any, c: Any, outs: Any) -> Step:
+        w = packed if h is not None else None
+        return _step(node, "lstm step", kernels.lstm_step(a, h, c, w, *outs), [a, h, c, w], outs)
+
+    # if a weight is not a number, the second step shows it
+    start = None if count > 1 and _is_zero(h_value) else h0
+    lowering.steps.append(one(walk.at(gates, first), start, c0, [walk.at(r, first) for r in results]))
+    if count > 1:
+        a = walk.cursor(gates, first + direction, direction)
+        h, c = (walk.cursor(r, first, direction) for r in results[:2])
+        outs = [walk.cursor(r, first + direction, direction) for r in results]
+        walk.loop(count - 1, [one(a, h, c, outs)], [packed])
+    return True
+
+
+@lowers("lstm_sequence_backward")
+def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
+    """The gradient of the gates of all times, from the last to the first, then those of the initial state."""
+    gh_value, gc_value, c_value, w_value, cells_value, acts_value, mask = node.inputs
+    (reverse,) = node.attrs
+    if not serves(acts_value, w_value, mask):
+        return False
+    values = (gh_value, gc_value, c_value, w_value, cells_value, acts_value)
+    gh, gc, c0, weight, cells, acts = (_dense(lowering, v, node) for v in values)
+    assert c0 is not None and weight is not None and cells is not None and acts is not None
+    out, g_h0, g_c0 = (
+        lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
+    )
+    packed = _pack(lowering, node, weight, pack_panels)
+    lowering.fill(g_c0, 0, node)  # carries the gradient of the cells from step to step
+    count = acts.shape[0]
+    last, direction = (0, 1) if reverse else (count - 1, -1)  # where the walk starts, and which way it goes
+    end = last + direction * (count - 1)
+    walk = _Walk(lowering, node)
+
+    def one(later: Any, w: Any, xs: Sequence[Any], before: Any, out: Any) -> Step:
+        gh, gc, acts, cells = xs
+        kernel = kernels.lstm_step_backward(later, w, gh, gc, acts, cells, before, g_c0, out)
+        return _step(node, "lstm step backward", kernel, [later, w, gh, gc, acts, cells, before], [g_c0, out])
+
+    def fixed(time: int, later: Any, before: Any) -> Step:
+        xs = [walk.at(x, time) for x in (gh, gc, acts, cells)]
+        return one(later, None if later is None else packed, xs, before, walk.at(out, time))
+
+    lowering.steps.append(fixed(last, None, walk.at(cells, last + direction) if count > 1 else c0))
+    if count > 2:
+        start = last + direction
+        later = walk.cursor(out, last, direction)
+        xs = [walk.cursor(x, start, direction) for x in (gh, gc, acts, cells)]
+        before = walk.cursor(cells, start + direction, direction)
+        target = walk.cursor(out, start, direction)
+        walk.loop(count - 2, [one(later, packed, xs, before, target)], [packed, g_c0])
+    if count > 1:
+        lowering.steps.append(fixed(end, walk.at(out, end - direction), c0))
+    whole = walk.at(out, end)
+    assert whole is not None
+    if lowering.is_read(node.outputs[1]):  # layers mostly start from zeros, whose gradient nobody wants
+        lowering.steps.append(
+            _step(
+                node, "lstm initial state", kernels.times_panels(whole, packed, g_h0), [whole, packed], [g_h0]
+            )
+        )
+    return True

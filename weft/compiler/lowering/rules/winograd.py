@@ -1,0 +1,176 @@
+"""3 x 3 convolutions as Winograd's products: transforms from `weft.compiler.loop_ir.kernels.winograd`, matrices from oneDNN.
+
+The tiles of a batch are worked on in blocks of whole rows of tiles, so that a block's transformed values are still in a
+cache when they are multiplied and transformed back. How many tiles a block has follows from the shapes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....graph.graph import Node
+from ...layout import Layout
+from ...loop_ir.kernels import winograd as w
+from ..lower import Step
+from ..primitives import add_primitive
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
+BLOCK_BYTES = 8 << 20
+"""Transformed values of a block, together: what stays in the last cache until it is used."""
+LEAST_TILES = 400
+"""Tiles of a block: with fewer, oneDNN arranges the weights for its kernels too often."""
+LINE = 16
+"""Floats of a cache line: matrices are this much further apart than need be, or equal places would share a cache set."""
+FLOAT = np.dtype(np.float32)
+
+
+def suits(stride: Any, dilation: Any, groups: int, kernel: tuple[int, ...]) -> bool:
+    """Whether a convolution is one that Winograd's transforms are for."""
+    return tuple(kernel) == (3, 3) and tuple(stride) == (1, 1) and tuple(dilation) == (1, 1) and groups == 1
+
+
+def preferred(channels: int, out: int, images: int, height: int, width: int, frozen: bool = False) -> str:
+    """The way to take where nothing was measured: an estimate in seconds, with speeds as seen on AVX-512.
+
+    `frozen`: the weights are transformed once, not in every call."""
+    tiles = images * -(-height // 4) * -(-width // 4)
+    both = channels * out
+    direct = 18 * both * images * height * width / 125e9
+    products = 72 * both * tiles / 115e9 * (1 + 25 / min(channels, out))
+    transforms = 144 * (channels + out) * tiles / 8e9 + (0 if frozen else 144 * both / 5e9)
+    return "winograd_f4" if products + transforms < 0.9 * direct else "direct"
+
+
+class Tiling:
+    """The tiles of a batch of results, in blocks of equally many rows of tiles."""
+
+    def __init__(self, m: int, shape: tuple[int, ...], channels: int) -> None:
+        n, _, height, width = shape
+        self.m = m
+        self.positions = (m + 2) ** 2
+        self.down, self.across = -(-height // m), -(-width // m)
+        rows = n * self.down
+        most = max(BLOCK_BYTES // (4 * self.positions * channels), LEAST_TILES) // self.across
+        per_block = max(r for r in range(1, rows + 1) if rows % r == 0 and r <= max(most, 1))
+        self.blocks = rows // per_block
+        self.tiles = per_block * self.across  # of one block
+
+    def stride(self, channels: int) -> int:
+        """Elements from one position's matrix to the next."""
+        return self.tiles * channels + LINE
+
+    def room(self, lowering: Lowering, channels: int) -> Layout:
+        """Memory for the transformed values of a block."""
+        return lowering.temporary((self.positions * self.stride(channels),), FLOAT)
+
+    def grid(self, block: int, pad: tuple[int, int] = (0, 0)) -> list[int]:
+        return [block * self.tiles, self.across, self.down, *pad]
+
+
+def _image(x: Layout) -> list[int]:
+    """The numbers a kernel needs of a channels-last image."""
+    sn, _, sh, sw = x.strides
+    return [x.offset, sn, sh, sw, x.shape[2], x.shape[3]]
+
+
+def _add(
+    lowering: Lowering, node: Node, label: str, kernel: Any, reads: list[Layout], write: Layout, params: list[int]
+) -> None:
+    """A step that runs a kernel on buffers `reads` and then `write`."""
+    storages = [x.storage for x in (*reads, write)]
+    lowering.steps.append(
+        Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages, params)
+    )
+
+
+def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumulate: bool = False) -> Any:
+    from ....backends.onednn.descriptors import MemoryDesc
+    from ....backends.onednn.primitives.base import Sum
+    from ....backends.onednn.shares import matmul
+
+    left, right, result = (MemoryDesc.strided(shape, FLOAT, strides) for shape, strides in (a, b, c))
+    return matmul(left, right, result, post_ops=(Sum(),) if accumulate else ())
+
+
+def convolve(
+    lowering: Lowering, node: Node, m: int, x: Layout, weight: Layout, y: Layout, padding: tuple[int, int],
+    then: tuple[str, ...] = (), operands: Sequence[Layout] = (), backward: bool = False,
+) -> None:  # fmt: skip
+    """Steps for y = x convolved with weight, then `then` (see `output_transform`) with `operands`.
+
+    `backward`: with the filters turned and their channels exchanged.
+
+    Args:
+        x, y: channels-last, (N, C, H, W) and (N, K, H', W').
+        weight: (K, C, 3, 3) with any strides, or (C, K, 3, 3) when `backward`.
+        padding: rows above and columns to the left of x; those below and right follow from the size of y.
+    """
+    from ....backends.onednn.capi import Arg
+
+    channels, out = x.shape[1], y.shape[1]
+    tiling = Tiling(m, y.shape, channels + out)
+    p, t = tiling.positions, tiling.tiles
+    apart = channels * out + LINE
+    u = lowering.temporary((p * apart,), FLOAT)
+    label = f"winograd {m}x{m}"
+    s0, s1, sh, sw = weight.strides
+    # filters as (in, out, y, x); going backward the axes are so already, and the filters are turned
+    if backward:
+        taps = [weight.offset + 2 * sh + 2 * sw, s0, s1, -sh, -sw]
+    else:
+        taps = [weight.offset, s1, s0, sh, sw]
+    params = [channels, out, apart, *taps]
+    _add(lowering, node, f"{label} weight", w.weight_transform(m), [weight], u, params)
+    product = _matmul(
+        ((p, t, channels), (tiling.stride(channels), channels, 1)),
+        ((p, channels, out), (apart, out, 1)),
+        ((p, t, out), (tiling.stride(out), out, 1)),
+    )
+    for block in range(tiling.blocks):
+        v, z = tiling.room(lowering, channels), tiling.room(lowering, out)
+        params = [t, channels, tiling.stride(channels), *tiling.grid(block, padding), *_image(x)]
+        _add(lowering, node, f"{label} input", w.input_transform(m), [x], v, params)
+        arguments = {int(Arg.SRC): v, int(Arg.WEIGHTS): u, int(Arg.DST): z}
+        add_primitive(lowering, node, product, arguments, f"{label} product")
+        params = [t, out, tiling.stride(out), *tiling.grid(block), *_image(y)]
+        params += [x.offset for x in operands]
+        _add(lowering, node, f"{label} output", w.output_transform(m, then), [z, *operands], y, params)
+
+
+def weight_gradient(
+    lowering: Lowering, node: Node, m: int, x: Layout, g: Layout, dw: Layout, padding: tuple[int, int]
+) -> None:
+    """Steps for the gradient of the weight, (K, C, 3, 3) with any strides, from channels-last x and g."""
+    from ....backends.onednn.capi import Arg
+
+    channels, out = x.shape[1], g.shape[1]
+    tiling = Tiling(m, g.shape, channels + out)
+    p, t = tiling.positions, tiling.tiles
+    apart = channels * out + LINE
+    u = lowering.temporary((p * apart,), FLOAT)
+    label = f"winograd {m}x{m}"
+    for block in range(tiling.blocks):
+        v, z = tiling.room(lowering, channels), tiling.room(lowering, out)
+        if block < 2:
+            product = _matmul(
+                ((p, out, t), (tiling.stride(out), 1, out)),
+                ((p, t, channels), (tiling.stride(channels), channels, 1)),
+                ((p, out, channels), (apart, channels, 1)),
+                accumulate=block > 0,
+            )
+        params = [t, channels, tiling.stride(channels), *tiling.grid(block, padding), *_image(x)]
+        _add(lowering, node, f"{label} input", w.input_transform(m), [x], v, params)
+        params = [t, out, tiling.stride(out), *tiling.grid(block), *_image(g)]
+        _add(lowering, node, f"{label} gradient", w.gradient_transform(m), [g], z, params)
+        arguments = {int(Arg.SRC): z, int(Arg.WEIGHTS): v, int(Arg.DST): u}
+        add_primitive(lowering, node, product, arguments, f"{label} product")
+        if block:  # it adds to what is there
+            lowering.steps[-1].reads.append(u.storage)
+    sk, sc, sh, sw = dw.strides
+    params = [out, channels, apart, dw.offset, sk, sc, sh, sw]
+    _add(lowering, node, f"{label} weight gradient", w.weight_gradient_transform(m), [u], dw, params)

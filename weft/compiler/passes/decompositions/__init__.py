@@ -1,0 +1,1 @@
+"""Ops written with smaller ops, which fuse with their neighbours."""

@@ -1,0 +1,1 @@
+"""Capturing eager functions: tracing, control flow on tensors, gradients, `wf.function`."""

@@ -1,0 +1,1 @@
+"""Declared graphs: placeholders, variables, queues, gradients, files."""

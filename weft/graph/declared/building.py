@@ -1,0 +1,516 @@
+"""Declared graphs: placeholders and constants, names and scopes, control edges; run later by a `Session`.
+
+Every op called on a symbolic tensor adds a node to the graph of that tensor. Nodes take their name scope, control edges
+and device from what is entered in the building thread: `name_scope`, `control_dependencies`, `device`, `colocate_with`.
+An eager tensor used in a declared graph is state of the program, read by identity when a step runs: writing to it eagerly
+is seen by the next step, and a `Variable` made from it is the same memory.
+
+Threads may build one graph together; each has scopes of its own. A graph that is being run may grow: running steps do
+not see the new nodes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ... import dtypes
+from ...autograd.tape import Leaf
+from ...errors import Location, user_location
+from ...ops.core.define import Mode, operand
+from ...ops.core.error_names import unknown_sizes
+from ...ops.core.registry import Op
+from ...ops.core.spec import Size, Spec, Symbol
+from ...tensor import Tensor, to_array, wrap
+from ...typing import DTypeLike, Operand
+from ..graph import CONSTANT, Graph, Node, Value
+from .origins import Remembering
+
+ndarray = np.ndarray
+
+
+LASTING = frozenset(("print", "check"))
+
+
+class GraphOp:
+    """An op of a declared graph that is not in the op table because it touches more than its inputs.
+
+    `effects` are those of the op table: an op that "blocks" has `start(arrays, done)`, other ones `run(arrays)`.
+    """
+
+    expression = None
+    alias = None
+    cost = None
+    version = 1
+    variadic = False
+    tensor_names: tuple[str, ...] = ()
+    attr_names: tuple[str, ...] = ()
+    effects: frozenset[str] = frozenset()
+    num_outputs: int | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = self.title = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class _NoOp(GraphOp):
+    """Does nothing; it exists for its control edges."""
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return ()
+
+
+NO_OP = _NoOp("no_op")
+
+
+class IterationNumbers(GraphOp):
+    """0, 1, … for at least as many iterations as the input says, rounded up so that few lengths occur."""
+
+    pure = True
+
+    def __init__(self) -> None:
+        super().__init__("iteration_numbers")
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        n = int(arrays[0])
+        grain = 1 << max(0, n.bit_length() - 3)
+        return (np.arange(max(1, -(-n // grain) * grain)),)
+
+
+class _Scopes(threading.local):
+    graphs: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    control: tuple[Node, ...] = ()
+    devices: tuple[Any, ...] = ()
+    colocate: tuple[Node, ...] = ()
+
+
+_scopes = _Scopes()
+
+
+class DeclaredGraph(Graph):
+    """A program as a graph of nodes, built by calling ops on symbolic tensors and run by a `Session`: `wf.Graph`."""
+
+    def __init__(self, name: str = "graph") -> None:
+        super().__init__(name)
+        self._lock = threading.RLock()
+        self._by_name: dict[str, Node] = {}
+        self._tensors: dict[str, list[Tensor]] = {}  # of nodes read from a file
+        self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
+        self.colocated: dict[Node, Node] = {}
+        self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
+        self.lasting: list[Node] = []  # prints and checks: they run whenever what they look at is computed
+        self.updates: dict[Node, tuple[Node, ...]] = {}  # assigns that run whenever one of these nodes does
+        self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
+
+    @contextmanager
+    def as_default(self) -> Iterator[DeclaredGraph]:
+        """While entered, this thread declares into this graph.
+
+        Ops on eager tensors alone still run at once, but what they make from parameters (tensors that require gradients)
+        or from random draws is, when the graph uses it, computed in every step: see Note [Origins].
+        """
+        saved = _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate
+        _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = (*_scopes.graphs, self), (), (), ()
+        try:
+            with Remembering():
+                yield self
+        finally:
+            _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = saved
+
+    def add(
+        self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Any,
+        where: Location | None = None, name: str | None = None,
+    ) -> Node:  # fmt: skip
+        scope = "".join([f"{n}/" for n in _scopes.names])
+        with self._lock:
+            frame = self._frame(op, inputs, where) if self.frames and op is not CONSTANT else ()
+            node = super().add(op, inputs, attrs, specs, where or user_location(2), scope + (name or op.name))
+            stamp(node)
+            if _scopes.colocate:
+                self.colocated[node] = _scopes.colocate[-1]
+            if frame:
+                self.frames[node] = frame
+            if op.effects & LASTING:
+                self.lasting.append(node)
+            self._by_name[node.name] = node
+        return node
+
+    def _frame(self, op: Any, inputs: Sequence[Any], where: Any) -> tuple[str, ...]:
+        """The loop that a new node is in: that of its inputs, which must agree (constants are everywhere)."""
+        found: dict[tuple[str, ...], Any] = {}
+        for v in inputs:
+            if isinstance(v, Value) and v.node.op is not CONSTANT:
+                found.setdefault(self.frames.get(v.node, ()), v)
+        for n in _scopes.control:
+            if n.graph is self:
+                found.setdefault(self.frames.get(n, ()), n)
+        if len(found) > 1:
+            text = ", ".join([f"{v.name!r} in {'/'.join(f) or 'no frame'}" for f, v in found.items()])
+            raise ValueError(
+                f"{op.name}: inputs are in different frames: {text}. Bring values into a loop with "
+                f"`wf.enter(x, frame, is_constant=True)` and out of it with `exit`. At {where or user_location(3)}."
+            )
+        return next(iter(found), ())
+
+    def constant(self, array: ndarray, name: str = "constant") -> Value:
+        with self._lock:
+            return super().constant(array, name)
+
+    def call(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        # the tape must see the read of an eager tensor, not the tensor: its history is not part of the program
+        operands = [self.symbolic(t) for t in tensors]
+        try:
+            return super().call(op, operands, attrs)
+        except TypeError as error:
+            told = unknown_sizes(op.title, operands, error)
+            if told is None:
+                raise
+            raise told from error
+
+    @property
+    def open_sizes(self) -> bool:
+        return True
+
+    def outside(self, tensor: Tensor) -> Value:
+        """An eager tensor: state of the program, read when the step runs."""
+        return self.symbolic(tensor)._data
+
+    def symbolic(self, tensor: Any) -> Any:
+        """A tensor of this graph for `tensor`; numbers and None pass."""
+        if not isinstance(tensor, Tensor) or type(tensor._data) is not ndarray:
+            return tensor
+        from .variables import implicit_read
+
+        return implicit_read(self, tensor)
+
+    def now(self, tensor: Tensor, value: Tensor | None) -> None:
+        """From here on uses of the eager `tensor` mean `value`; None: they read the tensor again."""
+        if value is not None:
+            self._reads[id(tensor)] = (tensor, value)
+        else:
+            self._reads.pop(id(tensor), None)
+
+    def random_state(self, generator: Any) -> Tensor:
+        """The state of a draw from `generator`, made anew in every step."""
+        from .variables import random_state
+
+        return random_state(self, generator)
+
+    def assign(self, x: Tensor, value: Tensor) -> None:
+        if type(x._data) is not ndarray:  # a symbolic tensor: its name now stands for the new value
+            return
+        raise RuntimeError(
+            "in-place: an eager tensor cannot be written by declaring a graph. Make it a variable, "
+            "`v = wf.Variable(tensor)`, and run `v.assign(value)` in a session."
+        )
+
+    def truth(self, value: Value, tensor: Tensor) -> bool:
+        from ..capture.tracing import TruthError
+
+        try:
+            self.refuse(value, "bool")
+        except RuntimeError as error:
+            raise TruthError(f"{error} Or write `wf.cond(condition, on_true, on_false)` or `wf.while_loop(...)`.") from None
+
+    def node(self, name: str) -> Node:
+        """The node called `name`."""
+        found = self._by_name.get(name)
+        if found is None:
+            import difflib
+
+            close = difflib.get_close_matches(name, self._by_name, 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise KeyError(f"graph {self.name}: there is no node called {name!r}.{hint}")
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        """The output of the node called `name`; `name:1` is its second output."""
+        base, _, index = name.partition(":")
+        outputs = self.node(base).outputs
+        if index and not index.isdigit():
+            raise ValueError(f"graph {self.name}: expected a name such as 'add' or 'topk:1'. Got {name!r}.")
+        position = int(index or 0)
+        if position >= len(outputs):
+            raise IndexError(
+                f"graph {self.name}: node {base!r} has {len(outputs)} outputs. Got {name!r}."
+            )
+        known = self._tensors.get(base)
+        return wrap(outputs[position]) if known is None else known[position]
+
+    def register(self, node: Node, tensors: list[Tensor]) -> None:
+        """Note a node that was read from a file, with its tensors, which are on the tape."""
+        self._by_name[node.name] = node
+        self._names[node.name] = self._names.get(node.name, 0) + 1
+        self._tensors[node.name] = tensors
+        if node.op.effects & LASTING:
+            self.lasting.append(node)
+
+    def variables(self) -> dict[str, Tensor]:
+        """The memory of every variable that the graph reads or writes, by name."""
+        states = set(_states_in(self))
+        found: dict[str, Tensor] = {}
+        for s in sorted(states, key=lambda s: s.number):
+            name, n = s.name, 0
+            while name in found:  # eager tensors that a graph reads have no names of their own
+                n += 1
+                name = f"{s.name}_{n}"
+            found[name] = s.tensor
+        return found
+
+    def save(self, path: Any) -> Any:
+        """Write the graph and its variables to `path`.json and `path`.safetensors, all or nothing.
+
+        A crash or a full disk leaves an older graph there as it was; see `weft.graph.declared.graph_files`.
+        """
+        from .serialize import save_graph
+
+        return save_graph(self, path)
+
+    @staticmethod
+    def load(path: Any, *, allow_files: Any = False) -> DeclaredGraph:
+        """Read a graph that `save` wrote; the file need not be trusted (`docs/security.md`).
+
+        Args:
+            allow_files: which paths the `save_variables` and `restore_variables` nodes of the file may use: True for
+                any, or a list of files and folders. By default such a node raises PermissionError when it runs.
+
+        Raises:
+            FileError: a file is damaged, is no graph, or holds what is not allowed; it says where.
+        """
+        from .loading import load_graph
+
+        return load_graph(path, allow_files)
+
+    def as_function(self, inputs: Sequence[Tensor], outputs: Any) -> Any:
+        """The graph as a function of eager tensors: `f(*values)` feeds `inputs` and returns `outputs`."""
+        from ..execute.session import Session
+
+        return Session(self).make_callable(outputs, inputs)
+
+    def placement_report(self, devices: Any = None) -> str:
+        """Where every node would run, and why."""
+        from ..execute.placement import placement_report
+
+        return placement_report(self, devices)
+
+
+def _states_in(graph: Graph) -> Iterator[Any]:
+    """The state that nodes of a graph, and of the branches and bodies in it, read or write."""
+    for node in graph.nodes:
+        if hasattr(node.op, "state"):
+            yield node.op.state
+        for sub in getattr(node.op, "subs", ()):
+            yield from _states_in(sub.graph)
+
+
+def stamp(node: Node) -> None:
+    """Give a new node the control edges and the device of the scopes that its thread is in."""
+    node.control = tuple([n for n in _scopes.control if n.graph is node.graph])
+    node.device = _scopes.devices or None
+
+
+def effects_graph(what: str) -> Any:
+    """Where a node with effects (state, queues) is added: the branch or body that is being traced, else the default graph."""
+    from ..capture.tracing import CaptureError, capturing
+
+    mode = capturing()
+    if mode is None:
+        return get_default_graph()
+    if type(mode).__name__ == "Capture":
+        raise CaptureError(
+            f"{what}: queues and variables of declared graphs cannot be used inside a captured function. Use them in a "
+            "declared graph, or `q.get()` and `q.put(...)` outside of the function."
+        )
+    return mode.graph
+
+
+class building(Mode):
+    """While entered, tensors made from nothing (zeros, ones …) are constants of `graph` instead of eager tensors."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
+        tensors = [operand(op, i, v) for i, v in enumerate(op.tensors(values))]
+        foreign: Any = None
+        for t in tensors:
+            data: Any = getattr(t, "_data", None)
+            if hasattr(data, "priority") and (foreign is None or data.priority > foreign.priority):
+                foreign = data
+        if foreign is not None:
+            return foreign.apply(op, tensors, op.attrs(values))
+        made = op.call(
+            *values[: op.num_positional],
+            **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)),
+        )
+        if isinstance(made, Tensor) and type(made._data) is ndarray and not tensors:
+            return wrap(self.graph.constant(made._data))
+        return made
+
+    def constant(self, array: ndarray) -> Tensor:
+        return wrap(self.graph.constant(array))
+
+
+_default = DeclaredGraph("default")
+
+
+def get_default_graph() -> DeclaredGraph:
+    """The graph that this thread declares into: the innermost `as_default()`, else the graph of the process."""
+    return _scopes.graphs[-1] if _scopes.graphs else _default
+
+
+def reset_default_graph() -> None:
+    """Start a new, empty graph of the process. Tensors of the old one stay usable with a Session on it."""
+    global _default
+    if _scopes.graphs:
+        raise RuntimeError("reset_default_graph: cannot be called inside `with graph.as_default():`.")
+    _default = DeclaredGraph("default")
+
+
+def explicit_graph() -> DeclaredGraph | None:
+    """The innermost `as_default()` graph of this thread, or None outside of any."""
+    return _scopes.graphs[-1] if _scopes.graphs else None
+
+
+def leaf(tensor: Tensor) -> Tensor:
+    """`tensor` with a place on the tape, if it can have a gradient."""
+    if dtypes.is_inexact(tensor.dtype):
+        tensor._node = Leaf(tensor)
+    return tensor
+
+
+def placeholder(dtype: DTypeLike, shape: int | Sequence[int | Symbol | None] | None = None, name: str = "placeholder") -> Tensor:
+    """A tensor that is fed when a step runs.
+
+    Args:
+        shape: sizes, None (or a `Symbol`) for a size that is not known; None for the whole shape: unknown rank.
+    """
+    dtype = dtypes.as_dtype(dtype)
+    sizes = None if shape is None else _sizes(shape)
+    value = get_default_graph().placeholder(sizes, dtype, name)
+    value.node.where = user_location(1)
+    return leaf(wrap(value))
+
+
+def _sizes(shape: Any) -> tuple[Size, ...]:
+    from ...ops.core.spec import Symbol
+
+    if isinstance(shape, int):
+        shape = (shape,)
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"placeholder: shape must be a tuple of sizes, or None. Got {shape!r}.")
+    for d in shape:
+        number = isinstance(d, (int, np.integer)) and not isinstance(d, bool)
+        if d is not None and not isinstance(d, Symbol) and not (number and d >= 0):
+            raise ValueError(f"placeholder: a size must be a number of at least 0, a Symbol or None. Got {d!r}.")
+    return tuple([int(d) if isinstance(d, np.integer) else d for d in shape])
+
+
+def constant(value: Operand, dtype: DTypeLike | None = None, name: str = "constant") -> Tensor:
+    """A value that belongs to the graph."""
+    if isinstance(value, Tensor) and value.is_symbolic:
+        raise TypeError("constant: expected numbers. Got a symbolic tensor, whose value is not known yet.")
+    array = np.array(to_array(value, dtype))
+    array.flags.writeable = False
+    graph = get_default_graph()
+    made = graph.add(CONSTANT, (), (array,), (Spec(array.shape, array.dtype),), user_location(1), name)
+    return leaf(wrap(made.outputs[0]))
+
+
+# Scopes -------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Nodes made inside are called `name/...`; scopes nest, and entering a name again continues it."""
+    if not isinstance(name, str) or not name or ":" in name or name.startswith("/") or name.endswith("/"):
+        raise ValueError(f"name_scope: expected a name such as 'layer1'. Got {name!r}.")
+    saved = _scopes.names
+    _scopes.names = (*saved, name)
+    try:
+        yield "/".join(_scopes.names)
+    finally:
+        _scopes.names = saved
+
+
+def node_of(what: Any) -> Node:
+    """The node behind a symbolic tensor, an operation or a node."""
+    if isinstance(what, Node):
+        return what
+    found = getattr(getattr(what, "_data", None), "node", None)
+    if not isinstance(found, Node):
+        raise TypeError(f"graph: expected a symbolic tensor or a node. Got {type(what).__name__}.")
+    return found
+
+
+@contextmanager
+def control_dependencies(operations: Sequence[Any] | None) -> Iterator[None]:
+    """Nodes made inside run after `operations` (tensors or nodes); None forgets the control edges of outer scopes."""
+    saved = _scopes.control
+    if operations is None:
+        _scopes.control = ()
+    else:
+        if not isinstance(operations, (list, tuple)):
+            raise TypeError(f"control_dependencies: expected a list. Got {type(operations).__name__}.")
+        _scopes.control = tuple(dict.fromkeys((*saved, *[node_of(o) for o in operations])))
+    try:
+        yield
+    finally:
+        _scopes.control = saved
+
+
+@contextmanager
+def device(name: Any, soft: bool = False) -> Iterator[None]:
+    """Nodes made inside run on this device: `cpu:1`, or a partial name such as `cpu` (any of that kind).
+
+    A constraint that nobody can satisfy is an error when the graph is placed; a `soft` one is then left out.
+    """
+    from ..execute.placement import constraint
+
+    made = constraint(name, soft)
+    saved = _scopes.devices
+    _scopes.devices = (*saved, made)
+    try:
+        yield
+    finally:
+        _scopes.devices = saved
+
+
+@contextmanager
+def colocate_with(what: Any) -> Iterator[None]:
+    """Nodes made inside run where `what` (a tensor, a node or a Variable) runs."""
+    saved = _scopes.colocate
+    _scopes.colocate = (*saved, what.anchor() if hasattr(what, "anchor") else node_of(what))
+    try:
+        yield
+    finally:
+        _scopes.colocate = saved
+
+
+def group(*operations: Any, name: str = "group") -> Node:
+    """One node that has run when all `operations` have."""
+    if not operations:
+        return no_op(name)
+    nodes = [node_of(o) for o in operations]
+    node = nodes[0].graph.add(NO_OP, (), (), (), user_location(1), name)
+    node.control = tuple(dict.fromkeys((*node.control, *nodes)))
+    return node
+
+
+def no_op(name: str = "no_op") -> Node:
+    """A node that does nothing; it waits for its control edges."""
+    return get_default_graph().add(NO_OP, (), (), (), user_location(1), name)
+
+
+def refuse_foreign(graph: Graph, value: Value) -> NoReturn:
+    raise ValueError(
+        f"session: the tensor {value!r} belongs to graph {value.node.graph.name!r}, but the session runs graph "
+        f"{graph.name!r}. It was made at {value.node.where}. Open a Session on that graph."
+    )

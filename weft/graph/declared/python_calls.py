@@ -1,0 +1,138 @@
+"""Declaring what Python code does: modules, captured functions and optimisers as parts of a declared graph.
+
+Most ops need no mode: one symbolic operand makes them nodes. But a module may also compute with its own tensors alone
+(`running_var + eps`), draw random numbers, and write in place. While `Declaring` is entered, all of that becomes nodes too:
+* every op is declared, whatever its operands; eager tensors are read by identity when a step runs;
+* a draw takes its state from the generator in every step;
+* an in-place write is an assign. It runs in every step that computes what the call returned, as it would eagerly.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...autograd.tree import flatten
+from ...tensor import Tensor, wrap
+from ..capture.tracing import Capture, Gradients, capturing
+from ..graph import Node, Value
+from .building import DeclaredGraph, group
+from .gradients import gradients
+
+ndarray = np.ndarray
+
+
+class Declaring(Capture):
+    """The mode that declares every op of its thread in `graph`. `writes` are the assigns that in-place ops became."""
+
+    graph: Any
+    touch = views_of = None  # type: ignore[assignment]  # a declared graph writes to the base of a view
+
+    def __init__(self, graph: DeclaredGraph) -> None:
+        self.graph = graph
+        self.gradients = Gradients(threading.get_ident())
+        self.writes: list[Node] = []
+        self._written: dict[int, tuple[Tensor, Any]] = {}  # what was written, with its place on the tape before
+
+    def assign(self, x: Tensor, value: Tensor) -> None:
+        if type(x._data) is not ndarray:
+            return  # a symbolic tensor: its name now stands for the new value
+        if not x._data.flags.writeable:
+            raise ValueError("in-place: the tensor is read-only (it shares memory with a read-only array).")
+        from .variables import assign_node
+
+        node = assign_node(self.graph, x, value)
+        self.writes.append(node)
+        self._written.setdefault(id(x), (x, x._node))
+        self.graph.now(x, wrap(node.outputs[0], value._node))
+
+    def random_state(self, generator: Any) -> Tensor:
+        return self.graph.random_state(generator)
+
+    def __enter__(self) -> Declaring:
+        super().__enter__()
+        return self
+
+    def forget(self) -> None:
+        """After the call: later uses of what was written read it again."""
+        for x, tape in self._written.values():
+            self.graph.now(x, None)
+            x._node = tape
+
+    def attach(self, since: int, result: Any) -> None:
+        """Let the writes from number `since` on run whenever `result` is computed."""
+        nodes = tuple(dict.fromkeys(t._data.node for t in flatten(result)[0] if _is_symbolic(t)))
+        if not nodes:
+            nodes = tuple(self.writes[since:])
+        for node in self.writes[since:]:
+            self.graph.updates.setdefault(node, nodes)
+
+
+def _is_symbolic(t: Any) -> bool:
+    return isinstance(t, Tensor) and isinstance(t._data, Value)
+
+
+def graph_of(args: Sequence[Any]) -> DeclaredGraph | None:
+    """The declared graph of the first symbolic tensor among `args` (and what they contain), or None."""
+    for t in flatten(list(args))[0]:
+        if _is_symbolic(t):
+            graph = t._data.node.graph
+            return graph if isinstance(graph, DeclaredGraph) else None
+    return None
+
+
+def declared_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`fn(*args, **kwargs)` where symbolic tensors are among the arguments: as part of their graph, if it is declared."""
+    mode = capturing()
+    if isinstance(mode, Declaring):
+        since = len(mode.writes)
+        result = fn(*args, **kwargs)
+        mode.attach(since, result)
+        return result
+    graph = graph_of([*args, *kwargs.values()]) if mode is None else None
+    if graph is None:
+        return fn(*args, **kwargs)
+    with Declaring(graph) as new:
+        try:
+            result = fn(*args, **kwargs)
+            new.attach(0, result)
+        finally:
+            new.forget()
+    return result
+
+
+def minimize(optimizer: Any, loss: Tensor) -> Node:
+    """Declare one update of the parameters of `optimizer` by the gradients of `loss`; returns the node to fetch.
+
+    Any `weft.optim` optimiser works. Parameters, moments and step counters are the optimiser's own tensors, so eager code
+    and steps of a session may take turns. A learning rate that is changed later (`group["lr"] = …`, a scheduler) is seen.
+
+    >>> import weft as wf
+    >>> from weft import nn, optim
+    >>> with wf.Graph().as_default() as graph:
+    ...     x, model = wf.placeholder(wf.float32, (None, 2)), nn.Linear(2, 1)
+    ...     train = wf.minimize(optim.Adam(model.parameters(), lr=0.1), wf.mean(model(x) ** 2))
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(train, {x: [[1.0, 2.0]]})
+    """
+    if not _is_symbolic(loss) or not isinstance(loss._data.node.graph, DeclaredGraph):
+        raise TypeError("minimize: the loss must be a symbolic tensor of a declared graph. Use `loss.backward()` and `step()`.")
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"minimize: expected an optimiser such as optim.Adam(parameters). Got {type(optimizer).__name__}.")
+    graph = loss._data.node.graph
+    params = [p for g in optimizer.param_groups for p in g["params"]]
+    found = gradients(loss, params)
+    if not any(g is not None for g in found):
+        raise ValueError("minimize: the loss depends on none of the optimiser's parameters.")
+    with graph.as_default(), Declaring(graph) as mode:
+        try:
+            for p, g in zip(params, found, strict=True):
+                p.grad = g
+            optimizer.step()
+        finally:
+            mode.forget()
+        return group(*mode.writes, name="minimize")
+

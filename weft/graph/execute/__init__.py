@@ -1,0 +1,1 @@
+"""Running declared graphs: sessions, placement, partition, executors."""

@@ -1,0 +1,122 @@
+"""Partition: one plan per device, joined only by send and receive.
+
+Every value that is made on one device and used on another becomes one `send` there and one `receive` here, however many
+nodes use it; a control edge across devices is a send of nothing. The two halves know each other only by their key in a
+`Transport`, so it does not matter whether the other device is in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.device import Device
+from ..graph import Value
+from .executor import Engine, Plan, Unit
+from .run import Run
+from .threads import run_together
+from .transport import Done, Key, Transport
+
+
+class Part:
+    """The units of one device. It has what `Engine` asks of a plan."""
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self.device, self.fed, self.constants = device, plan.fed, plan.constants
+        self.units: list[Unit] = []
+        self.fetched: list[Value] = []
+        self.counts: list[int] = []
+        self.initial: list[Unit] = []
+
+    def finish(self) -> None:
+        self.counts = [len(u.after) for u in self.units]
+        self.initial = [u for u in self.units if not u.after]
+        for unit in self.units:
+            unit.consumers = []
+        for unit in self.units:
+            for i in unit.after:
+                self.units[i].consumers.append(unit.index)
+
+    def add(self, unit: Unit) -> Unit:
+        unit.index = len(self.units)
+        self.units.append(unit)
+        return unit
+
+
+def _transfer(
+    node: Any, device: Device, key: Callable[[int], Key], transport: Transport, value: Value | None, sends: bool
+) -> Unit:
+    """One half of a crossing; `value` is None for a control edge."""
+    unit = Unit([node], device)
+    unit.size = 0
+    if sends:
+        unit.inputs = [] if value is None else [value]
+
+        def start(arrays: Sequence[Any], done: Done, run: Run) -> Any:
+            transport.send(key(run.step_id), arrays[0] if arrays else None)
+            done(None, ())
+    else:
+        unit.outputs = [] if value is None else [value]
+
+        def start(arrays: Sequence[Any], done: Done, run: Run) -> Any:
+            return transport.receive(key(run.step_id), lambda error, got: done(error, got if value is not None else ()))
+
+    unit.start = start
+    return unit
+
+
+def partition(plan: Plan, transport: Transport) -> list[Part]:
+    """The plan cut at device boundaries."""
+    parts: dict[Device, Part] = {}
+    for unit in plan.units:
+        part = parts.get(unit.device)
+        if part is None:
+            part = parts[unit.device] = Part(unit.device, plan)
+        part.add(unit)
+    home = {unit: parts[unit.device] for unit in plan.units}
+    original = list(plan.units)
+    needs = {unit: [original[i] for i in unit.after] for unit in original}
+    sends: dict[Any, Unit] = {}
+    receives: dict[Any, Unit] = {}
+    for unit in original:
+        part = home[unit]
+        after: set[int] = set()
+        used = [v for v in unit.inputs if isinstance(v, Value) and v not in plan.fed and v not in plan.constants]
+        for other in needs[unit]:
+            if home[other] is part:
+                after.add(other.index)
+                continue
+            values: list[Value | None] = [v for v in used if plan.unit_of.get(v.node) is other] or [None]  # None: control
+            for v in values:
+                edge = (v if v is not None else other, part.device)
+                if edge not in receives:
+                    name = v.name if v is not None else f"^{other.node.name}"
+                    key = _key(other.device, part.device, name)
+                    send = _transfer(other.node, other.device, key, transport, v, True)
+                    send.after = {other.index}
+                    sends[edge] = home[other].add(send)
+                    receives[edge] = part.add(_transfer(other.node, part.device, key, transport, v, False))
+                after.add(receives[edge].index)
+        unit.after = after
+    for part in parts.values():
+        part.finish()
+    return list(parts.values())
+
+
+def _key(source: Device, destination: Device, edge: str) -> Callable[[int], Key]:
+    return lambda step: Key(source, destination, edge, step)
+
+
+def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport: Transport) -> dict[Value, Any]:
+    """Run every part on a thread of its own (the first on this one); returns all values that were made."""
+    environments = [dict(env) for _ in parts]
+    engines = [Engine(p, run, e, False) for p, e in zip(parts, environments, strict=True)]  # type: ignore[arg-type]
+    try:
+        run_together([e.execute for e in engines], run)
+    except BaseException:
+        transport.forget(run.step_id)
+        raise
+    merged: dict[Value, Any] = {}
+    for values in environments:
+        merged.update(values)
+    return merged

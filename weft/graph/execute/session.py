@@ -1,0 +1,431 @@
+"""Session: runs steps of a declared graph.
+
+`sess.run(fetches, feeds)` prunes the graph to what the fetches need, forms regions, compiles and caches them by the
+step's definition (what is fetched, what is fed), and runs them. Contract: any number of threads may run steps of one
+session at once; state is in the variables, not in the session; after `close()` every call is an error and steps in
+progress are cancelled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...autograd.tree import flatten, unflatten
+from ...errors import describe, format_shape
+from ...ops.core.spec import Symbol
+from ...runtime.interrupts import Interrupted, watched
+from ...runtime.limits import LeastRecentlyUsed, max_programs
+from ...tensor import Tensor, to_array, wrap
+from ..capture.control_flow import ControlOp
+from ..declared.building import DeclaredGraph, get_default_graph, refuse_foreign
+from ..declared.control_primitives import frame_of, has_primitives
+from ..graph import CONSTANT, PLACEHOLDER, Node, Value
+from .control_lowering import Lowered, must_lower
+from .costs import Measuring, report
+from .executor import Engine, Plan, Unit, needed_nodes
+from .leases import give_back, is_given_up
+from .naive import Interpreter, Script
+from .partition import Part, partition, run_parts
+from .placement import Placement, as_devices
+from .run import Run
+from .tokens import TokenPlan
+from .transport import LocalTransport
+
+ndarray = np.ndarray
+_step_ids = itertools.count(1)
+
+
+class Session:
+    """Runs a declared graph. Use it as a context manager, or call `close()`.
+
+    Args:
+        graph: the graph to run; by default the one that is the default now.
+        executor: "dataflow", or "naive" for the reference that runs nodes one at a time.
+        devices: the devices to place nodes on, by default those of `wf.devices()`.
+        lower: run all structured control flow as primitives, also what could be compiled; see
+            `weft.graph.execute.control_lowering`.
+    """
+
+    def __init__(
+        self, graph: DeclaredGraph | None = None, executor: str = "dataflow", devices: Any = None, lower: bool = False
+    ) -> None:
+        if executor not in ("dataflow", "naive"):
+            raise ValueError(f"Session: executor must be 'dataflow' or 'naive'. Got {executor!r}.")
+        if graph is not None and not isinstance(graph, DeclaredGraph):
+            raise TypeError(f"Session: expected a wf.Graph. Got {type(graph).__name__}.")
+        self.graph = graph if graph is not None else get_default_graph()
+        self.executor = executor
+        self.lower = lower
+        self.devices = devices
+        if devices is not None:
+            as_devices(devices)  # refuse names that do not exist now, not in the first step
+        self.transport: Any = LocalTransport()  # how values cross between devices, see `weft.graph.execute.partition`
+        self._steps: LeastRecentlyUsed[Any, Step] = LeastRecentlyUsed(max_programs)
+        self._lock = threading.Lock()
+        self._runs: set[Run] = set()
+        self._closed = False
+        self._queues: dict[str, ThreadPoolExecutor] = {}  # one thread each: steps of a queue run in order
+        self.last_run: Run | None = None  # of the latest finished step; `last_run.executed` counts its nodes
+
+    # Running ------------------------------------------------------------------------------------------------------------
+
+    def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
+        """Run one step and return the values of `fetches` as eager tensors, in the same structure.
+
+        Args:
+            fetches: a tensor, a Variable, a node (gives None), a name, or any nesting of them.
+            feeds: values for placeholders, or for any other tensor, which is then not computed.
+            timeout: seconds until the step is given up with a TimeoutError.
+        """
+        step, arrays = self._step(fetches, feeds)
+        return self._run_step(step, arrays, timeout)
+
+    def run_async(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None, queue: str = "main"
+    ) -> Future[Any]:
+        """Submit a step and return a future of its result, while Python goes on.
+
+        Steps of one `queue` run one after the other, in the order in which they were submitted; steps of different queues,
+        and those of `run`, run at the same time. So a step that waits for another (through a `FIFOQueue`, say) belongs into
+        a queue of its own. Feeds are taken now: later changes to them are not seen. `timeout` counts from the step's start.
+        """
+        step, arrays = self._step(fetches, feeds)
+        arrays = [np.array(a) for a in arrays]
+        with self._lock:
+            self._check_open()
+            worker = self._queues.get(queue)
+            if worker is None:
+                worker = self._queues[queue] = ThreadPoolExecutor(1, f"weft-session-{queue}")
+            return worker.submit(self._run_step, step, arrays, timeout)
+
+    def measure(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> str:
+        """Run one step node by node, note what each node costs, and return a table of it. From then on new steps of this
+        session are placed by these costs. The step is a real one: its assigns and queue ops happen."""
+        self._check_open()
+        leaves, structure = flatten(fetches)
+        targets = [self._fetch_target(x) for x in leaves]
+        given = {self._feed_target(t): a for t, a in (feeds or {}).items()}
+        arrays = {v: _feed(v, a) for v, a in given.items()}
+        nodes = needed_nodes([t.node if isinstance(t, Value) else t for t in targets if t not in given], set(given))
+        _check_fed(nodes, set(given))
+        kinds = tuple(dict.fromkeys([d.kind for d in as_devices(self.devices)]))
+        script = Script(nodes, set(given), [t for t in targets if isinstance(t, Value) and t not in given], {}, frame_of)
+        run = Measuring(script, Run(None, next(_step_ids)), arrays, self.transport)
+        run.kinds = kinds
+        run.execute()
+        with self._lock:
+            self._steps.clear()
+        return report(nodes, kinds)
+
+    def make_callable(self, fetches: Any, feed_list: Sequence[Any] = ()) -> Callable[..., Any]:
+        """A function of the values of `feed_list` that runs one step: `run` without its preparations."""
+        leaves, structure = flatten(fetches)
+        values = [self._feed_target(t) for t in feed_list]
+        step = self._make(leaves, structure, values)
+
+        def call(*args: Any, timeout: float | None = None) -> Any:
+            if len(args) != len(values):
+                raise TypeError(f"make_callable: expected {len(values)} values. Got {len(args)}.")
+            return self._run_step(step, [_feed(v, a) for v, a in zip(values, args, strict=True)], timeout)
+
+        return call
+
+    def cancel(self) -> None:
+        """Cancel the steps that are running now. They raise `CancelledError`; no assign is half applied."""
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            run.cancel("`Session.cancel()` was called.")
+
+    def close(self) -> None:
+        """Cancel what is running and refuse further use. Variables keep their values."""
+        with self._lock:
+            self._closed = True
+            runs, self._runs = list(self._runs), set()
+        for run in runs:
+            run.cancel("The session was closed.")
+        for worker in list(self._queues.values()):
+            worker.shutdown(wait=True)  # what was submitted and has not begun fails: the session is closed
+        self._steps.clear()
+
+    def __enter__(self) -> Session:
+        self._check_open()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("session: it is closed. Open a new one with `wf.Session(graph)`.")
+
+    # Steps --------------------------------------------------------------------------------------------------------------
+
+    def _step(self, fetches: Any, feeds: Mapping[Any, Any] | None) -> tuple[Step, list[ndarray]]:
+        if fetches.__class__ is Tensor:
+            leaves: Any = (fetches,)
+            structure: Any = None
+        else:
+            leaves, structure = flatten(fetches)
+        arrays: list[ndarray] = []
+        values: list[Value] = []
+        if feeds:
+            if not isinstance(feeds, Mapping):
+                raise TypeError(f"run: feeds must be a dictionary from tensors to values. Got {type(feeds).__name__}.")
+            for t, a in feeds.items():
+                v = t._data if t.__class__ is Tensor and t._data.__class__ is Value else self._feed_target(t)
+                values.append(v)
+                arrays.append(_feed(v, a))
+        key = (structure, tuple([t._data if t.__class__ is Tensor else t for t in leaves]), tuple(values))
+        try:
+            step = self._steps.get(key)
+        except TypeError:  # an eager tensor's array or another thing without a hash
+            return self._make(leaves, structure, values), arrays
+        if step is None:
+            step = self._make(leaves, structure, values)
+            self._steps.put(key, step)
+        return step, arrays
+
+    def _make(self, leaves: Sequence[Any], structure: Any, values: list[Value]) -> Step:
+        self._check_open()
+        for v in values:
+            if v.node.graph is not self.graph:
+                refuse_foreign(self.graph, v)
+        return Step(self, [self._fetch_target(x) for x in leaves], structure, values)
+
+    def _feed_target(self, what: Any) -> Value:
+        if isinstance(what, str):
+            what = self.graph.tensor(what)
+        if hasattr(what, "reads") or isinstance(what, Tensor) and type(what._data) is ndarray:
+            what = self._read_of(what)
+        value = getattr(what, "_data", None)
+        if not isinstance(value, Value):
+            raise TypeError(f"run: only symbolic tensors can be fed. Got {describe(what)}.")
+        if value.node.graph is not self.graph:
+            refuse_foreign(self.graph, value)
+        return value
+
+    def _read_of(self, what: Any) -> Tensor:
+        """The read that plain use of a Variable or an eager tensor in this graph stands for: feeding it replaces the value."""
+        found = self.graph._reads.get(id(getattr(what, "tensor", what)))
+        if found is None:
+            raise TypeError(
+                f"run: only tensors of graph {self.graph.name!r} can be fed. Got {describe(what)}, which the graph does not use."
+            )
+        return found[1]
+
+    def _fetch_target(self, what: Any) -> Value | Node:
+        if isinstance(what, str):
+            what = self.graph.tensor(what) if ":" in what or self.graph.node(what).outputs else self.graph.node(what)
+        if hasattr(what, "__weft_tensor__"):
+            with self.graph.as_default():
+                what = what.__weft_tensor__()
+        if isinstance(what, Node):
+            if what.graph is not self.graph:
+                raise ValueError(
+                    f"session: node {what.name!r} belongs to graph {what.graph.name!r}, but the session runs graph "
+                    f"{self.graph.name!r}. It was made at {what.where}."
+                )
+            return what
+        if isinstance(what, Tensor):
+            if type(what._data) is ndarray:
+                return self.graph.outside(what)
+            if isinstance(what._data, Value):
+                if what._data.node.graph is not self.graph:
+                    refuse_foreign(self.graph, what._data)
+                return what._data
+        raise TypeError(
+            f"run: cannot fetch {describe(what)}. Expected a symbolic tensor, a Variable, a node, or a list, tuple or "
+            "dictionary of them."
+        )
+
+    def _run_step(self, step: Step, arrays: list[ndarray], timeout: float | None) -> Any:
+        if self._closed:
+            self._check_open()
+        if timeout is not None and (not isinstance(timeout, (int, float)) or not timeout >= 0):
+            raise ValueError(f"run: timeout must be a number of at least 0 seconds. Got {timeout!r}.")
+        run = Run(timeout, next(_step_ids))
+        with self._lock:
+            self._runs.add(run)
+        try:
+            try:
+                return step.run(run, arrays)
+            except Interrupted:
+                run.check()  # says why
+                raise
+        except BaseException as error:
+            if run.leases and is_given_up(run, error):
+                give_back(run, step.nodes)
+            raise
+        finally:
+            self._runs.discard(run)
+            self.last_run = run
+
+
+def _feed(value: Value, given: Any) -> ndarray:
+    """A fed value as an array that fits `value`."""
+    if given.__class__ is ndarray:
+        array = given
+    elif given.__class__ is Tensor and given._data.__class__ is ndarray:
+        array = given._data
+    else:
+        if isinstance(given, Tensor) and given.is_symbolic:
+            raise TypeError(f"run: the value fed to {value.name!r} is symbolic. Feed numbers or eager tensors.")
+        if isinstance(given, (float, complex, list, tuple)) and value.dtype.kind in "iub" and _has_fractions(given):
+            raise TypeError(
+                f"run: wrong dtype fed to {value.name!r}. Got {describe(given)}; expected {value.dtype.name}. "
+                f"Made at {value.node.where}."
+            )
+        try:
+            array = to_array(given, value.dtype if isinstance(given, (bool, int, float, complex, list, tuple)) else None)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise type(error)(f"run: cannot feed {value.name!r}, made at {value.node.where}. {error}") from None
+    if array.dtype is not value.dtype and array.dtype != value.dtype:
+        if not np.can_cast(array.dtype, value.dtype, "same_kind") or dtypes.is_integral(
+            array.dtype
+        ) != dtypes.is_integral(value.dtype):
+            raise TypeError(
+                f"run: wrong dtype fed to {value.name!r}. Got {describe(array)}; expected {value.dtype.name}. "
+                f"Made at {value.node.where}."
+            )
+        array = array.astype(value.dtype)
+    shape = value.shape
+    if shape is not None and shape != array.shape and not _fits(shape, array.shape):
+        raise ValueError(
+            f"run: wrong shape fed to {value.name!r}. Got {format_shape(array.shape)}; expected {format_shape(shape)}. "
+            f"Made at {value.node.where}."
+        )
+    return array
+
+
+def _has_fractions(given: Any) -> bool:
+    """Whether numbers of Python are floats, which would lose their fractions as integers."""
+    if isinstance(given, (list, tuple)):
+        return any(_has_fractions(v) for v in given)
+    return isinstance(given, (float, complex, np.inexact))
+
+
+def _check_fed(nodes: Sequence[Node], given: set[Value]) -> None:
+    for node in nodes:
+        if node.op is PLACEHOLDER and node.outputs[0] not in given:
+            raise ValueError(
+                f"run: placeholder {node.name!r} must be fed. Made at {node.where}. "
+                f"Pass it in the feeds: `sess.run(fetches, {{tensor: value}})`, or by name, `{{{node.name!r}: value}}`."
+            )
+
+
+def _fits(shape: Sequence[Any], given: Sequence[int]) -> bool:
+    if len(shape) != len(given):
+        return False
+    named: dict[Symbol, int] = {}
+    for want, have in zip(shape, given, strict=True):
+        if isinstance(want, Symbol):
+            if named.setdefault(want, have) != have:
+                return False
+        elif want is not None and want != have:
+            return False
+    return True
+
+
+class Step:
+    """A step's definition, made ready to run: its plan, and what its results are."""
+
+    def __init__(self, session: Session, targets: list[Value | Node], structure: Any, fed: list[Value]) -> None:
+        self.session, self.structure, self.fed = session, structure, fed
+        self.targets = targets
+        given = set(fed)
+        values = [t for t in targets if isinstance(t, Value) and t not in given]
+        wanted = [v.node for v in values] + [t for t in targets if isinstance(t, Node)]
+        nodes = needed_nodes(wanted, given)
+        _check_fed(nodes, given)
+        if any(isinstance(n.op, ControlOp) and (session.lower or must_lower(n)) for n in nodes):
+            new = Lowered(nodes, session.lower)
+            nodes = new.graph.nodes
+            self.fed = fed = [new.values.get(v, v) for v in fed]
+            given = set(fed)
+            values = [new.values[v] for v in values]
+            targets = [new.values.get(t, t) if isinstance(t, Value) else new.nodes[t] for t in targets]
+            self.targets = targets
+        self.nodes = nodes
+        naive = session.executor == "naive"
+        self.parts: list[Part] = []
+        self.plan: Any = self._plan(nodes, given, list(dict.fromkeys(values)), naive)
+        self.only: Unit | None = None
+        units = self.plan.units if isinstance(self.plan, Plan) else []
+        if len(units) == 1 and units[0].region is not None and self._direct(units[0]):
+            self.only = units[0]
+            self.order = [fed.index(v) for v in units[0].inputs]
+            at = {v: i for i, v in enumerate(units[0].outputs)}
+            self.pick = [at[t] if isinstance(t, Value) else None for t in targets]
+            self.executed = len(units[0].nodes)
+
+    def _plan(self, nodes: list[Node], given: set[Value], values: list[Value], naive: bool) -> Any:
+        framed = has_primitives(nodes)
+        if framed:
+            for v in values:
+                if frame_of(v.node):
+                    raise ValueError(
+                        f"run: {v.name!r} is inside the loop {'/'.join(frame_of(v.node))!r}, where it has many values. Fetch "
+                        f"the result of an `exit`. Made at {v.node.where}."
+                    )
+        available = as_devices(self.session.devices)
+        placed: dict[Node, Any] = {}
+        if len(available) > 1 or available[0].kind != "cpu" or any(n.device for n in nodes):
+            self.placement = Placement(nodes, available)
+            placed = self.placement.of
+        if naive:
+            return Script(nodes, given, values, placed, frame_of)
+        if framed:
+            return TokenPlan(nodes, given, values, placed)
+        plan = Plan(nodes, given, values, placed)
+        if len(set(placed.values())) > 1:
+            self.parts = partition(plan, self.session.transport)
+        return plan
+
+    def _direct(self, unit: Unit) -> bool:
+        outputs = set(unit.outputs)
+        return all(isinstance(t, Node) or t in outputs for t in self.targets)
+
+    def run(self, run: Run, arrays: list[ndarray]) -> Any:
+        if self.only is not None:
+            if run.deadline is not None:
+                run.check()
+            region = self.only.region
+            assert region is not None
+            watched.by = run
+            try:
+                outputs = region.run([arrays[i] for i in self.order])
+            finally:
+                watched.by = None
+            run.executed = self.executed
+            made = [None if i is None else wrap(outputs[i]) for i in self.pick]
+            return made[0] if self.structure is None else unflatten(self.structure, made)
+        env: dict[Value, Any] = dict(zip(self.fed, arrays, strict=True))
+        plan, transport = self.plan, self.session.transport
+        if isinstance(plan, Script):
+            env = Interpreter(plan, run, env, transport).execute()
+        elif isinstance(plan, TokenPlan):
+            env = plan.run(run, env, transport)
+        elif self.parts:
+            env = run_parts(self.parts, run, env, transport)
+        else:
+            Engine(plan, run, env, True).execute()
+        return self._results(env)
+
+    def _results(self, env: dict[Value, Any]) -> Any:
+        made: list[Any] = []
+        for t in self.targets:
+            if isinstance(t, Node):
+                made.append(None)
+                continue
+            array = env[t] if t in env else self.plan.constants[t]
+            own = isinstance(self.plan, Plan) and t not in self.plan.fed and t.node.op is not CONSTANT
+            made.append(wrap(array if own else np.array(array)))
+        return made[0] if self.structure is None else unflatten(self.structure, made)

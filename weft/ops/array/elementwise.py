@@ -1,0 +1,950 @@
+"""Elementwise mathematics: each op is its scalar expression, its gradient rules and a few samples.
+
+The names and dtype rules are the array API's; functions such as `exp` also take integers, which become the default
+float. Gradient rules use the ops of this file.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...tensor import Tensor
+from ...typing import DeviceLike, DTypeLike, Operand
+from ..core import scalar as s
+from ..core.define import composite, elementwise, primitive
+from ..core.registry import NOT_DIFFERENTIABLE
+from ..core.samples import Bad, Maker, Sample
+from ..core.samples import binary as pairs
+from ..core.samples import unary as values
+from ..core.scalar import Term
+from ..core.spec import Spec
+
+SQRT_HALF = math.sqrt(0.5)
+
+# Casting -------------------------------------------------------------------------------------------------------------
+
+
+def _cast_array(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
+        raise TypeError(
+            f"astype: a complex tensor cannot become {dtype.name}. Use `wf.real(x)`, `wf.imag(x)` or `wf.abs(x)`."
+        )
+    return dtypes.convert(x, dtype)
+
+
+def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
+        raise TypeError(
+            f"astype: a complex tensor cannot become {dtype.name}. Use `wf.real(x)`, `wf.imag(x)` or `wf.abs(x)`."
+        )
+    return Spec(x.shape, dtype)
+
+
+@primitive(
+    accumulate="exact",
+    namespace="internal",
+    title="astype",
+    checks_once=True,
+    cost="each",
+    infer=_infer_cast,
+    vjp=lambda g, like_x: _back_cast(g, like_x),
+    batch="elementwise",
+    reference=lambda x, dtype: x.astype(dtype),
+    samples=lambda m: [
+        Sample(m.normal(2, 3), dtypes.float64), Sample(m.ints(4), dtypes.float32),
+        Sample(m.normal(3), dtypes.int64), Sample(m.normal(3), dtypes.bool_), Sample(m.normal(3), dtypes.complex128),
+    ],
+    errors=lambda m: [Bad(TypeError, "astype: a complex tensor", np.ones(2, "complex64"), dtypes.float32)],
+    test={"dtypes": ("float64",)},
+)
+def cast(x: Tensor, dtype: np.dtype) -> Any:
+    """`x` converted to `dtype` (a Weft dtype object), always a copy. `astype` is the friendly form."""
+    return _cast_array(x, dtype)  # type: ignore[arg-type]
+
+
+def _back_cast(g: Tensor, like: Any) -> Tensor:
+    if dtypes.is_complex(g.dtype) and not dtypes.is_complex(like.dtype):
+        g = real(g)
+    return astype(g, like.dtype)
+
+
+def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: DeviceLike | None = None) -> Tensor:
+    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for."""
+    dtype = dtypes.as_dtype(dtype)
+    if x.dtype == dtype and not copy:
+        return x
+    return cast(x, dtype)
+
+
+# Arithmetic ----------------------------------------------------------------------------------------------------------
+
+
+@elementwise(numpy=np.add, vjp=(lambda g: g, lambda g: g), reference=np.add, samples=pairs(),
+             errors=lambda m: [
+    Bad(ValueError, r"add: shapes do not broadcast.*x1 of shape \(2, 3\) and x2 of shape \(4,\)", m.normal(2, 3), m.normal(4)),
+    Bad(TypeError, "add: x2 must be a tensor. Got str", m.normal(2), "a"),
+])  # fmt: skip
+def add(x1: Term, x2: Term) -> Term:
+    """`x1 + x2`, elementwise."""
+    return s.add(x1, x2)
+
+
+@elementwise(
+    numpy=np.subtract,
+    kind="arithmetic",
+    vjp=(lambda g: g, lambda g: -g),
+    reference=np.subtract,
+    samples=pairs(),
+)
+def subtract(x1: Term, x2: Term) -> Term:
+    """`x1 - x2`, elementwise."""
+    return s.sub(x1, x2)
+
+
+@elementwise(
+    numpy=np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1), reference=np.multiply, samples=pairs()
+)
+def multiply(x1: Term, x2: Term) -> Term:
+    """`x1 * x2`, elementwise."""
+    return s.mul(x1, x2)
+
+
+@elementwise(
+    numpy=np.true_divide,
+    kind="float",
+    vjp=(lambda g, x2: g / x2, lambda g, x2, out: -g * out / x2),
+    reference=np.true_divide,
+    samples=pairs(0.5, 3.0),
+)
+def divide(x1: Term, x2: Term) -> Term:
+    """`x1 / x2`, elementwise; integers become the default float."""
+    return s.div(x1, x2)
+
+
+@elementwise(numpy=np.floor_divide, kind="real", vjp=NOT_DIFFERENTIABLE, reference=np.floor_divide, samples=pairs(0.5, 3.0))
+def floor_divide(x1: Term, x2: Term) -> Term:
+    """The floor of `x1 / x2`. An integer divided by zero is 0, as in NumPy."""
+    return s.floor_divide(x1, x2)
+
+
+@elementwise(
+    numpy=np.remainder,
+    kind="real",
+    vjp=(lambda g: g, lambda g, x1, x2: -g * floor_divide(x1, x2)),
+    reference=np.remainder,
+    samples=pairs(0.5, 3.0),
+)
+def remainder(x1: Term, x2: Term) -> Term:
+    """The rest of the floor division `x1 // x2`; it has the sign of `x2`. Of integers by zero it is 0, as in NumPy."""
+    return s.remainder(x1, x2)
+
+
+@elementwise(
+    numpy=np.power,
+    kind="arithmetic",
+    vjp=(
+        lambda g, x1, x2: _power_base(g, x1, x2),
+        lambda g, x1, out: _power_exponent(g, x1, out),
+    ),
+    reference=np.power,
+    samples=pairs(0.5, 3.0),
+    refuse=lambda x1, x2: _refuse_negative_powers(x1, x2),
+    errors=lambda m: [
+        Bad(ValueError, "pow: integers to negative", m.ints(3, low=1), -1),
+        Bad(ValueError, "pow: integers to negative", m.ints(200, 100, low=1), m.ints(100, low=-3, high=3)),
+    ],
+)
+def pow(x1: Term, x2: Term) -> Term:
+    """`x1 ** x2`, elementwise."""
+    return s.pow(x1, x2)
+
+
+NEGATIVE_POWER = "pow: integers to negative powers are not integers. Use `x.astype(wf.float32) ** y`."
+
+
+def _refuse_negative_powers(x1: np.ndarray, x2: np.ndarray) -> None:
+    if x1.dtype.kind in "iu" and np.any(x2 < 0):
+        raise ValueError(NEGATIVE_POWER)
+
+
+@primitive(
+    namespace="internal",
+    title="pow",
+    cost="reduce",
+    infer=lambda exponent: Spec((), dtypes.bool_),
+    vjp=NOT_DIFFERENTIABLE,
+    effects=("check",),
+    reference=lambda exponent: np.asarray(True),
+    samples=lambda m: [Sample(np.array([0, 3]))],
+    errors=lambda m: [Bad(ValueError, "pow: integers to negative", np.array([2, -1]))],
+)
+def check_exponents(exponent: Tensor) -> Any:
+    """Raise ValueError unless all exponents of integers are 0 or more: what `pow` refuses eagerly, for compiled programs."""
+    if np.any(exponent < 0):
+        raise ValueError(NEGATIVE_POWER)
+    return np.asarray(True)
+
+
+def _power_base(g: Any, x: Any, y: Any) -> Any:
+    """d(x**y)/dx = y x**(y-1); for a constant exponent without the singularity at 0."""
+    if not isinstance(y, Tensor):
+        if y == 2:
+            return g * x * 2
+        return g * y * x ** (y - 1) if y != 0 else g * 0
+    return g * where(y == 0, 0.0, y * x ** where(y == 0, 1.0, y - 1))
+
+
+def _power_exponent(g: Any, x: Any, out: Any) -> Any:
+    """d(x**y)/dy = x**y log x. Of a base of 0 it is 0 as long as the power is finite (y >= 0), and -inf where that is inf."""
+    if not isinstance(x, Tensor):
+        return g * out * math.log(x) if x > 0 else where(isfinite(out), 0.0, g * -math.inf) if x == 0 else g * math.nan
+    base = x if dtypes.is_complex(x.dtype) else where((x == 0) & isfinite(out), 1.0, x)
+    return g * out * log(base)
+
+
+@elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
+def negative(x: Term) -> Term:
+    """`-x`, elementwise."""
+    return s.neg(x)
+
+
+@elementwise(numpy=np.positive, kind="arithmetic", vjp=lambda g: g, reference=np.positive, samples=values())
+def positive(x: Term) -> Term:
+    """`+x`: a copy of `x`."""
+    return s.add(x, 0) if isinstance(x, s.Expr) else np.positive(x)
+
+
+@elementwise(numpy=np.square, vjp=lambda g, x: g * x * 2, reference=np.square, samples=values())
+def square(x: Term) -> Term:
+    """`x * x`."""
+    return s.square(x)
+
+
+@elementwise(
+    numpy=np.reciprocal,
+    kind="float",
+    vjp=lambda g, out: -g * out * out,
+    reference=np.reciprocal,
+    samples=values(0.5, 3),
+)
+def reciprocal(x: Term) -> Term:
+    """`1 / x`."""
+    return s.reciprocal(x)
+
+
+@elementwise(
+    accumulate="exact",
+    numpy=np.maximum,
+    kind="real",
+    vjp=(lambda g, x1, x2: g * _share(x1, x2, x1 > x2), lambda g, x1, x2: g * _share(x1, x2, x2 > x1)),
+    reference=np.maximum,
+    samples=pairs(),
+)
+def maximum(x1: Term, x2: Term) -> Term:
+    """The larger of two values; NaN if one is NaN. Equal values share the gradient."""
+    return s.maximum(x1, x2)
+
+
+@elementwise(
+    accumulate="exact",
+    numpy=np.minimum,
+    kind="real",
+    vjp=(lambda g, x1, x2: g * _share(x1, x2, x1 < x2), lambda g, x1, x2: g * _share(x1, x2, x2 < x1)),
+    reference=np.minimum,
+    samples=pairs(),
+)
+def minimum(x1: Term, x2: Term) -> Term:
+    """The smaller of two values; NaN if one is NaN. Equal values share the gradient."""
+    return s.minimum(x1, x2)
+
+
+def _share(x: Any, y: Any, wins: Any) -> Any:
+    """1 where this side wins, 1/2 at ties, 0 where the other wins."""
+    dtype = x.dtype if isinstance(x, Tensor) else y.dtype
+    return where(x == y, Tensor(np.asarray(0.5, dtype)), astype(wins, dtype))
+
+
+def _abs_rule(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    if dtypes.is_complex(x.dtype):  # transpose of a real-linear map, in the engine's convention
+        return g * conj(x) / where(out == 0, 1.0, out)
+    return g * sign(x)
+
+
+@elementwise(name="abs", numpy=np.absolute, vjp=_abs_rule, reference=np.abs, samples=values())
+def abs_(x: Term) -> Term:
+    """The absolute value; for complex numbers the modulus."""
+    return s.abs(x)
+
+
+def _sign_rule(g: Tensor, x: Tensor) -> Tensor:
+    """Zero for real numbers. The direction s = x / |x| of a complex number turns with x: ds = (dx - s Re(s* dx)) / |x|."""
+    if not dtypes.is_complex(x.dtype):
+        return zeros_of(x)
+    out, size = sign(x), abs_(x)
+    return where(size == 0, 0.0, (g - conj(out) * real(out * g)) / where(size == 0, 1.0, size))
+
+
+@elementwise(
+    numpy=np.sign,
+    kind="arithmetic",
+    vjp=_sign_rule,
+    reference=np.sign,
+    samples=lambda m: [*values()(m), Sample(np.array([3 + 4j, -0.5 + 0.25j, 2j, -1 + 0j]))],
+)
+def sign(x: Term) -> Term:
+    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
+    return s.sign(x)
+
+
+def zeros_of(x: Tensor) -> Tensor:
+    from .creation import zeros_like
+
+    return zeros_like(x)
+
+
+# Exponentials and powers -----------------------------------------------------------------------------------------------
+
+
+@elementwise(numpy=np.exp, kind="float", vjp=lambda g, out: g * out, reference=np.exp, samples=values())
+def exp(x: Term) -> Term:
+    """e to the power of x."""
+    return s.exp(x)
+
+
+@elementwise(numpy=np.exp2, kind="float", vjp=lambda g, out: g * out * math.log(2), reference=np.exp2, samples=values())
+def exp2(x: Term) -> Term:
+    """2 to the power of x."""
+    return s.exp2(x)
+
+
+@elementwise(numpy=np.expm1, kind="float", vjp=lambda g, out: g * (out + 1), reference=np.expm1, samples=values())
+def expm1(x: Term) -> Term:
+    """exp(x) - 1, exact near zero."""
+    return s.expm1(x)
+
+
+@elementwise(numpy=np.log, kind="float", vjp=lambda g, x: g / x, reference=np.log, samples=values(0.25, 4))
+def log(x: Term) -> Term:
+    """The natural logarithm."""
+    return s.log(x)
+
+
+@elementwise(numpy=np.log1p, kind="float", vjp=lambda g, x: g / (x + 1), reference=np.log1p, samples=values(-0.7, 4))
+def log1p(x: Term) -> Term:
+    """log(1 + x), exact near zero."""
+    return s.log1p(x)
+
+
+@elementwise(numpy=np.log2, kind="float", vjp=lambda g, x: g / (x * math.log(2)), reference=np.log2, samples=values(0.25, 4))
+def log2(x: Term) -> Term:
+    """The logarithm to base 2."""
+    return s.log2(x)
+
+
+@elementwise(numpy=np.log10, kind="float", vjp=lambda g, x: g / (x * math.log(10)), reference=np.log10, samples=values(0.25, 4))
+def log10(x: Term) -> Term:
+    """The logarithm to base 10."""
+    return s.log10(x)
+
+
+@elementwise(numpy=np.sqrt, kind="float", vjp=lambda g, out: g / (out * 2), reference=np.sqrt, samples=values(0.25, 4))
+def sqrt(x: Term) -> Term:
+    """The square root; NaN for negative real numbers."""
+    return s.sqrt(x)
+
+
+def _norm_sqrt_rule(g: Tensor, out: Tensor) -> Tensor:
+    zero = out == 0
+    return where(zero, 0.0, g / (where(zero, 1.0, out) * 2))
+
+
+@elementwise(
+    namespace="internal",
+    title="sqrt",
+    numpy=np.sqrt,
+    kind="float",
+    vjp=_norm_sqrt_rule,
+    reference=np.sqrt,
+    samples=values(0.25, 4),
+)
+def norm_sqrt(x: Term) -> Term:
+    """The root of a sum of squares: `sqrt` whose gradient at 0 is 0, which is among the subgradients of a norm there."""
+    return s.sqrt(x)
+
+
+@elementwise(
+    kind="real float",
+    vjp=lambda g, out: g * out * out * out * -0.5,
+    reference=lambda x: 1 / np.sqrt(x),
+    samples=values(0.25, 4),
+)
+def rsqrt(x: Term) -> Term:
+    """1 / sqrt(x)."""
+    return s.rsqrt(x)
+
+
+@elementwise(
+    numpy=np.logaddexp,
+    kind="real float",
+    vjp=(lambda g, x1, x2: g * sigmoid(x1 - x2), lambda g, x1, x2: g * sigmoid(x2 - x1)),
+    reference=np.logaddexp,
+    samples=pairs(),
+)
+def logaddexp(x1: Term, x2: Term) -> Term:
+    """log(exp(x1) + exp(x2)), stable for large values."""
+    return s.logaddexp(x1, x2)
+
+
+def _or_one(x: Any) -> Any:
+    """`x`, and 1 where it is 0: a divisor of what is 0 there, too."""
+    return where(x == 0, 1.0, x)
+
+
+@elementwise(
+    numpy=np.hypot,
+    kind="real float",
+    vjp=(lambda g, x1, out: g * (x1 / _or_one(out)), lambda g, x2, out: g * (x2 / _or_one(out))),
+    reference=np.hypot,
+    samples=pairs(0.5, 3),
+)
+def hypot(x1: Term, x2: Term) -> Term:
+    """sqrt(x1² + x2²) without overflow."""
+    return s.hypot(x1, x2)
+
+
+# Trigonometry ----------------------------------------------------------------------------------------------------------
+
+
+@elementwise(numpy=np.sin, kind="float", vjp=lambda g, x: g * cos(x), reference=np.sin, samples=values())
+def sin(x: Term) -> Term:
+    """The sine of x (radians)."""
+    return s.sin(x)
+
+
+@elementwise(numpy=np.cos, kind="float", vjp=lambda g, x: -g * sin(x), reference=np.cos, samples=values())
+def cos(x: Term) -> Term:
+    """The cosine of x (radians)."""
+    return s.cos(x)
+
+
+@elementwise(numpy=np.tan, kind="float", vjp=lambda g, out: g * (out * out + 1), reference=np.tan, samples=values(-1, 1))
+def tan(x: Term) -> Term:
+    """The tangent of x (radians)."""
+    return s.tan(x)
+
+
+@elementwise(numpy=np.arcsin, kind="float", vjp=lambda g, x: g / sqrt(1 - x * x), reference=np.arcsin, samples=values(-0.9, 0.9))
+def asin(x: Term) -> Term:
+    """The angle in [-π/2, π/2] whose sine is x."""
+    return s.asin(x)
+
+
+@elementwise(numpy=np.arccos, kind="float", vjp=lambda g, x: -g / sqrt(1 - x * x), reference=np.arccos, samples=values(-0.9, 0.9))
+def acos(x: Term) -> Term:
+    """The angle in [0, π] whose cosine is x."""
+    return s.acos(x)
+
+
+@elementwise(numpy=np.arctan, kind="float", vjp=lambda g, x: g / (x * x + 1), reference=np.arctan, samples=values())
+def atan(x: Term) -> Term:
+    """The angle in (-π/2, π/2) whose tangent is x."""
+    return s.atan(x)
+
+
+def _turn(g: Any, part: Any, x1: Any, x2: Any) -> Any:
+    """g part / (x1² + x2²) without overflow or underflow of the squares; 0 at the origin, where there is no angle."""
+    radius = _or_one(hypot(x1, x2))
+    return g * (part / radius / radius)
+
+
+@elementwise(
+    numpy=np.arctan2,
+    kind="real float",
+    vjp=(
+        lambda g, x1, x2: _turn(g, x2, x1, x2),
+        lambda g, x1, x2: -_turn(g, x1, x1, x2),
+    ),
+    reference=np.arctan2,
+    samples=pairs(0.5, 3),
+)
+def atan2(x1: Term, x2: Term) -> Term:
+    """The angle of the point (x2, x1), in [-π, π]."""
+    return s.atan2(x1, x2)
+
+
+@elementwise(numpy=np.sinh, kind="float", vjp=lambda g, x: g * cosh(x), reference=np.sinh, samples=values())
+def sinh(x: Term) -> Term:
+    """The hyperbolic sine."""
+    return s.sinh(x)
+
+
+@elementwise(numpy=np.cosh, kind="float", vjp=lambda g, x: g * sinh(x), reference=np.cosh, samples=values())
+def cosh(x: Term) -> Term:
+    """The hyperbolic cosine."""
+    return s.cosh(x)
+
+
+@elementwise(
+    namespace="internal",
+    numpy=lambda grad, result: grad * (1 - result * result),
+    kind="float",
+    vjp=(lambda h, result: tanh_backward(h, result), lambda h, grad, result: h * grad * result * -2),
+    reference=lambda grad, result: grad * (1 - result * result),
+    samples=pairs(-0.9, 0.9),
+)
+def tanh_backward(grad: Term, result: Term) -> Term:
+    """The gradient of `tanh` from its result, in one pass: grad (1 - result²)."""
+    return s.mul(grad, s.sub(1, s.mul(result, result)))
+
+
+@elementwise(
+    numpy=np.tanh,
+    kind="float",
+    vjp=lambda g, out: tanh_backward(g, out),
+    small_vjp=lambda g, out: g - g * out * out,
+    reference=np.tanh,
+    samples=values(),
+)
+def tanh(x: Term) -> Term:
+    """The hyperbolic tangent."""
+    return s.tanh(x)
+
+
+@elementwise(numpy=np.arcsinh, kind="float", vjp=lambda g, x: g / sqrt(x * x + 1), reference=np.arcsinh, samples=values())
+def asinh(x: Term) -> Term:
+    """The inverse hyperbolic sine."""
+    return s.asinh(x)
+
+
+@elementwise(
+    numpy=np.arccosh,
+    kind="float",
+    vjp=lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)),
+    reference=np.arccosh,
+    samples=values(1.25, 4),
+)
+def acosh(x: Term) -> Term:
+    """The inverse hyperbolic cosine."""
+    return s.acosh(x)
+
+
+@elementwise(numpy=np.arctanh, kind="float", vjp=lambda g, x: g / (1 - x * x), reference=np.arctanh, samples=values(-0.9, 0.9))
+def atanh(x: Term) -> Term:
+    """The inverse hyperbolic tangent."""
+    return s.atanh(x)
+
+
+# Rounding and floating-point facts ---------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
+    def body(x: Term) -> Term:
+        if isinstance(x, np.ndarray) and x.dtype.kind in "iub":
+            return x.copy()
+        return expression(x)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        vjp=lambda g, x: zeros_of(x),
+        kind="real" if name != "round" else "numeric",
+        reference=ufunc,
+        samples=values(),
+        test={"linear_pieces": True},
+    )(body)
+
+
+floor = _rounding("floor", s.floor, np.floor, "The largest integer that is not above x.")
+ceil = _rounding("ceil", s.ceil, np.ceil, "The smallest integer that is not below x.")
+trunc = _rounding("trunc", s.trunc, np.trunc, "x without its fraction.")
+round = _rounding("round", s.round, np.round, "The nearest integer; halves go to the even one.")
+
+
+def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "numeric") -> Any:
+    def body(x: Term) -> Term:
+        return ufunc(x) if isinstance(x, np.ndarray) and x.dtype.kind in "cfiub" else expression(x)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        vjp=NOT_DIFFERENTIABLE,
+        kind=kind,
+        reference=ufunc,
+        samples=lambda m: [Sample(m.normal(3)), Sample(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]))],
+    )(body)
+
+
+isnan = _predicate("isnan", s.isnan, np.isnan, "Whether x is not a number.")
+isinf = _predicate("isinf", s.isinf, np.isinf, "Whether x is infinite.")
+isfinite = _predicate("isfinite", s.isfinite, np.isfinite, "Whether x is neither infinite nor NaN.")
+signbit = _predicate("signbit", s.signbit, np.signbit, "Whether the sign bit of x is set (true for -0.0).", "real float")
+
+
+@elementwise(
+    numpy=np.copysign,
+    kind="real float",
+    vjp=(
+        lambda g, x1, out: g * where(x1 == 0, 0.0, where(signbit(x1) == signbit(out), 1.0, -1.0)),
+        lambda g, x2: zeros_of(x2),
+    ),
+    reference=np.copysign,
+    samples=pairs(0.5, 3),
+)
+def copysign(x1: Term, x2: Term) -> Term:
+    """The magnitude of x1 with the sign of x2."""
+    return s.copysign(x1, x2)
+
+
+@elementwise(
+    numpy=np.nextafter,
+    kind="wide float",
+    vjp=NOT_DIFFERENTIABLE,
+    reference=np.nextafter,
+    samples=pairs(),
+    test={"dtypes": ("float64",)},
+)
+def nextafter(x1: Term, x2: Term) -> Term:
+    """The next representable number after x1 in the direction of x2, in float32 or float64."""
+    return s.nextafter(x1, x2)
+
+
+# Comparison and logic ----------------------------------------------------------------------------------------------------
+
+
+def _comparison(name: str, expression: Any, ufunc: Any, symbol: str, kind: str = "real") -> Any:
+    def body(x1: Term, x2: Term) -> Term:
+        return expression(x1, x2)
+
+    body.__name__, body.__doc__ = name, f"`x1 {symbol} x2`, elementwise."
+    facts: dict[str, Any] = {"vjp": NOT_DIFFERENTIABLE, "kind": kind, "reference": ufunc, "samples": pairs()}
+    return elementwise(accumulate="exact", numpy=ufunc, **facts)(body)
+
+
+equal = _comparison("equal", s.eq, np.equal, "==", "numeric")
+not_equal = _comparison("not_equal", s.ne, np.not_equal, "!=", "numeric")
+less = _comparison("less", s.lt, np.less, "<")
+less_equal = _comparison("less_equal", s.le, np.less_equal, "<=")
+greater = _comparison("greater", s.gt, np.greater, ">")
+greater_equal = _comparison("greater_equal", s.ge, np.greater_equal, ">=")
+
+
+def _bit_samples(m: Maker) -> list[Sample]:
+    return [Sample(m.ints(3), m.ints(3)), Sample(m.bools(2, 3), m.bools(3)), Sample(m.ints(0), m.ints(1))]
+
+
+def _shift_samples(m: Maker) -> list[Sample]:
+    return [Sample(m.ints(3, low=0), m.ints(3, low=0)), Sample(m.ints(2, 3), m.ints(3, low=0))]
+
+
+def _bitwise(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "bitwise", samples: Any = _bit_samples) -> Any:
+    def body(x1: Term, x2: Term) -> Term:
+        return expression(x1, x2)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        numpy=ufunc, vjp=NOT_DIFFERENTIABLE, kind=kind, reference=ufunc, samples=samples,
+        errors=lambda m: [Bad(TypeError, f"{name}: expected integer", m.normal(2), m.normal(2))],
+    )(body)  # fmt: skip
+
+
+bitwise_and = _bitwise("bitwise_and", s.bitwise_and, np.bitwise_and, "The bits set in both.")
+bitwise_or = _bitwise("bitwise_or", s.bitwise_or, np.bitwise_or, "The bits set in either.")
+bitwise_xor = _bitwise("bitwise_xor", s.bitwise_xor, np.bitwise_xor, "The bits set in exactly one.")
+bitwise_left_shift = _bitwise(
+    "bitwise_left_shift", s.left_shift, np.left_shift, "x1 shifted left by x2 bits.", "integer", _shift_samples
+)
+bitwise_right_shift = _bitwise(
+    "bitwise_right_shift", s.right_shift, np.right_shift, "x1 shifted right by x2 bits.", "integer", _shift_samples
+)
+
+
+@elementwise(
+    numpy=np.invert, kind="bitwise", vjp=NOT_DIFFERENTIABLE, reference=np.invert,
+    samples=lambda m: [Sample(m.ints(4)), Sample(m.bools(3))],
+)  # fmt: skip
+def bitwise_invert(x: Term) -> Term:
+    """All bits flipped; for bools, not."""
+    return s.bitwise_not(x)
+
+
+def _logic(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
+    def body(x1: Term, x2: Term) -> Term:
+        return expression(x1, x2)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(
+        vjp=NOT_DIFFERENTIABLE, kind="logical", reference=ufunc,
+        samples=lambda m: [Sample(m.bools(4), m.bools(4)), Sample(m.ints(2, 3, low=0, high=2), m.bools(3))],
+    )(body)  # fmt: skip
+
+
+logical_and = _logic("logical_and", s.bitwise_and, np.logical_and, "Whether both are true (non-zero).")
+logical_or = _logic("logical_or", s.bitwise_or, np.logical_or, "Whether at least one is true (non-zero).")
+logical_xor = _logic("logical_xor", s.bitwise_xor, np.logical_xor, "Whether exactly one is true (non-zero).")
+
+
+@elementwise(
+    kind="logical", vjp=NOT_DIFFERENTIABLE, reference=np.logical_not,
+    samples=lambda m: [Sample(m.bools(4)), Sample(m.ints(3, low=0, high=2))],
+)  # fmt: skip
+def logical_not(x: Term) -> Term:
+    """Whether x is false (zero)."""
+    return s.bitwise_not(x)
+
+
+@elementwise(
+    accumulate="exact",
+    kind="select",
+    vjp=(None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
+    reference=np.where,
+    samples=lambda m: [
+        Sample(m.bools(2, 3), m.normal(2, 3), m.normal(2, 3)),
+        Sample(m.bools(3), m.normal(2, 3), m.normal(1)),
+        Sample(m.bools(2, 1), m.normal(), m.normal(3)),
+    ],
+)
+def where(condition: Term, x1: Term, x2: Term) -> Term:
+    """`x1` where `condition` is true, else `x2`; the three broadcast together."""
+    return s.where(condition, x1, x2)
+
+
+# Complex numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _infer_part(x: Any) -> Spec:
+    return Spec(x.shape, dtypes.real_dtype(x.dtype))
+
+
+def _to_complex(re: Any, im: Any) -> Any:
+    return make_complex(re, im)
+
+
+_complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.array([[1 + 1j], [2 - 1j]]))]
+
+
+@primitive(
+    accumulate="exact",
+    checks_once=True,
+    cost="each",
+    infer=lambda x: Spec(x.shape, x.dtype), vjp=lambda g: conj(g), batch="elementwise", reference=np.conj,
+    samples=lambda m: _complex_samples, test={"complex_only": True},
+)  # fmt: skip
+def conj(x: Tensor) -> Any:
+    """The complex conjugate; real tensors are returned as they are."""
+    return np.conj(x) if x.dtype.kind == "c" else np.array(x)  # NumPy would make int8 of bools
+
+
+@primitive(
+    accumulate="exact",
+    checks_once=True,
+    cost="each",
+    infer=_infer_part, vjp=lambda g, like_x: _to_complex(g, g * 0) if dtypes.is_complex(like_x.dtype) else g,
+    batch="elementwise", reference=np.real, samples=lambda m: _complex_samples, test={"complex_only": True},
+)  # fmt: skip
+def real(x: Tensor) -> Any:
+    """The real part."""
+    return np.array(np.real(x))
+
+
+@primitive(
+    accumulate="exact",
+    checks_once=True,
+    cost="each",
+    infer=_infer_part, vjp=lambda g, like_x: _to_complex(g * 0, -g) if dtypes.is_complex(like_x.dtype) else g * 0,
+    batch="elementwise", reference=np.imag, samples=lambda m: _complex_samples, test={"complex_only": True},
+)  # fmt: skip
+def imag(x: Tensor) -> Any:
+    """The imaginary part (zeros for a real tensor)."""
+    return np.array(np.imag(x))
+
+
+def _infer_complex(real: Any, imag: Any) -> Spec:
+    from ..core.spec import broadcast_shapes
+
+    if not dtypes.is_floating(real.dtype):
+        raise TypeError(f"make_complex: expected real floating tensors. Got {real.dtype.name}.")
+    return Spec(broadcast_shapes("make_complex", real.shape, imag.shape), dtypes.complex_dtype(real.dtype))
+
+
+@primitive(
+    accumulate="exact",
+    cost="each",
+    infer=_infer_complex, promote="real float", broadcasts=True, batch="elementwise",
+    vjp=(lambda g: g.real_part(), lambda g: -g.imag_part()),
+    reference=lambda re, im: re + 1j * im,
+    samples=lambda m: [Sample(m.normal(3), m.normal(3)), Sample(m.normal(2, 1), m.normal(2))],
+)  # fmt: skip
+def make_complex(real: Tensor, imag: Tensor) -> Any:
+    """The complex tensor with these real and imaginary parts."""
+    return np.asarray(real + 1j * imag, dtypes.complex_dtype(real.dtype))
+
+
+@composite(
+    reference=np.angle,
+    samples=lambda m: _complex_samples,
+    test={"complex_only": True},
+)
+def angle(x: Tensor) -> Tensor:
+    """The phase of a complex number, in [-π, π]."""
+    return atan2(imag(x), real(x))
+
+
+# Functions of models and statistics ------------------------------------------------------------------------------------------
+
+
+@elementwise(kind="real float", vjp=lambda g, x: g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=s.erf, samples=values())
+def erf(x: Term) -> Term:
+    """The error function."""
+    return s.erf(x)
+
+
+@elementwise(
+    kind="real float",
+    vjp=lambda g, x: -g * exp(-x * x) * (2 / math.sqrt(math.pi)),
+    reference=lambda x: 1 - s.erf(x),
+    samples=values(),
+)
+def erfc(x: Term) -> Term:
+    """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
+    return s.erfc(x)
+
+
+_ONE = {d: np.ones((), d) for d in (dtypes.float32, dtypes.float64)}  # an array costs NumPy less than a number
+
+
+def _sigmoid_slope(g: Any, out: Any) -> Any:
+    part = g * out
+    return part - part * out
+
+
+@elementwise(
+    namespace="internal",
+    numpy=lambda grad, result: grad * (result * (1 - result)),
+    kind="real float",
+    vjp=(lambda h, result: sigmoid_backward(h, result), lambda h, grad, result: h * grad * (1 - result * 2)),
+    reference=lambda grad, result: grad * result * (1 - result),
+    samples=pairs(0.1, 0.9),
+)
+def sigmoid_backward(grad: Term, result: Term) -> Term:
+    """The gradient of `sigmoid` from its result, in one pass: grad result (1 - result)."""
+    return s.mul(grad, s.mul(result, s.sub(1, result)))
+
+
+@elementwise(
+    # where exp overflows, NumPy warns and the general path, which tells it not to, runs
+    numpy=lambda x: np.reciprocal(np.exp(np.negative(x)) + _ONE[x.dtype]),
+    kind="real float",
+    vjp=lambda g, out: sigmoid_backward(g, out),
+    small_vjp=_sigmoid_slope,
+    reference=lambda x: 1 / (1 + np.exp(-x)),
+    samples=values(),
+)
+def sigmoid(x: Term) -> Term:
+    """The logistic function 1 / (1 + exp(-x))."""
+    return s.sigmoid(x)
+
+
+@elementwise(
+    accumulate="exact",
+    namespace="internal",
+    title="clip",
+    numpy=np.maximum,
+    kind="real",
+    vjp=(lambda g, x, low: where(x >= low, g, 0.0), lambda g, x, low: where(x < low, g, 0.0)),
+    reference=np.maximum,
+    samples=pairs(),
+)
+def limit_below(x: Term, low: Term) -> Term:
+    """The larger of `x` and `low`; of equal numbers `x`, which gets the gradient."""
+    return s.maximum(x, low)
+
+
+@elementwise(
+    accumulate="exact",
+    namespace="internal",
+    title="clip",
+    numpy=np.minimum,
+    kind="real",
+    vjp=(lambda g, x, high: where(x <= high, g, 0.0), lambda g, x, high: where(x > high, g, 0.0)),
+    reference=np.minimum,
+    samples=pairs(),
+)
+def limit_above(x: Term, high: Term) -> Term:
+    """The smaller of `x` and `high`; of equal numbers `x`, which gets the gradient."""
+    return s.minimum(x, high)
+
+
+@elementwise(
+    accumulate="exact",
+    namespace="internal",
+    title="clip",
+    kind="real",
+    vjp=(
+        lambda g, x, low, high: where(logical_and(x >= low, x <= high), g, 0.0),
+        lambda g, x, low, high: where(logical_and(x < low, low < high), g, 0.0),
+        lambda g, x, low, high: where(logical_or(x > high, high < low), g, 0.0),
+    ),
+    reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    samples=lambda m: [
+        Sample(m.normal(2, 3), m.uniform(3, low=-1, high=-0.1), m.uniform(2, 1, low=0.1, high=1)),
+        Sample(m.normal(4), -0.25, m.uniform(4, low=0.1, high=1)),
+        Sample(m.normal(4), m.uniform(4, low=-1, high=-0.1), 0.5),
+    ],
+)
+def limit_between(x: Term, low: Term, high: Term) -> Term:
+    """`x` limited to [low, high]; `high` where low is above it. The gradients are PyTorch's, at equal numbers too."""
+    return s.minimum(s.maximum(x, low), high)
+
+
+@composite(
+    reference=lambda x, min=None, max=None: np.clip(x, min, max),
+    samples=lambda m: [
+        Sample(m.normal(2, 3), -0.5, 0.5),
+        Sample(m.normal(4), min=0.1),
+        Sample(m.normal(4), max=0.1),
+        Sample(m.normal(4), None, None),
+        Sample(m.normal(2, 3), m.uniform(3, low=-1, high=-0.1), m.uniform(2, 1, low=0.1, high=1)),
+        Sample(m.normal(3), m.uniform(2, 1), None),
+    ],
+    errors=lambda m: [Bad(OverflowError, "clip: max=-1 is beyond every uint8", np.array([1], np.uint8), max=-1)],
+)
+def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts.
+
+    Tensors promote: clipping a uint8 tensor to int32 bounds gives int32. Where `min` is above `max` the result is `max`. The
+    gradient of `x` is 1 from `min` to `max`, both included; that of a bound is 1 where `x` lies beyond it.
+    """
+    low, high = _bound(x, min, 0), _bound(x, max, 1)
+    if high is None:
+        return positive(x) if low is None else limit_below(x, low)
+    if low is None:
+        return limit_above(x, high)
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return limit_between(x, low, high)
+    return limit_above(limit_below(x, low), high)
+
+
+def _bound(x: Tensor, bound: Any, end: int) -> Any:
+    """A bound as an operand; `end` is 0 for the lower one and 1 for the upper one.
+
+    A Python number never changes the dtype of `x`; an integer beyond the range of that dtype limits nothing.
+    """
+    if bound is None or isinstance(bound, Tensor):
+        return bound
+    if isinstance(bound, (np.ndarray, np.generic)):
+        return Tensor(bound)
+    if dtypes.is_integral(x.dtype):
+        if isinstance(bound, float):
+            raise TypeError(f"clip: a float bound {bound} does not fit an {x.dtype.name} tensor. Cast the tensor first.")
+        if isinstance(bound, int):
+            limits = np.iinfo(x.dtype)
+            if bound > limits.max if end == 0 else bound < limits.min:
+                raise OverflowError(
+                    f"clip: {('min', 'max')[end]}={bound} is beyond every {x.dtype.name}. Got a tensor of {x.dtype.name}, "
+                    f"{limits.min} to {limits.max}; cast the tensor first, for example `x.astype(wf.int64)`."
+                )
+            return builtins.max(bound, int(limits.min)) if end == 0 else builtins.min(bound, int(limits.max))
+    return bound

@@ -1,0 +1,146 @@
+"""Tensors as sets of values: what is in them, how often, and which values they share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import dtypes
+from ...tensor import Tensor
+from ..core.define import primitive
+from ..core.registry import NOT_DIFFERENTIABLE
+from ..core.samples import Bad, Sample
+from ..core.spec import Spec
+from .elementwise import equal, logical_not
+from .reduction import any_
+from .shaping import expand_dims, reshape
+
+
+class UniqueAll(NamedTuple):
+    """The distinct values, where each occurs first, which of them each element is, and how often each occurs."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """The distinct values and how often each occurs."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """The distinct values and which of them each element is."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+def _infer_unique(x: Any) -> tuple[Spec, ...]:
+    index = dtypes.int64
+    return Spec((None,), x.dtype), Spec((None,), index), Spec(x.shape, index), Spec((None,), index)
+
+
+def _unique(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Sorted distinct values; NaNs are distinct from each other, as they compare unequal."""
+    keys = x.astype(np.float32) if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype) else x
+    values, first, inverse, counts = np.unique(
+        keys, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    return values.astype(x.dtype, copy=False), first, inverse.reshape(x.shape), counts
+
+
+@primitive(
+    accumulate="exact",
+    name="unique_sorted",
+    title="unique_all",
+    namespace="internal",
+    outputs=4,
+    cost="sort",
+    infer=_infer_unique,
+    vjp=NOT_DIFFERENTIABLE,
+    reference=_unique,
+    samples=lambda m: [
+        Sample(np.array([3, 1, 3, 2])),
+        Sample(m.ints(2, 3, low=0, high=3)),
+        Sample(np.array([1.0, np.nan, 1.0, np.nan, -0.0, 0.0])),
+        Sample(m.normal(0)),
+        Sample(m.normal()),
+        Sample(np.array([1 + 1j, 1 + 1j, 2j])),
+    ],
+)
+def unique_sorted(x: Tensor) -> Any:
+    """The distinct values, their first places, the inverse and the counts: the primitive behind `unique_*`."""
+    values, *places = _unique(x)  # type: ignore[arg-type]
+    return (values, *[np.asarray(p, np.int64) for p in places])
+
+
+def unique_all(x: Tensor, /) -> UniqueAll:
+    """The distinct values of `x` in ascending order, their first places in the flattened `x`, the index of its value
+    for every element, and how often each value occurs. NaNs are all distinct."""
+    return UniqueAll(*unique_sorted(x))
+
+
+def unique_counts(x: Tensor, /) -> UniqueCounts:
+    """The distinct values of `x` in ascending order and how often each occurs."""
+    values, _, _, counts = unique_sorted(x)
+    return UniqueCounts(values, counts)
+
+
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
+    """The distinct values of `x` in ascending order and, for every element, the index of its value among them."""
+    values, _, inverse, _ = unique_sorted(x)
+    return UniqueInverse(values, inverse)
+
+
+def unique_values(x: Tensor, /) -> Tensor:
+    """The distinct values of `x`, in ascending order.
+
+    >>> import weft as wf
+    >>> wf.unique_values(wf.tensor([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    return unique_sorted(x)[0]
+
+
+def _batch_isin(axes: Any, tensors: Any, attrs: Any) -> Tensor:
+    """One set for all examples: look them all up at once. One per example: compare each element with each member."""
+    x1, x2 = tensors
+    if axes[1] is None:
+        return isin(x1, x2, invert=attrs[0])
+    if not isinstance(x1, Tensor):  # a number
+        found = any_(equal(reshape(x2, (x2.shape[0], -1)), x1), axis=-1)
+    else:
+        members = reshape(x2, (x2.shape[0], *(1,) * (x1.ndim - (axes[0] is not None)), -1))
+        found = any_(equal(expand_dims(x1, -1), members), axis=-1)
+    return logical_not(found) if attrs[0] else found
+
+
+def _isin(x1: Any, x2: Any, invert: bool = False) -> np.ndarray:
+    return np.asarray(np.isin(x1, x2, invert=invert))
+
+
+@primitive(
+    accumulate="exact",
+    cost="sort",
+    infer=lambda x1, x2, invert: Spec(x1.shape, dtypes.bool_),
+    promote="numeric",
+    vjp=NOT_DIFFERENTIABLE,
+    batch=_batch_isin,
+    reference=_isin,
+    samples=lambda m: [
+        Sample(m.ints(2, 3), m.ints(4)),
+        Sample(np.array([1, 2, 3]), 2),
+        Sample(2, np.array([1, 2, 3])),
+        Sample(np.array([1.0, np.nan]), np.array([np.nan]), invert=True),
+        Sample(m.ints(0), m.ints(3)),
+    ],
+    errors=lambda m: [Bad(TypeError, "isin: x1 must be a tensor. Got str", "a", m.ints(2))],
+)
+def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Any:
+    """Whether each element of `x1` is among the elements of `x2` (or is not, with `invert`)."""
+    return _isin(x1, x2, invert)

@@ -1,0 +1,250 @@
+"""Errors in the user's words: whatever goes wrong inside a function comes out under the name the user called.
+
+Note [Named errors]. Ops check their arguments before they compute and raise `name: problem. Got …; expected ….` What they
+do not foresee (NumPy's own errors, an attribute that a wrong argument lacks) is renamed on the way out, at two places:
+in the general path of dispatch, under the op's title; and at the border of the public namespace, where a composed
+function's inner names give way to its own (`logsumexp: axis 3 …`, not `max: axis 3 …`). The original stays as the
+error's cause. Nothing is paid for this while nothing goes wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...errors import format_shape
+from ...tensor import Tensor
+from .registry import table
+from .spec import is_known
+
+_PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
+# Words with which `Tensor` and the dtypes begin their own complaints: inside an op they say what an argument did.
+_HELPERS = {
+    "bool",
+    "complex",
+    "device",
+    "dtype",
+    "float",
+    "index",
+    "int",
+    "item",
+    "iter",
+    "len",
+    "memory",
+    "numpy",
+    "tensor",
+}
+_PLAIN = (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError, RuntimeError)
+_ARRAYS = (np.ndarray, np.generic)
+_titles: dict[str, bool] = {}
+
+
+def _is_function_name(word: str) -> bool:
+    """Whether `word` names an op or public function, so that a message that starts with it speaks of that."""
+    if len(_titles) < len(table):
+        for op in list(table.values()):
+            _titles[op.name] = _titles[op.title] = True
+    return word in _titles
+
+
+def _kind(error: Exception) -> type[Exception]:
+    """The type under which `error` is raised again: one of Python's own that says what was wrong with the call."""
+    if type(error).__module__.split(".")[0] == "weft":
+        return type(error)
+    for kind in (IndexError, OverflowError, MemoryError, BufferError, TypeError, ValueError, RuntimeError):
+        if isinstance(error, kind):
+            return kind
+    return ValueError if isinstance(error, ArithmeticError) else TypeError
+
+
+def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception:
+    """`error` with a message that starts with `name`; the same object if it does already."""
+    message = str(error)
+    if message.startswith(f"{name}: ") and _kind(error) is type(error):
+        return error
+    if type(error).__module__.split(".")[0] == "weft" and type(error).__init__ is not Exception.__init__:
+        if not isinstance(error, _PLAIN) or "__init__" in type(error).__dict__:
+            return error  # an error with a life of its own: not ours to rebuild
+    found = _PREFIX.match(message)
+    if found is not None:
+        if keep_prefix and isinstance(error, _PLAIN) and found[1] not in _HELPERS:
+            return error
+        if _is_function_name(found[1]):
+            message = message[found.end() :]
+    if not isinstance(
+        error, _PLAIN
+    ):  # an AttributeError, KeyError …: the argument was of a kind nobody expected
+        message = f"cannot work with these arguments. {type(error).__name__}: {message}"
+    return _kind(error)(f"{name}: {message}")
+
+
+def _wrong_tensor(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Exception | None:
+    """The error for the first argument that should be a tensor and is nothing like one."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    for parameter, annotation in function.__annotations__.items():
+        if parameter not in given or "Tensor" not in str(annotation) or parameter == "return":
+            continue
+        value = given[parameter]
+        if (
+            isinstance(value, Tensor)
+            or hasattr(value, "__weft_tensor__")
+            or value is None
+            and "None" in str(annotation)
+        ):
+            continue
+        if "Sequence" in str(annotation) or "Any" in str(annotation):
+            continue
+        hint = (
+            " Convert it with `wf.asarray(...)`."
+            if isinstance(value, (list, tuple, int, float, complex))
+            else ""
+        )
+        return TypeError(f"{name}: {parameter} must be a tensor. Got {type(value).__name__}.{hint}")
+    return None
+
+
+def explained(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> Exception:
+    """What to raise when `function`, which users know as `name`, failed with `error`."""
+    if not isinstance(error, _PLAIN) or isinstance(error, TypeError) and _PREFIX.match(str(error)) is None:
+        wrong = _wrong_tensor(name, function, args, kwargs)
+        if wrong is not None:
+            return wrong
+    text = str(error)
+    if isinstance(error, TypeError) and text.startswith(f"{function.__qualname__}()"):
+        # Python's own words for a call that does not fit the signature
+        return TypeError(
+            f"{name}: {text[len(function.__qualname__) + 2 :].strip()}. Signature: {name}{_signature(function)}."
+        )
+    return unknown_sizes(name, args, error) or renamed(name, error)
+
+
+def unknown_sizes(name: str, operands: Any, error: Exception) -> Exception | None:
+    """What to raise if `error` is only about None in the place of a size that a graph does not know yet."""
+    if not isinstance(error, TypeError) or "NoneType" not in str(error):
+        return None
+    every = [t for x in operands for t in (x if isinstance(x, (list, tuple)) else (x,))]
+    open_ = [t for t in every if isinstance(t, Tensor) and (t.shape is None or None in t.shape)]
+    if not open_:
+        return None
+    shapes = ", ".join([format_shape(t.shape) for t in open_])
+    return ValueError(
+        f"{name}: works only on tensors whose sizes are known when the graph is declared. Got {shapes}. Give the placeholder "
+        "the sizes, for example `wf.placeholder(wf.float32, (32, 3))`."
+    )
+
+
+def rescued(
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    error: Exception,
+    body: Callable[..., Any] | None = None,
+) -> Any:
+    """The result of a call that failed with `error`, if all it lacked were sizes that a graph will know later; else raise."""
+    made = late_result(name, body or function, args, kwargs)
+    if made is not None:
+        return made
+    try:
+        tell(explained(name, function, args, kwargs, error), error)
+    finally:
+        del error  # as in `tell`
+
+
+def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call on tensors of open sizes as a node of their graph, see Note [Late nodes] in
+    `weft.graph.declared.deferred_nodes`; None if none is."""
+    for t in [t for x in (*args, *kwargs.values()) for t in (x if isinstance(x, (list, tuple)) else (x,))]:
+        data: Any = getattr(t, "_data", None)
+        if hasattr(data, "late_call") and not is_known(data.shape):
+            return data.late_call(function, name, args, kwargs)
+    return None
+
+
+def tell(told: Exception, error: Exception) -> NoReturn:
+    """Raise `told` in place of `error`, which is being handled and may be the same."""
+    try:
+        if told is error:
+            raise  # noqa: PLE0704 - callers are in the handler of `error`
+        raise told from error
+    finally:
+        del told, error  # this frame is in their traceback: naming them here would make a cycle
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    import inspect
+
+    return str(inspect.signature(function))
+
+
+def guarded(
+    function: Callable[..., Any], name: str | None = None, body: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """`function` as users call it: arrays among its tensors become tensors, and errors carry its public name.
+
+    `body` is what runs in its place, if given: a function of any signature that takes the same arguments.
+    """
+    if getattr(function, "__wrapped__", None) is not None or getattr(function, "names_errors", False):
+        return function  # an op's own public function, or guarded already
+    title = name or function.__name__.rstrip("_")
+    _titles[title] = True
+    slots = tensor_slots(function)
+    run = body or function
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        try:
+            for i in slots:
+                if i < len(args) and isinstance(args[i], _ARRAYS):
+                    args = tuple(
+                        [
+                            Tensor(a) if k in slots and isinstance(a, _ARRAYS) else a
+                            for k, a in enumerate(args)
+                        ]
+                    )
+                    break
+            return run(*args, **kwargs)
+        except Exception as error:
+            return rescued(title, function, args, kwargs, error, run)
+
+    public.__name__ = public.__qualname__ = title
+    public.__doc__, public.__module__ = function.__doc__, function.__module__
+    public.__wrapped__ = function  # type: ignore[attr-defined]  # inspect.signature and help() show the definition
+    if hasattr(function, "op"):
+        public.op = function.op  # type: ignore[attr-defined]
+    return public
+
+
+def guard_functions(names: dict[str, Any]) -> None:
+    """Guard the public functions of a module that users import as it is; call it with the module's `globals()` at its end."""
+    for name, value in list(names.items()):
+        if isinstance(value, FunctionType) and value.__module__ == names["__name__"] and not name.startswith("_"):
+            names[name] = guarded(value, name)
+
+
+def public(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What users get for `function`: an op's public function, or the function guarded."""
+    op = getattr(function, "op", None)
+    return guarded(function) if op is None else op.call
+
+
+def tensor_slots(function: Callable[..., Any]) -> tuple[int, ...]:
+    """The places of positional parameters that are annotated as tensors."""
+    code = function.__code__
+    annotations = function.__annotations__
+    return tuple(
+        [
+            i
+            for i, n in enumerate(code.co_varnames[: code.co_argcount])
+            if "Tensor" in str(annotations.get(n, "")) and "Sequence" not in str(annotations[n])
+        ]
+    )

@@ -1,0 +1,258 @@
+"""What a call leaves behind: tensors around its results, an entry on the tape, and who is a view of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from ... import dtypes
+from ...autograd.tape import Leaf, Node, Output, grad_mode, memory_of, tick
+from ...errors import user_location
+from ...tensor import Tensor, wrap
+from . import modes
+from .registry import Op
+from .spec import is_known, spec_of
+
+ndarray = np.ndarray
+_new = object.__new__
+Step = tuple[Op, tuple[Any, ...]]
+
+
+def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...], outs: Any) -> Any:
+    """Wrap computed data in tensors and record them on the tape."""
+    if op.num_outputs != 1:
+        results = tuple([wrap(o) for o in outs])
+        needs = 0
+        if grad_mode.enabled:
+            needs = needs_of(op, tensors)
+        if needs:
+            node = make_node(op, tensors, datas, attrs, outs, needs)
+            node.outputs = tuple([spec_of(o) for o in outs])
+            for i, r in enumerate(results):
+                if dtypes.is_inexact(r.dtype):
+                    r._node = Output(node, i)
+        return results
+    out = wrap(outs)
+    if grad_mode.enabled:
+        needs = needs_of(op, tensors)
+        if needs and dtypes.is_inexact(outs.dtype):
+            out._node = make_node(op, tensors, datas, attrs, outs, needs)
+        if op.alias is not None:
+            note_view(op, tensors[0], datas[0], attrs, out)
+    elif op.alias is not None:
+        if type(outs) is not ndarray:
+            note_view(op, tensors[0], datas[0], attrs, out)
+        elif outs.base is not None:
+            out._view = UNTRACKED
+    return out
+
+
+def needs_of(op: Op, tensors: Sequence[Any]) -> int:
+    """A bit per tensor argument that requires a gradient."""
+    needs = 0
+    for i, t in enumerate(tensors):
+        if isinstance(t, Tensor) and t._node is not None:
+            needs |= 1 << i
+    if needs and not op.differentiable:
+        if op.declared_nondifferentiable:
+            return 0
+        raise RuntimeError(f"{op.title}: has no gradient rule, but an input requires gradients. Use `x.detach()`.")
+    if needs and op.rules is not None:
+        for i, rule in enumerate(op.rules):
+            if rule is None:
+                needs &= ~(1 << i)
+    return needs
+
+
+def make_node(
+    op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...], outs: Any, needs: int
+) -> Node:
+    """The tape entry of one call."""
+    node = _new(Node)
+    node.op = op
+    node.edges = tuple([t._node if needs >> i & 1 else None for i, t in enumerate(tensors)])
+    saved: list[Any] = []
+    for kind, index, mask in op.saved_items:
+        if not mask & needs:
+            saved.append(None)
+        elif kind == "in":
+            saved.append(_kept(op, datas) if op.variadic else datas[index])
+        elif kind == "like":
+            saved.append(tuple([spec_of(d) for d in datas]) if op.variadic else _spec(datas[index]))
+        elif kind == "out" and op.num_outputs != 1:
+            saved.append(outs[index])
+        else:
+            saved.append(outs)
+    node.saved = tuple(saved)
+    node.attrs = attrs
+    node.specs = None
+    if op.broadcasts:
+        shape, dtype = outs.shape, outs.dtype
+        unknown = outs.__class__ is not ndarray and not is_known(shape)  # equal unknown sizes may differ when they run
+        for d in datas:
+            if d is not None and (
+                unknown or getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype or dtype.itemsize == 2
+            ):
+                node.specs = tuple([_spec(d) for d in datas])
+                break
+    elif op.promote is not None and len({d.dtype for d in datas if hasattr(d, "dtype")}) > 1:
+        node.specs = tuple([_spec(d) for d in datas])  # each input gets its gradient in its own dtype
+    elif op.widens:
+        for d in datas:
+            if d is not None and d.dtype.itemsize == 2:  # rules give float32
+                node.specs = tuple([_spec(d) for d in datas])
+                break
+    node.hooks = None
+    node.outputs = None
+    node.where = user_location(2) if modes.lines else None
+    node.seq = tick()
+    return node
+
+
+def _kept(op: Op, datas: Sequence[Any]) -> tuple[Any, ...]:
+    """A sequence of inputs as the tape keeps it: those of which only the shape matters without their memory."""
+    if not op.shape_only:
+        return tuple(datas)
+    return tuple(
+        [
+            np.broadcast_to(np.zeros((), d.dtype), d.shape) if i in op.shape_only and type(d) is ndarray else d
+            for i, d in enumerate(datas)
+        ]
+    )
+
+
+def _spec(data: Any) -> Any:
+    return spec_of(data) if hasattr(data, "shape") else None
+
+
+# Views, see `weft.ops.core.inplace` -----------------------------------------------------------------------------------------
+
+
+class View:
+    """How a view was made: steps of (op, attrs) applied to `base`, the last of them and those `before` it.
+
+    `base` is where the memory is. In a captured graph the tape may begin later: `root` is the detached tensor that this is a
+    view of (None: the base), and `cut` says that this view itself is `DETACHED`, or that it was made under no_grad and the
+    tape does not know it (`UNRECORDED`). Eager tensors share memory without such links.
+    """
+
+    __slots__ = ("base", "step", "before", "root", "cut")
+
+    def __init__(
+        self, base: Tensor, step: Step, before: View | None = None, root: Tensor | None = None, cut: str | None = None
+    ) -> None:
+        self.base, self.step, self.before, self.root, self.cut = base, step, before, root, cut
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps in order. They are a chain in memory: a loop that makes a view of a view copies nothing."""
+        return self.steps_after(None)
+
+    def steps_after(self, start: View | None) -> list[Step]:
+        """The steps from the view `start` (None: from the base) to this one."""
+        return [view.step for view in self.chain(start)]
+
+    def chain(self, start: View | None = None) -> list[View]:
+        """This view and those it was made from, after `start`, in order."""
+        found: list[View] = []
+        view: View | None = self
+        while view is not start and view is not None:
+            found.append(view)
+            view = view.before
+        return found[::-1]
+
+
+DETACHED, UNRECORDED = "detached", "unrecorded"
+
+
+class _Untracked:
+    """Marks a view that was made while nothing was recorded: how it came from its base is not known."""
+
+
+UNTRACKED = _Untracked()
+
+
+class Base:
+    """The live views of a tensor, weakly held; pruned as it grows."""
+
+    __slots__ = ("views", "limit")
+
+    def __init__(self) -> None:
+        self.views: list[Any] = []
+        self.limit = 16
+
+    def add(self, view: Tensor) -> None:
+        self.views.append(ref(view))
+        if len(self.views) > self.limit:
+            self.views = [r for r in self.views if r() is not None]
+            self.limit = 2 * len(self.views) + 16
+
+
+class Origin(Base):
+    """How an eager tensor was made: result `index` of `op` on `tensors`; without an op, a draw from the generator
+    `tensors[0]`. Kept only where a declared graph may ask, see Note [Origins] in `weft.graph.declared.origins`."""
+
+    __slots__ = ("op", "tensors", "attrs", "index", "clock", "depth")
+
+    def __init__(self, op: Op | None, tensors: tuple[Any, ...], attrs: tuple[Any, ...] = (), index: int = 0, depth: int = 0):
+        self.views, self.limit = [], 16
+        self.op, self.tensors, self.attrs, self.index, self.depth = op, tensors, attrs, index, depth
+        self.clock = tick()
+
+
+def note_view(op: Op, x: Tensor, data: Any, attrs: tuple[Any, ...], out: Tensor) -> None:
+    """Remember that `out` is a view of `x`, if it is one, so that writing to either is seen by the other's gradient."""
+    if type(data) is not ndarray:
+        graph = _graph_of(out)
+        if graph is None or graph.is_alias(op, data, attrs, out._data):
+            link_symbolic(op, x, attrs, out, None if grad_mode.enabled or graph is None else UNRECORDED)
+    elif out._data is data or memory_of(out._data) is memory_of(data):
+        link(op, x, attrs, out)
+
+
+def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor) -> None:
+    found = getattr(x, "_view", None)
+    if found.__class__ is View:
+        base = found.base
+        out._view = View(base, (op, attrs), found)
+    elif found is UNTRACKED:
+        out._view = UNTRACKED
+        return
+    else:
+        base = x
+        out._view = View(x, (op, attrs))
+    if base._node.__class__ is Leaf:
+        return  # writing to a view of a leaf is an error or unrecorded: nobody needs the list
+    registry_ = getattr(base, "_view", None)
+    if registry_ is None:
+        registry_ = base._view = Base()
+    registry_.add(out)
+
+
+def link_symbolic(op: Any, x: Tensor, attrs: tuple[Any, ...], out: Tensor, cut: str | None) -> None:
+    """Remember that the symbolic `out` is a view of `x`, whose memory is its own or, for an outside tensor, its array."""
+    found = getattr(x, "_view", None)
+    graph = _graph_of(out)
+    if found.__class__ is View and (type(x._data) is not ndarray or not getattr(graph, "separates", False)):
+        root = x if found.cut is DETACHED else found.root
+        if found.cut is UNRECORDED and cut is None:
+            cut = UNRECORDED
+        out._view = View(found.base, (op, attrs), found, root, cut)
+    else:
+        out._view = View(x, (op, attrs), cut=cut)
+    base = out._view.base
+    if type(base._data) is ndarray and getattr(graph, "separates", False):
+        graph.views_of(base).add(out)
+        return
+    register = getattr(base, "_view", None)
+    if not isinstance(register, Base):
+        register = base._view = Base()
+    register.add(out)
+
+
+def _graph_of(tensor: Tensor) -> Any:
+    """The graph that the value of a symbolic tensor belongs to; None if it is of another kind (a batched value)."""
+    return getattr(getattr(tensor._data, "node", None), "graph", None)

@@ -1,0 +1,394 @@
+"""The general path of a call: any arguments, every check, the best kernel that applies.
+
+What users call first is in `weft.ops.core.fast_path`; it comes here with everything unusual: Python scalars, dtypes to promote,
+large arrays, symbolic tensors, modes, errors.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...errors import format_shape
+from ...tensor import Tensor
+from . import modes
+from .recording import finish
+from .registry import Op
+from .short_floats import any_short, is_short, run_in_float32
+from .spec import Spec, broadcast_shapes, is_known
+
+ndarray = np.ndarray
+F32, BOOL = dtypes.float32, dtypes.bool_
+LARGE = 16384  # elements from which a native kernel beats NumPy, see benchmarks/dispatch.py
+
+# NumPy warns of 1/0 and log(0) in the caller's frame: for tensors inf and nan are answers.
+warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, r"weft\.")
+
+
+def call(op: Op, values: tuple[Any, ...]) -> Any:
+    """Run `op` on a full tuple of argument values: convert, compute or record in a graph, and record on the tape."""
+    if op.check_call is not None:
+        op.run(op.check_call, values)
+    if op.along and _along_a_number(op, values):
+        return _as_vector(op, values)
+    if modes.active:
+        stack = modes.current_modes()
+        if stack:
+            with modes.suspended(len(stack) - 1):
+                return stack[-1].handle(op, values)
+    try:
+        tensors = [operand(op, i, v) for i, v in enumerate(op.tensors(values))]
+        datas = []
+        foreign = None
+        for t in tensors:
+            if isinstance(t, Tensor):
+                t = t._data
+                if type(t) is not ndarray and (foreign is None or t.priority > foreign.priority):
+                    foreign = t
+            datas.append(t)
+        attrs = op.attrs(values)
+        if foreign is None:
+            outs = compute(op, datas, attrs)
+            return finish(op, tensors, datas, attrs, outs)
+    except Exception as error:
+        from . import error_names
+
+        error_names.tell(error_names.renamed(op.title, error, keep_prefix=True), error)
+    return foreign.apply(op, tensors, attrs)
+
+
+def _along_a_number(op: Op, values: Sequence[Any]) -> bool:
+    """Whether the op's first tensor is 0-d and `axis` names the one axis that it may be thought to have."""
+    x, axis = values[op.tensor_slots[0]], values[op.slot_of["axis"]]
+    if not isinstance(x, Tensor) or x.shape != ():
+        return False
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return len(axes) == 1 and axes[0].__class__ is not bool and axes[0] in (0, -1)
+
+
+def _as_vector(op: Op, values: Sequence[Any]) -> Any:
+    """The op on numbers as vectors of one element; its results are numbers again, as in PyTorch."""
+    from ..array.shaping import reshape
+
+    vectors = list(values)
+    for i in op.tensor_slots:
+        if isinstance(vectors[i], Tensor) and vectors[i].shape == ():
+            vectors[i] = reshape(vectors[i], (1,))
+    outs = call(op, tuple(vectors))
+    return tuple([reshape(o, ()) for o in outs]) if isinstance(outs, tuple) else reshape(outs, ())
+
+
+def operand(op: Op, position: int, value: Any) -> Any:
+    """A tensor argument: tensors pass, arrays become tensors, Python numbers stay weak, None stays None."""
+    if isinstance(value, Tensor) or type(value) in (bool, int, float, complex):
+        return value
+    if value is None and position in op.optional:
+        return value
+    if isinstance(value, (ndarray, np.generic)):
+        return Tensor(value)
+    to_tensor = getattr(value, "__weft_tensor__", None)
+    if to_tensor is not None:
+        return to_tensor()
+    if isinstance(value, (int, float, complex)):  # subclasses such as IntEnum
+        return value.real if not isinstance(value, complex) else value
+    name = op.tensor_names[0 if op.variadic else position]
+    hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple)) else ""
+    raise TypeError(f"{op.title}: {name} must be a tensor. Got {type(value).__name__}.{hint}")
+
+
+def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """Run `op` on arrays (and weak scalars): the best kernel that applies. Returns an array or a tuple of arrays."""
+    if op.expression is not None:
+        return compute_elementwise(op, datas)
+    arrays = promoted(op, datas)
+    if op.widens and any_short(arrays):
+        return run_in_float32(op, arrays, attrs, lambda wide: compute(op, wide, attrs))
+    values = op.merge(arrays, attrs)
+    if op.infer is not None:
+        if op.checks_once:
+            check_once(op, arrays, attrs, values)
+        else:
+            result = op.run(op.infer, values)
+            if op.alias is None:
+                check_fits(op, result)
+    if op.refuse is not None:
+        op.run(op.refuse, values)
+    if not _backends_ready:
+        _prepare_backends(op, arrays)
+    try:
+        for kernel in op.kernels:
+            if kernel.device == "cpu" and (kernel.when is None or op.run(kernel.when, values)):
+                return as_arrays(op.run(kernel.fn, values))
+        with np.errstate(all="ignore"):
+            return as_arrays(op.run(op.fn, values))
+    except (TypeError, ValueError, IndexError):
+        if op.infer is not None and op.checks_once:
+            # a signature equal to one that was checked may not be as good: 1.0 == 1. The rule has the better words.
+            op.run(op.infer, values)
+        raise
+
+
+_backends_ready = False
+WORTHWHILE = 2048  # elements from which looking for native kernels can pay
+
+
+def _prepare_backends(op: Op, arrays: Sequence[Any]) -> None:
+    """Register the backends' kernels when the first op runs that may want one: small programs need not load them."""
+    global _backends_ready
+    if op.several_calls or any(type(a) is ndarray and a.size >= WORTHWHILE for a in arrays):
+        _backends_ready = True
+        from ...backends import register_kernels
+
+        register_kernels()
+
+
+def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Sequence[Any]) -> None:
+    """Run the shape rule of `op` unless this signature passed it before (see `Op.checks_once`)."""
+    if len(arrays) == 1 and not op.variadic:
+        key: tuple[Any, ...] = (arrays[0].shape, arrays[0].dtype, attrs)
+    else:
+        key = (*[None if a is None else (a.shape, a.dtype) for a in arrays], attrs)
+    try:
+        if key in op.checked:
+            return
+    except TypeError:  # an attribute that cannot be hashed is the rule's to judge
+        op.run(op.infer, values)  # type: ignore[arg-type]
+        return
+    check_integers(op, attrs)
+    result = op.run(op.infer, values)  # type: ignore[arg-type]
+    if op.alias is None:
+        check_fits(op, result)
+    if len(op.checked) >= 4096:
+        op.checked.clear()
+    op.checked.add(key)
+
+
+def check_integers(op: Op, attrs: Sequence[Any]) -> None:
+    """Refuse an integer attribute that no array, kernel or library could take: NumPy, ctypes and LLVM hold them in 64 bits,
+    and some of them drop what is beyond. Shapes are left to the checks of the memory that they need."""
+    for i in op.integer_attrs:
+        value = attrs[i]
+        if value.__class__ is int:
+            if _LEAST <= value <= _MOST:
+                continue
+        elif value is None or all([_LEAST <= v <= _MOST for v in _integers(value)]):  # noqa: C419 - a list is faster
+            continue
+        raise OverflowError(f"{op.title}: {op.attr_names[i]} does not fit into 64 bits. Got {value}.")
+
+
+_LEAST, _MOST = -(1 << 63), 1 << 64  # the end of a range of unsigned integers is one more than the last
+
+
+def _integers(value: Any) -> Iterator[int]:
+    """The integers in an attribute, which may be nested; anything else is the shape rule's to judge."""
+    if isinstance(value, (int, np.integer)):
+        yield int(value)
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _integers(v)
+
+
+ADDRESSABLE = 1 << 47  # bytes: more than any process can map
+
+
+def check_addressable(op: Op, specs: Sequence[Any]) -> None:
+    """Refuse results in a graph that no machine could hold or even walk over, before rules and passes that make arrays of
+    such sizes see them. Whether the rest fits into this machine is found out when a program is made: a fused value needs
+    no memory."""
+    for spec in specs:
+        shape = spec.shape
+        if shape is None or not is_known(shape):
+            continue
+        size = math.prod(shape) * spec.dtype.itemsize
+        if size > ADDRESSABLE or max(shape, default=0) >= 1 << 63:
+            from ...runtime import memory
+
+            raise MemoryError(
+                f"{op.title}: the result does not fit into memory. Got a shape {format_shape(shape)} that needs "
+                f"{memory.format_bytes(size)}; expected at most {memory.format_bytes(ADDRESSABLE)}."
+            )
+
+
+MUCH = 1 << 28  # bytes from which a result is worth a look at the system's free memory
+
+
+def check_fits(op: Op, result: Any) -> None:
+    """Refuse a result that the machine cannot hold, before a kernel asks the system for it and the system kills us."""
+    if result.__class__ is tuple:
+        for part in result:
+            check_fits(op, part)
+        return
+    shape = result.shape
+    if shape is not None and None not in shape:
+        check_room(op.title, shape, result.dtype)
+
+
+def check_room(title: str, shape: tuple[int, ...], dtype: np.dtype, scratch: int = 0) -> None:
+    """Refuse an array of `shape`, made with `scratch` bytes of temporaries, that the machine cannot hold."""
+    size = math.prod(shape) * dtype.itemsize + scratch
+    if size < MUCH:
+        return
+    from ...runtime import _host, memory
+
+    room = _host.memory_available()
+    if room is not None and size > room:
+        memory.trim()
+        room = _host.memory_available() or size
+        if size > room:
+            raise MemoryError(
+                f"{title}: the result does not fit into memory. Got a shape {format_shape(shape)} that needs "
+                f"{memory.format_bytes(size)}; {memory.format_bytes(room)} can be had."
+            )
+
+
+def as_arrays(outs: Any) -> Any:
+    """A kernel's results with NumPy scalars as 0-d arrays."""
+    if type(outs) is ndarray:
+        return outs
+    return tuple([np.asarray(o) for o in outs]) if isinstance(outs, (tuple, list)) else np.asarray(outs)
+
+
+def promoted(op: Op, datas: Sequence[Any]) -> list[Any]:
+    """The tensor arguments as arrays, cast to their common dtype if the op promotes."""
+    if op.promote is None:
+        return [d if d is None or isinstance(d, ndarray) else np.asarray(d, dtypes.python_scalar_dtype(d)) for d in datas]
+    dtype = common_dtype(op, datas)
+    return [None if d is None else cast_data(d, dtype) for d in datas]
+
+
+def cast_data(data: Any, dtype: np.dtype) -> ndarray:
+    if type(data) is ndarray and (data.dtype is dtype or data.dtype == dtype):
+        return data
+    with np.errstate(all="ignore"):  # what is too large for a short float becomes inf, without a warning
+        return data.astype(dtype) if type(data) is ndarray else np.asarray(data, dtype)
+
+
+def common_dtype(op: Op, datas: Sequence[Any]) -> np.dtype:
+    """The dtype in which `op` computes, from its operands and its `promote` kind."""
+    dtype = dtypes.result_type(*[d for d in datas if d is not None])
+    return check_kind(op, op.promote or "numeric", dtype)
+
+
+def check_kind(op: Op, kind: str, dtype: np.dtype) -> np.dtype:
+    """Apply the rule of `kind` to the promoted operand dtype: the compute dtype, or a TypeError."""
+    if kind == "float":  # functions such as exp: integers become the default float
+        return dtypes.float_for(dtype)
+    if kind == "floating" and not dtypes.is_inexact(dtype):
+        raise TypeError(f"{op.title}: expected a floating tensor. Got {dtype.name}; use `x.astype(wf.float32)`.")
+    if kind == "real" and dtypes.is_complex(dtype):
+        raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
+    if kind == "wide float" and dtype.itemsize == 2 and dtypes.is_floating(dtype):  # computed in float32, it would be no step
+        raise TypeError(f"{op.title}: expected float32 or float64. Got {dtype.name}; use `x.astype(wf.float32)`.")
+    if kind in ("real float", "wide float"):
+        if dtypes.is_complex(dtype):
+            raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}.")
+        return dtypes.float_for(dtype)
+    if kind == "bitwise" and not (dtypes.is_integral(dtype) or dtypes.is_bool(dtype)):
+        raise TypeError(f"{op.title}: expected integer or bool tensors. Got {dtype.name}.")
+    if kind == "integer" and not dtypes.is_integral(dtype):
+        raise TypeError(f"{op.title}: expected integer tensors. Got {dtype.name}.")
+    if kind == "logical":
+        return BOOL
+    if kind == "arithmetic" and dtypes.is_bool(dtype):
+        raise TypeError(f"{op.title}: expected numbers. Got bool; use `x.astype(wf.int64)` or a logical function.")
+    return dtype
+
+
+def elementwise_dtypes(op: Op, datas: Sequence[Any]) -> tuple[np.dtype, ...]:
+    """The dtype of each operand as the scalar expression of `op` sees it."""
+    if op.kind == "select":  # where(condition, x, y)
+        rest = dtypes.result_type(*datas[1:])
+        return (BOOL, rest, rest)
+    dtype = check_kind(op, op.kind, dtypes.result_type(*datas))
+    return (dtype,) * len(datas)
+
+
+def keeps_scalars(op: Op, datas: Sequence[Any], dtype: np.dtype) -> bool:
+    """Whether `op`, which computes in `dtype`, has a Python number among its operands that 16 bits would change: 0.1, or
+    1e5 beside float16. Arithmetic is then done in float32; comparisons and selections mean the rounded number."""
+    if not is_short(dtype) or not op.widens:
+        return False
+    with np.errstate(all="ignore"):
+        return any(d.__class__ in (float, int) and d == d and float(dtype.type(d)) != d for d in datas)
+
+
+def compute_elementwise(op: Op, datas: Sequence[Any]) -> ndarray:
+    wanted = elementwise_dtypes(op, datas)
+    if keeps_scalars(op, datas, wanted[0]):
+        wide = compute_elementwise(op, [d.astype(F32) if type(d) is ndarray else d for d in datas])
+        return cast_data(wide, wanted[0]) if wide.dtype == F32 else wide
+    arrays = [cast_data(d, w) for d, w in zip(datas, wanted, strict=True)]
+    shape = broadcast_shapes(op.title, *[a.shape for a in arrays], names=op.tensor_names)
+    size = 1
+    for d in shape:
+        size *= d
+    if op.refuse is not None:
+        op.refuse(*arrays)
+    if size >= LARGE and not any(dtypes.is_complex(w) for w in wanted):
+        for kernel in op.kernels:
+            if kernel.device == "cpu" and (kernel.when is None or kernel.when(*arrays)):
+                return kernel.fn(*arrays)
+        out = native_elementwise(op, arrays, shape)
+        if out is not None:
+            return out
+    return plain_elementwise(op, arrays)
+
+
+def plain_elementwise(op: Op, arrays: Sequence[ndarray]) -> ndarray:
+    """The reference: the scalar expression run by NumPy. Half precision is computed in float32, as native code does."""
+    assert op.expression is not None
+    half = next((a.dtype for a in arrays if a.dtype.itemsize == 2 and dtypes.is_floating(a.dtype)), None)
+    with np.errstate(all="ignore"):
+        if half is not None:
+            out = op.expression(*[a.astype(F32) if a.dtype == half else a for a in arrays])
+            return np.asarray(out, half) if out.dtype == F32 else np.asarray(out)
+        return np.asarray(op.expression(*arrays))
+
+
+_native: Any = None
+
+
+def native_kernels() -> Any:
+    """The module of native kernels on arrays (`weft.backends.llvm.eager`), loaded on first use, or False without one."""
+    global _native
+    if _native is None:
+        from ... import backends
+
+        _native = backends.native_kernels()
+    return _native
+
+
+def native_elementwise(
+    op: Op, arrays: Sequence[ndarray], shape: tuple[int, ...], out: ndarray | None = None
+) -> ndarray | None:
+    """The scalar expression as a native loop (into `out`, if given), or None where there is no native code."""
+    native = _native if _native is not None else native_kernels()
+    if native is False:
+        return None
+    return native.elementwise(op.name, op.expression, arrays, shape, out)
+
+
+_expression_dtypes: dict[tuple[Any, ...], np.dtype] = {}
+
+
+def infer_elementwise(op: Op, *specs: Any) -> Any:
+    """Shape and dtype of an elementwise op's result, without computing it."""
+
+    shape = broadcast_shapes(op.title, *[getattr(x, "shape", ()) for x in specs], names=op.tensor_names)
+    wanted = elementwise_dtypes(op, specs)
+    key = (op.name, *wanted)
+    dtype = _expression_dtypes.get(key)
+    if dtype is None:
+        with np.errstate(all="ignore"):
+            half = any(w.itemsize == 2 and dtypes.is_floating(w) for w in wanted)
+            ones = [np.ones(1, F32 if half and dtypes.is_floating(w) else w) for w in wanted]
+            dtype = np.asarray(op.expression(*ones)).dtype  # type: ignore[misc]
+            if half and dtype == F32:
+                dtype = next(w for w in wanted if w.itemsize == 2)
+        _expression_dtypes[key] = dtype
+    return Spec(shape, dtype)

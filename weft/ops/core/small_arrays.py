@@ -1,0 +1,43 @@
+"""Small work that nobody records, on arrays themselves.
+
+A composed function pays for every op that it is made of; on a few numbers that is nearly all it costs. Where no mode looks,
+no gradient is wanted and all operands are small arrays of one floating dtype, such a function may compute at once with
+what `arrays` returns, by the formula its ops would have run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...autograd.tape import grad_mode
+from ...tensor import Tensor
+from . import modes
+from .slow_path import LARGE
+
+F32, F64 = dtypes.float32, dtypes.float64
+ndarray = np.ndarray
+
+
+def arrays(*tensors: Tensor | None) -> list[Any] | None:
+    """The arrays of `tensors`, the first of which is not None, if they may be computed with directly; else None."""
+    if modes.active:
+        return None
+    dtype = getattr(tensors[0], "dtype", None)
+    if dtype is not F32 and dtype is not F64:
+        return None
+    recording = grad_mode.enabled
+    found: list[Any] = []
+    for t in tensors:
+        if t is None:
+            found.append(None)
+            continue
+        if t.__class__ is not Tensor and not isinstance(t, Tensor) or recording and t._node is not None:
+            return None
+        data = t._data
+        if data.__class__ is not ndarray or data.dtype is not dtype or data.size >= LARGE:
+            return None
+        found.append(data)
+    return found

@@ -1,0 +1,252 @@
+"""Spec: what is known of a value without computing it, and arithmetic on sizes that may not be known yet.
+
+A *size* is a number, a `Symbol` (a name for one unknown number, equal to itself) or `None` (unknown). A shape is a
+tuple of sizes, or `None` when even the rank is unknown. Shape rules are written with the helpers here so that one
+rule serves eager checks (all sizes are numbers) and graphs (some are not). NumPy arrays and graph values have the
+same `shape`, `dtype` and `ndim`, so a rule takes any of them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import format_shape
+
+
+class Symbol:
+    """A named unknown size. Two sizes are known to be equal if they are the same Symbol."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Symbol) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(("Symbol", self.name))
+
+
+Size = int | Symbol | None
+Shape = tuple[Size, ...] | None
+
+
+class Spec:
+    """Shape and dtype of a value, and in a graph the value itself, for rules that need a size at run time."""
+
+    __slots__ = ("shape", "dtype", "value")
+
+    def __init__(self, shape: Any, dtype: np.dtype, value: Any = None) -> None:
+        self.shape, self.dtype, self.value = shape, dtype, value
+
+    @property
+    def ndim(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def known(self) -> bool:
+        """Whether every size is a number."""
+        return is_known(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Spec({format_shape(self.shape)}, {self.dtype.name})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and (self.shape, self.dtype) == (other.shape, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+
+def spec_of(data: Any) -> Spec:
+    """The Spec of an array or graph value; a graph value is kept so that its sizes can be asked for at run time."""
+    if type(data) is np.ndarray:
+        return Spec(data.shape, data.dtype)
+    return Spec(data.shape, data.dtype, data)
+
+
+def is_known(shape: Any) -> bool:
+    if shape is None:
+        return False
+    for d in shape:
+        if d.__class__ is not int and not isinstance(d, (int, np.integer)):
+            return False
+    return True
+
+
+def require_sizes(op: str, *tensors: Any) -> None:
+    """For functions that decide by sizes: refuse tensors of a graph that does not know them yet, which then declares the
+    call as a late node (Note [Late nodes] in `weft.graph.declared.deferred_nodes`)."""
+    for t in tensors:
+        if not is_known(t.shape):
+            raise ValueError(f"{op}: the sizes must be known. Got {format_shape(t.shape)}.")
+
+
+def num_elements(shape: Any) -> int | None:
+    """The number of elements, or None if a size is unknown."""
+    if not is_known(shape):
+        return None
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+# Axes --------------------------------------------------------------------------------------------------------------
+
+
+def normalize_axis(op: str, axis: Any, ndim: int | None, name: str = "axis") -> int:
+    """`axis` as a number in [0, ndim). Negative axes count from the end."""
+    try:
+        if axis.__class__ is bool:
+            raise TypeError
+        axis = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be an integer. Got {axis!r}.") from None
+    if ndim is None:
+        return axis
+    if not -ndim <= axis < ndim:
+        if ndim == 0:
+            raise IndexError(f"{op}: {name} {axis} is out of range: a 0-d tensor has no axes.")
+        raise IndexError(
+            f"{op}: {name} {axis} is out of range for a tensor with {ndim} axes. Expected {-ndim} to {ndim - 1}."
+        )
+    return axis + ndim if axis < 0 else axis
+
+
+def rank_of(x: Any) -> int | None:
+    """The number of axes for ops that take a number as a vector of one element; None while a graph does not know it."""
+    return 1 if x.ndim == 0 else x.ndim
+
+
+def normalize_axes(op: str, axis: Any, ndim: int | None, name: str = "axis") -> tuple[int, ...]:
+    """`axis` (None for all, an integer or several) as a tuple of distinct numbers in [0, ndim).
+
+    A number has no axes; it may be reduced over axis 0 or -1 as if it had one, as in NumPy and PyTorch.
+    """
+    if axis is None:
+        return tuple(range(ndim or 0))
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if ndim == 0 and len(axes) == 1 and normalize_axis(op, axes[0], 1, name) == 0:
+        return ()
+    result = tuple(normalize_axis(op, a, ndim, name) for a in axes)
+    if len(set(result)) != len(result):
+        raise ValueError(f"{op}: {name} names an axis twice. Got {axis!r}.")
+    return result
+
+
+MAX_LAYERS = 1 << 16  # of one stack: each is made one after the other, so a slip of the pen must not fill the memory
+
+
+def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None = None) -> int:
+    """`value` as an int of at least `least` and at most `most`."""
+    try:
+        if value.__class__ is bool:
+            raise TypeError
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be an integer. Got {value!r}.") from None
+    if value < least:
+        raise ValueError(f"{op}: {name} must be at least {least}. Got {value}.")
+    if most is not None and value > most:
+        raise ValueError(f"{op}: {name} must be at most {most}. Got {value}.")
+    return value
+
+
+def number(op: str, name: str, value: Any, *, least: float | None = None, above: float | None = None) -> float:
+    """An attribute as a Python float that is not NaN, of at least `least` or larger than `above`."""
+    refuse_gradients(op, name, value)
+    try:
+        if isinstance(value, (bool, np.bool_, str)):
+            raise TypeError
+        found = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{op}: {name} must be a number. Got {value!r}.") from None
+    if least is not None and not found >= least:
+        raise ValueError(f"{op}: {name} must be at least {least}. Got {value}.")
+    if above is not None and not found > above:
+        raise ValueError(f"{op}: {name} must be greater than {above}. Got {value}.")
+    if found != found:
+        raise ValueError(f"{op}: {name} must be a number. Got nan.")
+    return found
+
+
+def refuse_gradients(op: str, name: str, value: Any) -> None:
+    """Raise if an attribute is a tensor that requires gradients: they flow to tensor arguments only."""
+    if getattr(value, "requires_grad", False):
+        raise TypeError(
+            f"{op}: {name} must be a number. Got a tensor that requires gradients, which would be lost; "
+            "write `x.item()` if that is meant."
+        )
+
+
+def check_shape(op: str, shape: Any, name: str = "shape") -> tuple[int, ...]:
+    """`shape` (a number or a sequence) as a tuple of non-negative ints."""
+    if hasattr(shape, "__index__") and getattr(shape, "ndim", 0) == 0:  # a number, or a 0-d integer tensor
+        shape = (shape,)
+    try:
+        sizes = tuple(operator.index(d) for d in shape)
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be a tuple of integers. Got {shape!r}.") from None
+    if any(d < 0 for d in sizes):
+        raise ValueError(f"{op}: {name} must not have negative sizes. Got {sizes}.")
+    return sizes
+
+
+# Shapes ------------------------------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(op: str, *shapes: Any, names: Sequence[str] = ()) -> Any:
+    """The shape that `shapes` broadcast to; raises if they cannot."""
+    if any(s is None for s in shapes):
+        return None
+    rank = max((len(s) for s in shapes), default=0)
+    result: list[Size] = []
+    for axis in range(-rank, 0):
+        size: Size = 1
+        for shape in shapes:
+            if len(shape) < -axis:
+                continue
+            d = shape[axis]
+            if d == 1 or d == size:
+                continue
+            if isinstance(size, int) and size == 1:
+                size = d
+            elif isinstance(d, int) and isinstance(size, int):
+                given = " and ".join(
+                    f"{names[i] + ' of shape ' if i < len(names) else ''}{format_shape(s)}"
+                    for i, s in enumerate(shapes)
+                )
+                raise ValueError(
+                    f"{op}: shapes do not broadcast. Got {given}; "
+                    f"sizes {size} and {d} meet at axis {axis}, expected equal sizes or a 1."
+                )
+            elif isinstance(d, int):
+                size = d  # a number beats an unknown: at run time they must agree
+            elif not isinstance(size, int):
+                size = None
+        result.append(size)
+    return tuple(result)
+
+
+def reduced_shape(shape: Any, axes: Iterable[int], keepdims: bool) -> Any:
+    """`shape` after reducing over `axes`."""
+    if shape is None:
+        return None
+    gone = set(axes)
+    if keepdims:
+        return tuple(1 if i in gone else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in gone)
+
+
+def same_size(a: Size, b: Size) -> bool:
+    """False only if both sizes are numbers and differ."""
+    return not (isinstance(a, (int, np.integer)) and isinstance(b, (int, np.integer)) and a != b)

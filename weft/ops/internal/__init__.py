@@ -1,0 +1,1 @@
+"""Ops that only compiler passes and optimisers make."""

@@ -1,0 +1,1 @@
+"""Ops and functions of models: activations, losses, attention, embeddings."""

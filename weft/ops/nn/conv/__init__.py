@@ -1,0 +1,1 @@
+"""Convolution: the op and its gradients, its transpose, and the NumPy reference."""

@@ -1,0 +1,1 @@
+"""Normalisation: layer and RMS norm, batch norm, group and instance norm."""

@@ -1,0 +1,1 @@
+"""Pooling: primitive ops, and the functions users call."""

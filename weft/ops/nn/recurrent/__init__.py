@@ -1,0 +1,1 @@
+"""Recurrent layers and cells: primitive ops, and the functions users call."""

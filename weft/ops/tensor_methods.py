@@ -1,0 +1,421 @@
+"""Operators and methods of Tensor, derived from the op table.
+
+Every op whose first parameter is a tensor is a method of the same name; operators and PyTorch's other names for some
+methods are listed here, because that is all they are: names.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.tape import grad_mode
+from ..tensor import Tensor
+from ..typing import Axis, DeviceLike, DTypeLike, Operand, ShapeLike
+from .array import (
+    creation,
+    cumulative,
+    elementwise,
+    gathering,
+    products,
+    reduction,
+    repeating,
+    searching,
+    sets,
+    shaping,
+    sorting,
+    statistics,
+    subscripts,
+)
+from .core import define, error_names, inplace
+from .core.registry import Op, table
+
+BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+COMPARE = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+ATTACHED: set[str] = set()  # the operators and methods that `attach` put on Tensor, for the type stubs
+
+
+def _operand_types(value: Any) -> bool:
+    """Whether the op takes `value`; objects with `weft_operators` (sparse tensors) answer through their own operators."""
+    if value is None or isinstance(value, (str, list, tuple, dict, set)):
+        return False
+    return not hasattr(value, "weft_operators")
+
+
+def _forward(op: Op) -> Callable[..., Any]:
+    function = op.call
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if not _operand_types(other):
+            return NotImplemented
+        return function(self, other)
+
+    return operator if op.reflected is None and op.expression is None else function
+
+
+def _reflected(op: Op) -> Callable[..., Any]:
+    if op.reflected is not None:
+        return op.reflected
+    function = op.call
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if not _operand_types(other):
+            return NotImplemented
+        return function(other, self)
+
+    return operator
+
+
+def _comparison(op: Op) -> Callable[..., Any]:
+    """`==` with something that is no operand is simply unequal, as Python objects are; `<` is a TypeError.
+
+    A list or tuple of numbers is compared element by element, as NumPy does.
+    """
+    function = op.call
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, int, float, complex, np.ndarray, np.generic)):
+            return function(self, other)
+        if isinstance(other, (list, tuple)):
+            try:
+                other = creation.asarray(other)
+            except (TypeError, ValueError):
+                return NotImplemented
+            return function(self, other)
+        return function(self, other) if hasattr(other, "__weft_tensor__") else NotImplemented
+
+    return operator if op.name in ("equal", "not_equal") else function
+
+
+def _in_place(op: Op) -> Callable[..., Any]:
+    def operator(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        try:
+            if ufunc is not None and len(args) == 1 and not kwargs and not define.modes.active:
+                small = not grad_mode.enabled or not _is_recorded(self, args[0])
+                if small and inplace.write_small(op.title, ufunc, self, args[0]):
+                    return self
+            return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
+        except Exception as error:
+            error_names.tell(error_names.renamed(op.title, error, keep_prefix=True), error)
+
+    ufunc = op.ufunc if isinstance(op.ufunc, np.ufunc) and len(op.parameters) == 2 else None
+    operator.names_errors = True  # type: ignore[attr-defined]
+    operator.__wrapped__ = op.fn  # type: ignore[attr-defined]  # for inspect.signature
+    operator.op = op  # type: ignore[attr-defined]
+    operator.__name__ = operator.__qualname__ = op.name + "_"
+    operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
+    return operator
+
+
+def _is_recorded(x: Tensor, other: Any) -> bool:
+    """Whether writing to `x` in place concerns the tape: it, the value or what `x` is a view of may have a history."""
+    view = getattr(x, "_view", None)
+    if x._node is not None or view.__class__ is define.View or view is define.UNTRACKED:
+        return True
+    return getattr(other, "_node", None) is not None
+
+
+def attach() -> None:
+    """Put operators and methods on Tensor. Called once, after all op files are imported."""
+    before = set(vars(Tensor))
+    for name, op_name in BINARY.items():
+        op = table[op_name]
+        setattr(Tensor, f"__{name}__", _forward(op))
+        setattr(Tensor, f"__r{name}__", _reflected(op))
+        setattr(Tensor, f"__i{name}__", _in_place(op))
+    for name, op_name in COMPARE.items():
+        setattr(Tensor, f"__{name}__", _comparison(table[op_name]))
+    for name, op_name in UNARY.items():
+        setattr(Tensor, f"__{name}__", table[op_name].call)
+    setattr(Tensor, "__getitem__", subscripts.tensor_getitem)  # noqa: B010
+    setattr(Tensor, "__setitem__", subscripts.tensor_setitem)  # noqa: B010
+    for op in list(table.values()):
+        attach_method(op)
+    for name, function in aliases().items():
+        setattr(Tensor, name, error_names.guarded(function, name))
+    parts = {"real": elementwise.real, "imag": elementwise.imag}
+    for name, getter in {"T": _transpose, "mT": _matrix_transpose, "H": _conjugate_transpose, **parts}.items():
+        setattr(Tensor, name, property(getter))
+    Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+    ATTACHED.update(set(vars(Tensor)) - before)
+
+
+def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    """`np.sin(tensor)` and `array + tensor` are the ops of the same meaning; what has none works on arrays."""
+    op = _by_ufunc().get(ufunc)
+    if op is not None and method == "__call__" and not options:
+        return op.call(*[Tensor(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in inputs])
+    outs = options.get("out", ())
+    if any(isinstance(t, Tensor) for t in outs):
+        raise TypeError(f"{ufunc.__name__}: NumPy cannot write into a tensor. Give it `t.numpy()`, which shares memory.")
+    arrays = [v._values(f"np.{ufunc.__name__}") if isinstance(v, Tensor) else v for v in inputs]
+    return getattr(ufunc, method)(*arrays, **options)
+
+
+@functools.cache
+def _by_ufunc() -> dict[Any, Op]:
+    found = {op.ufunc: op for op in table.values() if isinstance(op.ufunc, np.ufunc)}
+    found[np.matmul] = table["matmul"]
+    return found
+
+
+def attach_method(op: Op) -> None:
+    """Make `op` a method of Tensor (and, for elementwise ops, its in-place form with a trailing underscore)."""
+    if op.namespace != "weft" or op.variadic or not op.tensor_slots or op.tensor_slots[0] != 0:
+        return
+    name = op.method or op.name
+    if name not in Tensor.__dict__:
+        setattr(Tensor, name, op.call)
+    if op.expression is not None and name + "_" not in Tensor.__dict__:
+        setattr(Tensor, name + "_", _in_place(op))
+
+
+def _transpose(x: Tensor) -> Tensor:
+    """`x` with its axes in reverse order (a matrix's transpose)."""
+    rank: Any = x.ndim
+    if rank is None:  # in a graph; the step knows
+        return error_names.late_result("T", _transpose, (x,), {})
+    return shaping.permute_dims(x, tuple(range(rank))[::-1])
+
+
+def _conjugate_transpose(x: Tensor) -> Tensor:
+    """The complex conjugate of `x` with its last two axes exchanged."""
+    return elementwise.conj(shaping.matrix_transpose(x))
+
+
+def _matrix_transpose(x: Tensor) -> Tensor:
+    """`x` with its last two axes exchanged."""
+    return shaping.matrix_transpose(x) if x.ndim is not None else error_names.public(shaping.matrix_transpose)(x)
+
+
+def _reshape(x: Tensor, *shape: ShapeLike) -> Tensor:
+    """The elements of `x` in another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1."""
+    return shaping.reshape(x, shape[0] if len(shape) == 1 else shape)
+
+
+def _ravel(x: Tensor) -> Tensor:
+    """The elements of `x` as a vector, in row-major order."""
+    return shaping.reshape(x, (-1,))
+
+
+def _view_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` in the shape of `other`."""
+    return shaping.reshape(x, other.shape)
+
+
+def _expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` broadcast to the shape of `other`."""
+    return shaping.broadcast_to(x, other.shape)
+
+
+def _permute(x: Tensor, *axes: ShapeLike) -> Tensor:
+    """`x` with its axes in another order: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`."""
+    return shaping.permute_dims(x, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+
+def _transpose_method(x: Tensor, *axes: int) -> Tensor:
+    """`x.transpose(0, 1)` exchanges two axes, as in PyTorch; without arguments all axes are reversed, as in NumPy."""
+    if not axes:
+        return _transpose(x)
+    if len(axes) == 2 and all(isinstance(a, int) for a in axes):
+        return shaping.swapaxes(x, *axes)
+    raise TypeError(f"transpose: expected two axes to exchange. Got {axes!r}; use `permute_dims` for a full order.")
+
+
+def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Methods take `axis` by position, as NumPy's and PyTorch's do."""
+
+    name = function.__name__.rstrip("_")
+
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, out: None = None, **options: Any) -> Any:
+        if out is not None:  # NumPy's functions pass it on when they are given a tensor
+            raise TypeError(f"{name}: `out` is not supported. Write `y.copy_(x.{name}(...))`.")
+        if options:
+            if options.get("dtype", 0) is None:
+                del options["dtype"]
+            if "ddof" in options:
+                options["correction"] = options.pop("ddof")
+        try:
+            return function(x, axis=axis, keepdims=keepdims, **options)
+        except Exception as error:
+            return error_names.rescued(name, function, (x,), {"axis": axis, "keepdims": keepdims, **options}, error)
+
+    method.names_errors = True  # type: ignore[attr-defined]
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    method.__signature__ = _with_positional(function, "axis", "keepdims")  # type: ignore[attr-defined]
+    method.__wrapped__ = function  # type: ignore[attr-defined]
+    return method
+
+
+def _with_positional(function: Callable[..., Any], *names: str) -> inspect.Signature:
+    """The signature of `function` with the parameters `names` first after the tensor, by position or keyword."""
+    tensor, *others = inspect.signature(function).parameters.values()
+    first = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for name in names for p in others if p.name == name]
+    rest = [p.replace(kind=p.KEYWORD_ONLY) for p in others if p.name not in names]
+    return inspect.signature(function).replace(parameters=[tensor, *first, *rest])
+
+
+def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any]:
+    """A method that takes `axis` by position where the function wants its name."""
+    call = error_names.public(function)
+
+    def method(x: Tensor, axis: Any = default, **options: Any) -> Any:
+        return call(x, axis=axis, **options)
+
+    method.names_errors = True  # type: ignore[attr-defined]
+    method.__name__ = method.__qualname__ = call.__name__
+    method.__doc__ = function.__doc__
+    method.__signature__ = _with_positional(function, "axis")  # type: ignore[attr-defined]
+    method.__wrapped__ = function  # type: ignore[attr-defined]
+    return method
+
+
+def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Functions that are methods under their own names, although they are no ops of the table."""
+    return {f.__name__: error_names.public(f) for f in functions}
+
+
+def _squeeze(x: Tensor, axis: Axis = None) -> Tensor:
+    """`x` without its axes of size 1 (all of them, or those in `axis`)."""
+    return shaping.squeeze(x, tuple([i for i, d in enumerate(x.shape) if d == 1]) if axis is None else axis)
+
+
+def _flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """`x` with the axes from `start_axis` to `end_axis` joined into one."""
+    return shaping.flatten(x, start_axis, end_axis)
+
+
+def _fill(x: Tensor, value: Operand) -> Tensor:
+    """Set every element to `value`, in place."""
+    subscripts.tensor_setitem(x, Ellipsis, value)
+    return x
+
+
+def _zero(x: Tensor) -> Tensor:
+    """Set every element to zero, in place."""
+    return _fill(x, 0)
+
+
+def _copy(x: Tensor, source: Operand) -> Tensor:
+    """Copy the elements of `source` (broadcast) into this tensor, in place."""
+    subscripts.tensor_setitem(x, Ellipsis, source)
+    return x
+
+
+def _to(x: Tensor, *args: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool = False) -> Tensor:
+    """`x.to(wf.float64)`: cast; a device must be the CPU. Returns `x` itself if nothing changes."""
+    for a in args:
+        if isinstance(a, Tensor):
+            dtype = a.dtype
+        elif isinstance(a, str) and a not in dtypes._BY_NAME or type(a).__name__ == "Device":
+            device = a
+        else:
+            dtype = a
+    creation.check_device("to", device)
+    return elementwise.astype(x, x.dtype if dtype is None else dtype, copy=copy)
+
+
+def _to_device(x: Tensor, device: DeviceLike, /, *, stream: Any = None) -> Tensor:
+    """`x` on `device`; eager tensors live on the CPU."""
+    creation.check_device("to_device", device)
+    return x
+
+
+def _sizes(given: tuple[ShapeLike, ...]) -> tuple[int, ...]:
+    """The numbers of `f(2, 3)` or `f((2, 3))`."""
+    return tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given  # type: ignore[return-value]
+
+
+def _cpu(x: Tensor) -> Tensor:
+    """`x` itself: eager tensors live on the CPU."""
+    return x
+
+
+def _unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices of `x` along `axis`, as a tuple."""
+    return shaping.unstack(x, axis=axis)
+
+
+def _repeat_interleave(x: Tensor, repeats: int | Tensor, axis: int | None = None) -> Tensor:
+    """Each element repeated in place: `[a, b]` becomes `[a, a, b, b]` for 2."""
+    return repeating.repeat(x, repeats, axis=axis)
+
+
+def _tile(x: Tensor, *repeats: ShapeLike) -> Tensor:
+    """The whole tensor repeated along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
+    return repeating.tile(x, _sizes(repeats))
+
+
+def _expand(x: Tensor, *shape: ShapeLike) -> Tensor:
+    """PyTorch's expand: broadcast; -1 keeps a size."""
+    sizes = _sizes(shape)
+    offset = len(sizes) - x.ndim
+    return shaping.broadcast_to(x, tuple([x.shape[i - offset] if d == -1 else d for i, d in enumerate(sizes)]))
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    """`x` in C order: itself if it is so already, else a copy."""
+    return x if x.is_symbolic or x.is_contiguous() else shaping.clone_contiguous(x)
+
+
+def _caster(dtype_name: str) -> Callable[..., Any]:
+    def method(x: Tensor) -> Tensor:
+        from .. import dtypes
+
+        return elementwise.astype(x, dtypes.as_dtype(dtype_name))
+
+    method.__doc__ = f"`x` as {dtype_name}."
+    return method
+
+
+def aliases() -> dict[str, Callable[..., Any]]:
+    names: dict[str, Callable[..., Any]] = {
+        "astype": elementwise.astype, "type": elementwise.astype, "to": _to, "to_device": _to_device,
+        "reshape": _reshape, "view": _reshape, "permute": _permute, "transpose": _transpose_method,
+        "unsqueeze": shaping.expand_dims, "squeeze": _squeeze, "flatten": _flatten, "ravel": _ravel,
+        "sub": table["subtract"].call, "mul": table["multiply"].call, "div": table["divide"].call,
+        "neg": table["negative"].call, "clamp": elementwise.clip, "mm": products.matmul, "dot": products.matmul,
+        "fill_": _fill, "zero_": _zero, "copy_": _copy, "copy": shaping.clone, "expand": _expand,
+        "expand_as": _expand_as, "contiguous": _contiguous,
+        "view_as": _view_as, "real_part": elementwise.real, "imag_part": elementwise.imag,
+        "float": _caster("float32"), "double": _caster("float64"), "half": _caster("float16"), "int": _caster("int32"),
+        "long": _caster("int64"), "bool": _caster("bool"), "bfloat16": _caster("bfloat16"),
+        "sum": _reducer(reduction.sum), "mean": _reducer(reduction.mean), "prod": _reducer(reduction.prod),
+        "max": _reducer(reduction.max_), "min": _reducer(reduction.min_), "any": _reducer(reduction.any_),
+        "all": _reducer(reduction.all_), "cpu": _cpu, "split": shaping.split, "chunk": shaping.chunk,
+        "unbind": _unbind, "repeat_interleave": _repeat_interleave, "repeat": _tile, "tile": _tile,
+        "unstack": shaping.unstack, "take": error_names.public(gathering.take),
+        "argmax": _reducer(searching.argmax), "argmin": _reducer(searching.argmin),
+        "count_nonzero": _reducer(searching.count_nonzero), "logsumexp": _reducer(reduction.logsumexp),
+        "var": _reducer(statistics.var), "std": _reducer(statistics.std), "median": _reducer(statistics.median),
+        "sort": _along(sorting.sort), "argsort": _along(sorting.argsort), "diff": _along(cumulative.diff),
+        "cumulative_sum": _along(cumulative.cumulative_sum, None), "flip": _along(repeating.flip, None),
+        "cumulative_prod": _along(cumulative.cumulative_prod, None), "unique": error_names.public(sets.unique_values),
+    }  # fmt: skip
+    names |= _named(
+        sorting.topk, searching.nonzero, searching.argwhere, searching.masked_select, searching.searchsorted,
+        cumulative.cumsum, cumulative.cumprod, cumulative.cummax, cumulative.cummin, cumulative.logcumsumexp,
+        products.tensordot,
+    )  # fmt: skip
+    for short, op_name in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide"), ("neg", "negative")):
+        names[short + "_"] = _in_place(table[op_name])
+    names["clamp_"] = _in_place(table["clip"])
+    names["clip_"] = _in_place(table["clip"])
+    names["masked_fill_"] = _in_place(table["masked_fill"])
+    for name in ("relu", "softmax", "log_softmax"):  # functions of models that are methods in PyTorch, too
+        names[name] = table[name].call
+    return names
