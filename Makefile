@@ -34,6 +34,7 @@ test: $(VENV)/installed-test-$(KEY)
 
 lint: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/mypy
 
 # Damage files and read them, for SECONDS; findings are kept in build/fuzz. FUZZ_ARGS='--only graph' picks targets.

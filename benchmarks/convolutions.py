@@ -110,9 +110,7 @@ def measure(library: str, batch: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=16)
@@ -151,9 +149,7 @@ def main() -> None:
             print(f"{name(layer):24} x{layer[-1]}   {text}{ratio}")
     for library, (forward, backward) in totals.items():
         if results[library]:
-            print(
-                f"{library:6} forward {forward:8.1f}   backward {backward:8.1f}   together {forward + backward:8.1f}"
-            )
+            print(f"{library:6} forward {forward:8.1f}   backward {backward:8.1f}   together {forward + backward:8.1f}")
     if results["weft"] and results["torch"]:
         ratio = sum(totals["weft"]) / sum(totals["torch"])
         print(f"Weft takes {ratio:.2f} of torch's time (goal: at most {GOAL})")

@@ -68,23 +68,17 @@ def measure(trials, seconds: float) -> dict[str, float]:  # type: ignore[no-unty
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=1.0, help="per layer and op")
     options = parser.parse_args()
-    print(
-        f"{platform.processor() or platform.machine()}, batch {options.batch}, load {os.getloadavg()[0]:.1f}"
-    )
+    print(f"{platform.processor() or platform.machine()}, batch {options.batch}, load {os.getloadavg()[0]:.1f}")
     for c, size, stride in LAYERS:
         for op in OPS:
             trials, moved = trials_of(op, options.batch, c, size, stride)
             best = measure(trials, options.seconds)
             text = "   ".join(f"{w} {1e3 * t:6.2f} ms {moved / t / 1e9:5.1f} GB/s" for w, t in best.items())
-            print(
-                f"{c:4} @{size:<3} /{stride} {op:12} {text}   {best['oneDNN'] / best['own']:.2f}x", flush=True
-            )
+            print(f"{c:4} @{size:<3} /{stride} {op:12} {text}   {best['oneDNN'] / best['own']:.2f}x", flush=True)
 
 
 if __name__ == "__main__":

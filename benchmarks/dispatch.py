@@ -101,7 +101,12 @@ def run_child(python: str, library: str) -> dict[str, float] | None:
         environment["PYTHONPATH"] = str(root)
         environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "weft-benchmark-bytecode")
     done = subprocess.run(
-        [python, __file__, "--child", library], capture_output=True, text=True, env=environment, timeout=300, check=False
+        [python, __file__, "--child", library],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
     )
     if done.returncode:
         if "ModuleNotFoundError" in done.stderr:

@@ -52,8 +52,14 @@ def processor_time(fn: Callable[[], Any], once: float) -> float:
 def mlp_data() -> tuple[Any, Any, list[Any]]:
     rng = np.random.default_rng(0)
     sizes = [784, 256, 128, 10]
-    weights = [rng.standard_normal((a, b)).astype(np.float32) * (2 / a) ** 0.5 for a, b in zip(sizes, sizes[1:], strict=False)]
-    return rng.standard_normal((64, 784)).astype(np.float32), np.eye(10, dtype=np.float32)[rng.integers(0, 10, 64)], weights
+    weights = [
+        rng.standard_normal((a, b)).astype(np.float32) * (2 / a) ** 0.5 for a, b in zip(sizes, sizes[1:], strict=False)
+    ]
+    return (
+        rng.standard_normal((64, 784)).astype(np.float32),
+        np.eye(10, dtype=np.float32)[rng.integers(0, 10, 64)],
+        weights,
+    )
 
 
 def weft_cases() -> dict[str, tuple[Callable[[], Any], int]]:
@@ -188,7 +194,10 @@ def measure(cases: dict[str, tuple[Callable[[], Any], int]], only: str | None) -
         first = time.perf_counter() - start
         seconds = median_time(fn)
         found[name] = {"seconds": seconds, "processor": processor_time(fn, seconds), "first": first, "nodes": nodes}
-        print(f"{name:16s} {seconds * 1e6:12.1f} µs   {nodes / seconds:14,.0f} nodes/s   first run {first:7.2f} s", flush=True)
+        print(
+            f"{name:16s} {seconds * 1e6:12.1f} µs   {nodes / seconds:14,.0f} nodes/s   first run {first:7.2f} s",
+            flush=True,
+        )
     return found
 
 

@@ -201,13 +201,12 @@ class Library:
         self.process.stdin.close()
         self.process.wait(timeout=60)
 
+
 PAUSE = 0.1  # until the OpenMP threads of the process before have stopped spinning
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)

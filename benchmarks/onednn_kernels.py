@@ -209,10 +209,7 @@ def measure(
             time.sleep(pause)
             theirs.append(peer.time(name))
     return Times(
-        statistics.median(ours),
-        statistics.median(theirs) if theirs else 0.0,
-        min(ours),
-        min(theirs, default=0.0),
+        statistics.median(ours), statistics.median(theirs) if theirs else 0.0, min(ours), min(theirs, default=0.0)
     )
 
 
@@ -260,11 +257,7 @@ def compare_layouts(threads: int, rounds: int, clock: Callable[[], float]) -> No
                 if i != 1 or conv.inputs != 3:
                     totals[label][i] += conv.count * seconds(primitive)
             if label == "channels-last":
-                wanted = [
-                    made[0].desc(Arg.WEIGHTS),
-                    made[1].desc(Arg.WEIGHTS),
-                    made[2].desc(Arg.DIFF_WEIGHTS),
-                ]
+                wanted = [made[0].desc(Arg.WEIGHTS), made[1].desc(Arg.WEIGHTS), made[2].desc(Arg.DIFF_WEIGHTS)]
                 pairs = [(plain, wanted[0]), (plain, wanted[1]), (wanted[2], plain)]
                 for i, pair in enumerate(pairs):
                     totals["reorders"][i] += conv.count * seconds(p.reorder(*pair))
@@ -274,9 +267,7 @@ def compare_layouts(threads: int, rounds: int, clock: Callable[[], float]) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="a Python interpreter that has torch")
     parser.add_argument("--keep-memory", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
@@ -297,9 +288,7 @@ def main() -> None:
         compare_layouts(options.threads, options.rounds, clock)
         return
     cases = weft_cases(options.threads)
-    peer = (
-        Peer(options.peer, options.threads, options.keep_memory, options.cpu_time) if options.peer else None
-    )
+    peer = Peer(options.peer, options.threads, options.keep_memory, options.cpu_time) if options.peer else None
     rows = [(f"matmul {size} {size} {size}", 2e-9 * size**3, 0) for size in (256, 512, 1024, 2048)]
     for conv in RESNET50:
         for kind in ("forward", "data", "weights"):

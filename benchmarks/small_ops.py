@@ -42,7 +42,12 @@ def cases(library: str) -> dict[str, Callable[[], object]]:
         return made.requires_grad_() if grad else made
 
     x, w, b, s = tensor(16, 64), tensor(64, 64), tensor(64), tensor(4, 10)
-    xg, wg, bg, sg = tensor(16, 64, grad=True), tensor(64, 64, grad=True), tensor(64, grad=True), tensor(4, 10, grad=True)
+    xg, wg, bg, sg = (
+        tensor(16, 64, grad=True),
+        tensor(64, 64, grad=True),
+        tensor(64, grad=True),
+        tensor(4, 10, grad=True),
+    )
     y = lib.asarray(np.array([1, 2, 3, 0]))
     mean, var = s[0] + 0, s[1] * s[1]
 
@@ -114,7 +119,12 @@ def main() -> None:
             if library == "weft":
                 environment["PYTHONPATH"] = root
             done = subprocess.run(
-                [python, __file__, "--child", library], capture_output=True, text=True, env=environment, timeout=300, check=True
+                [python, __file__, "--child", library],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=300,
+                check=True,
             )
             for name, value in json.loads(done.stdout.splitlines()[-1]).items():
                 best[library][name] = min(value, best[library].get(name, value))

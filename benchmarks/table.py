@@ -31,7 +31,9 @@ def arguments() -> argparse.ArgumentParser:
         prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sections", default=",".join(SHARES), help="training,inference,extras (all)")
-    parser.add_argument("--minutes", type=float, default=120.0, help="for everything, approximately; with fewer, fewer rounds")
+    parser.add_argument(
+        "--minutes", type=float, default=120.0, help="for everything, approximately; with fewer, fewer rounds"
+    )
     parser.add_argument("--models", help="training: names, with commas (all)")
     parser.add_argument("--runners", help="training: names, with commas (all)")
     parser.add_argument("--cases", help="inference: names, with commas (all)")

@@ -53,14 +53,8 @@ def trials_of(op: str, layer: tuple[int, int, int, int], names: list[str]):  # t
     from weft.compiler.trials import Trial
     from weft.compiler.tuning import Sample
 
-    direct = {"forward": conv._direct, "grad input": conv._direct_input, "grad weight": conv._direct_weight}[
-        op
-    ]
-    tiled = {
-        "forward": conv._winograd,
-        "grad input": conv._winograd_input,
-        "grad weight": conv._winograd_weight,
-    }[op]
+    direct = {"forward": conv._direct, "grad input": conv._direct_input, "grad weight": conv._direct_weight}[op]
+    tiled = {"forward": conv._winograd, "grad input": conv._winograd_input, "grad weight": conv._winograd_weight}[op]
     node = node_of(op, *layer)
     shapes = tuple(None if v is None else tuple(v.shape) for v in node.inputs)
     whole = Sample(shapes, (tuple(node.outputs[0].shape),), node.attrs, 1.0, lambda label: False)
@@ -87,9 +81,7 @@ def measure(trials, seconds: float):  # type: ignore[no-untyped-def]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", default="resnet50,vgg19")
     parser.add_argument("--ways", default="direct,winograd_f4")
     parser.add_argument("--seconds", type=float, default=2.0, help="per layer and op")

@@ -1,7 +1,7 @@
 """Actor-critic: walkers on a grid learn the way to the goal around a wall. The environment is thirty lines of NumPy.
 
-    python examples/actor_critic.py              # every walker finds the goal, in seconds
-    python examples/actor_critic.py --steps 20   # a quick look
+python examples/actor_critic.py              # every walker finds the goal, in seconds
+python examples/actor_critic.py --steps 20   # a quick look
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A small GPT that learns to write like a text, character by character, and then writes some.
 
-    python examples/char_gpt.py                          # Alice in Wonderland, a few minutes
-    python examples/char_gpt.py --text my.txt --steps 2000 --layers 6 --width 192
+python examples/char_gpt.py                          # Alice in Wonderland, a few minutes
+python examples/char_gpt.py --text my.txt --steps 2000 --layers 6 --width 192
 """
 
 import argparse
@@ -35,11 +35,15 @@ model = models.gpt(len(data.vocabulary), options.block, options.layers, options.
 decayed = [p for p in model.parameters() if p.ndim >= 2]
 others = [p for p in model.parameters() if p.ndim < 2]
 optimizer = optim.AdamW(
-    [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=options.lr, betas=(0.9, 0.99)
+    [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
+    lr=options.lr,
+    betas=(0.9, 0.99),
 )
 warmup = max(1, options.steps // 20)
 schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda t: min(1, (t + 1) / warmup) * max(0.05, 1 - t / options.steps))
-print(f"{sum(p.size for p in model.parameters()):,} parameters, {len(data):,} windows, {len(data.vocabulary)} characters")
+print(
+    f"{sum(p.size for p in model.parameters()):,} parameters, {len(data):,} windows, {len(data.vocabulary)} characters"
+)
 
 
 def loss_of(x, y):

@@ -1,7 +1,7 @@
 """Handwritten digits with the training loop written out: a model, a loss, an optimiser, and one captured step.
 
-    python examples/digits_by_hand.py              # about 99 % of the test digits, in seconds
-    python examples/digits_by_hand.py --steps 20   # a quick look
+python examples/digits_by_hand.py              # about 99 % of the test digits, in seconds
+python examples/digits_by_hand.py --steps 20   # a quick look
 """
 
 import argparse
@@ -62,7 +62,9 @@ for number, (images, labels) in zip(range(1, options.steps + 1), batches()):
     loss = step(images, labels)
     schedule.step()
     if number % 100 == 0 or number == options.steps:
-        print(f"step {number:4d}  loss {float(loss):.4f}  {64 * number / (time.perf_counter() - started):,.0f} samples/s")
+        print(
+            f"step {number:4d}  loss {float(loss):.4f}  {64 * number / (time.perf_counter() - started):,.0f} samples/s"
+        )
 
 model.eval()
 test = digits("test")

@@ -1,7 +1,7 @@
 """Handwritten digits with `wf.Trainer`: metrics, validation, early stopping, checkpoints that survive `kill -9`, a loss curve.
 
-    python examples/digits_trainer.py                     # results in runs/digits-trainer
-    python examples/digits_trainer.py --out /tmp/mine     # kill it and start it again: it goes on, to the same bits
+python examples/digits_trainer.py                     # results in runs/digits-trainer
+python examples/digits_trainer.py --out /tmp/mine     # kill it and start it again: it goes on, to the same bits
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A GAN in two dimensions: a generator learns to place points on a ring of eight clusters.
 
-    python examples/gan.py              # about half a minute
-    python examples/gan.py --steps 20   # a quick look
+python examples/gan.py              # about half a minute
+python examples/gan.py --steps 20   # a quick look
 """
 
 import argparse

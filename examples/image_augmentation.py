@@ -1,7 +1,7 @@
 """Image classification with augmentation: a ResNet-18 on coloured shapes, cropped, flipped and recoloured anew each time.
 
-    python examples/image_augmentation.py              # a few minutes
-    python examples/image_augmentation.py --steps 20   # a quick look
+python examples/image_augmentation.py              # a few minutes
+python examples/image_augmentation.py --steps 20   # a quick look
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Optimising an input instead of weights: which image does a trained network call the clearest 3?
 
-    python examples/optimise_an_input.py              # seconds
-    python examples/optimise_an_input.py --digit 7
+python examples/optimise_an_input.py              # seconds
+python examples/optimise_an_input.py --digit 7
 """
 
 import argparse

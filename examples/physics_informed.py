@@ -1,7 +1,7 @@
 """Second-order gradients: a network learns the solution of y'' = -y, y(0) = 0, y'(0) = 1 from the equation alone.
 
-    python examples/physics_informed.py              # finds sin(x) to about two decimals
-    python examples/physics_informed.py --steps 20   # a quick look
+python examples/physics_informed.py              # finds sin(x) to about two decimals
+python examples/physics_informed.py --steps 20   # a quick look
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A recommender: NCF judges whether a user likes an item. A step touches only the embedding rows of its batch.
 
-    python examples/recommender.py              # about half a minute
-    python examples/recommender.py --steps 20   # a quick look
+python examples/recommender.py              # about half a minute
+python examples/recommender.py --steps 20   # a quick look
 """
 
 import argparse

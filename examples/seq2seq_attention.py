@@ -1,7 +1,7 @@
 """Sequence to sequence with attention: a small GNMT learns to write a sequence of tokens backwards.
 
-    python examples/seq2seq_attention.py              # most sequences right, in about a minute
-    python examples/seq2seq_attention.py --steps 20   # a quick look
+python examples/seq2seq_attention.py              # most sequences right, in about a minute
+python examples/seq2seq_attention.py --steps 20   # a quick look
 """
 
 import argparse

@@ -97,17 +97,13 @@ def test_a_wrong_command_line_ends_with_status_2_and_the_usage(
     assert done.value.code == 2 and "usage: weft" in capsys.readouterr().err
 
 
-def test_train_leaves_a_run_and_two_lines_that_work(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_train_leaves_a_run_and_two_lines_that_work(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = trained / "runs" / "small"
     assert (folder / "loss.png").read_bytes().startswith(b"\x89PNG") and (folder / "history.csv").exists()
     assert len(list((folder / "checkpoints").glob("step-*"))) == 2
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(trained)
-        assert (
-            run("train", "small.toml", "--out", "runs/small") == 0
-        )  # finished: says so again, trains nothing
+        assert run("train", "small.toml", "--out", "runs/small") == 0  # finished: says so again, trains nothing
         assert run("train", "small.toml", "--epochs", "1") == 0  # a new run gets a place of its own
     out = capsys.readouterr().out
     assert "test accuracy" in out and (trained / "runs" / "small-2").is_dir()
@@ -176,17 +172,10 @@ def test_train_with_other_settings_does_not_go_on(trained: Path, capsys: pytest.
     ],
 )
 def test_train_ends_in_one_line(
-    trained: Path,
-    options: list[str],
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    trained: Path, options: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(trained)
-    assert (
-        run("train", "small.toml", "--eager", *([] if "--out" in options else ["--out", "bad"]), *options)
-        == 2
-    )
+    assert run("train", "small.toml", "--eager", *([] if "--out" in options else ["--out", "bad"]), *options) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(words)
 
 
@@ -205,13 +194,9 @@ def test_a_full_disk_is_said_and_the_status_is_1(
     monkeypatch.setattr("warnings.filters", [("default", None, Warning, None, 0)])
     assert run("train", "small.toml", "--eager", "--out", "full") == 1
     captured = capsys.readouterr()
+    assert "weft: checkpoint: full/checkpoints/step-00000012 could not be written: the disk is full" in captured.err
     assert (
-        "weft: checkpoint: full/checkpoints/step-00000012 could not be written: the disk is full"
-        in captured.err
-    )
-    assert (
-        "the last checkpoint could not be written" in captured.err
-        and "full/checkpoints/step-00000006" in captured.out
+        "the last checkpoint could not be written" in captured.err and "full/checkpoints/step-00000006" in captured.out
     )
 
 
@@ -237,9 +222,7 @@ def test_predict_a_sample_a_picture_and_an_array(
     assert len(capsys.readouterr().out.splitlines()) == 11
 
 
-def test_predict_says_what_is_wrong(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_says_what_is_wrong(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = trained / "runs" / "small"
     (tmp_path / "text.png").write_text("no picture")
     (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY")
@@ -262,9 +245,7 @@ def test_predict_says_what_is_wrong(
         assert words in captured.err and captured.err.startswith("weft: ") and captured.out == "", arguments
 
 
-def test_a_language_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.txt").write_text("the cat sat on the mat. " * 20)
     (tmp_path / "lm.toml").write_text(TEXT)
@@ -285,11 +266,7 @@ def test_a_language_model(
 def test_summary(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("summary", "lenet") == 0
     assert "61,706" in capsys.readouterr().out
-    assert (
-        run("summary", trained / "runs" / "small")
-        == 0
-        == run("summary", "mlp", "--input", "2,64", "--depth", "1")
-    )
+    assert run("summary", trained / "runs" / "small") == 0 == run("summary", "mlp", "--input", "2,64", "--depth", "1")
     assert "1,210" in capsys.readouterr().out  # 64 x 16 + 16 + 16 x 10 + 10
     assert run("summary", "vit_tiny", "--depth", "1") == 0
     assert "input (1, 3, 32, 32)" in capsys.readouterr().out

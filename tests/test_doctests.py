@@ -35,7 +35,9 @@ def _examples():
             module = importlib.import_module(info.name)
             add(info.name, module)
             for name, value in vars(module).items():  # what is not public may have examples, too
-                if getattr(value, "__module__", None) == info.name and (inspect.isclass(value) or inspect.isfunction(value)):
+                if getattr(value, "__module__", None) == info.name and (
+                    inspect.isclass(value) or inspect.isfunction(value)
+                ):
                     add(f"{info.name}.{name}", value)
     return found
 

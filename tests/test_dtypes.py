@@ -185,7 +185,11 @@ def test_isdtype_can_cast_and_limits():
     assert wf.isdtype(wf.complex64, "numeric") and not wf.isdtype(wf.bool, "numeric")
     with pytest.raises(ValueError, match="isdtype: unknown kind 'floaty'"):
         wf.isdtype(wf.float32, "floaty")
-    assert wf.can_cast(wf.int8, wf.int16) and not wf.can_cast(wf.float64, wf.float32) and not wf.can_cast(wf.uint64, wf.int8)
+    assert (
+        wf.can_cast(wf.int8, wf.int16)
+        and not wf.can_cast(wf.float64, wf.float32)
+        and not wf.can_cast(wf.uint64, wf.int8)
+    )
     assert wf.can_cast(wf.ones(1, dtype=wf.int8), wf.float32)
     assert wf.finfo(wf.float32).bits == 32 and wf.finfo(wf.bfloat16).bits == 16 and wf.iinfo(wf.int8).max == 127
     assert wf.finfo(wf.ones(1, dtype=wf.float64)).eps == np.finfo(np.float64).eps

@@ -28,9 +28,7 @@ def test_one_axis_equals_numpy(name, options, norm):
 
 
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
-@pytest.mark.parametrize(
-    "options", [{}, {"s": (3, 7), "axes": (0, 1)}, {"axes": (1,)}, {"s": (-1, 4), "axes": (1, 2)}]
-)
+@pytest.mark.parametrize("options", [{}, {"s": (3, 7), "axes": (0, 1)}, {"axes": (1,)}, {"s": (-1, 4), "axes": (1, 2)}])
 @pytest.mark.parametrize("name", MANY)
 def test_several_axes_equal_numpy(name, options, norm):
     x = _input(name, 3, 4, 5)
@@ -65,9 +63,7 @@ def test_frequencies_and_shifts():
     assert wf.fft.rfftfreq(4, dtype=wf.float64).dtype == wf.float64
     x = np.arange(15).reshape(3, 5)
     for options in ({}, {"axes": 1}, {"axes": (0, 1)}):
-        np.testing.assert_array_equal(
-            wf.fft.fftshift(wf.asarray(x), **options).numpy(), np.fft.fftshift(x, **options)
-        )
+        np.testing.assert_array_equal(wf.fft.fftshift(wf.asarray(x), **options).numpy(), np.fft.fftshift(x, **options))
         there_and_back = wf.fft.ifftshift(wf.fft.fftshift(wf.asarray(x), **options), **options)
         np.testing.assert_array_equal(there_and_back.numpy(), x)
 
@@ -75,11 +71,7 @@ def test_frequencies_and_shifts():
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (
-            lambda x: wf.fft.fft(x, norm="none"),
-            ValueError,
-            "fft: norm must be 'backward', 'ortho' or 'forward'",
-        ),
+        (lambda x: wf.fft.fft(x, norm="none"), ValueError, "fft: norm must be 'backward', 'ortho' or 'forward'"),
         (lambda x: wf.fft.fft(x, n=0), ValueError, "fft: n must be at least 1"),
         (lambda x: wf.fft.rfft(x * 1j), TypeError, "rfft: expected a real tensor"),
         (lambda x: wf.fft.fftn(x, s=(2,), axes=(0, 1)), ValueError, "fftn: s and axes must be equally many"),

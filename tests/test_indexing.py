@@ -48,7 +48,9 @@ def advanced_indices(draw, shape):
         kind = draw(st.sampled_from(["array", "slice", "integer", "mask", "none", "ellipsis", "stop"]))
         if kind == "array" and size:
             dims = tuple(draw(st.sampled_from([d, 1])) for d in broadcast[draw(st.integers(0, len(broadcast))) :])
-            values = draw(st.lists(st.integers(-size, size - 1), min_size=int(np.prod(dims)), max_size=int(np.prod(dims))))
+            values = draw(
+                st.lists(st.integers(-size, size - 1), min_size=int(np.prod(dims)), max_size=int(np.prod(dims)))
+            )
             items.append(np.array(values, np.int64).reshape(dims))
             axis += 1
         elif kind == "slice":
@@ -180,11 +182,15 @@ def test_bad_indices_raise_index_errors_for_reading_and_writing(index):
 
 def test_error_texts():
     t = wf.zeros(5, 3)
-    with pytest.raises(IndexError, match=r"index 5 is out of bounds for axis 0 with size 5. The tensor has shape \(5, 3\)"):
+    with pytest.raises(
+        IndexError, match=r"index 5 is out of bounds for axis 0 with size 5. The tensor has shape \(5, 3\)"
+    ):
         t[5]
     with pytest.raises(IndexError, match="index: expected integers, slices, None, ..., tensors or lists. Got str"):
         t["a"]
-    with pytest.raises(IndexError, match=r"a bool mask of shape \(4,\) does not match the indexed axes, which have shape \(5,\)"):
+    with pytest.raises(
+        IndexError, match=r"a bool mask of shape \(4,\) does not match the indexed axes, which have shape \(5,\)"
+    ):
         t[wf.ones(4, dtype=wf.bool)]
     with pytest.raises(
         ValueError,

@@ -149,9 +149,7 @@ def file_layer(file: str) -> str:
 
 
 def level(name: str) -> int:
-    assert name in _NAMES, (
-        f"weft.{name} is in no layer. Add it to LAYERS in {Path(__file__).name}, where it belongs."
-    )
+    assert name in _NAMES, f"weft.{name} is in no layer. Add it to LAYERS in {Path(__file__).name}, where it belongs."
     return _NAMES[name]
 
 
@@ -220,11 +218,7 @@ def test_onednn_is_loaded_in_one_folder_only() -> None:
         if name.startswith("weft/backends/onednn/"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.value.startswith("libdnnl")
-            ):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("libdnnl"):
                 wrong.append(f"{name}:{node.lineno}")
     assert wrong == []
 

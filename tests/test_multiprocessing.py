@@ -189,9 +189,7 @@ def test_systems_without_memfd_use_a_segment_whose_name_is_gone_at_once(monkeypa
 
 def test_the_first_failure_is_raised_and_the_rest_stopped():
     start = time.monotonic()
-    with pytest.raises(
-        RuntimeError, match="process 1 failed with ValueError: rank one does not want to"
-    ) as caught:
+    with pytest.raises(RuntimeError, match="process 1 failed with ValueError: rank one does not want to") as caught:
         spawn(samples.fail, nprocs=2, timeout=30)
     assert "in fail" in str(caught.value)
     with pytest.raises(RuntimeError, match="process 0 ended with exit code 3"):

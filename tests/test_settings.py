@@ -31,8 +31,7 @@ def test_every_setting_is_documented_and_has_a_default(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("100", 100), ("2K", 2048), ("3 MiB", 3 << 20), ("1g", 1 << 30), ("none", settings.UNLIMITED)],
+    ("text", "value"), [("100", 100), ("2K", 2048), ("3 MiB", 3 << 20), ("1g", 1 << 30), ("none", settings.UNLIMITED)]
 )
 def test_sizes(monkeypatch: pytest.MonkeyPatch, text: str, value: int) -> None:
     monkeypatch.setenv("WEFT_CACHE_SIZE", text)

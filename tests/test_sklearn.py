@@ -70,9 +70,7 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_global_generator_alone
 
 def test_captured_or_not_is_the_same() -> None:
     X, y = make_moons(64, random_state=0)
-    results = [
-        WeftClassifier(epochs=3, capture=c, random_state=0).fit(X, y).predict_proba(X) for c in (True, False)
-    ]
+    results = [WeftClassifier(epochs=3, capture=c, random_state=0).fit(X, y).predict_proba(X) for c in (True, False)]
     np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-6)
 
 

@@ -104,7 +104,9 @@ def test_memory_is_shared_where_it_can_be():
 def test_fillers():
     assert wf.zeros(2, 3).shape == wf.zeros((2, 3)).shape == wf.zeros([2, 3]).shape == (2, 3)
     assert wf.zeros().shape == () and wf.zeros(wf.tensor(2)).shape == (2,) and wf.ones(np.int64(2)).shape == (2,)
-    assert wf.full((2,), 7).dtype is wf.int64 and wf.full((2,), True).dtype is wf.bool and wf.full((), 1.5).item() == 1.5
+    assert (
+        wf.full((2,), 7).dtype is wf.int64 and wf.full((2,), True).dtype is wf.bool and wf.full((), 1.5).item() == 1.5
+    )
     assert wf.ones_like(wf.zeros(2, dtype=wf.int8)).dtype is wf.int8 and wf.empty(3).shape == (3,)
     assert (
         wf.arange(2, 8, 3).tolist() == [2, 5]
@@ -148,7 +150,9 @@ def test_numbers():
     with pytest.raises(TypeError):
         float(wf.tensor(1j))
     assert wf.tensor(1.5, dtype=wf.bfloat16).item() == 1.5 and isinstance(wf.tensor(1).item(), int)
-    with pytest.raises(ValueError, match=r"item: expected a tensor with one element. Got shape \(2,\); use `tolist\(\)`"):
+    with pytest.raises(
+        ValueError, match=r"item: expected a tensor with one element. Got shape \(2,\); use `tolist\(\)`"
+    ):
         wf.ones(2).item()
     assert wf.tensor([1.5], dtype=wf.bfloat16).tolist() == [1.5] and wf.tensor(3).tolist() == 3
 
@@ -166,7 +170,11 @@ def test_as_index():
 
 def test_length_iteration_membership():
     x = wf.tensor([[1.0, 2.0], [3.0, 4.0]])
-    assert len(x) == 2 and [r.tolist() for r in x] == [[1, 2], [3, 4]] and [r.tolist() for r in reversed(x)] == [[3, 4], [1, 2]]
+    assert (
+        len(x) == 2
+        and [r.tolist() for r in x] == [[1, 2], [3, 4]]
+        and [r.tolist() for r in reversed(x)] == [[3, 4], [1, 2]]
+    )
     a, b = x
     a += 1
     assert x.tolist() == [[2, 3], [3, 4]]
@@ -197,7 +205,16 @@ BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.f
 def test_arithmetic_with_everything_on_either_side(op):
     a = np.array([1.5, 2.5, 4.0], np.float32)
     t = wf.asarray(a)
-    for other in (2, 2.5, True, _Color.RED, np.float32(2), np.float64(2.5), np.array([1.0, 2.0, 3.0], np.float32), np.int64(3)):
+    for other in (
+        2,
+        2.5,
+        True,
+        _Color.RED,
+        np.float32(2),
+        np.float64(2.5),
+        np.array([1.0, 2.0, 3.0], np.float32),
+        np.int64(3),
+    ):
         plain = int(other) if isinstance(other, enum.IntEnum) else other
         for got, expected in ((op(t, other), op(a, plain)), (op(other, t), op(plain, a))):
             assert isinstance(got, wf.Tensor)
@@ -207,9 +224,7 @@ def test_arithmetic_with_everything_on_either_side(op):
 
 
 @pytest.mark.parametrize(
-    "op",
-    [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne],
-    ids=lambda o: o.__name__,
+    "op", [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne], ids=lambda o: o.__name__
 )
 def test_comparison_with_everything_on_either_side(op):
     a = np.array([1.0, 2.0, 3.0])
@@ -246,9 +261,16 @@ def test_arithmetic_with_nonsense(op):
 
 def test_bits():
     i, b = wf.tensor([5, 6]), wf.tensor([True, False])
-    assert (i & 3).tolist() == [1, 2] and (3 | i).tolist() == [7, 7] and (i ^ i).tolist() == [0, 0] and (~i).tolist() == [-6, -7]
+    assert (
+        (i & 3).tolist() == [1, 2]
+        and (3 | i).tolist() == [7, 7]
+        and (i ^ i).tolist() == [0, 0]
+        and (~i).tolist() == [-6, -7]
+    )
     assert (i << 1).tolist() == [10, 12] and (1 << wf.tensor([3])).item() == 8 and (i >> 1).tolist() == [2, 3]
-    assert (b & True).tolist() == [True, False] and (~b).tolist() == [False, True] and (True ^ b).tolist() == [False, True]
+    assert (
+        (b & True).tolist() == [True, False] and (~b).tolist() == [False, True] and (True ^ b).tolist() == [False, True]
+    )
     for bad in (lambda: wf.ones(2) & 1, lambda: ~wf.ones(2), lambda: wf.ones(2) << 1, lambda: -b, lambda: b - b):
         with pytest.raises(TypeError):
             bad()
@@ -277,7 +299,9 @@ def test_array_protocol():
         np.asarray(x, dtype=np.float64, copy=False)
     np.testing.assert_array_equal(x, [1, 2])
     np.testing.assert_allclose(x, x)
-    with pytest.raises(RuntimeError, match=r"NumPy array: the tensor requires gradients. Write `x.detach\(\).numpy\(\)`"):
+    with pytest.raises(
+        RuntimeError, match=r"NumPy array: the tensor requires gradients. Write `x.detach\(\).numpy\(\)`"
+    ):
         np.asarray(wf.ones(2, requires_grad=True))
 
 
@@ -328,7 +352,13 @@ def test_facts():
     x = wf.zeros(2, 3, dtype=wf.float64)
     assert (x.shape, x.ndim, x.size, x.itemsize, x.nbytes, x.strides) == ((2, 3), 2, 6, 8, 48, (24, 8))
     assert x.numel() == 6 and x.dim() == 2 and x.element_size() == 8 and str(x.device) == "cpu:0"
-    assert x.is_floating_point() and not x.is_complex() and x.is_contiguous() and not x.T.is_contiguous() and not x.is_symbolic
+    assert (
+        x.is_floating_point()
+        and not x.is_complex()
+        and x.is_contiguous()
+        and not x.T.is_contiguous()
+        and not x.is_symbolic
+    )
     assert x.T.shape == x.mT.shape == (3, 2) and wf.tensor(1.0).T.shape == ()
     assert wf.tensor([1 + 2j]).real.tolist() == [1] and wf.tensor([1 + 2j]).imag.tolist() == [2]
     with pytest.raises(AttributeError):
@@ -348,7 +378,12 @@ def test_methods_in_both_vocabularies():
     )
     assert x.sum(0).tolist() == x.sum(axis=0).tolist() == [3, 5, 7] and x.mean(1, keepdims=True).shape == (2, 1)
     assert x.expand(4, -1, 3).shape == (4, 2, 3) and x.contiguous() is x and x.T.contiguous().is_contiguous()
-    assert x.to(wf.float64).dtype is wf.float64 and x.to("cpu") is x and x.to("float16").dtype is wf.float16 and x.cpu() is x
+    assert (
+        x.to(wf.float64).dtype is wf.float64
+        and x.to("cpu") is x
+        and x.to("float16").dtype is wf.float16
+        and x.cpu() is x
+    )
     with pytest.raises(ValueError, match="device: cannot read 'cuda'"):
         x.to("cuda")
 
@@ -358,7 +393,12 @@ def test_methods_in_both_vocabularies():
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_pickle_every_dtype(dtype):
-    for t in (wf.ones(2, 3, dtype=dtype), wf.ones(2, 3, dtype=dtype).T, wf.ones((), dtype=dtype), wf.ones(0, 2, dtype=dtype)):
+    for t in (
+        wf.ones(2, 3, dtype=dtype),
+        wf.ones(2, 3, dtype=dtype).T,
+        wf.ones((), dtype=dtype),
+        wf.ones(0, 2, dtype=dtype),
+    ):
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             u = pickle.loads(pickle.dumps(t, protocol))
             assert u.dtype is t.dtype and u.shape == t.shape and u.tolist() == t.tolist()
@@ -385,7 +425,9 @@ def test_copies():
     assert x.grad.tolist() == [0, 0]
     y = x * 2
     assert copy.copy(y).requires_grad
-    with pytest.raises(RuntimeError, match=r"deepcopy: only leaf tensors can be deep-copied. Use `x.detach\(\).clone\(\)`"):
+    with pytest.raises(
+        RuntimeError, match=r"deepcopy: only leaf tensors can be deep-copied. Use `x.detach\(\).clone\(\)`"
+    ):
         copy.deepcopy(y)
     twice = copy.deepcopy([x, x])
     assert twice[0] is twice[1]

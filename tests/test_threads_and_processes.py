@@ -120,7 +120,12 @@ def test_modes_of_threads_do_not_mix():
 
 def _run_script(text: str, timeout: float = PATIENCE) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+        [sys.executable, "-c", textwrap.dedent(text)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -249,7 +254,10 @@ def test_memory_stays_flat_without_the_collector():
     rng = np.random.default_rng(0)
     x = wf.asarray(rng.standard_normal((64, 32)).astype(np.float32))
     y = wf.asarray(rng.standard_normal((64, 1)).astype(np.float32))
-    params = [wf.asarray((rng.standard_normal(s) * 0.2).astype(np.float32)).requires_grad_() for s in ((32, 64), (64,), (64, 1))]
+    params = [
+        wf.asarray((rng.standard_normal(s) * 0.2).astype(np.float32)).requires_grad_()
+        for s in ((32, 64), (64,), (64, 1))
+    ]
     for _ in range(20):
         _step(x, y, params)
     gc.collect()
@@ -268,17 +276,7 @@ def test_memory_stays_flat_without_the_collector():
 
 @pytest.mark.parametrize(
     "program",
-    [
-        "checkpoint",
-        "higher order",
-        "function",
-        "vmap",
-        "hooks",
-        "autocast",
-        "graph dropped",
-        "error",
-        "indexing",
-    ],
+    ["checkpoint", "higher order", "function", "vmap", "hooks", "autocast", "graph dropped", "error", "indexing"],
 )
 def test_features_leave_nothing_behind(program):
     class Double(wf.Function):
@@ -365,5 +363,3 @@ def test_freed_graph_lets_go_of_saved_arrays_at_once():
         assert watch() is None
     finally:
         gc.enable()
-
-

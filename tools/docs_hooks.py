@@ -25,10 +25,7 @@ def on_config(config: Any) -> Any:
     """The pages of the reference stand in the navigation without being listed in mkdocs.yml."""
     for item in config["nav"]:
         if "API reference" in item:
-            item["API reference"] = [
-                "reference/index.md",
-                *[{page.title: page.path} for page in reference.pages()],
-            ]
+            item["API reference"] = ["reference/index.md", *[{page.title: page.path} for page in reference.pages()]]
     return config
 
 

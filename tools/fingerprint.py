@@ -154,9 +154,7 @@ def print_tables() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {"ops": print_ops, "models": print_models, "tables": print_tables}
     for part in parts:
         parser.add_argument(f"--{part}", action="store_true")

@@ -97,9 +97,7 @@ def exports(module: ModuleType) -> list[str]:
             names.add(node.name)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
-    return sorted(
-        n for n in names if n and not n.startswith("_") and not isinstance(getattr(module, n), ModuleType)
-    )
+    return sorted(n for n in names if n and not n.startswith("_") and not isinstance(getattr(module, n), ModuleType))
 
 
 def pages() -> Iterator[Page]:
@@ -143,21 +141,11 @@ def entry(path: str, value: Any, level: int = 2) -> str:
     """A public name as Markdown: heading with an anchor, signature, docstring, members of a class."""
     lines = [f"{'#' * level} `{heading(path, value)}` {{ #{path} }}", ""]
     if isinstance(value, type):
-        lines += [
-            signature_block(path.rsplit(".", 1)[-1], value),
-            "",
-            markdown(inspect.getdoc(value) or ""),
-            "",
-        ]
+        lines += [signature_block(path.rsplit(".", 1)[-1], value), "", markdown(inspect.getdoc(value) or ""), ""]
         for name, member in members(value):
             lines.append(entry(f"{path}.{name}", member, level + 1))
     elif callable(value):
-        lines += [
-            signature_block(path.rsplit(".", 1)[-1], value),
-            "",
-            markdown(inspect.getdoc(value) or ""),
-            "",
-        ]
+        lines += [signature_block(path.rsplit(".", 1)[-1], value), "", markdown(inspect.getdoc(value) or ""), ""]
     elif isinstance(value, property):
         lines += [markdown(inspect.getdoc(value) or ""), ""]
     else:
@@ -219,18 +207,7 @@ def signature_block(name: str, value: Any) -> str:
     return f"```python\n{text}\n```"
 
 
-SECTIONS = (
-    "Args",
-    "Arguments",
-    "Returns",
-    "Raises",
-    "Yields",
-    "Attributes",
-    "Note",
-    "Example",
-    "Examples",
-    "Shape",
-)
+SECTIONS = ("Args", "Arguments", "Returns", "Raises", "Yields", "Attributes", "Note", "Example", "Examples", "Shape")
 
 
 def markdown(doc: str) -> str:

@@ -38,9 +38,7 @@ from weft.tensor import Tensor
 
 ROOT = Path(weft.__file__).parent
 HEADER = '"""{doc}\n\nWritten by `python -m tools.stubs` from the op table. Do not edit.\n"""\n\n'
-ALIASES = {
-    name for name in vars(weft_typing) if name[0].isupper() and name not in ("Any", "Sequence", "Union")
-}
+ALIASES = {name for name in vars(weft_typing) if name[0].isupper() and name not in ("Any", "Sequence", "Union")}
 # Classes that modules below them import for type checkers only.
 CHECKED_ONLY = {"Tensor": Tensor, "Generator": weft.random.Generator}
 ALIASES -= {"Callable", "ParamSpec", "TypeVar"}
@@ -73,23 +71,17 @@ class Stub:
                 return f"builtins.{name}"
         elif isinstance(value, type) and value.__module__.split(".")[0] == "weft":
             if value.__module__ != self.module:
-                self.imports.add(
-                    f"from {self.relative(value.__module__)} import {value.__qualname__} as {name}"
-                )
+                self.imports.add(f"from {self.relative(value.__module__)} import {value.__qualname__} as {name}")
         elif str(value) in (repr(tuple[int, ...]), repr(tuple[tuple[int, int], ...])):
             return str(value)
         else:
-            raise LookupError(
-                f"stubs: {name!r} ({value!r}) in an annotation; use a type of weft.typing or a class."
-            )
+            raise LookupError(f"stubs: {name!r} ({value!r}) in an annotation; use a type of weft.typing or a class.")
         return name
 
     def relative(self, module: str) -> str:
         """`module` as it is imported from this stub."""
         package = (
-            self.module
-            if (ROOT.parent / self.module.replace(".", "/")).is_dir()
-            else self.module.rpartition(".")[0]
+            self.module if (ROOT.parent / self.module.replace(".", "/")).is_dir() else self.module.rpartition(".")[0]
         )
         dots = "."
         while package and not (module + ".").startswith(package + "."):
@@ -153,19 +145,14 @@ def print_function(stub: Stub, name: str, function: Callable[..., Any], *, metho
         if elementwise and str(p.annotation) == "Term":
             text = stub.name("Operand", scope)
         elif p.annotation is p.empty:
-            raise LookupError(
-                f"stubs: parameter {p.name!r} of {name} has no annotation ({plain.__module__})."
-            )
+            raise LookupError(f"stubs: parameter {p.name!r} of {name} has no annotation ({plain.__module__}).")
         else:
             text = stub.annotation(str(p.annotation), scope, "ArrayLike")
         if p.default is None and "None" not in text and text not in ("Any", "Axis", "Index"):
             text += " | None"
         parameters.append(p.replace(annotation=text))
     result = result_type(stub, name, op, signature, scope)
-    flag = next(
-        (p for p in signature.parameters.values() if p.name.startswith("return_") and p.default is False),
-        None,
-    )
+    flag = next((p for p in signature.parameters.values() if p.name.startswith("return_") and p.default is False), None)
     indent = "    " if method else ""
     if flag is not None and " | " in result:
         stub.imports.add("from typing import Literal, overload")
@@ -240,9 +227,7 @@ def print_parameters(parameters: list[inspect.Parameter]) -> Iterator[str]:
         if p.default is not p.empty:
             text += f" = {default(p.default)}"
         yield text
-        if p.kind is p.POSITIONAL_ONLY and (
-            i + 1 == len(parameters) or kinds[i + 1] is not p.POSITIONAL_ONLY
-        ):
+        if p.kind is p.POSITIONAL_ONLY and (i + 1 == len(parameters) or kinds[i + 1] is not p.POSITIONAL_ONLY):
             yield "/"
 
 
@@ -267,19 +252,13 @@ def print_value(stub: Stub, name: str, value: Any) -> None:
         stub.lines.append(f"{name}: {kind}{'[str, ...]' if isinstance(value, tuple) else ''}")
     else:
         cls = type(value)
-        stub.imports.add(
-            f"from {stub.relative(cls.__module__)} import {cls.__qualname__} as {cls.__qualname__}"
-        )
+        stub.imports.add(f"from {stub.relative(cls.__module__)} import {cls.__qualname__} as {cls.__qualname__}")
         stub.lines.append(f"{name}: {cls.__qualname__}")
 
 
 def print_all(names: list[str]) -> str:
     quoted = ", ".join(f'"{name}"' for name in sorted(names))
-    return (
-        "__all__ = [\n"
-        + textwrap.fill(quoted, 110, initial_indent="    ", subsequent_indent="    ")
-        + ",\n]\n"
-    )
+    return "__all__ = [\n" + textwrap.fill(quoted, 110, initial_indent="    ", subsequent_indent="    ") + ",\n]\n"
 
 
 def package_stub() -> str:
@@ -311,9 +290,7 @@ def methods_stub() -> str:
     """`weft/_tensor_methods.pyi`: the base class that carries the derived operators and methods of Tensor."""
     attached = {n: v for n, v in vars(Tensor).items() if n in tensor_methods.ATTACHED}
     stub = Stub(
-        "weft._tensor_methods",
-        "The operators and methods of Tensor that come from the op table.",
-        set(attached),
+        "weft._tensor_methods", "The operators and methods of Tensor that come from the op table.", set(attached)
     )
     stub.lines.append("class TensorMethods:")
     print_operators(stub)
@@ -347,9 +324,7 @@ def stubs() -> dict[Path, str]:
     return {
         ROOT / "__init__.pyi": package_stub(),
         ROOT / "_tensor_methods.pyi": methods_stub(),
-        ROOT / "linalg.pyi": namespace_stub(
-            weft.linalg, "Linear algebra, with gradients, for stacks of matrices."
-        ),
+        ROOT / "linalg.pyi": namespace_stub(weft.linalg, "Linear algebra, with gradients, for stacks of matrices."),
         ROOT / "nn" / "functional.pyi": namespace_stub(
             weft.nn.functional, "Functions of models, under PyTorch's names."
         ),

@@ -36,13 +36,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"weft {__version__}")
     commands = top.add_subparsers(title="commands", metavar="command", required=True)
 
-    train = commands.add_parser(
-        "train", help="train a model: digits, cifar-like, lm, or a configuration file"
-    )
+    train = commands.add_parser("train", help="train a model: digits, cifar-like, lm, or a configuration file")
     train.add_argument("target", help="a recipe (digits, cifar-like, lm) or the path of a TOML file")
-    train.add_argument(
-        "--out", metavar="DIR", help="where the run goes (runs/NAME); an unfinished run there goes on"
-    )
+    train.add_argument("--out", metavar="DIR", help="where the run goes (runs/NAME); an unfinished run there goes on")
     train.add_argument("--epochs", type=_positive)
     train.add_argument("--batch-size", type=_positive, metavar="N")
     train.add_argument("--lr", type=float, help="learning rate")
@@ -56,23 +52,17 @@ def parser() -> argparse.ArgumentParser:
 
     predict = commands.add_parser("predict", help="use a trained model")
     predict.add_argument("checkpoint", help="the directory of a run or of a checkpoint")
-    predict.add_argument(
-        "file", nargs="?", help="an image or .npy file; for language models a text to continue"
-    )
+    predict.add_argument("file", nargs="?", help="an image or .npy file; for language models a text to continue")
     predict.add_argument("--index", type=int, metavar="N", help="sample N of the test data")
     predict.add_argument("--prompt", metavar="TEXT", help="a text to continue")
     predict.add_argument("--length", type=_natural, default=300, metavar="N", help="characters to add (300)")
-    predict.add_argument(
-        "--temperature", type=_number, default=0.8, help="0 always takes the likeliest (0.8)"
-    )
+    predict.add_argument("--temperature", type=_number, default=0.8, help="0 always takes the likeliest (0.8)")
     predict.add_argument("--top-k", type=_positive, metavar="K", help="draw from the K likeliest only")
     predict.add_argument("--seed", type=int)
     predict.set_defaults(run=command("predict"))
 
     summary = commands.add_parser("summary", help="a table of a model's layers, parameters and FLOPs")
-    summary.add_argument(
-        "model", help="a model's name, a recipe, a configuration file or the directory of a run"
-    )
+    summary.add_argument("model", help="a model's name, a recipe, a configuration file or the directory of a run")
     summary.add_argument("--input", metavar="SIZES", help="the shape of an input, such as 1,3,224,224")
     summary.add_argument("--depth", type=_positive, metavar="N", help="levels of modules to show (all)")
     summary.set_defaults(run=command("summary"))

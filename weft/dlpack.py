@@ -79,7 +79,9 @@ def import_array(x: Any) -> np.ndarray:
     """A NumPy array on the memory of a DLPack producer."""
     device = tuple(x.__dlpack_device__())
     if device[0] != 1:
-        raise BufferError(f"from_dlpack: expected data on the CPU. Got DLPack device {device}; move it to the CPU first.")
+        raise BufferError(
+            f"from_dlpack: expected data on the CPU. Got DLPack device {device}; move it to the CPU first."
+        )
     if "bfloat16" in str(getattr(x, "dtype", "")):
         return np.from_dlpack(_Retyped(x)).view(ml_dtypes.bfloat16)
     return np.from_dlpack(x)

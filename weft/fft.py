@@ -45,9 +45,7 @@ def _as_complex(x: Tensor) -> Tensor:
 
 def _as_real(name: str, x: Tensor) -> Tensor:
     if _dtypes.is_complex(x.dtype):
-        raise TypeError(
-            f"{name}: expected a real tensor. Got {x.dtype.name}; use `wf.fft.fft` for complex ones."
-        )
+        raise TypeError(f"{name}: expected a real tensor. Got {x.dtype.name}; use `wf.fft.fft` for complex ones.")
     return _astype(x, _dtypes.float_for(x.dtype))
 
 
@@ -65,9 +63,7 @@ def _shape_and_axes(name: str, x: Tensor, s: Sizes, axes: Axes) -> tuple[list[in
     if s is None:
         s = [x.shape[a] for a in places]
     if len(s) != len(places):
-        raise ValueError(
-            f"{name}: s and axes must be equally many. Got {len(s)} sizes for {len(places)} axes."
-        )
+        raise ValueError(f"{name}: s and axes must be equally many. Got {len(s)} sizes for {len(places)} axes.")
     sizes = [x.shape[a] if n == -1 else n for n, a in zip(s, places, strict=True)]  # -1 keeps a size
     return [_check_size(name, n, "s", 1) for n in sizes], places
 
@@ -195,9 +191,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, devic
 def _shift(name: str, x: Tensor, axes: Any, back: bool) -> Tensor:
     if x.ndim is None:
         raise ValueError(f"{name}: the number of axes must be known. Got a tensor of unknown rank.")
-    places = _normalize_axes(
-        name, axes if axes is None or isinstance(axes, int) else tuple(axes), x.ndim, "axes"
-    )
+    places = _normalize_axes(name, axes if axes is None or isinstance(axes, int) else tuple(axes), x.ndim, "axes")
     if not places:
         return x
     return _roll(x, tuple([-(x.shape[a] // 2) if back else x.shape[a] // 2 for a in places]), axis=places)
@@ -218,6 +212,4 @@ __all__ = [
     "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-globals().update(
-    {name: _public(globals()[name]) for name in __all__ if name[0].islower()}
-)  # see Note [Named errors]
+globals().update({name: _public(globals()[name]) for name in __all__ if name[0].islower()})  # see Note [Named errors]

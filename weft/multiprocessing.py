@@ -454,9 +454,7 @@ def watch_parent() -> None:
     threading.Thread(target=wait, name="weft-parent-watch", daemon=True).start()
 
 
-def _run_child(
-    conn: _connection.Connection, function: Callable[..., Any], rank: int, args: tuple[Any, ...]
-) -> None:
+def _run_child(conn: _connection.Connection, function: Callable[..., Any], rank: int, args: tuple[Any, ...]) -> None:
     watch_parent()
     accept_interrupts(ignore=False)
     try:
@@ -520,9 +518,7 @@ class ProcessGroup:
             kind, value = self._connections[rank].recv()
         except (EOFError, ConnectionError):
             self.processes[rank].join(5.0)
-            raise RuntimeError(
-                f"spawn: process {rank} {describe_exit(self.processes[rank].exitcode)}."
-            ) from None
+            raise RuntimeError(f"spawn: process {rank} {describe_exit(self.processes[rank].exitcode)}.") from None
         if kind == "error":
             raise RuntimeError(f"spawn: process {rank} failed with {value}")
         self._results[rank] = value

@@ -36,11 +36,7 @@ class profile(Mode):
         )
         where = user_location(2)
         self._add(
-            op.name,
-            "op",
-            start,
-            time.perf_counter_ns(),
-            [] if where is None else [f"{where.filename}:{where.line}"],
+            op.name, "op", start, time.perf_counter_ns(), [] if where is None else [f"{where.filename}:{where.line}"]
         )
         return result
 

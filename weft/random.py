@@ -124,9 +124,7 @@ class Generator:
         """Continue from a state that `get_state` returned."""
         array = np.asarray(state)
         if array.shape != (2,) or array.dtype != np.int64:
-            raise TypeError(
-                f"set_state: expected an int64 tensor [seed, offset]. Got {array.dtype} {array.shape}."
-            )
+            raise TypeError(f"set_state: expected an int64 tensor [seed, offset]. Got {array.dtype} {array.shape}.")
         self._write(int(array[0]), int(array[1]))
         return self
 
@@ -138,9 +136,7 @@ class Generator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
         if not isinstance(state, dict) or state.get("algorithm") != ALGORITHM:
-            raise ValueError(
-                f"load_state_dict: expected the state of a {ALGORITHM} generator. Got {state!r}."
-            )
+            raise ValueError(f"load_state_dict: expected the state of a {ALGORITHM} generator. Got {state!r}.")
         self._write(_seed_value(state["seed"]), _seed_value(state["offset"]))
 
     def clone(self) -> Generator:
@@ -236,10 +232,7 @@ def _finish(result: Tensor, requires_grad: bool) -> Tensor:
 
 
 def rand(
-    *shape: ShapeLike,
-    dtype: DTypeLike | None = None,
-    generator: Generator | None = None,
-    requires_grad: bool = False,
+    *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
     sizes = _sizes("rand", shape)
@@ -247,10 +240,7 @@ def rand(
 
 
 def randn(
-    *shape: ShapeLike,
-    dtype: DTypeLike | None = None,
-    generator: Generator | None = None,
-    requires_grad: bool = False,
+    *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
     sizes = _sizes("randn", shape)
@@ -290,9 +280,7 @@ def _parameter_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
 
 def _parameter_dtype(dtype: Any, *parameters: Any) -> np.dtype:
     tensors = [p for p in parameters if isinstance(p, Tensor)]
-    return (
-        _float(dtype) if dtype is not None or not tensors else dtypes.float_for(dtypes.result_type(*tensors))
-    )
+    return _float(dtype) if dtype is not None or not tensors else dtypes.float_for(dtypes.result_type(*tensors))
 
 
 def uniform(
@@ -346,9 +334,7 @@ def randint(
     except TypeError:
         raise TypeError(f"randint: low and high must be integers. Got {low!r} and {limit!r}.") from None
     resolved = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
-    return random_ops.random_integers(
-        _next("randint", generator), low, limit, check_shape("randint", shape), resolved
-    )
+    return random_ops.random_integers(_next("randint", generator), low, limit, check_shape("randint", shape), resolved)
 
 
 def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -405,9 +391,7 @@ def _in_place(op: str, x: Tensor) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(x.shape), x.dtype
 
 
-def _uniform_(
-    x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
+def _uniform_(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fill with numbers uniform in [low, high), in place."""
     shape, dtype = _in_place("uniform_", x)
     return x.copy_(uniform(low, high, shape, dtype=dtype, generator=generator))
@@ -424,9 +408,7 @@ def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) 
     return x.copy_(bernoulli(p, tuple(x.shape), dtype=x.dtype, generator=generator))
 
 
-def _random_(
-    x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None
-) -> Tensor:
+def _random_(x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
     """Fill an integer tensor with integers uniform in [low, high), in place; the bound defaults to what fits."""
     if not dtypes.is_integral(x.dtype):
         raise TypeError(f"random_: expected an integer tensor. Got {x.dtype.name}; use `uniform_`.")

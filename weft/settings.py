@@ -86,7 +86,9 @@ OPENMP: Setting[str] = Setting(
     "0 or a path", lambda text: {True: "libgomp.so.1", False: "", None: text}[_switch(text)],
 )  # fmt: skip
 ONEDNN = _flag("WEFT_ONEDNN", "`0` switches oneDNN off", True)
-ONEDNN_LIBRARY = _path("WEFT_ONEDNN_LIBRARY", "path of a libdnnl, version 3.2 or newer", "the installed `onednn-cpu-gomp`")
+ONEDNN_LIBRARY = _path(
+    "WEFT_ONEDNN_LIBRARY", "path of a libdnnl, version 3.2 or newer", "the installed `onednn-cpu-gomp`"
+)
 LLVM = _flag("WEFT_LLVM", "`0` switches generated kernels off for eager ops", True)
 EAGER = _flag("WEFT_EAGER", "`1` turns every captured function back into plain Python", False)
 DEBUG: Setting[int] = Setting(
@@ -100,7 +102,9 @@ CPU_DEVICES: Setting[int] = Setting(
     "a whole number of at least 1", _count(1),
 )  # fmt: skip
 CACHE_DIR = _path(
-    "WEFT_CACHE_DIR", "where compiled kernels are kept", "`~/.cache/weft`, or a private temporary directory without a home"
+    "WEFT_CACHE_DIR",
+    "where compiled kernels are kept",
+    "`~/.cache/weft`, or a private temporary directory without a home",
 )
 CACHE = _flag("WEFT_CACHE", "`0` switches that cache off", True)
 CACHE_SIZE: Setting[int] = Setting(

@@ -70,9 +70,7 @@ class _Network(BaseEstimator):
     def _check_settings(self) -> None:
         name = type(self).__name__
         if self.optimizer not in _OPTIMIZERS:
-            raise ValueError(
-                f"{name}: optimizer must be one of {', '.join(_OPTIMIZERS)}. Got {self.optimizer!r}."
-            )
+            raise ValueError(f"{name}: optimizer must be one of {', '.join(_OPTIMIZERS)}. Got {self.optimizer!r}.")
         for key in ("epochs", "batch_size"):
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
@@ -181,9 +179,7 @@ class WeftRegressor(RegressorMixin, _Network):
         self.target_mean_ = target.mean(axis=0)
         spread = target.std(axis=0)
         self.target_scale_ = np.where(spread > 0, spread, 1.0)
-        self._train(
-            X, ((target - self.target_mean_) / self.target_scale_).astype(np.float32), target.shape[1]
-        )
+        self._train(X, ((target - self.target_mean_) / self.target_scale_).astype(np.float32), target.shape[1])
         return self
 
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:

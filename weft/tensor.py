@@ -189,9 +189,7 @@ class Tensor(TensorMethods):
             if not isinstance(value, Tensor) and not hasattr(value, "is_row_sparse"):
                 raise TypeError(f"grad: expected a tensor or None. Got {type(value).__name__}.")
             if value.shape != self.shape or value.dtype != self.dtype:
-                raise ValueError(
-                    f"grad: expected {describe(self)}, like the tensor itself. Got {describe(value)}."
-                )
+                raise ValueError(f"grad: expected {describe(self)}, like the tensor itself. Got {describe(value)}.")
         if _grad_hook is not None:
             _grad_hook.set(self, value)
         else:
@@ -327,9 +325,7 @@ class Tensor(TensorMethods):
     def __index__(self) -> int:
         array = self._array("use as an index")
         if array.ndim != 0 or array.dtype.kind not in "iu":
-            raise TypeError(
-                f"index: only a 0-d integer tensor can be used as an index. Got {describe(self)}."
-            )
+            raise TypeError(f"index: only a 0-d integer tensor can be used as an index. Got {describe(self)}.")
         return int(array)
 
     def _one(self, what: str) -> Any:
@@ -354,7 +350,9 @@ class Tensor(TensorMethods):
     def _length(self, action: str) -> int:
         shape: Any = self._data.shape
         if shape is None or shape[0].__class__ is not int:
-            raise TypeError(f"{action}: the size of axis 0 is known only when a step runs. Got a tensor of shape {shape}.")
+            raise TypeError(
+                f"{action}: the size of axis 0 is known only when a step runs. Got a tensor of shape {shape}."
+            )
         return shape[0]
 
     def __contains__(self, value: Any) -> bool:
@@ -523,9 +521,7 @@ def _from_python(data: Any, dtype: np.dtype | None = None) -> ndarray:
         if array.dtype.type not in (dtypes.bfloat16.type,):
             held = {type(v).__name__ for v in array.flat} if array.dtype == object and array.ndim else set()
             inside = f" of {', '.join(sorted(held))}" if held else ""
-            raise TypeError(
-                f"tensor: expected numbers, nested sequences of numbers, or an array. Got {given}{inside}."
-            )
+            raise TypeError(f"tensor: expected numbers, nested sequences of numbers, or an array. Got {given}{inside}.")
     if dtype is not None and dtype.kind in "iu" and array.dtype.kind in "iuf" and array.size:
         low, high = array.min(), array.max()
         limits = np.iinfo(dtype)

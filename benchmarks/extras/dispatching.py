@@ -16,7 +16,9 @@ def measure(context: Context, rounds: int = 3) -> list[Row]:
     figures: dict[str, list[dict[str, float]]] = {"weft": [], "torch": []}
     for _ in range(rounds):
         for library in figures:
-            found = dispatch.run_child(context.interpreters[library], library) if library in context.interpreters else None
+            found = (
+                dispatch.run_child(context.interpreters[library], library) if library in context.interpreters else None
+            )
             if found is not None:
                 figures[library].append(found)
     rows = []

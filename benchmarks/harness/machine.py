@@ -69,9 +69,7 @@ def between(before: Sample, after: Sample, load_before: float) -> Business:
     """What happened between two samples."""
     span = max((after.at - before.at) * (os.cpu_count() or 1), 1e-9)
     foreign = (after.busy - before.busy) - (after.ours - before.ours)
-    return Business(
-        load_before, os.getloadavg()[0], max(0.0, foreign / span), (after.steal - before.steal) / span
-    )
+    return Business(load_before, os.getloadavg()[0], max(0.0, foreign / span), (after.steal - before.steal) / span)
 
 
 def available_bytes() -> int:

@@ -72,9 +72,7 @@ class Section:
     def conditions(self, document: dict[str, Any]) -> str:
         """On what, with which versions and how undisturbed it was measured, in one paragraph."""
         results = self.results(document)
-        versions = {
-            " ".join(row["what"].split()[:2]) for result in results.values() for row in result["rows"].values()
-        }
+        versions = {" ".join(row["what"].split()[:2]) for result in results.values() for row in result["rows"].values()}
         watched = [facts for result in results.values() for facts in result["machine"]]
         m = document["machine"]
         parts = []

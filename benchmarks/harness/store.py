@@ -14,7 +14,9 @@ from .report import Section
 
 def add_arguments(parser: argparse.ArgumentParser, section: str) -> None:
     """Where results go."""
-    parser.add_argument("--out", type=Path, default=Path("benchmark-results"), help="folder for JSON, table and picture")
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmark-results"), help="folder for JSON, table and picture"
+    )
     parser.add_argument("--merge", action="store_true", help="add to what the folder holds instead of starting over")
     parser.set_defaults(section=section)
 
@@ -72,7 +74,9 @@ def write_outputs(args: argparse.Namespace, document: dict[str, Any], section: S
     table, picture = args.out / f"{section.name}.md", args.out / f"{section.name}.png"
     table.write_text(section.markdown(document))
     print(f"wrote {path(args)} and {table}")
-    print(f"wrote {picture}" if section.chart(document, picture) else f"{picture}: skipped, matplotlib is not installed")
+    print(
+        f"wrote {picture}" if section.chart(document, picture) else f"{picture}: skipped, matplotlib is not installed"
+    )
 
 
 def command(

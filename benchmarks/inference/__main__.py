@@ -76,13 +76,19 @@ def _export(name: str, torch: str | None, path: Path, env: dict[str, str]) -> st
         return "no interpreter with torch given, which exports the model"
     command = [torch, "-m", "benchmarks.inference.export", name, str(path)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=600)
-    return "" if done.returncode == 0 else f"torch cannot export it: {(done.stderr.strip().splitlines() or [''])[-1][:200]}"
+    return (
+        ""
+        if done.returncode == 0
+        else f"torch cannot export it: {(done.stderr.strip().splitlines() or [''])[-1][:200]}"
+    )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a comparison."""
     parser.add_argument("--cases", default=",".join(CASES), help="names, with commas (all)")
-    parser.add_argument("--runners", default=",".join(RUNNERS), help="names, with commas (all); the first is the reference")
+    parser.add_argument(
+        "--runners", default=",".join(RUNNERS), help="names, with commas (all); the first is the reference"
+    )
     parser.add_argument("--minutes", type=float, default=6.0, help="for all cases together")
     parser.add_argument("--rounds", type=int, default=21, help="at most so many; 0 only checks that scores agree")
     parser.add_argument("--turn", type=float, default=1.0, help="seconds of one runner's turn, at least one step")

@@ -29,11 +29,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=90.0,
         help="for all models together, but for steps of more than half a minute; with fewer, fewer rounds",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=21, help="at most so many for each model; 0 only checks that losses agree")
+    parser.add_argument(
+        "--rounds", type=int, default=21, help="at most so many for each model; 0 only checks that losses agree"
+    )
     parser.add_argument("--turn", type=float, default=1.0, help="seconds of one runner's turn, at least one step")
     parser.add_argument("--batch", type=int, help="with --rounds 0: check with so few samples")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--patience", type=float, default=1500.0, help="seconds to wait for the first two or three steps")
+    parser.add_argument(
+        "--patience", type=float, default=1500.0, help="seconds to wait for the first two or three steps"
+    )
     store.add_arguments(parser, "training")
     peers.add_arguments(parser)
 
@@ -58,7 +62,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             weights = Path(folder) / "weights.npz"
             command = [sys.executable, "-m", f"{PACKAGE}.worker_weft", model, "export", str(weights)]
             subprocess.run(command, check=True, cwd=ROOT)
-            result = compare(entries(model, runners, interpreters, weights), plan, say=lambda text: print(text, flush=True))
+            result = compare(
+                entries(model, runners, interpreters, weights), plan, say=lambda text: print(text, flush=True)
+            )
         # who was timed once, see `compare`, does not take the time of the models that follow
         until += sum(r["first_seconds"] + r["median"] for r in result["rows"].values() if not r["rounds"])
         print(SECTION.lines(model, result), flush=True)

@@ -92,7 +92,13 @@ def gnmt(ops: Any, p: Weights, source: Any, target: Any, layers: int) -> Any:
 
 
 def alexnet(ops: Any, p: Weights, x: Any) -> Any:
-    for i, stride, padding, pool in ((0, 4, 2, True), (3, 1, 2, True), (6, 1, 1, False), (8, 1, 1, False), (10, 1, 1, True)):
+    for i, stride, padding, pool in (
+        (0, 4, 2, True),
+        (3, 1, 2, True),
+        (6, 1, 1, False),
+        (8, 1, 1, False),
+        (10, 1, 1, True),
+    ):
         x = ops.relu(conv(ops, p, f"features.{i}", x, stride, padding))
         x = ops.max_pool(x, 3, 2, 0) if pool else x
     return _classify(ops, p, ops.flatten(x), (1, 4, 6))

@@ -78,9 +78,7 @@ def report(name: str, steps: int, top: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", help="names, with commas")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--top", type=int, default=12)

@@ -14,6 +14,7 @@ from .configurations import CONFIGURATIONS, Configuration
 
 PACKAGE = "benchmarks.models"
 
+
 def _images(c: Configuration) -> bool:
     return c.kind == "image"
 
@@ -56,9 +57,7 @@ def entries(
             continue
         python = interpreters.get(r.framework)
         command = None if python is None else [python, "-m", f"{package}.worker_{r.framework}", model, r.mode]
-        found.append(
-            Entry(name, command, {**r.env, WEIGHTS: str(weights)}, f"no interpreter with {r.framework} given")
-        )
+        found.append(Entry(name, command, {**r.env, WEIGHTS: str(weights)}, f"no interpreter with {r.framework} given"))
     return found
 
 

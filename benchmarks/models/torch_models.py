@@ -50,7 +50,9 @@ class ResNet50(nn.Module):
 
 
 def _conv(i: int, o: int, k: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(i, o, k, stride, k // 2, groups=groups, bias=False), nn.BatchNorm2d(o), nn.ReLU6(True))
+    return nn.Sequential(
+        nn.Conv2d(i, o, k, stride, k // 2, groups=groups, bias=False), nn.BatchNorm2d(o), nn.ReLU6(True)
+    )
 
 
 class Inverted(nn.Module):
@@ -115,7 +117,15 @@ def vgg19() -> nn.Module:
             channels = width
         layers.append(nn.MaxPool2d(2))
     r = lambda: nn.ReLU(True)
-    last = [nn.Linear(25088, 4096), r(), nn.Identity(), nn.Linear(4096, 4096), r(), nn.Identity(), nn.Linear(4096, 1000)]
+    last = [
+        nn.Linear(25088, 4096),
+        r(),
+        nn.Identity(),
+        nn.Linear(4096, 4096),
+        r(),
+        nn.Identity(),
+        nn.Linear(4096, 1000),
+    ]
     return Classic(layers, last)
 
 

@@ -52,7 +52,9 @@ def compare(model: str, trees: list[Path], args: argparse.Namespace) -> str:
     hellos: list[list[dict[str, Any]]] = [[] for _ in trees]
     for turn in range(args.starts):
         with contextlib.ExitStack() as running:
-            start = lambda tree: running.enter_context(Worker(tree.name, command, {}, args.threads, args.patience, tree))
+            start = lambda tree: running.enter_context(
+                Worker(tree.name, command, {}, args.threads, args.patience, tree)
+            )
             started = {tree: start(tree) for tree in (trees if turn % 2 == 0 else trees[::-1])}
             workers = [started[tree] for tree in trees]
             found += rounds(workers, args.seconds / args.starts, args.turn)

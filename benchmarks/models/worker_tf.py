@@ -112,7 +112,11 @@ class Momentum:
     def apply(self, params: dict[str, Any], grads: dict[str, Any]) -> None:
         for k, p in params.items():
             tf.raw_ops.ResourceApplyMomentum(
-                var=p.handle, accum=self.speed[k].handle, lr=self.rate, grad=tf.convert_to_tensor(grads[k]), momentum=0.9
+                var=p.handle,
+                accum=self.speed[k].handle,
+                lr=self.rate,
+                grad=tf.convert_to_tensor(grads[k]),
+                momentum=0.9,
             )
 
 

@@ -75,7 +75,8 @@ def test_higher_order(name):
     plain, checkpointed = CASES[name]
     x = _leaf((2, 4), 3)
     second = [
-        wf.grad((wf.grad(fn(x).sum(), x, create_graph=True)[0] ** 2).sum(), x)[0].numpy() for fn in (plain, checkpointed)
+        wf.grad((wf.grad(fn(x).sum(), x, create_graph=True)[0] ** 2).sum(), x)[0].numpy()
+        for fn in (plain, checkpointed)
     ]
     np.testing.assert_allclose(second[1], second[0], rtol=1e-12)
 

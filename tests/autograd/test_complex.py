@@ -48,13 +48,7 @@ def test_against_differences(fn):
 
 @pytest.mark.parametrize(
     "fn",
-    [
-        lambda z: z * z,
-        lambda z: wf.conj(z) * z * z,
-        lambda z: wf.abs(z),
-        lambda z: wf.exp(z),
-        lambda z: wf.real(z) * z,
-    ],
+    [lambda z: z * z, lambda z: wf.conj(z) * z * z, lambda z: wf.abs(z), lambda z: wf.exp(z), lambda z: wf.real(z) * z],
 )
 def test_second_order_against_differences(fn):
     assert wf.gradgradcheck(fn, _z())
@@ -70,7 +64,9 @@ def test_real_leaves_have_real_gradients():
         lambda x, z: x.reshape(2, 1) * z,
         (wf.tensor([1.0, 2.0], dtype=wf.float64, requires_grad=True), z.detach().requires_grad_()),
     )
-    assert wf.gradcheck(lambda x: x.astype(wf.complex128) * (1 - 2j), wf.tensor([1.0, 2.0], dtype=wf.float64, requires_grad=True))
+    assert wf.gradcheck(
+        lambda x: x.astype(wf.complex128) * (1 - 2j), wf.tensor([1.0, 2.0], dtype=wf.float64, requires_grad=True)
+    )
 
 
 def test_hooks_see_the_users_convention():

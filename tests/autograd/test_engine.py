@@ -97,8 +97,7 @@ def test_float32_gradient_dtype_follows_the_leaf():
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [((3,), (2, 3)), ((2, 1), (1, 4)), ((), (2, 2)), ((1, 1), (3,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1))],
+    ("a", "b"), [((3,), (2, 3)), ((2, 1), (1, 4)), ((), (2, 2)), ((1, 1), (3,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1))]
 )
 def test_broadcast_gradients_are_summed_back(a, b):
     rng = np.random.default_rng(0)
@@ -199,9 +198,7 @@ def test_gradient_penalty():
     (g * g).sum().backward()
     assert wf.gradcheck(
         lambda w: (
-            (wf.grad(wf.tanh(w * x).sum(), x, create_graph=True)[0] ** 2).sum()
-            if w.requires_grad
-            else _penalty(w, x)
+            (wf.grad(wf.tanh(w * x).sum(), x, create_graph=True)[0] ** 2).sum() if w.requires_grad else _penalty(w, x)
         ),
         w,
     )
@@ -221,8 +218,7 @@ def test_second_backward_raises_with_the_remedy():
     y = (x * x).sum()
     y.backward()
     with pytest.raises(
-        RuntimeError,
-        match="backward of multiply: the graph was freed by an earlier backward. Pass `retain_graph=True`",
+        RuntimeError, match="backward of multiply: the graph was freed by an earlier backward. Pass `retain_graph=True`"
     ):
         y.backward()
     z = (x * x).sum()

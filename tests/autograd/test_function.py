@@ -249,7 +249,9 @@ def test_misuse_has_words():
             ctx.save_for_backward(x, 3)
             return x
 
-    with pytest.raises(TypeError, match="save_for_backward: expected tensors or None. Got int; set other values as attributes"):
+    with pytest.raises(
+        TypeError, match="save_for_backward: expected tensors or None. Got int; set other values as attributes"
+    ):
         Saves.apply(_leaf(1.0))
 
 

@@ -104,6 +104,5 @@ def test_random_function_of_many_ops():
     rng = np.random.default_rng(0)
     w = wf.asarray(rng.standard_normal((3, 3)))
     assert wf.gradcheck(
-        lambda x: wf.tanh(x @ w).sum(axis=0) / (1 + x[1] ** 2),
-        wf.asarray(rng.standard_normal((2, 3))).requires_grad_(),
+        lambda x: wf.tanh(x @ w).sum(axis=0) / (1 + x[1] ** 2), wf.asarray(rng.standard_normal((2, 3))).requires_grad_()
     )

@@ -424,7 +424,9 @@ def test_in_place_result_must_keep_shape_and_kind():
     with pytest.raises(ValueError, match=r"add: .*keep the shape \(3,\). Got \(2, 3\)"):
         x += wf.ones(2, 3)
     n = wf.tensor([1, 2])
-    with pytest.raises(TypeError, match="divide: a result of dtype float32 cannot be stored in place in a tensor of int64"):
+    with pytest.raises(
+        TypeError, match="divide: a result of dtype float32 cannot be stored in place in a tensor of int64"
+    ):
         n /= 2
     with pytest.raises(TypeError, match="setitem: .*float32.*int64"):
         n[0] = 0.5

@@ -79,12 +79,16 @@ def test_numbers_of_linspace_do_not_depend_on_how_the_ends_are_given():
 
 def test_a_leaf_is_not_made_of_tensors_that_require_gradients():
     for data in (_x(), [_x(), 1.0]):
-        with pytest.raises(RuntimeError, match="tensor: the data require gradients already.*`x.detach\\(\\)` for a new leaf"):
+        with pytest.raises(
+            RuntimeError, match="tensor: the data require gradients already.*`x.detach\\(\\)` for a new leaf"
+        ):
             wf.tensor(data, requires_grad=True)
     assert wf.tensor(_x().detach(), requires_grad=True).is_leaf
     with pytest.raises(RuntimeError, match="Tensor: the tensor requires gradients. `wf.asarray\\(x\\)` keeps them"):
         wf.Tensor(_x())
-    with pytest.raises(RuntimeError, match="tensor: the tensor requires gradients. `wf.asarray` or `wf.stack` keeps them"):
+    with pytest.raises(
+        RuntimeError, match="tensor: the tensor requires gradients. `wf.asarray` or `wf.stack` keeps them"
+    ):
         wf.Tensor([_x(), _x()])
 
 
@@ -130,7 +134,9 @@ M = wf.ones(2, 3)
 def test_attributes_refuse_tensors_that_require_gradients(call):
     s = wf.tensor(0.5, requires_grad=True)
     for _ in range(2):
-        with pytest.raises(TypeError, match="must be a number. Got a tensor that requires gradients, which would be lost"):
+        with pytest.raises(
+            TypeError, match="must be a number. Got a tensor that requires gradients, which would be lost"
+        ):
             call(s)
     plain, number = call(s.detach()), call(0.5)
     np.testing.assert_array_equal(plain.numpy(), number.numpy())

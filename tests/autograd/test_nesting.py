@@ -30,7 +30,9 @@ class Polynomial:
     __rmul__ = __mul__
 
     def diff(self, k):
-        return Polynomial({tuple(n - (i == k) for i, n in enumerate(e)): c * e[k] for e, c in self.terms.items() if e[k]})
+        return Polynomial(
+            {tuple(n - (i == k) for i, n in enumerate(e)): c * e[k] for e, c in self.terms.items() if e[k]}
+        )
 
     def at(self, k, value):
         """With variable `k` replaced by `value`."""
@@ -133,7 +135,9 @@ def test_captured_nestings_equal_their_closed_forms(closed_over):
         captured = wf.function(lambda x, names=names: wf.stack([nested(n, x, closed_over, _number) for n in names]))
         got = captured(_number(1.5))
         assert not got.requires_grad
-        np.testing.assert_allclose(got.numpy(), [closed_form(n, 1.5, closed_over) for n in names], rtol=1e-9, err_msg=str(names))
+        np.testing.assert_allclose(
+            got.numpy(), [closed_form(n, 1.5, closed_over) for n in names], rtol=1e-9, err_msg=str(names)
+        )
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -265,12 +269,16 @@ def test_a_captured_function_has_gradients_for_what_it_closes_over():
 
 
 def test_tangents_and_cotangents_must_fit():
-    with pytest.raises(ValueError, match=r"jvp: tangent 0 must have the shape of its primal. Got \(2,\); expected \(\)"):
+    with pytest.raises(
+        ValueError, match=r"jvp: tangent 0 must have the shape of its primal. Got \(2,\); expected \(\)"
+    ):
         wf.jvp(lambda x: x, [_number(1.0)], [wf.ones(2)])
     _, pull = wf.vjp(lambda x: x * 2, _number(1.0))
     with pytest.raises(ValueError, match="vjp: expected 1 cotangents, one per output. Got 2"):
         pull(_number(1.0), _number(1.0))
-    with pytest.raises(ValueError, match=r"vjp: cotangent 0 must have the shape of its output. Got \(2,\); expected \(\)"):
+    with pytest.raises(
+        ValueError, match=r"vjp: cotangent 0 must have the shape of its output. Got \(2,\); expected \(\)"
+    ):
         pull(wf.ones(2))
 
 
@@ -287,7 +295,9 @@ def test_vectors_and_batches_nest():
     slope = lambda x: wf.jvp(lambda y: g(x, y), [at_y], [along])[1]
     np.testing.assert_allclose(wf.grad_fn(slope)(at_x).numpy(), v @ mixed)
     np.testing.assert_allclose(wf.hessian(slope, at_x).numpy(), np.diag(2 * a @ (3 * y**2 * v)))
-    rows = wf.vmap(lambda y: wf.grad_fn(lambda x: wf.jvp(lambda z: g(x, z), [y], [along])[1])(at_x))(wf.stack([at_y, 2 * at_y]))
+    rows = wf.vmap(lambda y: wf.grad_fn(lambda x: wf.jvp(lambda z: g(x, z), [y], [along])[1])(at_x))(
+        wf.stack([at_y, 2 * at_y])
+    )
     np.testing.assert_allclose(rows.numpy(), np.stack([v @ mixed, 4 * v @ mixed]))
     total = wf.grad_fn(lambda x: wf.vmap(lambda y: wf.vjp(lambda z: g(x, z), y)[1](wf.asarray(1.0, dtype=wf.float64))[0].sum())(
         wf.stack([at_y, 2 * at_y])).sum())(at_x)  # fmt: skip

@@ -40,7 +40,10 @@ def _bound(op, number, seed):
 
 def _same_shapes(rows):
     return all(
-        all(np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype for a, b in zip(rows[0], row, strict=True))
+        all(
+            np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
+            for a, b in zip(rows[0], row, strict=True)
+        )
         for row in rows
     )
 
@@ -106,7 +109,9 @@ def test_axes_in_and_out():
         np.testing.assert_allclose(out.numpy(), moved.sum(axis=1))
     out = wf.vmap(f, in_axes=1, out_axes=-1)(x[0])
     np.testing.assert_allclose(out.numpy(), x[0].numpy() * np.arange(3)[:, None])
-    np.testing.assert_allclose(wf.vmap(lambda v: v * 2, in_axes=2, out_axes=1)(x).numpy(), np.moveaxis(x.numpy(), 2, 1) * 2)
+    np.testing.assert_allclose(
+        wf.vmap(lambda v: v * 2, in_axes=2, out_axes=1)(x).numpy(), np.moveaxis(x.numpy(), 2, 1) * 2
+    )
 
 
 def test_trees_of_inputs_and_outputs():
@@ -116,7 +121,9 @@ def test_trees_of_inputs_and_outputs():
     params = {"w": _x(5, 4, 2), "b": _x(2)}
     x = _x(5, 4)
     out = wf.vmap(f, in_axes=({"w": 0, "b": None}, 0))(params, x)
-    np.testing.assert_allclose(out["y"].numpy(), np.einsum("bi,bij->bj", x.numpy(), params["w"].numpy()) + params["b"].numpy())
+    np.testing.assert_allclose(
+        out["y"].numpy(), np.einsum("bi,bij->bj", x.numpy(), params["w"].numpy()) + params["b"].numpy()
+    )
     assert out["n"][0].shape == (5, 4) and out["n"][1].shape == (5,)
     out = wf.vmap(f, in_axes=({"w": 0, "b": None}, 0), out_axes={"y": 1, "n": (0, 0)})(params, x)
     assert out["y"].shape == (2, 5)
@@ -193,8 +200,7 @@ def test_backward_inside():
 def test_indexing_with_batched_indices():
     x, i = _x(3, 5, 2), wf.tensor([[4, 0], [1, 1], [2, 3]])
     np.testing.assert_array_equal(
-        wf.vmap(lambda a, k: a[k])(x, i).numpy(),
-        np.stack([a[k] for a, k in zip(x.numpy(), i.numpy(), strict=True)]),
+        wf.vmap(lambda a, k: a[k])(x, i).numpy(), np.stack([a[k] for a, k in zip(x.numpy(), i.numpy(), strict=True)])
     )
     np.testing.assert_array_equal(wf.vmap(lambda k: x[0][k], in_axes=0)(i).numpy(), x.numpy()[0][i.numpy()])
     np.testing.assert_array_equal(

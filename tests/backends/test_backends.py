@@ -7,11 +7,7 @@ import sys
 
 def run(program, **variables):
     return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [sys.executable, "-c", program], env={**os.environ, **variables}, capture_output=True, text=True, timeout=60
     )
 
 

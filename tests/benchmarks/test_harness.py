@@ -24,7 +24,10 @@ def row(relative: float, **facts: Any) -> dict[str, Any]:
 
 def document(**rows: dict[str, Any]) -> dict[str, Any]:
     named = {name.replace("_", "-"): r for name, r in rows.items()}
-    return {"machine": {}, "sections": {"training": {"mlp": {"rows": named, "skipped": {}, "failed": {}, "machine": []}}}}
+    return {
+        "machine": {},
+        "sections": {"training": {"mlp": {"rows": named, "skipped": {}, "failed": {}, "machine": []}}},
+    }
 
 
 def test_foreign_work_makes_a_machine_busy() -> None:
@@ -90,7 +93,9 @@ def test_table_names_the_best_peer_of_either_kind() -> None:
     assert "| MLP, batch 128 | 1,280 samples/s | jax.jit, 1,024 samples/s | **1.25×** | torch eager, " in text
     assert "**1.10×** | 0.50 of its |" in text and "150 (135–300)" in text
     rows["weft_dense"] = row(0.8, peak_bytes=2**29)
-    assert "1,600 samples/s (captured, plain Adam) | jax.jit, 1,024 samples/s | **1.56×**" in SECTION.markdown(document(**rows))
+    assert "1,600 samples/s (captured, plain Adam) | jax.jit, 1,024 samples/s | **1.56×**" in SECTION.markdown(
+        document(**rows)
+    )
     assert "(busy machine)" in SECTION.markdown(document(weft=row(1.0, busy=True)))
     assert "1.25× Weft's time" in SECTION.lines("mlp", document(**rows)["sections"]["training"]["mlp"])
 

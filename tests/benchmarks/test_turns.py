@@ -53,7 +53,9 @@ def test_processor_time_leaves_out_waiting(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_worker_that_computes_something_else_is_not_timed() -> None:
     said: list[str] = []
-    result = compare([fake("weft"), fake("wrong", (3.0, 2.0, 1.1)), fake("nan", (float("nan"),) * 3)], QUICK, said.append)
+    result = compare(
+        [fake("weft"), fake("wrong", (3.0, 2.0, 1.1)), fake("nan", (float("nan"),) * 3)], QUICK, said.append
+    )
     assert list(result["rows"]) == ["weft"] and set(result["failed"]) == {"wrong", "nan"}
     assert any("wrong: FAILED, disagrees by" in line for line in said)
 
@@ -89,13 +91,20 @@ def test_who_is_far_behind_takes_part_in_few_rounds_only() -> None:
 def test_a_step_that_takes_long_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LONG, "0.1")
     said: list[str] = []
-    entries = [fake("weft"), fake("long", (3.0, 2.0), seconds=0.15), fake("wrong", (3.0, 2.5), seconds=0.15), fake("near")]
+    entries = [
+        fake("weft"),
+        fake("long", (3.0, 2.0), seconds=0.15),
+        fake("wrong", (3.0, 2.5), seconds=0.15),
+        fake("near"),
+    ]
     result = compare(entries, QUICK, said.append)
     rows = result["rows"]
     assert set(rows) == {"weft", "long", "near"} and "disagrees" in result["failed"]["wrong"]
     assert rows["long"]["steps"] == 1 and rows["long"]["check"] == [3.0, 2.0] and rows["long"]["relative"] > 10
     assert any(line.startswith("  long: a step takes 0 s, timed once") for line in said)
-    section = Section("s", {"m": "M"}, {n: Runner("weft" if n == "weft" else "f", "", n) for n in rows}, lambda name: (1, ""), "")
+    section = Section(
+        "s", {"m": "M"}, {n: Runner("weft" if n == "weft" else "f", "", n) for n in rows}, lambda name: (1, ""), ""
+    )
     table = section.markdown({"machine": {}, "sections": {"s": {"m": result}}})
     assert f"{rows['long']['median'] * 1e3:.0f} (one step)" in table
     rows = compare([fake("weft"), fake("long", (3.0, 2.0), seconds=0.15)], QUICK, said.append)["rows"]
@@ -104,8 +113,12 @@ def test_a_step_that_takes_long_is_timed_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_who_ends_beside_a_group_is_tried_again_without_it(tmp_path: Path) -> None:
     flag = tmp_path / "started"
-    code = "import os, pathlib\nflag = pathlib.Path({flag!r})\nif not flag.exists():\n    flag.touch()\n    os._exit(9)\n"
-    hungry = Entry("hungry", [sys.executable, "-c", code.format(flag=str(flag)) + FAKE.format(losses=[3, 2, 1], seconds=0.001)])
+    code = (
+        "import os, pathlib\nflag = pathlib.Path({flag!r})\nif not flag.exists():\n    flag.touch()\n    os._exit(9)\n"
+    )
+    hungry = Entry(
+        "hungry", [sys.executable, "-c", code.format(flag=str(flag)) + FAKE.format(losses=[3, 2, 1], seconds=0.001)]
+    )
     said: list[str] = []
     result = compare([fake("weft"), fake("a"), hungry], QUICK, said.append)
     assert set(result["rows"]) == {"weft", "a", "hungry"} and not result["failed"] and len(result["machine"]) == 2

@@ -46,11 +46,7 @@ def clusters(fn, *args):
 def kernels(fn, *args):
     """The loop nests of the program itself: kernels that are neither copies nor checks of indices."""
     f = captured(fn, *args)
-    return [
-        s
-        for s in f.traces[0].compiled.program.steps
-        if s.kind == "kernel" and s.label not in ("copy", "check")
-    ]
+    return [s for s in f.traces[0].compiled.program.steps if s.kind == "kernel" and s.label not in ("copy", "check")]
 
 
 def gradient(fn):
@@ -146,9 +142,7 @@ def test_gradients_of_weight_and_bias_walk_over_the_rows_together():
 
     x = LOGITS.detach().clone().requires_grad_(True)
     assert len(kernels(gradients, x, LOGITS * 0.5)) == 2
-    for got, expected in zip(
-        wf.function(gradients)(x, LOGITS * 0.5), gradients(x, LOGITS * 0.5), strict=True
-    ):
+    for got, expected in zip(wf.function(gradients)(x, LOGITS * 0.5), gradients(x, LOGITS * 0.5), strict=True):
         np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-4, atol=1e-3)
 
 

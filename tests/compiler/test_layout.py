@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 
 import weft as wf
 from weft import nn
-from weft.compiler.layout import (
-    Layout,
-    Storage,
-    channels_last,
-    like_order,
-    row_major,
-    same_strides,
-    view_layout,
-)
+from weft.compiler.layout import Layout, Storage, channels_last, like_order, row_major, same_strides, view_layout
 from weft.graph.graph import Graph
 from weft.nn import functional as F
 from weft.ops.array.indexing import freeze
@@ -68,9 +60,7 @@ def strided(draw):
 def test_permuted_views(sample, data):
     whole, array = sample
     axes = tuple(data.draw(st.permutations(range(array.ndim))))
-    np.testing.assert_array_equal(
-        read(view("permute_dims", array, (axes,), whole), whole), array.transpose(axes)
-    )
+    np.testing.assert_array_equal(read(view("permute_dims", array, (axes,), whole), whole), array.transpose(axes))
 
 
 @QUICK

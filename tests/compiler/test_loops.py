@@ -42,10 +42,7 @@ def test_matmul_tile_prints_as_loops():
 
     text = str(small_matmul(layout(8, 32), layout(32, 64), layout(8, 64)))
     assert "local p0_tile: float32[4, 64]" in text
-    assert (
-        "p0_tile[p0_mr, p0_mv] = fma(b0[(p0_i * 4 + p0_mr) * 32 + p0_k], b1[p0_k * 64 + (p0_j * 64 + p0_mv)]"
-        in text
-    )
+    assert "p0_tile[p0_mr, p0_mv] = fma(b0[(p0_i * 4 + p0_mr) * 32 + p0_k], b1[p0_k * 64 + (p0_j * 64 + p0_mv)]" in text
     assert "unroll for p0_mr < 4:" in text
 
 

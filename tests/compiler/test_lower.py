@@ -107,9 +107,7 @@ def test_ops_without_a_lowering_run_on_the_host_and_are_listed():
     assert "host calls (NumPy inside the program): inv" in f.explain()
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float64", "int32", "int64", "complex64", "complex128", "bfloat16", "float16"]
-)
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int64", "complex64", "complex128", "bfloat16", "float16"])
 def test_dtypes(dtype):
     x = wf.tensor(np.arange(1, 7).reshape(2, 3)).astype(getattr(wf, dtype))
 
@@ -121,9 +119,7 @@ def test_dtypes(dtype):
     for a, b in zip(fn(x), f(x), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(
-            b.numpy().astype("complex128"),
-            a.numpy().astype("complex128"),
-            rtol=2e-2 if "16" in dtype else 1e-5,
+            b.numpy().astype("complex128"), a.numpy().astype("complex128"), rtol=2e-2 if "16" in dtype else 1e-5
         )
 
 

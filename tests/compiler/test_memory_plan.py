@@ -41,9 +41,9 @@ def check(storages, total, over=()):
                 assert a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
 
 
-LIVES = st.lists(
-    st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(1, 5000)), min_size=1, max_size=40
-).map(lambda lives: [(a, a + d, n) for a, d, n in lives])
+LIVES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(1, 5000)), min_size=1, max_size=40).map(
+    lambda lives: [(a, a + d, n) for a, d, n in lives]
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -54,9 +54,7 @@ def test_overlapping_lives_never_share_bytes(lives):
     assert [(s.first, s.last) for s in storages] == [(a, b) for a, b, _ in lives]
     check(storages, total)
     rounded = [-(-n // ALIGNMENT) * ALIGNMENT for _, _, n in lives]
-    needed = max(
-        sum(r for r, (a, b, _) in zip(rounded, lives, strict=True) if a <= i <= b) for i in range(len(steps))
-    )
+    needed = max(sum(r for r, (a, b, _) in zip(rounded, lives, strict=True) if a <= i <= b) for i in range(len(steps)))
     assert needed <= total <= sum(rounded)
 
 
@@ -71,9 +69,7 @@ def test_loops_keep_what_they_use_from_outside(outer, inner, at):
     total = plan(steps, [*storages, *inside])
     check([*storages, *inside], total)
     for s in inside:
-        assert (
-            storages[0].offset + storages[0].nbytes <= s.offset or s.offset + s.nbytes <= storages[0].offset
-        )
+        assert storages[0].offset + storages[0].nbytes <= s.offset or s.offset + s.nbytes <= storages[0].offset
 
 
 @settings(max_examples=200, deadline=None)
@@ -81,7 +77,11 @@ def test_loops_keep_what_they_use_from_outside(outer, inner, at):
 def test_results_take_the_place_of_operands_that_nobody_reads_again(lives, data):
     steps, storages = steps_of([(a, b, 64 * (1 + n % 3)) for a, b, n in lives])
     pairs = [(w, r) for step in steps for w in step.writes for r in step.reads]
-    chosen = data.draw(st.lists(st.sampled_from(pairs), max_size=20, unique_by=lambda p: (id(p[0]), id(p[1])))) if pairs else []
+    chosen = (
+        data.draw(st.lists(st.sampled_from(pairs), max_size=20, unique_by=lambda p: (id(p[0]), id(p[1]))))
+        if pairs
+        else []
+    )
     for step in steps:
         step.over = [(w, r) for w, r in chosen if w in step.writes and r in step.reads]
     check(storages, plan(steps, storages), chosen)
@@ -127,9 +127,7 @@ def test_a_chain_reuses_memory():
 
 def _mlp(width=256):
     wf.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 10)
-    )
+    model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 10))
     return model, wf.randn(512, 64), wf.tensor(np.arange(512) % 10)
 
 
@@ -184,7 +182,11 @@ def test_compiled_step_plans_no_overlap_of_live_values():
     step = _step(model)
     step(x[:8], y[:8])
     program = step.traces[0].compiled.program
-    check([s for s in program.storages if s.kind == "arena"], program.arena, [pair for s in program.steps for pair in s.over])
+    check(
+        [s for s in program.storages if s.kind == "arena"],
+        program.arena,
+        [pair for s in program.steps for pair in s.over],
+    )
 
 
 def test_results_are_the_callers():

@@ -101,9 +101,7 @@ def test_values_that_need_a_sum_walk_a_second_time() -> None:
 def test_half_precision_is_summed_in_float32() -> None:
     g, y = (x.astype(np.float16) for x in _pair((4096, 32)))
     _, total = (t.numpy() for t in wf.function(_gradients)(wf.tensor(g), wf.tensor(y)))
-    np.testing.assert_allclose(
-        total, np.where(y > 0, g, 0).astype(np.float64).sum(axis=0), rtol=2e-3, atol=2e-2
-    )
+    np.testing.assert_allclose(total, np.where(y > 0, g, 0).astype(np.float64).sum(axis=0), rtol=2e-3, atol=2e-2)
 
 
 def test_the_size_of_a_block_depends_on_the_shape() -> None:

@@ -241,10 +241,7 @@ def test_transposed_product_that_is_needed_twice_is_computed_once():
 
 
 def test_outer_product_in_another_shape_is_made_in_it():
-    column, row = (
-        wf.tensor(np.arange(12, dtype=np.float32).reshape(12, 1)),
-        wf.tensor(np.ones((1, 5), np.float32)),
-    )
+    column, row = (wf.tensor(np.arange(12, dtype=np.float32).reshape(12, 1)), wf.tensor(np.ones((1, 5), np.float32)))
     for fn in (lambda c, r: (c * r).reshape(3, 4, 5), lambda c, r: (r[0] * c).reshape(3, 4, 5)):
         flow = check_flow(simplify(captured(fn, column, row)))
         assert text(flow)[-2].startswith("reshape(x0, shape=(3, 4, 1)")
@@ -308,10 +305,7 @@ def test_constants_are_folded_up_to_a_limit():
 
 def test_reductions_of_single_elements_are_reshapes():
     flow = captured(lambda x: wf.exp(x.sum(axis=1)), wf.ones(4, 1))
-    assert text(check_flow(simplify(flow))) == [
-        "reshape(x0, shape=(4,), copy=None) -> (4,)",
-        "exp(%0) -> (4,)",
-    ]
+    assert text(check_flow(simplify(flow))) == ["reshape(x0, shape=(4,), copy=None) -> (4,)", "exp(%0) -> (4,)"]
     flow = captured(lambda x: wf.any(x, axis=1), wf.ones(4, 1))
     assert ops(check_flow(simplify(flow))) == ["not_equal", "reshape"]
 
@@ -394,9 +388,7 @@ def test_a_write_to_everything_is_the_value():
     assert ops(simplify(captured(f, wf.ones((2, 3)), wf.ones((2, 3), dtype=wf.int32)))) == ["cast"]
 
 
-@pytest.mark.parametrize(
-    "index", [np.s_[:, 1:], np.s_[::-1], np.s_[..., :2], np.s_[0], np.s_[:1], np.s_[..., None, :]]
-)
+@pytest.mark.parametrize("index", [np.s_[:, 1:], np.s_[::-1], np.s_[..., :2], np.s_[0], np.s_[:1], np.s_[..., None, :]])
 def test_a_write_to_a_part_stays_a_write(index):
     def f(x):
         x[index] = 7.0

@@ -190,9 +190,7 @@ def test_a_trial_measures_every_way() -> None:
 
 
 @needs_onednn
-def test_captured_functions_list_their_choices_and_follow_adopted_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_captured_functions_list_their_choices_and_follow_adopted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_TUNE", "0")
     x, w = wf.randn(4, 64, 16, 16), wf.randn(64, 64, 3, 3)
     f = wf.function(lambda x, w: F.conv2d(x, w, padding=1))

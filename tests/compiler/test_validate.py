@@ -35,7 +35,9 @@ BAD = {
     "the buffer 'z' is not declared here": [vector(loops.store(Buffer.of("z", F32, (N,))[I], X[I]))],
     "a parallel loop must stand at the top": [loops.loop("j", N, [vector(parallel=True)])],
     "only a parallel loop has workers": [vector(workers=2)],
-    "the value 'i.worker' is not in scope": [loops.loop("i", N, [loops.store(X[loops.worker("i")], X[I])], parallel=True)],
+    "the value 'i.worker' is not in scope": [
+        loops.loop("i", N, [loops.store(X[loops.worker("i")], X[I])], parallel=True)
+    ],
     "vector loops do not nest": [loops.loop("j", N, [vector()], "vector")],
     "a prefetch or transpose stands outside vector loops": [vector(loops.prefetch(X[I]))],
     "an unrolled loop needs a constant extent": [loops.loop("i", N, [], "unroll")],
@@ -52,9 +54,7 @@ BAD = {
     "holds at most": [Local(Buffer.of("t", F32, (1 << 20,)))],
     "cannot be declared inside a vector loop": [vector(Local(Buffer.of("t", F32, (4,))))],
     "inside the parallel loop that uses it": [Local(Buffer.of("t", F32, (4,))), vector(parallel=True)],
-    "no such scalar function as 'frobnicate'": [
-        vector(loops.store(X[I], s.make("frobnicate", (X[I],), F32)))
-    ],
+    "no such scalar function as 'frobnicate'": [vector(loops.store(X[I], s.make("frobnicate", (X[I],), F32)))],
 }
 
 

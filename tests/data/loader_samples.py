@@ -129,11 +129,7 @@ class FailingStream(Counter):
 
 def batch_noise(samples):
     """A collate function with randomness of its own."""
-    return {
-        "squares": np.array([s["square"] for s in samples]),
-        "mix": sample_rng().random(2),
-        "n": len(samples),
-    }
+    return {"squares": np.array([s["square"] for s in samples]), "mix": sample_rng().random(2), "n": len(samples)}
 
 
 def returns_lambda(samples):

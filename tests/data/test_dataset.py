@@ -23,11 +23,7 @@ def test_tensor_dataset_takes_arrays_and_tensors():
 
 @pytest.mark.parametrize(
     ("arrays", "text"),
-    [
-        ((), "no arrays"),
-        ((np.zeros(3), np.zeros(4)), "differ in length"),
-        ((np.float32(1),), "differ in length"),
-    ],
+    [((), "no arrays"), ((np.zeros(3), np.zeros(4)), "differ in length"), ((np.float32(1),), "differ in length")],
 )
 def test_tensor_dataset_refuses_what_does_not_fit(arrays, text):
     with pytest.raises(ValueError, match=text):

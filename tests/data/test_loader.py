@@ -115,19 +115,12 @@ def test_streams_are_divided_between_workers_without_changing_the_order(stream):
 
 @pytest.mark.parametrize(
     ("dataset", "shuffle"),
-    [
-        (samples.Squares, False),
-        (samples.Squares, True),
-        (samples.Counter, False),
-        (samples.Positioned, False),
-    ],
+    [(samples.Squares, False), (samples.Squares, True), (samples.Counter, False), (samples.Positioned, False)],
 )
 def test_resume_anywhere_goes_on_with_the_next_batch(dataset, shuffle):
     reference = loader(dataset(), shuffle=shuffle)
     whole = [listed(reference), listed(reference)]
-    makers, others = (
-        {n: loader(dataset(), shuffle=shuffle, num_workers=n) for n in (0, 2)} for _ in range(2)
-    )
+    makers, others = ({n: loader(dataset(), shuffle=shuffle, num_workers=n) for n in (0, 2)} for _ in range(2))
     for saved_with, loaded_with in ((0, 0), (2, 2), (2, 0), (0, 2)):
         for taken in (0, 1, 3, len(whole[0])):
             first = makers[saved_with]
@@ -140,11 +133,7 @@ def test_resume_anywhere_goes_on_with_the_next_batch(dataset, shuffle):
             second.seed = 99  # the saved one counts
             second.load_state_dict(state)
             assert second.state_dict() == state
-            assert [listed(second), listed(second)] == [whole[0][taken:], whole[1]], (
-                saved_with,
-                loaded_with,
-                taken,
-            )
+            assert [listed(second), listed(second)] == [whole[0][taken:], whole[1]], (saved_with, loaded_with, taken)
     for made in (*makers.values(), *others.values()):
         made.close()
 
@@ -230,9 +219,7 @@ def test_ranks_share_the_dataset_evenly(shuffle, drop_last):
     parts = [
         [
             v
-            for b in loader(
-                samples.Squares(), shuffle=shuffle, drop_last=drop_last, batch_size=2, rank=r, world_size=3
-            )
+            for b in loader(samples.Squares(), shuffle=shuffle, drop_last=drop_last, batch_size=2, rank=r, world_size=3)
             for v in b["square"].tolist()
         ]
         for r in range(3)

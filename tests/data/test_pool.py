@@ -46,9 +46,7 @@ def test_an_error_in_a_worker_names_worker_and_index_and_has_the_traceback():
     iterator = iter(made)
     pids = [w.process.pid for w in iterator._pool.workers]
     assert [next(iterator)["square"].tolist() for _ in range(2)] == [[0, 1], [4, 9]]
-    with pytest.raises(
-        WorkerError, match=r"in worker [01], loading index 5 failed with ValueError"
-    ) as caught:
+    with pytest.raises(WorkerError, match=r"in worker [01], loading index 5 failed with ValueError") as caught:
         next(iterator)
     assert "in explode" in str(caught.value)
     assert "cannot read number 5" in str(caught.value)
@@ -110,9 +108,7 @@ def test_closing_stops_a_worker_in_the_middle_of_a_sample():
 
 
 def test_what_cannot_be_pickled_is_refused_with_a_hint():
-    with pytest.raises(
-        TypeError, match="DataLoader: the dataset or collate_fn.*lambdas.*Move the definition"
-    ):
+    with pytest.raises(TypeError, match="DataLoader: the dataset or collate_fn.*lambdas.*Move the definition"):
         iter(loader(samples.Squares(), collate_fn=lambda batch: batch))
     with pytest.raises(WorkerError, match="what collate_fn returned: it cannot be sent"):
         next(iter(loader(samples.Squares(), num_workers=1, collate_fn=samples.returns_lambda)))

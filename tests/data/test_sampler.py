@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data import (
-    BatchSampler,
-    DistributedSampler,
-    RandomSampler,
-    SequentialSampler,
-    WeightedRandomSampler,
-    seeds,
-)
+from weft.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, WeightedRandomSampler, seeds
 
 
 @given(n=st.integers(0, 300), seed=st.integers(-(2**70), 2**70), epoch=st.integers(0, 2**40))

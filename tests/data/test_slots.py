@@ -73,10 +73,7 @@ def test_slots_grow_with_the_batches():
 def test_writer_and_reader_round_trip_every_kind_of_leaf():
     writer, reader = SlotWriter(2), SlotReader()
     batch = plan(
-        [
-            {"x": np.arange(5, dtype=np.int16) + i, "y": (float(i), f"s{i}"), "z": np.zeros((0, 2))}
-            for i in (0, 1)
-        ]
+        [{"x": np.arange(5, dtype=np.int16) + i, "y": (float(i), f"s{i}"), "z": np.zeros((0, 2))} for i in (0, 1)]
     )
     tree, slot, (number, memory, size), gone = writer.write(batch)
     assert gone == []

@@ -8,7 +8,26 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-NUMBERS = (0, 1, 2, 3, 7, 8, 127, 128, 255, 256, 2**15 - 1, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
+NUMBERS = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    127,
+    128,
+    255,
+    256,
+    2**15 - 1,
+    2**16 - 1,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**62,
+    2**63 - 1,
+    2**64 - 1,
+)
 ODD = (
     None, True, False, 0, 1, -1, 2, 7, 64, 65, 2**31, 2**53, 2**63, 2**70, -(2**70), 10**400, 0.5, 1e308, "", "x",
     "../../etc/passwd",
@@ -102,7 +121,13 @@ def _places(value: Any) -> Any:
     todo = [value]
     while todo:
         holder = todo.pop()
-        items = list(holder.items()) if isinstance(holder, dict) else list(enumerate(holder)) if isinstance(holder, list) else []
+        items = (
+            list(holder.items())
+            if isinstance(holder, dict)
+            else list(enumerate(holder))
+            if isinstance(holder, list)
+            else []
+        )
         for key, inner in items:
             yield holder, key
             if isinstance(inner, (dict, list)):

@@ -139,7 +139,13 @@ def _written(write: Callable[[Path], Any], name: str = "file") -> bytes:
 
 
 def _tree_seeds() -> list[bytes]:
-    tree = {"w": wf.ones((2, 3)), "n": [1, (2.5, None), {3: "x"}], "c": np.ones(2, np.complex128), "i": float("inf"), "z": 1j}
+    tree = {
+        "w": wf.ones((2, 3)),
+        "n": [1, (2.5, None), {3: "x"}],
+        "c": np.ones(2, np.complex128),
+        "i": float("inf"),
+        "z": 1j,
+    }
     return [_written(lambda p: wf.save(tree, p)), _written(lambda p: wf.save({"a.b": wf.ones(2)}, p))]
 
 

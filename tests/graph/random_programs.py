@@ -163,7 +163,9 @@ class Run:
             return run
 
         result = wf.cond(t.detach().sum() > pick[2] - 0.5, branch(body, 2.0), branch(other, 0.5))
-        if kind % 4 == 0:  # a result that may share memory makes the function run eagerly if one of both is written later
+        if (
+            kind % 4 == 0
+        ):  # a result that may share memory makes the function run eagerly if one of both is written later
             self.name(result)
 
     def do_while(self, kind: int, pick: list[float], body: list[Any], other: list[Any]) -> None:

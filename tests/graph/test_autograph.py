@@ -225,7 +225,9 @@ def test_recursion_that_a_tensor_would_end_is_explained():
             return halve(x / 2)
         return x
 
-    with pytest.raises(wf.CaptureError, match="a recursion that ends when a tensor says so never ends; write `wf.while_loop`"):
+    with pytest.raises(
+        wf.CaptureError, match="a recursion that ends when a tensor says so never ends; write `wf.while_loop`"
+    ):
         wf.function(lambda x: halve(x))(wf.tensor(8.0))
 
 

@@ -35,9 +35,7 @@ def test_gradient_penalty_of_a_captured_model(layer):
 
     def penalty(f):
         (slope,) = wf.grad(f(x).square().sum(), [x], create_graph=True)
-        return wf.grad(
-            (slope.square().sum(axis=-1) - 1.0).square().mean(), list(layer.parameters()), allow_unused=True
-        )
+        return wf.grad((slope.square().sum(axis=-1) - 1.0).square().mean(), list(layer.parameters()), allow_unused=True)
 
     for got, expected in zip(penalty(wf.function(forward)), penalty(forward), strict=True):
         assert (got is None) == (expected is None)

@@ -75,9 +75,7 @@ def step_of(model, opt):
 
 def batch(n=12, seed=0):
     rng = np.random.default_rng(seed)
-    return wf.tensor(rng.standard_normal((n, 5)).astype("f")), wf.tensor(
-        rng.standard_normal((n, 2)).astype("f")
-    )
+    return wf.tensor(rng.standard_normal((n, 5)).astype("f")), wf.tensor(rng.standard_normal((n, 2)).astype("f"))
 
 
 def states(model):
@@ -86,10 +84,7 @@ def states(model):
 
 def test_dropout_captured_is_eager_dropout():
     a, b = pair(lambda: nn.Sequential(nn.Linear(5, 16), nn.Dropout(0.5), nn.Linear(16, 2)))
-    eager, captured = (
-        step_of(a, optim.SGD(a.parameters(), lr=0.1)),
-        step_of(b, optim.SGD(b.parameters(), lr=0.1)),
-    )
+    eager, captured = (step_of(a, optim.SGD(a.parameters(), lr=0.1)), step_of(b, optim.SGD(b.parameters(), lr=0.1)))
     captured = wf.function(captured)
     wf.manual_seed(5)
     expected = [eager(*batch()).item() for _ in range(4)]
@@ -102,9 +97,7 @@ def test_dropout_captured_is_eager_dropout():
 
 
 def test_running_statistics_captured_are_the_eager_ones():
-    a, b = pair(
-        lambda: nn.Sequential(nn.Linear(5, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
-    )
+    a, b = pair(lambda: nn.Sequential(nn.Linear(5, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)))
     eager = step_of(a, optim.Adam(a.parameters(), lr=0.01))
     captured = wf.function(step_of(b, optim.Adam(b.parameters(), lr=0.01)))
     for i in range(5):
@@ -159,10 +152,7 @@ def test_learning_rate_changed_between_calls_is_seen(kind):
 
 def test_scheduler_between_calls():
     a, b = pair(lambda: nn.Linear(5, 2))
-    one, two = (
-        optim.SGD(a.parameters(), lr=0.5, momentum=0.9),
-        optim.SGD(b.parameters(), lr=0.5, momentum=0.9),
-    )
+    one, two = (optim.SGD(a.parameters(), lr=0.5, momentum=0.9), optim.SGD(b.parameters(), lr=0.5, momentum=0.9))
     schedules = [optim.lr_scheduler.StepLR(o, step_size=2, gamma=0.1) for o in (one, two)]
     eager, captured = step_of(a, one), wf.function(step_of(b, two))
     for _ in range(6):

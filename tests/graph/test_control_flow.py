@@ -27,18 +27,12 @@ def _same_gradients(fn, *args):
 X, Y = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
 CASES = {
     "cond true": lambda x, y: wf.cond(x.sum() > 5, lambda: x * y, lambda: x - y),
-    "cond false with operands": lambda x, y: wf.cond(
-        x.sum() > 50, lambda a: a * y * y, lambda a: a - y * a, x
-    ),
+    "cond false with operands": lambda x, y: wf.cond(x.sum() > 50, lambda a: a * y * y, lambda a: a - y * a, x),
     "nested cond": lambda x, y: wf.cond(
         x.sum() > 5, lambda: wf.cond(y.sum() > 100, lambda: x, lambda: x * y * 2), lambda: y
     ),
-    "bounded while": lambda x, y: wf.while_loop(
-        lambda v: v.sum() < 100, lambda v: v * 2 + y, x, max_iterations=10
-    ),
-    "scan ys": lambda x, y: wf.scan(
-        lambda c, t: (c * 0.5 + t * y, c * t), wf.zeros(3), wf.stack([x, x * 2, y])
-    )[1],
+    "bounded while": lambda x, y: wf.while_loop(lambda v: v.sum() < 100, lambda v: v * 2 + y, x, max_iterations=10),
+    "scan ys": lambda x, y: wf.scan(lambda c, t: (c * 0.5 + t * y, c * t), wf.zeros(3), wf.stack([x, x * 2, y]))[1],
     "scan carry reversed": lambda x, y: wf.scan(
         lambda c, t: (c * 0.5 + t * y, c * t), x, wf.stack([x, x * 2, y]), reverse=True
     )[0],

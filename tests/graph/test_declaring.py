@@ -18,9 +18,7 @@ def data(*shape, seed=0):
 
 def mlp():
     wf.manual_seed(3)
-    return nn.Sequential(
-        nn.Linear(4, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2)
-    )
+    return nn.Sequential(nn.Linear(4, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
 
 
 def eager_losses(model, optimizer, x, y, steps):
@@ -73,7 +71,9 @@ def test_an_update_declared_by_hand_with_assigns_on_the_parameters(session):
     (twin(wf.tensor(a)) ** 2).sum().backward()
     with session(wf.get_default_graph()) as sess:
         sess.run(train, {x: a}, timeout=WAIT)
-    np.testing.assert_allclose(layer.weight.detach().numpy(), start - 0.1 * twin.weight.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        layer.weight.detach().numpy(), start - 0.1 * twin.weight.grad.numpy(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_eager_code_and_steps_take_turns_on_one_optimiser(session):
@@ -113,7 +113,9 @@ def test_every_step_draws_anew(session):
         for y in (dropped, noise, mask, layer):
             first, second = sess.run(y, {x: ones}, timeout=WAIT).numpy(), sess.run(y, {x: ones}, timeout=WAIT).numpy()
             assert (first != second).any()
-        a, b = sess.run([dropped, dropped * 1.0], {x: ones}, timeout=WAIT)  # one draw per step, however often it is used
+        a, b = sess.run(
+            [dropped, dropped * 1.0], {x: ones}, timeout=WAIT
+        )  # one draw per step, however often it is used
         np.testing.assert_array_equal(a, b)
 
 

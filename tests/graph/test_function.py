@@ -15,8 +15,7 @@ import weft as wf
 def _parameters(seed=0):
     rng = np.random.default_rng(seed)
     return [
-        wf.tensor(rng.standard_normal(s).astype("f") * 0.3, requires_grad=True)
-        for s in ((8, 5), (8,), (3, 8), (3,))
+        wf.tensor(rng.standard_normal(s).astype("f") * 0.3, requires_grad=True) for s in ((8, 5), (8,), (3, 8), (3,))
     ]
 
 
@@ -42,9 +41,7 @@ def _make_step(ps, momentum):
 
 def _batch(n=16, seed=1):
     rng = np.random.default_rng(seed)
-    return wf.tensor(rng.standard_normal((n, 5)).astype("f")), wf.tensor(
-        rng.standard_normal((n, 3)).astype("f")
-    )
+    return wf.tensor(rng.standard_normal((n, 5)).astype("f")), wf.tensor(rng.standard_normal((n, 3)).astype("f"))
 
 
 def test_training_step_gives_the_eager_numbers():

@@ -90,7 +90,10 @@ def test_a_step_is_specialised_for_every_shape_of_its_feeds(session, fresh_graph
 def test_a_shape_that_does_not_fit_is_refused_when_it_is_fed(session, fresh_graph):
     x = wf.placeholder(wf.float32)
     y = F.glu(x)
-    with session(fresh_graph) as sess, pytest.raises(ValueError, match=r"glu.*even size.*In node 'glu', made at .*test_late"):
+    with (
+        session(fresh_graph) as sess,
+        pytest.raises(ValueError, match=r"glu.*even size.*In node 'glu', made at .*test_late"),
+    ):
         sess.run(y, {x: np.ones((2, 3))}, timeout=WAIT)
 
 

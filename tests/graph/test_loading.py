@@ -34,7 +34,9 @@ def _saved(graph, folder):
 
 
 def _late_call(program):
-    return next(n for n in program["graph"]["nodes"] if n["op"].get("how") == "call" and "function" in n["op"]["function"])
+    return next(
+        n for n in program["graph"]["nodes"] if n["op"].get("how") == "call" and "function" in n["op"]["function"]
+    )
 
 
 # Calls ------------------------------------------------------------------------------------------------------------------
@@ -77,7 +79,11 @@ def test_a_function_that_evaluates_its_argument_is_not_run(fresh_graph, tmp_path
     wf.fft.rfft(wf.placeholder(wf.float32, name="x"))
     program, load = _saved(fresh_graph, tmp_path)
     op = _late_call(program)["op"]
-    for module, name in (("weft.nn.module", "eval"), ("weft.ops.core.fast_path", "exec"), ("weft.commands.config", "_hints")):
+    for module, name in (
+        ("weft.nn.module", "eval"),
+        ("weft.ops.core.fast_path", "exec"),
+        ("weft.commands.config", "_hints"),
+    ):
         op["function"] = {"module": module, "function": name}
         op["arguments"] = {"tuple": [{"tuple": [f"__import__('os').system('touch {proof}')"]}, {"dict": []}]}
         with pytest.raises(FileError):

@@ -56,7 +56,9 @@ def test_large_states_get_fewer_places(monkeypatch):
     monkeypatch.setattr(loop_gradient, "SLOT_BYTES", 1 << 16)
     x = wf.ones((64, 64)).requires_grad_()
     fewer = wf.function(lambda x, n: gradients_of_product(x, n))
-    np.testing.assert_allclose(fewer(x, wf.asarray(20)).numpy(), gradients_of_product(x, wf.asarray(20)).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(
+        fewer(x, wf.asarray(20)).numpy(), gradients_of_product(x, wf.asarray(20)).numpy(), rtol=1e-5
+    )
     arena = fewer.traces[0].compiled.program.arena
     monkeypatch.setattr(loop_gradient, "SLOT_BYTES", 1 << 26)
     more = wf.function(lambda x, n: gradients_of_product(x, n))

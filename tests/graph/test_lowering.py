@@ -106,7 +106,9 @@ def test_reads_inside_a_loop_see_the_writes_of_earlier_iterations(session):
 def test_a_loop_that_drains_a_queue(session):
     q = wf.FIFOQueue(10, wf.float32, ())
     n = wf.placeholder(wf.int64, ())
-    _, total = wf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s * 10.0 + q.dequeue()), (wf.constant(0), wf.constant(0.0)))
+    _, total = wf.while_loop(
+        lambda i, s: i < n, lambda i, s: (i + 1, s * 10.0 + q.dequeue()), (wf.constant(0), wf.constant(0.0))
+    )
     with session() as sess:
         future = sess.run_async(total, {n: 3}, timeout=WAIT)
         for value in (1.0, 2.0, 3.0):
@@ -223,7 +225,9 @@ def test_gradients_through_effects_are_refused():
     q = wf.FIFOQueue(3, wf.float32, ())
     x = wf.placeholder(wf.float32, ())
     _, y = wf.while_loop(lambda i, s: i < 2, lambda i, s: (i + 1, s * q.dequeue()), (wf.constant(0), x))
-    with pytest.raises(RuntimeError, match=r"has no gradient, because the gradient runs the body again.*test_lowering.py"):
+    with pytest.raises(
+        RuntimeError, match=r"has no gradient, because the gradient runs the body again.*test_lowering.py"
+    ):
         wf.gradients(y, x)
 
 

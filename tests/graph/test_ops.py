@@ -39,7 +39,9 @@ def _declared(op, args, kwargs, leaves, places):
         if isinstance(v, wf.Tensor):
             return table[id(v)]
         return (
-            tuple(swap(x) for x in v) if isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v) else v
+            tuple(swap(x) for x in v)
+            if isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v)
+            else v
         )
 
     return _table._outputs(op.call(*[swap(a) for a in args], **{k: swap(v) for k, v in kwargs.items()}))
@@ -119,7 +121,8 @@ def test_open_shapes_give_the_eager_value(op, samples, shape_of):
 
 @pytest.mark.parametrize("shape_of", OPEN.values(), ids=OPEN)
 @pytest.mark.parametrize(
-    ("op", "samples"), [p for p in _samples(2) if p.values[0].name not in NUMBER_IS_A_SIZE and p.values[0].differentiable]
+    ("op", "samples"),
+    [p for p in _samples(2) if p.values[0].name not in NUMBER_IS_A_SIZE and p.values[0].differentiable],
 )
 def test_open_shapes_give_the_eager_gradient(op, samples, shape_of):
     if op.test.get("no_gradient"):

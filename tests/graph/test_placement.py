@@ -131,7 +131,9 @@ def test_missing_kernels_hard_and_soft_constraints():
     with wf.device("cpu"):
         anywhere = wf.constant(1.0) + 1.0
     with wf.Session(devices=DEVICES) as sess:
-        with pytest.raises(ValueError, match=r"nobody can satisfy device\('ref:0'\).*fifo_queue/dequeue.*test_placement.py"):
+        with pytest.raises(
+            ValueError, match=r"nobody can satisfy device\('ref:0'\).*fifo_queue/dequeue.*test_placement.py"
+        ):
             sess.run(hard, timeout=WAIT)
         q.put(3.0, timeout=WAIT)
         assert sess.run(soft, timeout=WAIT).item() == 3.0

@@ -81,10 +81,7 @@ def test_bad_files(fresh_graph, tmp_path):
     wf.constant(1.0) + 1.0
     fresh_graph.save(tmp_path / "g")
     data = json.loads((tmp_path / "g.json").read_text())
-    for change, message in (
-        ({"version": 99}, "version 99"),
-        ({"format": "other"}, "not a saved graph"),
-    ):
+    for change, message in (({"version": 99}, "version 99"), ({"format": "other"}, "not a saved graph")):
         (tmp_path / "bad.json").write_text(json.dumps({**data, **change}))
         (tmp_path / "bad.safetensors").write_bytes((tmp_path / "g.safetensors").read_bytes())
         with pytest.raises(ValueError, match=message):

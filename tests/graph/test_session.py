@@ -300,7 +300,10 @@ def test_wrong_shape_and_dtype(session):
 @pytest.mark.parametrize("given", [1.5, [1.0, 2.0], (1, [2.5])], ids=str)
 def test_fractions_are_not_fed_to_integers(given):
     n = wf.placeholder(wf.int32, name="n")
-    with wf.Session() as sess, pytest.raises(TypeError, match=r"wrong dtype fed to 'n'.*expected int32.*test_session.py"):
+    with (
+        wf.Session() as sess,
+        pytest.raises(TypeError, match=r"wrong dtype fed to 'n'.*expected int32.*test_session.py"),
+    ):
         sess.run(n, {n: given})
 
 

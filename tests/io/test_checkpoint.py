@@ -37,9 +37,7 @@ def steps(directory: Path) -> list[int]:
 
 
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
-    path = write_checkpoint(
-        tmp_path, 12, PARTS, scores={"loss": 0.5, "nan": float("nan")}, facts={"weft": "x"}
-    )
+    path = write_checkpoint(tmp_path, 12, PARTS, scores={"loss": 0.5, "nan": float("nan")}, facts={"weft": "x"})
     assert path.name == "step-00000012"
     assert sorted(p.name for p in path.iterdir()) == [
         "loader.json", "manifest.json", "manifest.sha256", "model.safetensors", "notes.json",
@@ -94,9 +92,7 @@ def damage_empty(path: Path) -> None:
         (damage_empty, "manifest.json is missing"),
     ],
 )
-def test_a_damaged_one_is_named_and_the_one_before_is_used(
-    tmp_path: Path, damage: object, words: str
-) -> None:
+def test_a_damaged_one_is_named_and_the_one_before_is_used(tmp_path: Path, damage: object, words: str) -> None:
     for step in (1, 2, 3):
         write_checkpoint(tmp_path, step, PARTS, scores={"loss": -step})
     damage(tmp_path / "step-00000003")
@@ -112,9 +108,7 @@ def test_a_damaged_one_is_named_and_the_one_before_is_used(
 
 
 def test_all_damaged_or_none_there(tmp_path: Path) -> None:
-    assert (
-        latest(tmp_path) is None and latest(tmp_path / "nowhere") is None and best(tmp_path, "loss") is None
-    )
+    assert latest(tmp_path) is None and latest(tmp_path / "nowhere") is None and best(tmp_path, "loss") is None
     damage_flip(write_checkpoint(tmp_path, 1, PARTS))
     with pytest.warns(CheckpointWarning):
         assert latest(tmp_path) is None
@@ -201,19 +195,14 @@ def test_a_full_disk_leaves_the_old_one_and_says_so(tmp_path: Path, monkeypatch:
 
 def test_without_a_thread_errors_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "write_packed", full_disk)
-    with (
-        CheckpointManager(tmp_path, background=False) as manager,
-        pytest.raises(CheckpointError, match="no older one"),
-    ):
+    with CheckpointManager(tmp_path, background=False) as manager, pytest.raises(CheckpointError, match="no older one"):
         manager.save(1, PARTS)
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     code = "import sys; from weft.io import CheckpointManager; CheckpointManager(sys.argv[1])"
     with CheckpointManager(tmp_path):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "another run is writing to" in done.stderr
     CheckpointManager(tmp_path).close()
 
@@ -254,9 +243,7 @@ def test_killed_at_any_moment_there_is_always_a_good_one(tmp_path: Path) -> None
     rng = np.random.default_rng(0)
     last = 0
     for round_ in range(4):
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             with pytest.raises(subprocess.TimeoutExpired):

@@ -26,11 +26,7 @@ def same(a: object, b: object) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
-        return (
-            list(a) == list(b)
-            and all(type(k) is type(m) for k, m in zip(a, b))
-            and all(same(a[k], b[k]) for k in a)
-        )
+        return list(a) == list(b) and all(type(k) is type(m) for k, m in zip(a, b)) and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     return a == b or (isinstance(a, (float, complex)) and repr(a) == repr(b))  # NaN, also in a complex number
@@ -84,10 +80,7 @@ def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, tree: obj
 
 
 def test_files_are_exchanged_with_the_safetensors_library(tmp_path: Path) -> None:
-    state = {
-        "layer.weight": np.arange(4, dtype=np.float32).reshape(2, 2),
-        "layer.bias": np.ones(2, np.float64),
-    }
+    state = {"layer.weight": np.arange(4, dtype=np.float32).reshape(2, 2), "layer.bias": np.ones(2, np.float64)}
     save({name: wf.asarray(array) for name, array in state.items()}, tmp_path / "ours.safetensors")
     theirs = load_file(tmp_path / "ours.safetensors")
     assert same({k: theirs[k] for k in state}, state) and set(theirs) == set(state)
@@ -132,9 +125,7 @@ def test_a_damaged_file_is_an_error_at_every_length(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
-def test_a_flipped_header_never_crashes(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_a_flipped_header_never_crashes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("flip") / "x"
     save({"weight": wf.ones(3), "bias": wf.zeros((2, 2)), "n": (1, 2)}, path)
     content = bytearray(path.read_bytes())

@@ -21,10 +21,7 @@ def small(**options: Any) -> models.GPT:
 
 def expected_size(vocab: int, block: int, layers: int, width: int) -> int:
     per_layer = (
-        2 * 2 * width
-        + (width * 3 * width + 3 * width)
-        + (width * width + width)
-        + (8 * width * width + 5 * width)
+        2 * 2 * width + (width * 3 * width + 3 * width) + (width * width + width) + (8 * width * width + 5 * width)
     )
     return vocab * width + block * width + layers * per_layer + 2 * width
 
@@ -57,8 +54,7 @@ def test_the_cache_changes_nothing(capture: bool) -> None:
     again = model.generate(prompt, 12, temperature=0, capture=capture)  # with what was captured, if it was
     assert again.tolist() == plain.tolist() and "_decoders" not in copy.deepcopy(model).__dict__
     drawn = [
-        model.generate(prompt, 12, top_k=4, use_cache=use, generator=wf.Generator(7)).tolist()
-        for use in (True, False)
+        model.generate(prompt, 12, top_k=4, use_cache=use, generator=wf.Generator(7)).tolist() for use in (True, False)
     ]
     assert drawn[0] == drawn[1]
 

@@ -15,20 +15,14 @@ from weft.models.registry import constructor
 
 def test_sizes_of_the_small_ones() -> None:
     assert sum(p.size for p in models.lenet().parameters()) == 61_706
-    assert (
-        sum(p.size for p in models.mlp(784, 10, (512, 512)).parameters())
-        == 784 * 512 + 512 * 513 + 512 + 5130
-    )
+    assert sum(p.size for p in models.mlp(784, 10, (512, 512)).parameters()) == 784 * 512 + 512 * 513 + 512 + 5130
     for size in (4, 8, 15, 16, 28, 32, 33):
         assert models.lenet(image_size=size)(wf.zeros((2, 1, size, size))).shape == (2, 10)
     with pytest.raises(ValueError, match="image_size must be at least 4"):
         models.lenet(image_size=3)
     with pytest.raises(ValueError, match="unknown activation 'x'"):
         models.mlp(activation="x")
-    assert "Dropout" in repr(models.mlp(dropout=0.5)) and models.mlp(4, 2, ())(wf.zeros((3, 4))).shape == (
-        3,
-        2,
-    )
+    assert "Dropout" in repr(models.mlp(dropout=0.5)) and models.mlp(4, 2, ())(wf.zeros((3, 4))).shape == (3, 2)
 
 
 def test_models_by_name() -> None:

@@ -16,9 +16,7 @@ from weft.ops.core.registry import table
 
 def test_every_model_function_of_the_table_is_in_the_namespace():
     assert {op.name for op in table.values() if op.namespace == "nn"} <= set(F.__all__)
-    internal = {op.name for op in table.values() if op.namespace in ("internal", "random")} - {
-        "functional_pad"
-    }
+    internal = {op.name for op in table.values() if op.namespace in ("internal", "random")} - {"functional_pad"}
     assert not internal & set(F.__all__)
 
 
@@ -74,13 +72,7 @@ def test_large_arrays_take_native_code_with_the_same_result(function):
 @pytest.mark.parametrize("dtype", [wf.float16, wf.bfloat16])
 def test_half_precision_keeps_its_dtype(dtype):
     x = wf.randn(3, 4, generator=wf.Generator(0)).astype(dtype)
-    for function in (
-        *ACTIVATIONS,
-        F.softmax,
-        F.log_softmax,
-        lambda t: F.layer_norm(t, 4),
-        lambda t: F.rms_norm(t, 4),
-    ):
+    for function in (*ACTIVATIONS, F.softmax, F.log_softmax, lambda t: F.layer_norm(t, 4), lambda t: F.rms_norm(t, 4)):
         out = function(x)
         assert out.dtype == dtype
         wide = function(x.astype(wf.float32)).numpy()
@@ -111,10 +103,7 @@ def test_batch_norm_moves_its_running_statistics_and_uses_them_later():
     frozen = F.batch_norm(x, mean, var)
     assert (mean.tolist(), var.tolist()) == before
     np.testing.assert_allclose(
-        frozen.numpy(),
-        (x.numpy() - mean.numpy()[:, None]) / np.sqrt(var.numpy()[:, None] + 1e-5),
-        rtol=1e-5,
-        atol=1e-5,
+        frozen.numpy(), (x.numpy() - mean.numpy()[:, None]) / np.sqrt(var.numpy()[:, None] + 1e-5), rtol=1e-5, atol=1e-5
     )
 
 
@@ -140,10 +129,7 @@ def test_large_layer_norm_matches_small():
     leaves = [t.requires_grad_() for t in (x, w, b)]
     weights = wf.randn(300, 257, generator=g)
     wide = [t.detach().astype(wf.float64).requires_grad_() for t in leaves]
-    for function in (
-        lambda x, w, b: F.layer_norm(x, 257, w, b),
-        lambda x, w, b: F.rms_norm(x, 257, w, 1e-5) + b,
-    ):
+    for function in (lambda x, w, b: F.layer_norm(x, 257, w, b), lambda x, w, b: F.rms_norm(x, 257, w, 1e-5) + b):
         out, exact = function(*leaves), function(*wide)
         np.testing.assert_allclose(out.detach().numpy(), exact.detach().numpy(), rtol=2e-4, atol=2e-5)
         for a, e in zip(
@@ -209,8 +195,7 @@ def test_an_interleaved_draw_does_not_change_the_gradient():
 
 
 @pytest.mark.parametrize(
-    ("function", "shape"),
-    [(F.dropout1d, (8, 9, 5)), (F.dropout2d, (8, 9, 2, 3)), (F.dropout3d, (8, 9, 2, 2, 2))],
+    ("function", "shape"), [(F.dropout1d, (8, 9, 5)), (F.dropout2d, (8, 9, 2, 3)), (F.dropout3d, (8, 9, 2, 2, 2))]
 )
 def test_channel_dropout_drops_whole_channels(function, shape):
     out = function(wf.ones(shape), 0.5, generator=wf.Generator(0)).numpy().reshape(8, 9, -1)
@@ -274,13 +259,7 @@ def test_embedding_gradients_are_dense_unless_asked_to_stay_sparse():
     indices = wf.tensor([[1, 3], [1, 0]])
     weight = wf.randn(5, 2, requires_grad=True)
     F.embedding(indices, weight).sum().backward()
-    assert isinstance(weight.grad, wf.Tensor) and weight.grad.tolist() == [
-        [1, 1],
-        [2, 2],
-        [0, 0],
-        [1, 1],
-        [0, 0],
-    ]
+    assert isinstance(weight.grad, wf.Tensor) and weight.grad.tolist() == [[1, 1], [2, 2], [0, 0], [1, 1], [0, 0]]
     dense, weight.grad = weight.grad, None
     F.embedding(indices, weight, sparse=True).sum().backward()
     F.embedding(indices, weight, sparse=True).sum().backward()
@@ -311,9 +290,7 @@ def test_embedding_under_vmap():
     weight = wf.randn(3, 4, 2, generator=wf.Generator(0))
     indices = wf.tensor([[0, 1], [3, 3], [2, 0]])
     mapped = wf.vmap(lambda i, w: F.embedding(i, w))(indices, weight)
-    np.testing.assert_array_equal(
-        mapped.numpy(), np.stack([weight.numpy()[k][indices.numpy()[k]] for k in range(3)])
-    )
+    np.testing.assert_array_equal(mapped.numpy(), np.stack([weight.numpy()[k][indices.numpy()[k]] for k in range(3)]))
     shared = wf.vmap(lambda i: F.embedding(i, weight[0]))(indices)
     np.testing.assert_array_equal(shared.numpy(), weight.numpy()[0][indices.numpy()])
 

@@ -156,7 +156,9 @@ def peak():
 def main(mode):
     warnings.simplefilter("ignore")
     run = {"eager": eager, "captured": captured, "graph": graph}[mode]
-    calls = [(name, partial(call_op, op, values), leaves(values)) for name, op, values in op_calls(some=mode != "eager")]
+    calls = [
+        (name, partial(call_op, op, values), leaves(values)) for name, op, values in op_calls(some=mode != "eager")
+    ]
     calls += [call for huge in HUGE for call in layer_calls(huge)]
     wf.function(lambda x: wf.sum(x @ x))(wf.ones((100, 100)))  # load what is loaded on first use
     with open("/proc/self/statm") as file:

@@ -269,9 +269,7 @@ def test_function_exists_and_takes_what_the_standard_says(owner, name, signature
     assert inspect.getdoc(function) or name.startswith("__"), f"{name} has no documentation"
     ours = inspect.signature(function)
     variadic = any(p.kind is KINDS.VAR_POSITIONAL for p in ours.parameters.values())
-    positional = [
-        p for p in ours.parameters.values() if p.kind in (KINDS.POSITIONAL_ONLY, KINDS.POSITIONAL_OR_KEYWORD)
-    ]
+    positional = [p for p in ours.parameters.values() if p.kind in (KINDS.POSITIONAL_ONLY, KINDS.POSITIONAL_OR_KEYWORD)]
     place = 0
     for p in signature.parameters.values():
         if p.kind is KINDS.VAR_POSITIONAL:
@@ -284,13 +282,9 @@ def test_function_exists_and_takes_what_the_standard_says(owner, name, signature
         if p.kind in (KINDS.POSITIONAL_OR_KEYWORD, KINDS.KEYWORD_ONLY):
             assert p.name in ours.parameters, f"{name}: {p.name} must be accepted by name"
             found = ours.parameters[p.name]
-            assert found.kind in (KINDS.POSITIONAL_OR_KEYWORD, KINDS.KEYWORD_ONLY), (
-                f"{name}: {p.name} by name"
-            )
+            assert found.kind in (KINDS.POSITIONAL_OR_KEYWORD, KINDS.KEYWORD_ONLY), f"{name}: {p.name} by name"
         if found is not None and p.default is not KINDS.empty:
-            assert found.default == p.default, (
-                f"{name}: {p.name} defaults to {found.default!r}, expected {p.default!r}"
-            )
+            assert found.default == p.default, f"{name}: {p.name} defaults to {found.default!r}, expected {p.default!r}"
     for p in ours.parameters.values():  # what we take beyond the standard is optional
         if p.name not in signature.parameters and p.kind is KINDS.KEYWORD_ONLY:
             assert p.default is not KINDS.empty, f"{name}: {p.name} is not in the standard and has no default"
@@ -321,11 +315,7 @@ def test_constants_dtypes_and_attributes():
 
 def test_inspection():
     info = wf.__array_namespace_info__()
-    assert info.capabilities() == {
-        "boolean indexing": True,
-        "data-dependent shapes": True,
-        "max dimensions": 64,
-    }
+    assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
     assert wf.zeros((1,) * 64).ndim == 64
     assert info.default_device() in info.devices() and isinstance(info.devices(), tuple)
     assert info.default_dtypes() == {
@@ -394,9 +384,7 @@ def test_promotion(pair, result):
     assert wf.result_type(a, b) == expected
     x, y = wf.ones(2, dtype=a), wf.ones(2, dtype=b)
     assert wf.result_type(x, b) == wf.result_type(a, y) == expected
-    operators = (
-        [wf.add, wf.multiply, wf.where] if result != "bool" else [wf.logical_and, wf.bitwise_or, wf.where]
-    )
+    operators = [wf.add, wf.multiply, wf.where] if result != "bool" else [wf.logical_and, wf.bitwise_or, wf.where]
     for f in operators:
         out = f(wf.asarray([True, False]), x, y) if f is wf.where else f(x, y)
         assert out.dtype == expected, f.__name__
@@ -407,11 +395,7 @@ def test_promotion(pair, result):
         x += y
         assert x.dtype == a
     if result != "bool":
-        assert (
-            wf.matmul(wf.ones(2, dtype=a), y).dtype
-            == wf.tensordot(wf.ones(2, dtype=a), y, axes=1).dtype
-            == expected
-        )
+        assert wf.matmul(wf.ones(2, dtype=a), y).dtype == wf.tensordot(wf.ones(2, dtype=a), y, axes=1).dtype == expected
 
 
 def test_each_input_gets_its_gradient_in_its_own_dtype():
@@ -446,9 +430,7 @@ def test_uint64_and_signed_integers_have_no_common_dtype(signed):
 )  # fmt: skip
 def test_python_scalars_are_weak(dtype, scalar, result):
     x = wf.ones(2, dtype=getattr(wf, dtype))
-    combine = (
-        [lambda a, b: a | b, wf.logical_or] if dtype == "bool" else [lambda a, b: a + b, wf.add, wf.multiply]
-    )
+    combine = [lambda a, b: a | b, wf.logical_or] if dtype == "bool" else [lambda a, b: a + b, wf.add, wf.multiply]
     for f in combine:
         assert f(x, scalar).dtype == f(scalar, x).dtype == getattr(wf, result)
     assert wf.result_type(x, scalar) == getattr(wf, result)
@@ -459,10 +441,7 @@ def test_python_scalars_are_weak(dtype, scalar, result):
 )
 def test_bitwise_functions_take_scalars(name):
     x = wf.asarray([1, 2, 5], dtype=wf.int8)
-    f, ref = (
-        getattr(wf, name),
-        getattr(np, name.replace("bitwise_left", "left").replace("bitwise_right", "right")),
-    )
+    f, ref = (getattr(wf, name), getattr(np, name.replace("bitwise_left", "left").replace("bitwise_right", "right")))
     for a, b in ((x, 2), (2, x)):
         out = f(a, b)
         assert out.dtype == wf.int8
@@ -495,23 +474,17 @@ def test_creation_defaults():
     assert wf.zeros(shape=(2, 3)).shape == wf.ones((2, 3)).shape == wf.empty(shape=[2, 3]).shape == (2, 3)
     assert wf.arange(3).dtype == wf.int64 and wf.arange(3.0).dtype == wf.float32
     assert (
-        wf.full(2, 1).dtype == wf.int64
-        and wf.full(2, 1j).dtype == wf.complex64
-        and wf.full(2, True).dtype == wf.bool
+        wf.full(2, 1).dtype == wf.int64 and wf.full(2, 1j).dtype == wf.complex64 and wf.full(2, True).dtype == wf.bool
     )
     assert wf.linspace(0, 1, num=5, endpoint=False).tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
     assert wf.eye(2, 3, k=1).tolist() == [[0, 1, 0], [0, 0, 1]]
     assert [g.shape for g in wf.meshgrid(wf.arange(2), wf.arange(3))] == [(3, 2), (3, 2)]
-    assert isinstance(wf.meshgrid(wf.arange(2)), tuple) and isinstance(
-        wf.broadcast_arrays(wf.arange(2)), tuple
-    )
+    assert isinstance(wf.meshgrid(wf.arange(2)), tuple) and isinstance(wf.broadcast_arrays(wf.arange(2)), tuple)
 
 
 def test_astype_copies_unless_told_not_to():
     x = wf.ones(2)
-    assert wf.astype(x, wf.float32) is not x and not np.shares_memory(
-        wf.astype(x, wf.float32).numpy(), x.numpy()
-    )
+    assert wf.astype(x, wf.float32) is not x and not np.shares_memory(wf.astype(x, wf.float32).numpy(), x.numpy())
     assert wf.astype(x, wf.float32, copy=False) is x
     with pytest.raises(TypeError, match="astype: a complex tensor"):
         wf.astype(wf.ones(2, dtype=wf.complex64), wf.float32)
@@ -568,9 +541,7 @@ def _same(got, expected):
     if math.isnan(expected):
         assert math.isnan(value)
     else:
-        assert value == pytest.approx(expected, rel=1e-6) and math.copysign(1, value) == math.copysign(
-            1, expected
-        )
+        assert value == pytest.approx(expected, rel=1e-6) and math.copysign(1, value) == math.copysign(1, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -606,20 +577,12 @@ def test_reductions_of_nothing():
     empty = wf.zeros(0)
     assert (wf.sum(empty).item(), wf.prod(empty).item()) == (0.0, 1.0)
     assert wf.all(empty).item() is True and wf.any(empty).item() is False
-    assert (
-        math.isnan(wf.mean(empty).item())
-        and math.isnan(wf.var(empty).item())
-        and math.isnan(wf.std(empty).item())
-    )
+    assert math.isnan(wf.mean(empty).item()) and math.isnan(wf.var(empty).item()) and math.isnan(wf.std(empty).item())
     for f in (wf.max, wf.min, wf.argmax, wf.argmin):
         with pytest.raises(ValueError, match=f"{f.__name__}: "):
             f(empty)
-    assert wf.cumulative_sum(empty).shape == (0,) and wf.cumulative_sum(
-        empty, include_initial=True
-    ).tolist() == [0.0]
-    assert math.isnan(wf.max(wf.asarray([1.0, NAN])).item()) and math.isnan(
-        wf.min(wf.asarray([1.0, NAN])).item()
-    )
+    assert wf.cumulative_sum(empty).shape == (0,) and wf.cumulative_sum(empty, include_initial=True).tolist() == [0.0]
+    assert math.isnan(wf.max(wf.asarray([1.0, NAN])).item()) and math.isnan(wf.min(wf.asarray([1.0, NAN])).item())
     assert wf.any(wf.asarray([NAN])).item() is True
     assert math.isnan(wf.quantile(wf.asarray([1.0, NAN, 2.0]), 0.5).item())
 
@@ -645,16 +608,11 @@ def test_unique_keeps_nans_apart():
 def test_searching():
     x = wf.asarray([1, 2, 2, 3])
     assert wf.searchsorted(x, 2).item() == 1 and wf.searchsorted(x, 2, side="right").item() == 3
-    assert wf.searchsorted(wf.asarray([3, 1, 2]), wf.asarray([2]), sorter=wf.asarray([1, 2, 0])).tolist() == [
-        1
-    ]
+    assert wf.searchsorted(wf.asarray([3, 1, 2]), wf.asarray([2]), sorter=wf.asarray([1, 2, 0])).tolist() == [1]
     with pytest.raises(ValueError, match="nonzero: expected a tensor with at least one axis"):
         wf.nonzero(wf.asarray(1))
     assert [i.tolist() for i in wf.nonzero(wf.asarray([[0, 1], [2, 0]]))] == [[0, 1], [1, 0]]
-    assert (
-        wf.isin(wf.asarray([1, 2]), 2).tolist() == [False, True]
-        and wf.isin(2, wf.asarray([1, 2])).item() is True
-    )
+    assert wf.isin(wf.asarray([1, 2]), 2).tolist() == [False, True] and wf.isin(2, wf.asarray([1, 2])).item() is True
     assert wf.where(wf.asarray([True, False]), 1.0, wf.ones(2, dtype=wf.float64) * 2).tolist() == [1.0, 2.0]
     assert wf.take(wf.asarray([1, 2, 3]), wf.asarray([-1, 0])).tolist() == [3, 1]
 

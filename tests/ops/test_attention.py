@@ -37,9 +37,7 @@ def test_blocks_of_rows_give_the_same_result_and_gradients(monkeypatch, causal):
     out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
     expected = _plain(q, k, v, mask, causal)
     np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), atol=1e-12)
-    for a, b in zip(
-        wf.grad((out * weights).sum(), leaves), wf.grad((expected * weights).sum(), leaves), strict=True
-    ):
+    for a, b in zip(wf.grad((out * weights).sum(), leaves), wf.grad((expected * weights).sum(), leaves), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-12)
 
 
@@ -72,10 +70,7 @@ def test_dropout_is_reproducible_scaled_and_differentiable():
     np.testing.assert_array_equal(run().detach().numpy(), run().detach().numpy())
     ones = wf.ones(1, 7, 4, dtype=wf.float64)
     g = wf.Generator(6)
-    sums = [
-        F.scaled_dot_product_attention(q, k, ones, dropout_p=0.5, generator=g).mean().item()
-        for _ in range(200)
-    ]
+    sums = [F.scaled_dot_product_attention(q, k, ones, dropout_p=0.5, generator=g).mean().item() for _ in range(200)]
     assert abs(np.mean(sums) - 1) < 0.05 and np.std(sums) > 0.01
     (grad,) = wf.grad(run().sum(), q)
     eps, direction = 1e-6, np.random.default_rng(0).standard_normal((1, 6, 4))
@@ -105,9 +100,7 @@ def test_low_precision_stays_close(dtype):
     expected = _plain(q, k, v).numpy()
     out = F.scaled_dot_product_attention(*[t.astype(dtype) for t in (q, k, v)])
     assert out.dtype == dtype
-    np.testing.assert_allclose(
-        out.numpy().astype(np.float64), expected, atol=1e-5 if dtype == wf.float32 else 0.05
-    )
+    np.testing.assert_allclose(out.numpy().astype(np.float64), expected, atol=1e-5 if dtype == wf.float32 else 0.05)
 
 
 def test_the_tape_keeps_no_scores():
@@ -120,27 +113,17 @@ def test_the_tape_keeps_no_scores():
 
 def test_grouped_queries_share_heads():
     g = wf.Generator(0)
-    q, k, v = (
-        wf.randn(2, 6, 3, 4, generator=g),
-        wf.randn(2, 2, 5, 4, generator=g),
-        wf.randn(2, 2, 5, 4, generator=g),
-    )
+    q, k, v = (wf.randn(2, 6, 3, 4, generator=g), wf.randn(2, 2, 5, 4, generator=g), wf.randn(2, 2, 5, 4, generator=g))
     out = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     np.testing.assert_allclose(
         out[:, 4].numpy(), F.scaled_dot_product_attention(q[:, 4], k[:, 1], v[:, 1]).numpy(), atol=1e-6
     )
     with pytest.raises(ValueError, match="multiple"):
-        F.scaled_dot_product_attention(
-            wf.ones(1, 3, 2, 2), wf.ones(1, 2, 2, 2), wf.ones(1, 2, 2, 2), enable_gqa=True
-        )
+        F.scaled_dot_product_attention(wf.ones(1, 3, 2, 2), wf.ones(1, 2, 2, 2), wf.ones(1, 2, 2, 2), enable_gqa=True)
 
 
 def test_empty_sequences():
-    assert F.scaled_dot_product_attention(wf.ones(2, 0, 3), wf.ones(2, 4, 3), wf.ones(2, 4, 5)).shape == (
-        2,
-        0,
-        5,
-    )
+    assert F.scaled_dot_product_attention(wf.ones(2, 0, 3), wf.ones(2, 4, 3), wf.ones(2, 4, 5)).shape == (2, 0, 5)
     out = F.scaled_dot_product_attention(wf.ones(2, 3, 3), wf.ones(2, 0, 3), wf.ones(2, 0, 5))
     assert out.shape == (2, 3, 5) and not out.numpy().any()
 
@@ -168,9 +151,7 @@ def _heads(embed=8, seed=0):
 def test_multi_head_attention_equals_its_definition():
     weight, bias, out_weight, out_bias = _heads()
     x = wf.randn(2, 5, 8, dtype=wf.float64, generator=wf.Generator(1))
-    out, weights = F.multi_head_attention_forward(
-        x, x, x, 2, weight, bias, out_weight, out_bias, need_weights=True
-    )
+    out, weights = F.multi_head_attention_forward(x, x, x, 2, weight, bias, out_weight, out_bias, need_weights=True)
     joined = x @ weight.mT + bias
     heads = []
     for h in range(2):
@@ -223,13 +204,6 @@ def test_multi_head_masks():
 def test_multi_head_refuses_wrong_arguments(change, match):
     names = ("in_proj_weight", "in_proj_bias", "out_proj_weight", "out_proj_bias")
     x = wf.zeros(2, 5, 8, dtype=wf.float64)
-    arguments = {
-        "query": x,
-        "key": x,
-        "value": x,
-        "num_heads": 2,
-        **dict(zip(names, _heads(), strict=True)),
-        **change,
-    }
+    arguments = {"query": x, "key": x, "value": x, "num_heads": 2, **dict(zip(names, _heads(), strict=True)), **change}
     with pytest.raises(ValueError, match=match):
         F.multi_head_attention_forward(**arguments)

@@ -34,21 +34,7 @@ pytestmark = pytest.mark.timeout(60 + EXAMPLES)
 
 def _array(r):
     shape = r.choice(
-        [
-            (),
-            (0,),
-            (1,),
-            (3,),
-            (2, 3),
-            (3, 2),
-            (2, 2),
-            (0, 3),
-            (2, 0),
-            (1, 1, 1),
-            (2, 3, 4),
-            (2, 1, 2, 2),
-            (5,) * 6,
-        ]
+        [(), (0,), (1,), (3,), (2, 3), (3, 2), (2, 2), (0, 3), (2, 0), (1, 1, 1), (2, 3, 4), (2, 1, 2, 2), (5,) * 6]
     )
     kind = r.choice(
         [
@@ -299,7 +285,9 @@ def test_method_refuses_or_answers(name, method, seed):
         _attempt([], getattr(x, name), args[1:], kwargs)
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "matmul", "and", "lshift", "lt", "eq", "getitem"])
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "truediv", "pow", "matmul", "and", "lshift", "lt", "eq", "getitem"]
+)
 @settings(
     max_examples=5 * EXAMPLES,
     deadline=None,

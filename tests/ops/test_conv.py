@@ -118,9 +118,7 @@ def test_half_precision_is_computed_in_float32(backend, dtype):
     assert x.grad.dtype == w.grad.dtype == y.dtype
     exact = conv2d(x.detach().astype(wf.float64), w.detach().astype(wf.float64), padding=1)
     tolerance = {"float16": 2e-3, "bfloat16": 2e-2}[dtype]
-    np.testing.assert_allclose(
-        y.detach().numpy().astype(np.float64), exact.numpy(), rtol=tolerance, atol=tolerance
-    )
+    np.testing.assert_allclose(y.detach().numpy().astype(np.float64), exact.numpy(), rtol=tolerance, atol=tolerance)
 
 
 def test_integers_are_exact():
@@ -144,17 +142,13 @@ def test_complex_gradients_follow_the_real_parts():
 
 def test_layout_survives_a_chain_of_ops(backend):
     """Activations stay channels-last from convolution through elementwise ops to convolution; flatten copies right."""
-    x = wf.asarray(
-        np.random.default_rng(0).standard_normal((2, 8, 16, 16)).astype(np.float32)
-    ).requires_grad_()
+    x = wf.asarray(np.random.default_rng(0).standard_normal((2, 8, 16, 16)).astype(np.float32)).requires_grad_()
     w = wf.asarray(np.random.default_rng(1).standard_normal((16, 8, 3, 3)).astype(np.float32))
     y = conv2d(x, w, padding=1)
     z = wf.maximum(y * 2.0 + 1.0, 0.0) + y
     assert is_channels_last(y.detach().numpy()) and is_channels_last(z.detach().numpy())
     flat = z.flatten(1)
-    np.testing.assert_array_equal(
-        flat.detach().numpy(), np.ascontiguousarray(z.detach().numpy()).reshape(2, -1)
-    )
+    np.testing.assert_array_equal(flat.detach().numpy(), np.ascontiguousarray(z.detach().numpy()).reshape(2, -1))
     flat.sum().backward()
     assert x.grad.shape == x.shape
 
@@ -170,15 +164,11 @@ def test_an_empty_batch_gives_empty_results(backend):
 
 def test_inputs_of_the_wrong_kind_are_refused():
     x, w = wf.ones(1, 3, 8, 8), wf.ones(4, 3, 3, 3)
-    with pytest.raises(
-        TypeError, match="conv2d: the tensors must have one dtype. Got x float32, weight float64"
-    ):
+    with pytest.raises(TypeError, match="conv2d: the tensors must have one dtype. Got x float32, weight float64"):
         conv2d(x, w.astype(wf.float64))
     with pytest.raises(TypeError, match="expected numbers. Got bool"):
         conv2d(x.astype(wf.bool), w.astype(wf.bool))
-    with pytest.raises(
-        ValueError, match=r"x of shape \(1, 3, 8, 8\) with 3 channels, weight of shape \(4, 2, 3, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"x of shape \(1, 3, 8, 8\) with 3 channels, weight of shape \(4, 2, 3, 3\)"):
         conv2d(x, wf.ones(4, 2, 3, 3))
     with pytest.raises((TypeError, AttributeError, ValueError)):
         conv2d([[1.0]], w)

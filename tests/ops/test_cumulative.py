@@ -21,9 +21,7 @@ def test_cumulative_prod_has_exact_gradients_at_zeros(values):
 def test_logcumsumexp_neither_overflows_nor_loses_small_values():
     x = wf.asarray([-1000.0, 0.0, 1000.0, -wf.inf, 999.0], dtype=wf.float64).requires_grad_()
     out = wf.logcumsumexp(x)
-    np.testing.assert_allclose(
-        out.detach().numpy(), [-1000, 0, 1000, 1000, 1000 + np.log1p(np.exp(-1))], rtol=1e-12
-    )
+    np.testing.assert_allclose(out.detach().numpy(), [-1000, 0, 1000, 1000, 1000 + np.log1p(np.exp(-1))], rtol=1e-12)
     out.sum().backward()
     share = 1 / (1 + np.exp(-1))
     np.testing.assert_allclose(x.grad.numpy(), [1, 1, 2 + share, 0, 1 - share], atol=1e-12)
@@ -60,10 +58,5 @@ def test_half_precision_is_accumulated_in_float32():
 
 def test_short_names_and_methods():
     x = wf.asarray([[1, 2], [3, 4]])
-    assert (
-        wf.cumsum(x, 0).tolist()
-        == x.cumsum(0).tolist()
-        == wf.cumulative_sum(x, axis=0).tolist()
-        == [[1, 2], [4, 6]]
-    )
+    assert wf.cumsum(x, 0).tolist() == x.cumsum(0).tolist() == wf.cumulative_sum(x, axis=0).tolist() == [[1, 2], [4, 6]]
     assert wf.cumprod(x, 1).tolist() == x.cumprod(1).tolist() == [[1, 2], [3, 12]]

@@ -49,15 +49,11 @@ def test_mixed_dtypes_promote():
 
 def test_sizes_of_one_broadcast():
     x, y = np.arange(6.0).reshape(2, 3), np.ones((1, 3))
-    np.testing.assert_allclose(
-        wf.einsum("ij,ij->", wf.asarray(x), wf.asarray(y)).numpy(), np.einsum("ij,ij->", x, y)
-    )
+    np.testing.assert_allclose(wf.einsum("ij,ij->", wf.asarray(x), wf.asarray(y)).numpy(), np.einsum("ij,ij->", x, y))
     np.testing.assert_allclose(wf.einsum("ij,ij->i", wf.asarray(x), wf.asarray(y)).numpy(), x.sum(1))
 
 
-@pytest.mark.parametrize(
-    "equation", ["i->->i", "i,->", "i..j->i", "...i...->i", "->", "i->...j", " ", "ij->i j k"]
-)
+@pytest.mark.parametrize("equation", ["i->->i", "i,->", "i..j->i", "...i...->i", "->", "i->...j", " ", "ij->i j k"])
 def test_equations_that_make_no_sense_are_refused(equation):
     with pytest.raises((ValueError, TypeError), match="einsum: "):
         wf.einsum(equation, wf.ones((2, 2)))

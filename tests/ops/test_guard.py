@@ -29,9 +29,7 @@ def test_raw_errors_of_numpy_are_named_and_kept_as_the_cause():
 def test_wrong_kind_of_argument_is_a_type_error_that_names_it():
     with pytest.raises(TypeError, match=r"^var: x must be a tensor. Got list. Convert it with `wf.asarray"):
         wf.var([1.0, 2.0])
-    with pytest.raises(
-        TypeError, match=r"^sum: missing 1 required positional argument: 'x'. Signature: sum\("
-    ):
+    with pytest.raises(TypeError, match=r"^sum: missing 1 required positional argument: 'x'. Signature: sum\("):
         wf.sum()
     with pytest.raises(TypeError, match=r"^sum: .*unexpected keyword argument 'axes'"):
         wf.sum(wf.ones(2), axes=0)
@@ -48,10 +46,7 @@ def test_errors_that_are_right_already_pass_as_they_are():
     error = ValueError("f: wrong.")
     assert renamed("f", error) is error
     assert renamed("g", error, keep_prefix=True) is error
-    assert (
-        type(renamed("g", KeyError("x"))) is TypeError
-        and type(renamed("g", ZeroDivisionError("x"))) is ValueError
-    )
+    assert type(renamed("g", KeyError("x"))) is TypeError and type(renamed("g", ZeroDivisionError("x"))) is ValueError
 
 
 def test_signatures_and_documentation_are_those_of_the_definition():

@@ -25,7 +25,9 @@ def test_huge_numbers_are_refused_or_answered(mode):
     except subprocess.TimeoutExpired as error:
         pytest.fail(f"hangs in: {(error.stdout or b'').decode().splitlines()[-1:]}")
     lines = done.stdout.splitlines()
-    assert done.returncode == 0 and lines[-1:] == ["done"], f"ended with {done.returncode} in {lines[-1:]}: {done.stderr[-2000:]}"
+    assert done.returncode == 0 and lines[-1:] == ["done"], (
+        f"ended with {done.returncode} in {lines[-1:]}: {done.stderr[-2000:]}"
+    )
     assert [line for line in lines if line.startswith("wrong")] == []
 
 

@@ -40,9 +40,7 @@ def test_an_unchanged_size_changes_nothing(mode):
 
 def test_doubling_repeats_nearest_values():
     x = wf.asarray(np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3))
-    np.testing.assert_array_equal(
-        upsample(x, scale_factor=2).numpy()[0, 0], np.kron(x.numpy()[0, 0], np.ones((2, 2)))
-    )
+    np.testing.assert_array_equal(upsample(x, scale_factor=2).numpy()[0, 0], np.kron(x.numpy()[0, 0], np.ones((2, 2))))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint8"])
@@ -60,9 +58,7 @@ def test_dtypes_come_out_as_they_went_in(dtype):
 
 def test_corners_align_or_do_not():
     x = wf.tensor([[[0.0, 1.0, 2.0]]])
-    np.testing.assert_allclose(
-        interpolate(x, 5, mode="linear", align_corners=True).numpy()[0, 0], [0, 0.5, 1, 1.5, 2]
-    )
+    np.testing.assert_allclose(interpolate(x, 5, mode="linear", align_corners=True).numpy()[0, 0], [0, 0.5, 1, 1.5, 2])
     np.testing.assert_allclose(interpolate(x, 6, mode="linear").numpy()[0, 0], [0, 0.25, 0.75, 1.25, 1.75, 2])
 
 

@@ -74,7 +74,9 @@ def test_vmap_over_numbers_along_their_axis():
     assert wf.vmap(lambda v: wf.cumsum(v, 0) + wf.sum(v, axis=0))(x).tolist() == [2.0, 4.0, 6.0]
 
 
-@pytest.mark.parametrize(("stride", "padding", "dilation", "extra"), [(1, 0, 3, 2), (2, 1, 3, 2), (1, 2, 4, 3), (2, 3, 5, 4)])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "extra"), [(1, 0, 3, 2), (2, 1, 3, 2), (1, 2, 4, 3), (2, 3, 5, 4)]
+)
 def test_output_padding_may_reach_the_dilation(stride, padding, dilation, extra):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 2, 5)), rng.standard_normal((2, 3, 3))
@@ -146,7 +148,9 @@ def test_gaussian_nll_broadcasts_sizes_of_one_only():
     x, target, var = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 1, 4)), rng.uniform(1, 2, (1, 3, 1))
     expected = 0.5 * (np.log(var) + (x - target) ** 2 / var)
     for way in _both(lambda x, t, v: F.gaussian_nll_loss(x, t, v, reduction="none")):
-        np.testing.assert_allclose(way(wf.asarray(x), wf.asarray(target), wf.asarray(var)).numpy(), expected, atol=1e-12)
+        np.testing.assert_allclose(
+            way(wf.asarray(x), wf.asarray(target), wf.asarray(var)).numpy(), expected, atol=1e-12
+        )
     with pytest.raises(ValueError, match="input and target must have one shape"):
         F.gaussian_nll_loss(wf.asarray(x), wf.zeros(4), wf.asarray(var))
     with pytest.raises(ValueError, match=r"var has shape \(4,\)"):

@@ -94,21 +94,14 @@ def test_half_precision_computes_in_float32(dtype):
 
 def test_integer_predictions_and_targets_of_several_integer_dtypes():
     for dtype in (wf.int32, wf.uint8, wf.int64):
-        assert (
-            abs(F.cross_entropy(wf.zeros(2, 4), wf.tensor([0, 3]).astype(dtype)).item() - math.log(4)) < 1e-6
-        )
+        assert abs(F.cross_entropy(wf.zeros(2, 4), wf.tensor([0, 3]).astype(dtype)).item() - math.log(4)) < 1e-6
     with pytest.raises(TypeError, match="class numbers must be integers"):
         F.nll_loss(wf.zeros(2, 4), wf.tensor([0.0, 1.0]))
 
 
 def test_bce_saturates_instead_of_overflowing():
     p = wf.tensor([0.0, 1.0, 0.0, 1.0])
-    assert F.binary_cross_entropy(p, wf.tensor([0.0, 1.0, 1.0, 0.0]), reduction="none").tolist() == [
-        0,
-        0,
-        100,
-        100,
-    ]
+    assert F.binary_cross_entropy(p, wf.tensor([0.0, 1.0, 1.0, 0.0]), reduction="none").tolist() == [0, 0, 100, 100]
     x = wf.tensor([-1e4, 1e4, 1e4], requires_grad=True)
     loss = F.binary_cross_entropy_with_logits(x, wf.tensor([0.0, 1.0, 0.0]), reduction="none")
     assert loss.tolist() == [0.0, 0.0, 1e4]
@@ -126,10 +119,7 @@ def test_a_classifier_learns():
     g = wf.Generator(0)
     x = wf.randn(64, 2, generator=g)
     target = (x[:, 0] * x[:, 1] > 0).astype(wf.int64)
-    w1, w2 = (
-        wf.randn(2, 16, generator=g).requires_grad_(),
-        (wf.randn(16, 2, generator=g) * 0.3).requires_grad_(),
-    )
+    w1, w2 = (wf.randn(2, 16, generator=g).requires_grad_(), (wf.randn(16, 2, generator=g) * 0.3).requires_grad_())
     losses = []
     for _ in range(150):
         loss = F.cross_entropy(F.relu(x @ w1) @ w2, target)

@@ -101,7 +101,22 @@ def test_a_negative_power_in_a_branch_that_does_not_run_is_no_error():
 @pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("target", wf.dtypes.INTEGRAL, ids=lambda d: d.name)
 def test_floats_become_integers_by_one_rule(source, target):
-    given = [np.nan, np.inf, -np.inf, 1e30, -1e30, 300.0, -1.7, 2.5, -129.0, -32769.0, 2.0**15, 2.0**31, 2.0**63, 2.0**64]
+    given = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e30,
+        -1e30,
+        300.0,
+        -1.7,
+        2.5,
+        -129.0,
+        -32769.0,
+        2.0**15,
+        2.0**31,
+        2.0**63,
+        2.0**64,
+    ]
     with np.errstate(all="ignore"):
         x = np.array(given).astype(getattr(wf, source))
     limits = np.iinfo(target)

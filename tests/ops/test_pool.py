@@ -18,13 +18,7 @@ from weft.ops.nn.pool.functions import (
     max_pool3d,
     max_unpool2d,
 )
-from weft.ops.nn.pool.primitives import (
-    avg_pool,
-    avg_pool_backward,
-    max_pool,
-    max_pool_backward,
-    max_pool_select,
-)
+from weft.ops.nn.pool.primitives import avg_pool, avg_pool_backward, max_pool, max_pool_backward, max_pool_select
 
 
 @pytest.fixture(params=["onednn", "plain"])
@@ -199,13 +193,9 @@ def test_batching_rules_fold_the_new_axis_into_the_batch():
     g = rng.standard_normal(values.shape)
     attrs = ((6, 6), *window, (1, 1), False)
     back = max_pool_backward.op.batch((0, 0, None), [wf.asarray(g), places, None], attrs)
-    each = [
-        max_pool_backward(wf.asarray(a), p[1], None, *attrs).numpy() for a, p in zip(g, single, strict=True)
-    ]
+    each = [max_pool_backward(wf.asarray(a), p[1], None, *attrs).numpy() for a, p in zip(g, single, strict=True)]
     np.testing.assert_array_equal(back.numpy(), np.stack(each))
     picked = max_pool_select.op.batch((None, 0), [wf.asarray(x[0]), places], (*window, (1, 1), False))
     assert picked.shape == values.shape
-    spread = avg_pool_backward.op.batch(
-        (0, None), [wf.asarray(g), None], ((6, 6), *window, False, True, None)
-    )
+    spread = avg_pool_backward.op.batch((0, None), [wf.asarray(g), None], ((6, 6), *window, False, True, None))
     assert spread.shape == x.shape

@@ -56,9 +56,7 @@ def test_the_same_text_builds_an_expression_for_native_code():
 def test_elements_do_not_depend_on_the_size_of_the_draw():
     state = wf.tensor([5, 1])
     big = random_ops.random_uniform(state, (100_000,), wf.float32).numpy()
-    np.testing.assert_array_equal(
-        random_ops.random_uniform(state, (40, 7), wf.float32).numpy().ravel(), big[:280]
-    )
+    np.testing.assert_array_equal(random_ops.random_uniform(state, (40, 7), wf.float32).numpy().ravel(), big[:280])
 
 
 NATIVE_DRAWS = {
@@ -107,13 +105,7 @@ def test_the_thread_count_does_not_change_the_numbers():
 
 def test_captured_and_eager_code_draw_the_same_numbers():
     def step(x):
-        return (
-            wf.rand(3),
-            wf.randn(2),
-            wf.randint(0, 100, (4,)),
-            wf.randperm(5),
-            x.detach().clone().uniform_(),
-        )
+        return (wf.rand(3), wf.randn(2), wf.randint(0, 100, (4,)), wf.randperm(5), x.detach().clone().uniform_())
 
     captured = wf.function(step)
     x = wf.zeros(3)
@@ -278,9 +270,7 @@ def test_uniform_and_normal_take_parameters_and_pass_gradients_to_them():
     z = wf.normal(mean, std, generator=g)
     z.sum().backward()
     assert mean.grad.tolist() == [1.0, 1.0]
-    np.testing.assert_allclose(
-        (z.detach() - mean.detach()).numpy(), (std.grad * std.detach()).numpy(), rtol=1e-5
-    )
+    np.testing.assert_allclose((z.detach() - mean.detach()).numpy(), (std.grad * std.detach()).numpy(), rtol=1e-5)
     x = wf.uniform(-3, -1, (1000,), generator=g)
     assert -3 <= x.min().item() and x.max().item() < -1
 

@@ -33,9 +33,7 @@ def make_weights(op, inputs, hidden, layers=1, directions=1, dtype=np.float32, s
         for _ in range(directions):
             n = GATES[op] * hidden
             for shape in ((n, hidden * directions if layer else inputs), (n, hidden), (n,), (n,)):
-                found.append(
-                    wf.asarray((rng.uniform(-1, 1, shape) / np.sqrt(hidden)).astype(dtype)).requires_grad_()
-                )
+                found.append(wf.asarray((rng.uniform(-1, 1, shape) / np.sqrt(hidden)).astype(dtype)).requires_grad_())
     return found
 
 
@@ -47,9 +45,7 @@ def test_large_layers_agree_with_float64(backend, op):
         weights = make_weights(op, 40, 64, 2, 2, dtype)
         out = NETWORKS[op](x, None, weights, num_layers=2, bidirectional=True)
         sum((o * o).sum() for o in out).backward()
-        results.append(
-            [o.detach().numpy() for o in out] + [x.grad.numpy()] + [w.grad.numpy() for w in weights]
-        )
+        results.append([o.detach().numpy() for o in out] + [x.grad.numpy()] + [w.grad.numpy() for w in weights])
     for got, want in zip(*results, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * max(1.0, np.abs(want).max()))
 
@@ -111,11 +107,7 @@ def test_the_tape_holds_one_node_per_layer_not_one_per_step(op):
 def test_half_precision_runs_in_float32_inside(dtype):
     kind = getattr(wf, dtype)
     weights = [w.detach().astype(kind) for w in make_weights("lstm", 3, 4)]
-    x = (
-        wf.asarray(np.random.default_rng(0).standard_normal((3, 2, 3)).astype(np.float32))
-        .astype(kind)
-        .requires_grad_()
-    )
+    x = wf.asarray(np.random.default_rng(0).standard_normal((3, 2, 3)).astype(np.float32)).astype(kind).requires_grad_()
     out = lstm(x, None, weights)
     assert all(o.dtype == kind for o in out)
     out[0].sum().backward()
@@ -169,9 +161,7 @@ def test_batching_rules_with_shared_and_with_separate_weights():
             for together, single in zip(got, lstm_sequence(*one, None, False), strict=True):
                 np.testing.assert_allclose(together.numpy()[i], single.numpy(), atol=1e-12)
     hidden = rnn_sequence.op.batch(
-        (0, 0, None, None),
-        [wf.asarray(gates[..., :2]), wf.asarray(h0), wf.asarray(w[0, :2]), None],
-        ("tanh", True),
+        (0, 0, None, None), [wf.asarray(gates[..., :2]), wf.asarray(h0), wf.asarray(w[0, :2]), None], ("tanh", True)
     )
     assert hidden.shape == (3, 4, 2, 2)
     g = gru_sequence.op.batch(
@@ -194,7 +184,5 @@ def test_dropout_between_layers_only_while_training():
     x = wf.ones(4, 2, 3)
     quiet = lstm(x, None, weights, num_layers=2, dropout=0.5)[0]
     noisy = lstm(x, None, weights, num_layers=2, dropout=0.5, training=True)[0]
-    np.testing.assert_array_equal(
-        quiet.detach().numpy(), lstm(x, None, weights, num_layers=2)[0].detach().numpy()
-    )
+    np.testing.assert_array_equal(quiet.detach().numpy(), lstm(x, None, weights, num_layers=2)[0].detach().numpy())
     assert np.abs(noisy.detach().numpy() - quiet.detach().numpy()).max() > 0

@@ -75,9 +75,7 @@ def _results(function, arrays, dtype, short, wanted, captured=False):
 
 
 def _audit(name, function, arrays, dtype, wanted, captured, units, share, slack):
-    rounded = [
-        a.astype(getattr(wf, dtype)).astype(np.float64) if a.dtype.kind == "f" else a for a in arrays
-    ]
+    rounded = [a.astype(getattr(wf, dtype)).astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
     values, gradients = _results(function, rounded, "float64", dtype, wanted)
     got, found = _results(function, rounded, dtype, dtype, wanted, captured)
     for g, e in zip(got, values, strict=True):
@@ -202,7 +200,9 @@ long("sum", wf.sum, _noise("sum", 5000))
 long("sum of rows", lambda x: wf.sum(x, axis=0), _noise("rows", 5000, 3))
 long("mean", wf.mean, _noise("mean", 5000, low=200, high=300))
 long("mean of an axis", lambda x: wf.mean(x, axis=1), _noise("mean1", 3, 5000, low=200))
-long("mean as float16 of float32", lambda x: wf.mean(x.astype(wf.float32), dtype=x.dtype), _noise("mean2", 5000, low=200))
+long(
+    "mean as float16 of float32", lambda x: wf.mean(x.astype(wf.float32), dtype=x.dtype), _noise("mean2", 5000, low=200)
+)
 long("prod", wf.prod, _noise("prod", _N, low=0.98, high=1.02), slack=4)
 long("cumsum", lambda x: wf.cumsum(x, axis=0), _noise("cumsum", _N))
 long("cumprod", lambda x: wf.cumprod(x, axis=0), _noise("cumprod", 512, low=0.98, high=1.02), slack=8)
@@ -216,7 +216,12 @@ long("norm 1", lambda x: linalg.vector_norm(x, ord=1), _noise("norm1", _N, low=-
 long("norm 3", lambda x: linalg.vector_norm(x, ord=3), _noise("norm3", _N))
 long("matrix norm", linalg.matrix_norm, _noise("matrix", 64, 80))
 long("normalize", lambda x: F.normalize(x, axis=0), _noise("normalize", _N))
-long("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, 0), _noise("cos1", _N, low=-100), _noise("cos2", _N, low=-100))
+long(
+    "cosine_similarity",
+    lambda x, y: F.cosine_similarity(x, y, 0),
+    _noise("cos1", _N, low=-100),
+    _noise("cos2", _N, low=-100),
+)
 long("pairwise_distance", F.pairwise_distance, _noise("pair1", 2, _N), _noise("pair2", 2, _N))
 long("vecdot", wf.vecdot, _noise("dot1", _N), _noise("dot2", _N, low=-3, high=3))
 long("trace", linalg.trace, _noise("trace", 256, 256))
@@ -224,17 +229,38 @@ long("mse_loss", F.mse_loss, _noise("mse1", _N, low=100), _noise("mse2", _N, low
 long("l1_loss", F.l1_loss, _noise("l1", _N), _noise("l2", _N))
 long("huber_loss", F.huber_loss, _noise("h1", _N), _noise("h2", _N))
 long("smooth_l1_loss", F.smooth_l1_loss, _noise("s1", _N), _noise("s2", _N))
-long("binary_cross_entropy", F.binary_cross_entropy, _noise("b1", _N, low=0.1, high=0.9), _noise("b2", _N, low=0, high=1))
-long("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits, _noise("bl", _N), _noise("bt", _N, low=0, high=1))
+long(
+    "binary_cross_entropy", F.binary_cross_entropy, _noise("b1", _N, low=0.1, high=0.9), _noise("b2", _N, low=0, high=1)
+)
+long(
+    "binary_cross_entropy_with_logits",
+    F.binary_cross_entropy_with_logits,
+    _noise("bl", _N),
+    _noise("bt", _N, low=0, high=1),
+)
 long("kl_div", F.kl_div, _noise("k1", _N, low=-9, high=0), _noise("k2", _N, low=0.1, high=1))
 long("poisson_nll_loss", lambda x, t: F.poisson_nll_loss(x, t, False), _noise("p1", _N, low=9), _noise("p2", _N, low=1))
 long("gaussian_nll_loss", F.gaussian_nll_loss, _noise("g1", _N), _noise("g2", _N), _noise("g3", _N, low=1, high=9))
 long("soft_margin_loss", F.soft_margin_loss, _noise("sm", _N), np.where(_noise("sg", _N) > 0, 1.0, -1.0))
-long("margin_ranking_loss", F.margin_ranking_loss, _noise("m1", _N), _noise("m2", _N), np.where(_noise("m3", _N) > 0, 1.0, -1.0))
-long("hinge_embedding_loss", F.hinge_embedding_loss, _noise("he", _N), np.where(_noise("hs", _N) > 0, 1.0, -1.0), wanted=[0])
+long(
+    "margin_ranking_loss",
+    F.margin_ranking_loss,
+    _noise("m1", _N),
+    _noise("m2", _N),
+    np.where(_noise("m3", _N) > 0, 1.0, -1.0),
+)
+long(
+    "hinge_embedding_loss",
+    F.hinge_embedding_loss,
+    _noise("he", _N),
+    np.where(_noise("hs", _N) > 0, 1.0, -1.0),
+    wanted=[0],
+)
 long("triplet_margin_loss", F.triplet_margin_loss, _noise("t1", 64, 64), _noise("t2", 64, 64), _noise("t3", 64, 64))
 long("cross_entropy", F.cross_entropy, _noise("ce", _N, 4), _rng("c").integers(0, 4, _N))
-long("cross_entropy of many classes", F.cross_entropy, _noise("cm", 4, _N, low=-4, high=4), _rng("d").integers(0, _N, 4))
+long(
+    "cross_entropy of many classes", F.cross_entropy, _noise("cm", 4, _N, low=-4, high=4), _rng("d").integers(0, _N, 4)
+)
 long("nll_loss", F.nll_loss, _noise("nll", _N, 4, low=-300, high=0), _rng("e").integers(0, 4, _N))
 long("layer_norm", lambda x, w, b: F.layer_norm(x, _N, w, b), _noise("ln", 2, _N), _small("lw", _N), _small("lb", _N))
 long("rms_norm", lambda x, w: F.rms_norm(x, _N, w), _noise("rn", 2, _N), _small("rw", _N))
@@ -314,7 +340,13 @@ def test_a_short_operand_beside_a_longer_one_is_not_squared_in_16_bits():
 
 
 def test_gradients_of_short_floats_are_short_also_through_composed_functions():
-    for function in (F.normalize, wf.var, lambda x: F.mse_loss(x, x * 2), lambda x: wf.exp(x).sum(), lambda x: x.mean()):
+    for function in (
+        F.normalize,
+        wf.var,
+        lambda x: F.mse_loss(x, x * 2),
+        lambda x: wf.exp(x).sum(),
+        lambda x: x.mean(),
+    ):
         x = wf.ones(2, 3, dtype=wf.bfloat16).requires_grad_()
         y = function(x)
         assert y.dtype == wf.bfloat16

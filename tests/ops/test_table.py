@@ -73,12 +73,7 @@ def _compare(op, got, expected, dtype):
         tol = TOLERANCE[dtype] * op.tolerance
         wide = np.complex128 if e.dtype.kind == "c" else np.float64
         np.testing.assert_allclose(
-            g.detach().numpy().astype(wide),
-            e.astype(wide),
-            rtol=tol,
-            atol=tol,
-            equal_nan=True,
-            err_msg=op.name,
+            g.detach().numpy().astype(wide), e.astype(wide), rtol=tol, atol=tol, equal_nan=True, err_msg=op.name
         )
 
 
@@ -216,9 +211,7 @@ def _direction(rng, t):
 
 def _weights(rng, outputs):
     return [
-        wf.asarray(np.asarray(_direction(rng, o)).astype(o.dtype))
-        if o.is_floating_point() or o.is_complex()
-        else None
+        wf.asarray(np.asarray(_direction(rng, o)).astype(o.dtype)) if o.is_floating_point() or o.is_complex() else None
         for o in outputs
     ]
 
@@ -253,9 +246,7 @@ def test_gradient_equals_numeric_derivative(op, sample):
         numeric = (values[0] - values[1]) / (2 * eps)
         analytic = 0.0 if g is None else float(np.sum((np.conj(g.numpy()) * direction).real))
         tol = op.test.get("gradient_tolerance", 1e-5)
-        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), (
-            f"{op.name}: {analytic} vs numeric {numeric}"
-        )
+        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), f"{op.name}: {analytic} vs numeric {numeric}"
 
 
 @pytest.mark.parametrize(
@@ -296,9 +287,7 @@ def test_second_order_equals_numeric_derivative(op, sample):
         numeric = (values[0] - values[1]) / (2 * eps)
         analytic = 0.0 if g is None else float(np.sum(g.numpy() * direction))
         tol = op.test.get("gradient_tolerance", 1e-5) * 10
-        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), (
-            f"{op.name}: {analytic} vs numeric {numeric}"
-        )
+        assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), f"{op.name}: {analytic} vs numeric {numeric}"
 
 
 @pytest.mark.parametrize(("op", "sample"), _samples("errors"))

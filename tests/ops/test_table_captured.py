@@ -51,9 +51,7 @@ def test_captured_value_equals_eager(op, sample):
         assert "depends on the data" in str(error) or "is not known while" in str(error), error
         return
     for g, e in zip(got, expected, strict=True):
-        assert g.dtype == e.dtype and g.shape == e.shape, (
-            f"{op.name}: {g.dtype}{g.shape}, eager {e.dtype}{e.shape}"
-        )
+        assert g.dtype == e.dtype and g.shape == e.shape, f"{op.name}: {g.dtype}{g.shape}, eager {e.dtype}{e.shape}"
         tol = 2e-5 * op.tolerance
         np.testing.assert_allclose(g.numpy(), e.numpy(), rtol=tol, atol=tol, equal_nan=True, err_msg=op.name)
 

@@ -17,7 +17,14 @@ _spec = importlib.util.spec_from_file_location("table_cases", Path(__file__).wit
 _table = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_table)
 
-DTYPES = ("bool", "int8", "uint64", "float16", "bfloat16", "complex64")  # float32 and float64: the other tests of the table
+DTYPES = (
+    "bool",
+    "int8",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "complex64",
+)  # float32 and float64: the other tests of the table
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2}
 
 

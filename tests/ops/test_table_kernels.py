@@ -93,7 +93,9 @@ def test_samples_reach_the_kernels_of_both_libraries(monkeypatch):
     reached = set()
     for op in table.values():
         for sample in op.samples(Maker(len(op.name))) if op.kernels and op.samples else ():
-            arrays = [a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in sample.args]
+            arrays = [
+                a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in sample.args
+            ]
             values = op.bind(tuple(arrays), sample.kwargs)
             reached |= {k.name for k in op.kernels if k.when is not None and op.run(k.when, values)}
     for name in ("onednn matmul", "onednn convolution", "onednn max_pool", "llvm softmax", "llvm reduce_sum"):

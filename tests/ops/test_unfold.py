@@ -10,9 +10,7 @@ from weft.nn import functional as F
 from weft.ops.core.registry import get
 
 
-@pytest.mark.parametrize(
-    ("shape", "problem"), [((128, 31, 1), "multiple of 4"), ((2, 8, 7), "expected 9 columns")]
-)
+@pytest.mark.parametrize(("shape", "problem"), [((128, 31, 1), "multiple of 4"), ((2, 8, 7), "expected 9 columns")])
 def test_columns_that_do_not_fit_are_refused_when_a_step_learns_their_size(shape, problem):
     graph = wf.Graph()
     with graph.as_default():

@@ -446,7 +446,9 @@ def test_a_small_network_is_fitted(kind: str) -> None:
     model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
     x = wf.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = wf.tensor([0, 1, 1, 0])
-    settings = {"SGD": {"lr": 0.5, "momentum": 0.9}, "Lion": {"lr": 0.01}, "Adagrad": {"lr": 0.3}}.get(kind, {"lr": 0.05})
+    settings = {"SGD": {"lr": 0.5, "momentum": 0.9}, "Lion": {"lr": 0.01}, "Adagrad": {"lr": 0.3}}.get(
+        kind, {"lr": 0.05}
+    )
     opt = getattr(optim, kind)(model.parameters(), **settings)
 
     @wf.function

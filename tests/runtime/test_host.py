@@ -28,9 +28,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, membership: str, files
         path.write_text(content)
     real = _host._read
     monkeypatch.setattr(_host, "_CGROUP_ROOT", tmp_path)
-    monkeypatch.setattr(
-        _host, "_read", lambda path: membership if str(path) == "/proc/self/cgroup" else real(path)
-    )
+    monkeypatch.setattr(_host, "_read", lambda path: membership if str(path) == "/proc/self/cgroup" else real(path))
 
 
 def test_version_2_takes_the_tightest_limit_of_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,18 @@ def test_info_is_plain_data_and_agrees_with_its_sources() -> None:
 
 def test_text_names_every_section() -> None:
     text = info.format_info()
-    for name in ("weft", "python", "numpy", "processor", "threads", "OpenMP", "oneDNN", "kernel cache", "programs", "allocator"):
+    for name in (
+        "weft",
+        "python",
+        "numpy",
+        "processor",
+        "threads",
+        "OpenMP",
+        "oneDNN",
+        "kernel cache",
+        "programs",
+        "allocator",
+    ):
         assert f"\n{name}" in f"\n{text}"
     assert os.environ["WEFT_CACHE_DIR"] in text
 

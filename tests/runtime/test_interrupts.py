@@ -64,9 +64,7 @@ print(float(wf.function(lambda x: wf.while_loop(lambda i: i < 10, lambda i: i + 
 @pytest.mark.parametrize("kind", ["while_loop", "scan", "session", "threads", "queue", "devices"])
 def test_ctrl_c_ends_a_native_loop(kind):
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "WEFT_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind], env=env, capture_output=True, timeout=90, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM, kind], env=env, capture_output=True, timeout=90, text=True)
     assert done.stdout.split() == ["interrupted", "10.0"], done.stderr[-2000:]
 
 

@@ -91,10 +91,7 @@ def test_channels_last(rank: int, spatial: int) -> None:
     assert (array == 3).all()
 
 
-@given(
-    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4),
-    data=st.data(),
-)
+@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_strides_order_is_a_gapless_order_of_the_axes(sizes: list[int], data: st.DataObject) -> None:
     order = tuple(data.draw(st.permutations(range(len(sizes)))))
@@ -237,8 +234,7 @@ def test_small_blocks_are_counted_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 62, "4 EiB")],
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 62, "4 EiB")]
 )
 def test_format_bytes(count: int, text: str) -> None:
     assert memory.format_bytes(count) == text

@@ -111,9 +111,7 @@ WAYS = {
     "along an axis": lambda t, i: wf.take_along_axis(t, wf.stack([i, i, i], axis=1), axis=0),
     "one hot": lambda t, i: F.one_hot(i, 4),
     "classes": lambda t, i: F.cross_entropy(t.T[:2], i),
-    "in a scan": lambda t, i: wf.scan(
-        lambda c, j: (c + wf.take(t, j.reshape(1), axis=0)[0], c), wf.zeros(3), i
-    ),
+    "in a scan": lambda t, i: wf.scan(lambda c, j: (c + wf.take(t, j.reshape(1), axis=0)[0], c), wf.zeros(3), i),
     "in a branch": lambda t, i: wf.cond(i.sum() > 0, lambda: wf.take(t, i, axis=0), lambda: wf.zeros(2, 3)),
     "written": lambda t, i: t.__setitem__(i, 1.0),
 }
@@ -254,9 +252,7 @@ print(len(made), value)
 def compiled_in(folder):
     """(objects compiled, results) of a fresh process with this cache."""
     env = os.environ | {"WEFT_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT), "WEFT_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT], env=env, capture_output=True, text=True, timeout=100, cwd=ROOT
-    )
+    done = subprocess.run([sys.executable, "-c", COUNT], env=env, capture_output=True, text=True, timeout=100, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     count, value = done.stdout.strip().split(" ", 1)
     return int(count), value

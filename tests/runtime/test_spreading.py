@@ -117,7 +117,12 @@ def test_more_threads_than_processors_go_anywhere(monkeypatch):
 def test_threads_bound_by_the_user_are_left_alone(variable):
     code = "from weft.runtime import spreading, threads; threads.set_num_threads(2); print(threads._spreads)"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **variable}, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code],
+        env={**os.environ, **variable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert done.stdout.strip() == "False"
 

@@ -193,11 +193,7 @@ SHOW_SPIN = """
 @needs_openmp
 @pytest.mark.parametrize(
     ("environment", "expected"),
-    [
-        ({}, "5000 None"),
-        ({"GOMP_SPINCOUNT": "77"}, "77 77"),
-        ({"OMP_WAIT_POLICY": "passive"}, "None None"),
-    ],
+    [({}, "5000 None"), ({"GOMP_SPINCOUNT": "77"}, "77 77"), ({"OMP_WAIT_POLICY": "passive"}, "None None")],
 )
 def test_spinning_is_bounded_while_loading_and_the_users_choice_wins(
     environment: dict[str, str], expected: str

@@ -84,11 +84,7 @@ def test_gradients_through_conversion():
     np.testing.assert_array_equal(x.grad.numpy(), np.where(x.detach().numpy() != 0, weights.numpy(), 0))
     values = wf.tensor([1.0, 2.0, 3.0], requires_grad=True)
     merged = sparse.coo_tensor([[0, 1, 0], [1, 0, 1]], values, (2, 2)).coalesce()
-    assert (
-        merged.nnz == 2
-        and merged.indices.tolist() == [[0, 1], [1, 0]]
-        and merged.values.tolist() == [4.0, 2.0]
-    )
+    assert merged.nnz == 2 and merged.indices.tolist() == [[0, 1], [1, 0]] and merged.values.tolist() == [4.0, 2.0]
     (merged.values * wf.tensor([10.0, 1.0])).sum().backward()
     assert values.grad.tolist() == [10.0, 1.0, 10.0]
 
@@ -185,11 +181,7 @@ def test_text_copy_and_pickle(pair):
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (
-            lambda: sparse.coo_tensor([[0, 5], [0, 0]], [1.0, 2.0], (3, 2)),
-            IndexError,
-            "axis 0 hold 5; expected 0 to 2",
-        ),
+        (lambda: sparse.coo_tensor([[0, 5], [0, 0]], [1.0, 2.0], (3, 2)), IndexError, "axis 0 hold 5; expected 0 to 2"),
         (lambda: sparse.coo_tensor([[0, -1], [0, 0]], [1.0, 2.0], (3, 2)), IndexError, "axis 0 hold -1"),
         (lambda: sparse.coo_tensor([[0], [0]], [1.0, 2.0], (3, 2)), ValueError, "indices have shape"),
         (lambda: sparse.coo_tensor([[0.5], [0]], [1.0], (3, 2)), TypeError, "indices must be integers"),
@@ -197,11 +189,7 @@ def test_text_copy_and_pickle(pair):
         (lambda: sparse.coo_tensor(np.zeros((2, 0)), []), ValueError, "shape is needed"),
         (lambda: sparse.csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0], (2, 2)), ValueError, "indptr must rise"),
         (lambda: sparse.csr_tensor([0, 2], [0, 1], [1.0, 2.0], (2, 2)), ValueError, "indptr has shape"),
-        (
-            lambda: sparse.csr_tensor([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2)),
-            IndexError,
-            "hold 2; expected 0 to 1",
-        ),
+        (lambda: sparse.csr_tensor([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2)), IndexError, "hold 2; expected 0 to 1"),
         (lambda: sparse.csr_tensor([0, 1, 2], [0], [1.0, 2.0], (2, 2)), ValueError, "indices have shape"),
         (lambda: sparse.csr_tensor([0, 0], [], [], (1, 2, 3)), ValueError, "expected a matrix"),
         (lambda: sparse.from_dense(wf.ones(2, 2), "csc"), ValueError, "layout must be"),
@@ -213,11 +201,7 @@ def test_text_copy_and_pickle(pair):
         (lambda: sparse.eye(2) + sparse.eye(3), ValueError, "shapes differ"),
         (lambda: sparse.eye(2).multiply(wf.ones(3, 2)), ValueError, "shapes differ"),
         (lambda: sparse.matmul(wf.ones(2, 2), wf.ones(2, 2)), TypeError, "one operand must be sparse"),
-        (
-            lambda: sparse.sampled_matmul(sparse.eye(2), wf.ones(2, 3), wf.ones(2, 3)),
-            ValueError,
-            "expected a",
-        ),
+        (lambda: sparse.sampled_matmul(sparse.eye(2), wf.ones(2, 3), wf.ones(2, 3)), ValueError, "expected a"),
         (lambda: sparse.from_scipy(3), TypeError, "scipy.sparse matrix"),
     ],
 )

@@ -7,18 +7,7 @@ import pytest
 from sklearn import metrics as reference
 
 import weft as wf
-from weft.train import (
-    F1,
-    R2,
-    Accuracy,
-    Mean,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    Metric,
-    Precision,
-    Recall,
-    TopK,
-)
+from weft.train import F1, R2, Accuracy, Mean, MeanAbsoluteError, MeanSquaredError, Metric, Precision, Recall, TopK
 from weft.train.metrics import as_metrics, batch_length
 
 
@@ -53,9 +42,7 @@ def test_confusion_metrics(
 
 def test_accuracy_and_top_k(classified: tuple[np.ndarray, np.ndarray]) -> None:
     scores, target = classified
-    assert over_batches(Accuracy(), scores, target, (1, 30)) == pytest.approx(
-        (scores.argmax(1) == target).mean()
-    )
+    assert over_batches(Accuracy(), scores, target, (1, 30)) == pytest.approx((scores.argmax(1) == target).mean())
     for k in (1, 2, 6):
         expected = reference.top_k_accuracy_score(target, scores, k=k, labels=range(6)) if k < 6 else 1.0
         assert over_batches(TopK(k), scores, target, (1, 30)) == pytest.approx(expected)
@@ -68,9 +55,7 @@ def test_where_the_classes_are() -> None:
     words, truth = rng.normal(size=(2, 3, 5)), rng.integers(0, 5, (2, 3))
     assert over_batches(Accuracy(), words, truth, ()) == pytest.approx((words.argmax(2) == truth).mean())
     square, truth = rng.normal(size=(2, 3, 3)), rng.integers(0, 3, (2, 3))  # either would fit
-    assert over_batches(Accuracy(axis=1), square, truth, ()) == pytest.approx(
-        (square.argmax(1) == truth).mean()
-    )
+    assert over_batches(Accuracy(axis=1), square, truth, ()) == pytest.approx((square.argmax(1) == truth).mean())
     logits, truth = rng.normal(size=8), rng.integers(0, 2, 8)
     assert over_batches(Accuracy(), logits, truth, ()) == pytest.approx(((logits > 0) == truth).mean())
     assert over_batches(F1("micro"), logits, truth, ()) == pytest.approx(((logits > 0) == truth).mean())
@@ -85,15 +70,9 @@ def test_regression_metrics() -> None:
     target = rng.normal(5, 2, 40).astype(np.float32)
     output = target + rng.normal(0, 0.5, 40).astype(np.float32)
     sizes = (3, 10)
-    assert over_batches(MeanSquaredError(), output, target, sizes) == pytest.approx(
-        np.mean((output - target) ** 2)
-    )
-    assert over_batches(MeanAbsoluteError(), output, target, sizes) == pytest.approx(
-        np.abs(output - target).mean()
-    )
-    assert over_batches(R2(), output, target, sizes) == pytest.approx(
-        reference.r2_score(target, output), rel=1e-4
-    )
+    assert over_batches(MeanSquaredError(), output, target, sizes) == pytest.approx(np.mean((output - target) ** 2))
+    assert over_batches(MeanAbsoluteError(), output, target, sizes) == pytest.approx(np.abs(output - target).mean())
+    assert over_batches(R2(), output, target, sizes) == pytest.approx(reference.r2_score(target, output), rel=1e-4)
     with pytest.raises(ValueError, match="mse: output and target differ in shape"):
         MeanSquaredError().measure(wf.zeros((4, 1)), wf.zeros(4))
 
@@ -104,9 +83,7 @@ def test_a_function_is_a_metric_and_weighs_by_samples() -> None:
 
     (metric,) = as_metrics(spread)
     output = np.array([1.0, 5.0, 2.0], np.float32)
-    assert metric.name == "spread" and over_batches(metric, output, output, (1,)) == pytest.approx(
-        (1 * 1 + 2 * 5) / 3
-    )
+    assert metric.name == "spread" and over_batches(metric, output, output, (1,)) == pytest.approx((1 * 1 + 2 * 5) / 3)
     assert np.isnan(Mean(spread).result(np.zeros(2)))
 
 
@@ -114,11 +91,7 @@ def test_metrics_by_name() -> None:
     names = [m.name for m in as_metrics(["accuracy", "top5", "f1", "mse", TopK(3), Recall])]
     assert names == ["accuracy", "top5", "f1", "mse", "top3", "recall"]
     assert [m.name for m in as_metrics({"right": "accuracy"})] == ["right"] and as_metrics(None) == []
-    for wrong, words in (
-        ("acuracy", "unknown metric 'acuracy'"),
-        (["f1", "f1"], "a name of its own"),
-        (TopK, None),
-    ):
+    for wrong, words in (("acuracy", "unknown metric 'acuracy'"), (["f1", "f1"], "a name of its own"), (TopK, None)):
         if words is not None:
             with pytest.raises(ValueError, match=words):
                 as_metrics(wrong)

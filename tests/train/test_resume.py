@@ -41,10 +41,7 @@ def finish(directory: Path, mode: str, workers: int, kills: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("mode", "workers", "kills"),
-    [
-        ("captured", 0, ["after", "write=9", "rename=3"]),
-        ("accumulate", 2, ["after"]),
-    ],
+    [("captured", 0, ["after", "write=9", "rename=3"]), ("accumulate", 2, ["after"])],
     ids=["captured", "accumulation-eager-with-workers"],
 )
 def test_the_bits_are_the_same(tmp_path: Path, mode: str, workers: int, kills: list[str]) -> None:

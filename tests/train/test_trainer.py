@@ -58,9 +58,7 @@ def make(model: Any = None, lr: float = 0.1, **options: Any) -> Trainer:
     model = model or nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     options.setdefault("progress", False)
     options.setdefault("capture", False)
-    return Trainer(
-        model, optim.SGD(model.parameters(), lr=lr, momentum=0.9), nn.CrossEntropyLoss(), **options
-    )
+    return Trainer(model, optim.SGD(model.parameters(), lr=lr, momentum=0.9), nn.CrossEntropyLoss(), **options)
 
 
 def weights(trainer: Trainer) -> bytes:
@@ -136,9 +134,7 @@ def test_clipping_ema_and_schedules() -> None:
     trainer.fit(loader(), loader(), epochs=2)
     own = trainer.model.state_dict()["0.weight"].numpy().copy()
     averaged = trainer.weights()["0.weight"].numpy()
-    assert not np.array_equal(own, averaged) and np.array_equal(
-        own, trainer.model.state_dict()["0.weight"].numpy()
-    )
+    assert not np.array_equal(own, averaged) and np.array_equal(own, trainer.model.state_dict()["0.weight"].numpy())
 
     for every, rate in (("epoch", 0.1 * 0.5**2), ("step", 0.1 * 0.5**12)):
         trainer = make(callbacks=[LRLogger()], schedule_every=every)
@@ -169,11 +165,7 @@ def test_other_batches_by_overriding_forward() -> None:
 
     model = nn.Linear(4, 2)
     trainer = ForDicts(
-        model,
-        optim.SGD(model.parameters(), lr=0.1),
-        nn.CrossEntropyLoss(),
-        metrics="accuracy",
-        progress=False,
+        model, optim.SGD(model.parameters(), lr=0.1), nn.CrossEntropyLoss(), metrics="accuracy", progress=False
     )
     batches = [{"x": wf.asarray(X), "y": wf.asarray(Y)}]
     assert trainer.fit(batches, batches, epochs=3)[-1]["val_accuracy"] > 0.5
@@ -244,27 +236,15 @@ def test_files_of_a_run(tmp_path: Path) -> None:
     )
     trainer.fit(loader(), loader(), epochs=3)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "history.csv").read_text())))
-    assert [float(r["val_loss"]) for r in rows] == [r["val_loss"] for r in trainer.history] and rows[2][
-        "epoch"
-    ] == "3"
+    assert [float(r["val_loss"]) for r in rows] == [r["val_loss"] for r in trainer.history] and rows[2]["epoch"] == "3"
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     (events,) = (tmp_path / "tensorboard").iterdir()
     text = b"".join(read_records(events.read_bytes()))
-    for tag in (
-        b"loss/step",
-        b"loss/validation",
-        b"accuracy/train",
-        b"learning_rate/lr",
-        b"0/weight",
-        b"matmul",
-    ):
+    for tag in (b"loss/step", b"loss/validation", b"accuracy/train", b"learning_rate/lr", b"0/weight", b"matmul"):
         assert tag in text, tag
     best = load(tmp_path / "weights" / "best.safetensors")
     assert best.keys() == trainer.model.state_dict().keys()
-    assert sorted(p.name for p in (tmp_path / "weights").iterdir()) == [
-        "best.safetensors",
-        "last.safetensors",
-    ]
+    assert sorted(p.name for p in (tmp_path / "weights").iterdir()) == ["best.safetensors", "last.safetensors"]
 
 
 def test_without_matplotlib_there_is_one_warning_and_no_picture(
@@ -289,12 +269,8 @@ def test_a_long_loss_curve_stays_small() -> None:
 
 
 def test_nan_stops() -> None:
-    with pytest.raises(
-        FloatingPointError, match=r"the loss is nan at step 1 \(epoch 1\). Lower the learning rate"
-    ):
-        make(callbacks=[StopOnNaN()]).fit(
-            [(wf.full((4, 4), float("nan")), wf.zeros(4, dtype=wf.int64))], epochs=1
-        )
+    with pytest.raises(FloatingPointError, match=r"the loss is nan at step 1 \(epoch 1\). Lower the learning rate"):
+        make(callbacks=[StopOnNaN()]).fit([(wf.full((4, 4), float("nan")), wf.zeros(4, dtype=wf.int64))], epochs=1)
 
 
 # Progress ----------------------------------------------------------------------------------------------------------------
@@ -349,9 +325,7 @@ def test_going_on_with_the_kernels_that_were_chosen_before(tmp_path: Path) -> No
 
     def run(epochs: int, **options: Any) -> Trainer:
         wf.manual_seed(1)
-        model = nn.Sequential(
-            nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 256, 2)
-        )
+        model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 256, 2))
         trainer = make(model, lr=0.001, capture=True, **options)
         trainer.fit(data, epochs=epochs)
         return trainer
@@ -391,9 +365,7 @@ def test_going_on_from_the_middle_of_an_epoch_without_a_loader_that_knows_its_pl
     assert weights(rest) == weights(whole) and rest.history == whole.history
 
 
-def test_a_run_that_goes_back_is_a_branch_that_auto_follows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_goes_back_is_a_branch_that_auto_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options: dict[str, Any] = {"checkpoint_dir": tmp_path, "checkpoint_every": 2, "keep": 3}
     make(**{**options, "keep": 5}).fit(loader(), epochs=3)  # 18 steps
     there = list_checkpoints(tmp_path)
@@ -416,9 +388,7 @@ def test_a_run_that_goes_back_is_a_branch_that_auto_follows(
 
 def test_an_old_run_is_not_overwritten(tmp_path: Path) -> None:
     make(checkpoint_dir=tmp_path).fit(loader(), epochs=1)
-    with pytest.raises(
-        CheckpointError, match="holds checkpoints of an earlier run. Go on with resume='auto'"
-    ):
+    with pytest.raises(CheckpointError, match="holds checkpoints of an earlier run. Go on with resume='auto'"):
         make(checkpoint_dir=tmp_path).fit(loader(), epochs=1)
 
 
@@ -619,7 +589,9 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
 
 
 def test_a_number_to_monitor_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="there is no 'val_los' to tell the best checkpoint by. There are loss, val_loss"):
+    with pytest.warns(
+        UserWarning, match="there is no 'val_los' to tell the best checkpoint by. There are loss, val_loss"
+    ):
         make(checkpoint_dir=tmp_path, monitor="val_los").fit(loader(), loader(), epochs=1)
 
 
@@ -627,9 +599,7 @@ def test_tensorboard_of_a_resumed_run_hides_what_was_lost(tmp_path: Path) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    make(checkpoint_dir=tmp_path / "c", callbacks=[TensorBoard(tmp_path / "t", every=1)]).fit(
-        loader(), epochs=1
-    )
+    make(checkpoint_dir=tmp_path / "c", callbacks=[TensorBoard(tmp_path / "t", every=1)]).fit(loader(), epochs=1)
     make(checkpoint_dir=tmp_path / "c", resume="auto", callbacks=[TensorBoard(tmp_path / "t", every=1)]).fit(
         loader(), epochs=2
     )
@@ -708,6 +678,7 @@ def test_a_program_that_handles_sigterm_itself_keeps_its_handler(tmp_path: Path)
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
+
         class Preempt(Callback):
             def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
                 if trainer.step == 2:

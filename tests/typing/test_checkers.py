@@ -48,12 +48,7 @@ def reported(request, programs):
     found = {path.stem: [] for path in programs.glob("*.py")}
     if request.param == "mypy":
         command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary"]
-        command += [
-            "--config-file=",
-            f"--cache-dir={programs / 'cache'}",
-            "--scripts-are-modules",
-            str(programs),
-        ]
+        command += ["--config-file=", f"--cache-dir={programs / 'cache'}", "--scripts-are-modules", str(programs)]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=110)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         for line in done.stdout.splitlines():
@@ -64,11 +59,7 @@ def reported(request, programs):
         (programs / "pyrightconfig.json").write_text(json.dumps(settings))
         command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
         done = subprocess.run(
-            [*command, "--project", str(programs)],
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            timeout=110,
+            [*command, "--project", str(programs)], env=_environment(), capture_output=True, text=True, timeout=110
         )
         for item in json.loads(done.stdout)["generalDiagnostics"]:
             if item["severity"] == "error":

@@ -93,7 +93,9 @@ def _problem(tensors: Sequence[Any], attrs: Sequence[Any], out: Any) -> str | No
     if worst == "Inf" and any(inputs):
         return None
     if "NaN" in inputs:
-        return f"its argument {inputs.index('NaN')} held NaN already, which no op under this switch made, and passed it on"
+        return (
+            f"its argument {inputs.index('NaN')} held NaN already, which no op under this switch made, and passed it on"
+        )
     return f"made {worst} in its result of shape {format_shape(shape)}"
 
 

@@ -171,7 +171,9 @@ def _run(
     push, pop = heapq.heappush, heapq.heappop
     observers = [m for m in define.current_modes() if hasattr(m, "around_backward")] if define.modes.active else None
 
-    bare = not create_graph and not define.modes.active  # whether gradients may travel as arrays, see Note [Bare gradients]
+    bare = (
+        not create_graph and not define.modes.active
+    )  # whether gradients may travel as arrays, see Note [Bare gradients]
     for node, g in zip(roots, seeds, strict=True):
         if needed is not None and id(node) not in needed:
             continue
@@ -373,7 +375,9 @@ def saved_values(node: Node, create_graph: bool) -> list[Any]:
 def _saved_tensors(node: Node, create_graph: bool) -> list[Any]:
     op = node.op
     if create_graph or not op.plain_saves:
-        return [_unwrap(node, item, value, create_graph) for item, value in zip(op.saved_items, node.saved, strict=True)]
+        return [
+            _unwrap(node, item, value, create_graph) for item, value in zip(op.saved_items, node.saved, strict=True)
+        ]
     values = []
     for value in node.saved:
         if value.__class__ is ndarray:

@@ -72,7 +72,9 @@ def _tensors(name: str, value: Any) -> list[Any]:
     return outs
 
 
-def backward(tensors: Any, grad_tensors: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+def backward(
+    tensors: Any, grad_tensors: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
     """Add the gradients of several outputs at once to the `.grad` of the leaves."""
     outs = _listed(tensors)
     run_backward(
@@ -143,7 +145,9 @@ class _Pass:
         return detached(value) if recorded and not self.is_linked([value]) else value
 
 
-def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """A function that returns `fn`'s (scalar) value and its gradient with respect to the arguments `argnums`.
 
     With `has_aux`, `fn` returns (value, anything) and the result is ((value, anything), gradient).
@@ -173,7 +177,12 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has
 
 
 def _gradients(
-    outs: Sequence[Tensor], inputs: Sequence[Tensor], seeds: Sequence[Any], *, create_graph: bool, retain_graph: bool = False
+    outs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    seeds: Sequence[Any],
+    *,
+    create_graph: bool,
+    retain_graph: bool = False,
 ) -> list[Tensor]:
     """The gradients of `outs`, with zeros where there is no dependence."""
     differentiable = [(o, s) for o, s in zip(outs, seeds, strict=True) if o._node is not None]
@@ -224,7 +233,10 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple
     def pullback(*cotangents: Any) -> tuple[Any, ...]:
         if len(cotangents) != len(outs):
             raise ValueError(f"vjp: expected {len(outs)} cotangents, one per output. Got {len(cotangents)}.")
-        seeds = [_direction("vjp: cotangent", i, c, "output", o) for i, (c, o) in enumerate(zip(cotangents, outs, strict=True))]
+        seeds = [
+            _direction("vjp: cotangent", i, c, "output", o)
+            for i, (c, o) in enumerate(zip(cotangents, outs, strict=True))
+        ]
         inner.recorded = grad_mode.enabled
         linked = inner.is_linked([*outs, *seeds])
         gradients = _gradients(outs, inner.watched, seeds, create_graph=linked, retain_graph=True)
@@ -236,7 +248,9 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of `fn(*primals)` and the derivative in the direction `tangents` (by double reverse)."""
     if len(primals) != len(tangents):
-        raise ValueError(f"jvp: expected one tangent per primal. Got {len(primals)} primals and {len(tangents)} tangents.")
+        raise ValueError(
+            f"jvp: expected one tangent per primal. Got {len(primals)} primals and {len(tangents)} tangents."
+        )
     inner = _Pass(primals, range(len(primals)))
     pairs = enumerate(zip(tangents, inner.watched, strict=True))
     directions = [_direction("jvp: tangent", i, t, "primal", x) for i, (t, x) in pairs]
@@ -273,7 +287,8 @@ def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False)
         linked = inner.is_linked([out])
         flat = reshape(out, (-1,))
         rows = [
-            _gradients([flat[i]], inner.watched, [None], create_graph=linked, retain_graph=True) for i in range(flat.shape[0])
+            _gradients([flat[i]], inner.watched, [None], create_graph=linked, retain_graph=True)
+            for i in range(flat.shape[0])
         ]
         results = tuple([
             reshape(stack([row[k] for row in rows]), (*out.shape, *w.shape))

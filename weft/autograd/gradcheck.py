@@ -50,7 +50,8 @@ def gradcheck(
         if t.dtype not in (dtypes.float64, dtypes.complex128):
             raise TypeError(f"gradcheck: input {i} must be float64 or complex128. Got {t.dtype.name}.")
     arguments = [
-        wrap(t._array("gradcheck").copy()).requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in arguments
+        wrap(t._array("gradcheck").copy()).requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t
+        for t in arguments
     ]
     with enable_grad():
         outputs = _outputs(fn(*arguments))
@@ -78,7 +79,9 @@ def _outputs(result: Any) -> list[Tensor]:
     return outs
 
 
-def _numeric(fn: Callable[..., Any], arguments: list[Any], i: int, eps: float, floating: Sequence[int]) -> list[np.ndarray]:
+def _numeric(
+    fn: Callable[..., Any], arguments: list[Any], i: int, eps: float, floating: Sequence[int]
+) -> list[np.ndarray]:
     """Central differences: per output an array (directions, input elements, output elements)."""
     x = arguments[i]
     directions = [1.0, 1j] if dtypes.is_complex(x.dtype) else [1.0]
@@ -133,7 +136,13 @@ def _report(i: int, k: int, v: complex, rows: np.ndarray, expected: np.ndarray, 
 
 
 def gradgradcheck(
-    fn: Callable[..., Any], inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3
+    fn: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
 ) -> bool:
     """Whether second derivatives agree with differences: `gradcheck` of the gradient of `fn`.
 
@@ -157,7 +166,9 @@ def gradgradcheck(
     def gradient(*values: Any) -> tuple[Tensor, ...]:
         with enable_grad():  # the differences are taken without recording, the derivative itself needs it
             watched = [
-                v if not isinstance(v, Tensor) or not a.requires_grad or v.requires_grad else v.detach().requires_grad_()
+                v
+                if not isinstance(v, Tensor) or not a.requires_grad or v.requires_grad
+                else v.detach().requires_grad_()
                 for v, a in zip(values[:count], arguments, strict=True)
             ]
             outs = [o for o in _outputs(fn(*watched)) if o.requires_grad]

@@ -55,7 +55,9 @@ class _Keeper:
         tensor = self._tensor()
         if tensor is not None:
             have = tensor.grad
-            tensor._grad = g.clone() if have is None else have + g  # a copy: the engine may hand the same array to a leaf
+            tensor._grad = (
+                g.clone() if have is None else have + g
+            )  # a copy: the engine may hand the same array to a leaf
 
 
 def keep_gradient(tensor: Tensor) -> None:

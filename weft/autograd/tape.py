@@ -151,7 +151,6 @@ class _Switch:
 
         return wrapped
 
-
     def _generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A generator is under the switch while it runs, and its caller is not while it waits."""
         import functools

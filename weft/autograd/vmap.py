@@ -181,9 +181,7 @@ def _stream(i: int) -> int:
 # The transform ---------------------------------------------------------------------------------------------------------
 
 
-def vmap(
-    fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error"
-) -> F:
+def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error") -> F:
     """A function that applies `fn` to every example of a batch at once.
 
     Args:
@@ -206,10 +204,14 @@ def vmap(
     @functools.wraps(fn)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if not args:
-            raise ValueError("vmap: the function was called without positional arguments, so there is nothing to map over.")
+            raise ValueError(
+                "vmap: the function was called without positional arguments, so there is nothing to map over."
+            )
         axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
         if len(axes) != len(args):
-            raise ValueError(f"vmap: in_axes has {len(axes)} entries for {len(args)} arguments. Expected one per argument.")
+            raise ValueError(
+                f"vmap: in_axes has {len(axes)} entries for {len(args)} arguments. Expected one per argument."
+            )
         leaves, structure = flatten(args)
         places = _spread("in_axes", tuple(axes), args)
         size = _batch_size(leaves, places)
@@ -286,14 +288,18 @@ def _leave(y: Any, axis: int | None, level: int, size: int) -> Any:
     if data.__class__ is Batched and data.level == level:
         tensor = data.tensor
         if axis is None:
-            raise ValueError("vmap: out_axes is None for a result that differs from example to example. Give it an axis.")
+            raise ValueError(
+                "vmap: out_axes is None for a result that differs from example to example. Give it an axis."
+            )
     elif axis is None:
         return y
     else:
         tensor = broadcast_to(y, (size, *y.shape))
     place = axis + tensor.ndim if axis < 0 else axis
     if not 0 <= place < tensor.ndim:
-        raise ValueError(f"vmap: out_axes {axis} is out of range for a result of shape {format_shape(y.shape)} and a batch axis.")
+        raise ValueError(
+            f"vmap: out_axes {axis} is out of range for a result of shape {format_shape(y.shape)} and a batch axis."
+        )
     return moveaxis(tensor, 0, place) if place else tensor
 
 

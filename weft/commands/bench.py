@@ -39,9 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  {name:<{width}}  {about}")
         return 0
     if arguments.name not in scripts:
-        raise CommandError(
-            f"{arguments.name}: there is no such benchmark.{suggestion(arguments.name, scripts)}"
-        )
+        raise CommandError(f"{arguments.name}: there is no such benchmark.{suggestion(arguments.name, scripts)}")
     command = [sys.executable, "-m", f"benchmarks.{arguments.name}", *arguments.rest]
     path = os.pathsep.join(filter(None, [str(folder.parent), os.environ.get("PYTHONPATH")]))
     return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False).returncode

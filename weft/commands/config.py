@@ -52,9 +52,7 @@ class Config:
         place = self.path if line is None else f"{self.path}:{line}"
         raise ConfigError(f"{place}: {'.'.join(key)}: {problem}")
 
-    def choose(
-        self, section: str, choices: Mapping[str, Callable[..., Any]], default: str | None = None
-    ) -> str:
+    def choose(self, section: str, choices: Mapping[str, Callable[..., Any]], default: str | None = None) -> str:
         """The `name` of a section, which must be among `choices`."""
         name = self[section].get("name", default)
         if name is None:
@@ -65,18 +63,14 @@ class Config:
             self.fail((section, "name"), f"there is no {name!r}.{suggestion(name, choices)}")
         return name
 
-    def arguments(
-        self, section: str, function: Callable[..., Any], without: Iterable[str] = ()
-    ) -> dict[str, Any]:
+    def arguments(self, section: str, function: Callable[..., Any], without: Iterable[str] = ()) -> dict[str, Any]:
         """The keys of a section as arguments of `function`, checked against its signature.
 
         Args:
             without: parameters that are not the user's to give.
         """
         hidden = {"self", *without}
-        parameters = {
-            name: p for name, p in inspect.signature(function).parameters.items() if name not in hidden
-        }
+        parameters = {name: p for name, p in inspect.signature(function).parameters.items() if name not in hidden}
         hints = _hints(function)
         found = {key: value for key, value in self[section].items() if key != "name"}
         free = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -137,9 +131,7 @@ def parse(text: str, path: str, name: str) -> Config:
         place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line = place[1] if place else str(len(text.splitlines()))
         message = str(error).partition(" (at ")[0]
-        raise ConfigError(
-            f"{path}:{line}: {_source(text, int(line))}: {message[:1].lower()}{message[1:]}."
-        ) from None
+        raise ConfigError(f"{path}:{line}: {_source(text, int(line))}: {message[:1].lower()}{message[1:]}.") from None
     except (RecursionError, ValueError) as error:  # nested brackets; an integer or a date that Python refuses
         reason = "values are nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ConfigError(f"{path}: {reason}.") from None
@@ -151,9 +143,7 @@ def parse(text: str, path: str, name: str) -> Config:
             config.fail((section,), f"expected a table `[{section}]`. Got {content!r}.")
     for section in REQUIRED:
         if section not in tables:
-            raise ConfigError(
-                f"{path}: the table [{section}] is missing. Expected {listed(REQUIRED)} at least."
-            )
+            raise ConfigError(f"{path}: the table [{section}] is missing. Expected {listed(REQUIRED)} at least.")
     return config
 
 
@@ -251,9 +241,7 @@ def type_name(hint: Any) -> str:
         return words[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(
-            dict.fromkeys(type_name(option) for option in arguments if option is not type(None))
-        )
+        return " or ".join(dict.fromkeys(type_name(option) for option in arguments if option is not type(None)))
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(a) for a in arguments)
     if origin is not None and arguments:

@@ -68,7 +68,9 @@ def _classify(arguments: argparse.Namespace, checkpoint: Any, model: Any, task: 
             scores = model(wf.asarray(image[None]))
             probabilities = F.softmax(scores, axis=-1).numpy()[0]
     except (ValueError, TypeError, IndexError) as error:
-        raise CommandError(f"{checkpoint.path}: the model does not take images of shape {image.shape}: {error}") from None
+        raise CommandError(
+            f"{checkpoint.path}: the model does not take images of shape {image.shape}: {error}"
+        ) from None
     if probabilities.shape != (len(task["classes"]),):
         raise CommandError(f"{checkpoint.path}: the model does not tell {len(task['classes'])} classes apart.")
     print(picture(image))
@@ -111,9 +113,7 @@ def read_image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError:
-        raise CommandError(
-            "reading pictures needs Pillow: `pip install pillow`. Or give a .npy file."
-        ) from None
+        raise CommandError("reading pictures needs Pillow: `pip install pillow`. Or give a .npy file.") from None
     try:
         grey = read_picture("predict", path, "L" if shape[0] == 1 else "RGB", shape[1:], Image.Resampling.BOX)  # type: ignore[arg-type]
     except FileError as error:
@@ -149,9 +149,7 @@ def _continue_text(arguments: argparse.Namespace, model: Any, task: dict[str, An
     numbers = {character: i for i, character in enumerate(task["vocabulary"])}
     unknown = sorted(set(prompt) - set(numbers))
     if not prompt or unknown:
-        what = (
-            f"characters that the model does not know: {''.join(unknown)!r}" if unknown else "an empty text"
-        )
+        what = f"characters that the model does not know: {''.join(unknown)!r}" if unknown else "an empty text"
         raise CommandError(f"cannot continue {what}. It knows {task['vocabulary']!r}.")
     if arguments.seed is not None:
         wf.manual_seed(arguments.seed)

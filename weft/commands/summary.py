@@ -36,15 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
 def examples(model: Any, shape: tuple[int, ...] | None) -> list[tuple[Tensor, ...]]:
     """Inputs to try, likeliest first: numbers of tokens for a model that looks them up, else images."""
     signature = inspect.signature(model.forward).parameters.values()
-    n = sum(
-        1
-        for p in signature
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    )
+    n = sum(1 for p in signature if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     looks_up = any(isinstance(m, wf.nn.Embedding) for m in model.modules())
-    shapes = (
-        [shape] if shape is not None else [(1, 16), (1,)] if looks_up else [(1, 3, 224, 224), (1, 3, 32, 32)]
-    )
+    shapes = [shape] if shape is not None else [(1, 16), (1,)] if looks_up else [(1, 3, 224, 224), (1, 3, 32, 32)]
     dtype = wf.int64 if looks_up else wf.float32
     return [tuple(wf.zeros(each, dtype=dtype) for _ in range(n)) for each in shapes]
 
@@ -66,9 +60,7 @@ def _model(name: str) -> tuple[Any, tuple[int, ...] | None]:
 
         shape = find_checkpoint(name).facts.get("task", {}).get("shape", [])
         return models.load(name), (1, *shape)
-    raise CommandError(
-        f"{name}: neither a model, a recipe, a file nor a run.{suggestion(name, [*found, *recipes()])}"
-    )
+    raise CommandError(f"{name}: neither a model, a recipe, a file nor a run.{suggestion(name, [*found, *recipes()])}")
 
 
 def _default_shape(constructor: Any) -> tuple[int, ...] | None:

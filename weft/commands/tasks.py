@@ -44,23 +44,11 @@ def classification(train: Any, test: Any, classes: Sequence[str], augment: Any =
     shape = tuple(int(n) for n in np.shape(train[0][0]))
     if augment is not None:
         train = train.map(augment, element=0)
-    arguments = {
-        "num_classes": len(classes),
-        "out_features": len(classes),
-        "in_features": int(np.prod(shape)),
-    }
+    arguments = {"num_classes": len(classes), "out_features": len(classes), "in_features": int(np.prod(shape))}
     if len(shape) == 3:
         arguments.update(in_channels=shape[0], image_size=shape[-1])
     return Task(
-        train,
-        validation,
-        test,
-        F.cross_entropy,
-        ["accuracy"],
-        arguments,
-        "classes",
-        classes,
-        example_shape=shape,
+        train, validation, test, F.cross_entropy, ["accuracy"], arguments, "classes", classes, example_shape=shape
     )
 
 
@@ -96,9 +84,7 @@ def images(path: str, size: int = 32, grey: bool = False, test_fraction: float =
     """Pictures in folders, one folder per class."""
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1. Got {test_fraction}.")
-    everything = data.ImageFolder(
-        path, transform=transforms.ToFloat(), size=size, mode="L" if grey else "RGB"
-    )
+    everything = data.ImageFolder(path, transform=transforms.ToFloat(), size=size, mode="L" if grey else "RGB")
     train, test = data.random_split(everything, [1 - test_fraction, test_fraction])
     return classification(train, test, everything.classes)
 
@@ -116,9 +102,7 @@ def text(path: str = "", corpus: str = "all", test_fraction: float = 0.05, lengt
     test = data.CharacterDataset(content[second:], length, stride=length, vocabulary=vocabulary)
     arguments = {"vocab_size": len(vocabulary), "block_size": length}
     parts = (train, validation, test)
-    return Task(
-        *parts, token_loss, ["accuracy"], arguments, "text", vocabulary=vocabulary, example_shape=(length,)
-    )
+    return Task(*parts, token_loss, ["accuracy"], arguments, "text", vocabulary=vocabulary, example_shape=(length,))
 
 
 def token_loss(scores: Tensor, target: Tensor) -> Tensor:

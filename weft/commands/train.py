@@ -125,9 +125,7 @@ def build(config: Config, directory: Path, progress: bool = True) -> Run:
     loading, task = make_task(config)
     if settings.label_smoothing:
         if task.kind != "classes" or not 0 < settings.label_smoothing < 1:
-            config.fail(
-                ("train", "label_smoothing"), "expected a number between 0 and 1, for data with classes."
-            )
+            config.fail(("train", "label_smoothing"), "expected a number between 0 and 1, for data with classes.")
         task.loss = wf.nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
     model = make_model(config, task)
     optimizer = make_optimizer(config, model)
@@ -165,14 +163,10 @@ def make_task(config: Config) -> tuple[Loading, Task]:
     name = config.choose("data", TASKS)
     names = {f.name for f in dataclasses.fields(Loading)}
     own = {k: v for k, v in config["data"].items() if k not in names}
-    loading: Loading = _section(
-        config, "data", Loading, {k: v for k, v in config["data"].items() if k in names}
-    )
+    loading: Loading = _section(config, "data", Loading, {k: v for k, v in config["data"].items() if k in names})
     if loading.batch_size < 1 or loading.workers < 0:
         key = "batch_size" if loading.batch_size < 1 else "workers"
-        config.fail(
-            ("data", key), f"must be at least {int(key == 'batch_size')}. Got {getattr(loading, key)}."
-        )
+        config.fail(("data", key), f"must be at least {int(key == 'batch_size')}. Got {getattr(loading, key)}.")
     arguments = config.with_section("data", own).arguments("data", TASKS[name])
     if name == "text" and not arguments.get("length"):
         arguments["length"] = int(config["model"].get("block_size", 64))
@@ -197,9 +191,7 @@ def make_model(config: Config, task: Task) -> Any:
     for key, value in task.arguments.items():
         if key in accepted:
             if arguments.setdefault(key, value) != value and key not in ("num_classes", "out_features"):
-                config.fail(
-                    ("model", key), f"does not fit the data. Got {arguments[key]}; the data have {value}."
-                )
+                config.fail(("model", key), f"does not fit the data. Got {arguments[key]}; the data have {value}.")
     try:
         model = constructor(**arguments)
     except (ValueError, TypeError, ArithmeticError, IndexError, MemoryError) as error:
@@ -218,10 +210,7 @@ def _try(config: Config, model: Any, task: Task) -> None:
         with wf.no_grad():
             model.eval()(wf.asarray(sample))
     except (ValueError, TypeError, IndexError, RuntimeError) as error:
-        config.fail(
-            ("model",),
-            f"{config['model']['name']} does not take samples of shape {sample.shape[1:]}: {error}",
-        )
+        config.fail(("model",), f"{config['model']['name']} does not take samples of shape {sample.shape[1:]}: {error}")
     model.train(training)
 
 
@@ -256,11 +245,7 @@ SCHEDULES: dict[str, Any] = {
     "one-cycle": (
         lr_scheduler.OneCycleLR,
         "step",
-        lambda o, epochs, n: {
-            "max_lr": float(o.param_groups[0]["lr"]),
-            "total_steps": n,
-            "cycle_momentum": False,
-        },
+        lambda o, epochs, n: {"max_lr": float(o.param_groups[0]["lr"]), "total_steps": n, "cycle_momentum": False},
     ),
     "cosine": (lr_scheduler.CosineAnnealingLR, "step", lambda o, epochs, n: {"T_max": n}),
     "warm-up": (lr_scheduler.LinearWarmup, "step", lambda o, epochs, n: {"warmup_steps": max(1, n // 10)}),
@@ -281,9 +266,7 @@ def describe_task(config: Config, task: Task) -> dict[str, Any]:
     }
 
 
-def _section(
-    config: Config, section: str, cls: Callable[..., Any], content: dict[str, Any] | None = None
-) -> Any:
+def _section(config: Config, section: str, cls: Callable[..., Any], content: dict[str, Any] | None = None) -> Any:
     """A dataclass from the keys of a section."""
     narrowed = config if content is None else config.with_section(section, content)
     return cls(**narrowed.arguments(section, cls))
@@ -348,9 +331,7 @@ def _report(config: Config, made: Run, directory: Path) -> int:
     found = trainer.evaluate(plain_loader(made.task.test))
     epoch = checkpoint.part("trainer")["epoch"]
     if made.task.kind == "classes":
-        print(
-            f"test accuracy   {found['accuracy']:.2%} (with the weights of epoch {epoch}, the best in validation)"
-        )
+        print(f"test accuracy   {found['accuracy']:.2%} (with the weights of epoch {epoch}, the best in validation)")
     else:
         print(
             f"test loss       {found['loss']:.4f} per character (with the weights of epoch {epoch}, the best in validation)"
@@ -389,8 +370,6 @@ def python_lines(config: Config, task: Task, directory: Path) -> tuple[str, str]
     samples = {"digits": 'wf.data.digits("test")', "cifar-like": 'wf.data.synthetic_images("test", 9)'}
     name = config["data"]["name"]
     images = (
-        f"wf.asarray({samples[name]}.arrays[0][:9])"
-        if name in samples
-        else f"wf.zeros({(1, *task.example_shape)})"
+        f"wf.asarray({samples[name]}.arrays[0][:9])" if name in samples else f"wf.zeros({(1, *task.example_shape)})"
     )
     return (f"import weft as wf; model = {load}", f"print(model({images}).argmax(axis=1))")

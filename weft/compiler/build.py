@@ -37,13 +37,7 @@ class CompiledFlow:
         choices: list[tuning.Choice],
     ) -> None:
         self.choices = choices
-        self.program, self.flow, self.lowering, self.seen, self.seconds = (
-            program,
-            flow,
-            lowering,
-            seen,
-            seconds,
-        )
+        self.program, self.flow, self.lowering, self.seen, self.seconds = (program, flow, lowering, seen, seconds)
         self.expected = [(x.byte_strides, x.shape) for x in program.arguments]
 
     def fit(self, i: int, array: ndarray) -> ndarray:
@@ -71,9 +65,7 @@ class CompiledFlow:
 
 
 def _same(array: ndarray, layout: Layout) -> bool:
-    return all(
-        a == b or d <= 1 for a, b, d in zip(array.strides, layout.byte_strides, layout.shape, strict=True)
-    )
+    return all(a == b or d <= 1 for a, b, d in zip(array.strides, layout.byte_strides, layout.shape, strict=True))
 
 
 def _layout(kind: str, index: int, array_or_value: Any) -> Layout:
@@ -122,7 +114,9 @@ def compile_flow(
         lowering = Lowering(flow)
         lowering.still = frozen.still_values(flow, still)
         lowering.storages += [x.storage for x in (*arguments, *states)]
-        lowering.run([*arguments, *states], [None if t is None else arguments[~t] if t < 0 else states[t] for t in targets])
+        lowering.run(
+            [*arguments, *states], [None if t is None else arguments[~t] if t < 0 else states[t] for t in targets]
+        )
         return lowering
 
     with tuning.session(trials.measure if tune else None) as session:

@@ -80,6 +80,4 @@ def _agree(a: Any, b: Any) -> bool:
 
 def _fail(flow: Flow, after: str, node: Node, problem: str) -> NoReturn:
     when = f" after {after}" if after else ""
-    raise ValueError(
-        f"flow {flow.name}{when}: node {node.name} ({node.op.name}) {problem}. Made at {node.where}."
-    )
+    raise ValueError(f"flow {flow.name}{when}: node {node.name} ({node.op.name}) {problem}. Made at {node.where}.")

@@ -24,17 +24,9 @@ class Flow(Graph):
         self._taken: frozenset[str] = frozenset()  # names of inputs: those of a pull-back are called like its nodes
 
     def add(
-        self,
-        op: Any,
-        inputs: Sequence[Any],
-        attrs: tuple[Any, ...],
-        specs: Any,
-        where: Any = None,
-        name: Any = None,
+        self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Any, where: Any = None, name: Any = None
     ) -> Node:
-        return super().add(
-            op, inputs, attrs, specs, self.current if self.current is not None else where, name
-        )
+        return super().add(op, inputs, attrs, specs, self.current if self.current is not None else where, name)
 
     def again(self, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...]:
         """Append a copy of a node of another flow, on other inputs; returns its outputs."""
@@ -110,15 +102,11 @@ def rebuild(flow: Flow, rule: Rule | None = None) -> Flow:
     return new
 
 
-def _copy(
-    new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None
-) -> None:
+def _copy(new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None) -> None:
     nodes = old.nodes
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
-    stack += [
-        n for n in nodes if n.op.effects & LASTING
-    ]  # prints and checks run although nobody reads their result
+    stack += [n for n in nodes if n.op.effects & LASTING]  # prints and checks run although nobody reads their result
     while stack:
         node = stack.pop()
         if node not in needed:

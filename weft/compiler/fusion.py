@@ -20,14 +20,7 @@ from ..ops.core.spec import normalize_axes
 from .flow import Flow
 from .layout import VIEW_OPS
 
-REDUCTIONS = {
-    "reduce_sum": "sum",
-    "reduce_prod": "prod",
-    "max": "max",
-    "min": "min",
-    "any": "any",
-    "all": "all",
-}
+REDUCTIONS = {"reduce_sum": "sum", "reduce_prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
 GATHERS = ("take_axis", "take_along_axis")
 LIMIT = 120  # members of a cluster: LLVM's time grows faster than the kernel
 LIMIT_BUFFERS = 28
@@ -48,12 +41,7 @@ def is_loop(node: Node) -> bool:
         isinstance(v, Value) and v.dtype not in _DTYPES for v in node.inputs
     ):
         return False
-    return (
-        op.expression is not None
-        or op.name in ("cast", "filled")
-        or op.name in REDUCTIONS
-        or op.name in GATHERS
-    )
+    return op.expression is not None or op.name in ("cast", "filled") or op.name in REDUCTIONS or op.name in GATHERS
 
 
 def is_view(node: Node) -> bool:
@@ -145,11 +133,7 @@ class Fuser:
                 other = self.units.get(number)
                 if not isinstance(other, Cluster) or other is first:
                     continue  # joined already
-                if (
-                    first is not None
-                    and self._can_join(first, other)
-                    and self._buffers(first, other) <= LIMIT_BUFFERS
-                ):
+                if first is not None and self._can_join(first, other) and self._buffers(first, other) <= LIMIT_BUFFERS:
                     self._join(first, other)
                 else:
                     first = other
@@ -232,11 +216,7 @@ class Fuser:
         inside = [a for a in (self.aligned(v, cluster) for v in self._aligned_inputs(node)) if a is not None]
         if shape == cluster.space:
             for axes in inside:
-                if (
-                    axes[len(axes) - len(identity) :] != identity[rank - len(axes) :]
-                    if len(axes) <= rank
-                    else True
-                ):
+                if axes[len(axes) - len(identity) :] != identity[rank - len(axes) :] if len(axes) <= rank else True:
                     return None
             return identity
         if not cluster.reduced or not inside:
@@ -287,10 +267,7 @@ class Fuser:
         for v in node.inputs:
             if isinstance(v, Value) and not self._reads_inside(v, cluster, node):
                 return False
-        return (
-            not self._deps_outside(node, cluster) & cluster.bit
-            and self._buffers(cluster, node) <= LIMIT_BUFFERS
-        )
+        return not self._deps_outside(node, cluster) & cluster.bit and self._buffers(cluster, node) <= LIMIT_BUFFERS
 
     def _reads_inside(self, value: Value, cluster: Cluster, node: Node) -> bool:
         """False if the value comes from the cluster in a way that needs it stored before the loops end."""
@@ -458,9 +435,7 @@ def dump(units: list[Any]) -> str:
     lines = []
     for u in units:
         if isinstance(u, Cluster):
-            lines.append(
-                f"cluster {u.space} reduce {sorted(u.reduced)}: {', '.join(n.name for n in u.members)}"
-            )
+            lines.append(f"cluster {u.space} reduce {sorted(u.reduced)}: {', '.join(n.name for n in u.members)}")
         else:
             lines.append(f"node {u.name}: {u.op.name}")
     return "\n".join(lines)

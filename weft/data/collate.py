@@ -17,12 +17,7 @@ from ._tensor import arrays_to_tensors, is_tensor, map_leaves, to_numpy
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 
-_SCALARS: tuple[tuple[type, str], ...] = (
-    (bool, "bool"),
-    (int, "int64"),
-    (float, "float32"),
-    (complex, "complex64"),
-)
+_SCALARS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int64"), (float, "float32"), (complex, "complex64"))
 
 
 class Leaf:
@@ -81,9 +76,7 @@ def plan(samples: Sequence[Any], path: str = "") -> Any:
     first = samples[0]
     if isinstance(first, np.ndarray) or is_tensor(first):
         return _plan_arrays([to_numpy(s) for s in samples], path)
-    if isinstance(first, (bool, int, float, complex, np.generic)) and not isinstance(
-        first, (np.str_, np.bytes_)
-    ):
+    if isinstance(first, (bool, int, float, complex, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
         return _plan_numbers(samples, path)
     if isinstance(first, (str, bytes)):
         return list(samples)

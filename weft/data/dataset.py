@@ -143,9 +143,7 @@ class TensorDataset(Dataset):
             return tuple(a[index] for a in self.arrays)
         except IndexError:
             n = len(self)
-            raise IndexError(
-                f"TensorDataset: index {index} is out of range. Expected -{n} to {n - 1}."
-            ) from None
+            raise IndexError(f"TensorDataset: index {index} is out of range. Expected -{n} to {n - 1}.") from None
 
     def gather(self, indices: np.ndarray) -> Any:
         indices = check_indices("TensorDataset", indices, len(self))
@@ -193,9 +191,7 @@ class ConcatDataset(Dataset):
 class MapDataset(Dataset):
     """A dataset with a function applied to its samples as they are loaded."""
 
-    def __init__(
-        self, source: Dataset, function: Callable[[Any], Any], element: int | str | None = None
-    ) -> None:
+    def __init__(self, source: Dataset, function: Callable[[Any], Any], element: int | str | None = None) -> None:
         self.source, self.function, self.element = source, _checked(function), element
 
     def __len__(self) -> int:

@@ -148,9 +148,7 @@ class StreamFetcher:
             state = None
             if self._stateful is not None:
                 state = {"position": position + 1, "dataset": self._stateful.state_dict()}
-            return MapFetcher._locate(
-                lambda: _finish(samples, self._source, self._epoch, batch), "batch", batch
-            ), state
+            return MapFetcher._locate(lambda: _finish(samples, self._source, self._epoch, batch), "batch", batch), state
         finally:
             seeds.leave()
 
@@ -167,9 +165,7 @@ def is_stream(dataset: Any) -> bool:
     return isinstance(dataset, IterableDataset)
 
 
-def make_fetcher(
-    source: Source, epoch: Epoch, worker: int = 0, num_workers: int = 1
-) -> MapFetcher | StreamFetcher:
+def make_fetcher(source: Source, epoch: Epoch, worker: int = 0, num_workers: int = 1) -> MapFetcher | StreamFetcher:
     if is_stream(source.dataset):
         return StreamFetcher(source, epoch, worker, num_workers)
     return MapFetcher(source, epoch)

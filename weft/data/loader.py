@@ -102,14 +102,7 @@ class DataLoader:
         self._pool: WorkerPool | None = None
 
     def _check(
-        self,
-        batch_size: Any,
-        shuffle: Any,
-        sampler: Any,
-        batch_sampler: Any,
-        drop_last: Any,
-        rank: Any,
-        world: Any,
+        self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any, rank: Any, world: Any
     ) -> None:
         if batch_size is not None:
             check_batch_size("DataLoader", batch_size)
@@ -129,17 +122,13 @@ class DataLoader:
                 "DataLoader: batch_sampler replaces batch_size, shuffle, sampler and drop_last; leave those out."
             )
         if batch_sampler is not None and world > 1:
-            raise ValueError(
-                "DataLoader: a batch_sampler is not divided by rank. Divide it yourself; drop world_size."
-            )
+            raise ValueError("DataLoader: a batch_sampler is not divided by rank. Divide it yourself; drop world_size.")
         if self._stream and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(
                 f"DataLoader: {type(self.dataset).__name__} is a stream and has no random order. "
                 "Leave out shuffle and samplers; shuffle inside the dataset, with `sample_rng()`."
             )
-        if not self._stream and not (
-            hasattr(self.dataset, "__getitem__") and hasattr(self.dataset, "__len__")
-        ):
+        if not self._stream and not (hasattr(self.dataset, "__getitem__") and hasattr(self.dataset, "__len__")):
             raise TypeError(
                 f"DataLoader: {type(self.dataset).__name__} is not a dataset. Expected `__len__` and "
                 "`__getitem__`, or a subclass of IterableDataset."
@@ -271,13 +260,7 @@ class DataLoader:
             epoch, batches, stream = position.epoch, position.handed, position.stream_state
         elif self._resume is not None:
             epoch, batches, stream = self._resume.epoch, self._resume.first_batch, self._resume.stream_state
-        state = {
-            "version": STATE_VERSION,
-            "seed": self.seed,
-            "epoch": epoch,
-            "batches": batches,
-            **self._shape(),
-        }
+        state = {"version": STATE_VERSION, "seed": self.seed, "epoch": epoch, "batches": batches, **self._shape()}
         if stream is not None:
             state["stream"] = stream
         if stateful(self._custom_sampler()):
@@ -469,7 +452,5 @@ def _group(indices: Iterable[int], size: int, drop_last: bool) -> Iterator[np.nd
 def _as_indices(batch: Any) -> np.ndarray:
     indices = np.asarray(batch)
     if indices.ndim != 1 or not indices.size or indices.dtype.kind not in "iu":
-        raise TypeError(
-            f"DataLoader: a sampler gave {batch!r}. Expected integer indices, at least one per batch."
-        )
+        raise TypeError(f"DataLoader: a sampler gave {batch!r}. Expected integer indices, at least one per batch.")
     return indices.astype(np.int64, copy=False)

@@ -51,9 +51,7 @@ class WorkerPool:
         try:
             payload = Payload(source)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise shared.unpicklable(
-                "DataLoader: the dataset or collate_fn, with num_workers > 0", error
-            ) from error
+            raise shared.unpicklable("DataLoader: the dataset or collate_fn, with num_workers > 0", error) from error
         self._stop = weakref.finalize(self, _stop_workers, self.workers, os.getpid())
         try:
             for number in range(num_workers):

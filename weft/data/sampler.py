@@ -100,12 +100,7 @@ class WeightedRandomSampler(Sampler):
     """
 
     def __init__(
-        self,
-        weights: Any,
-        num_samples: int,
-        replacement: bool = True,
-        seed: int | None = None,
-        generator: Any = None,
+        self, weights: Any, num_samples: int, replacement: bool = True, seed: int | None = None, generator: Any = None
     ) -> None:
         self._weights = np.asarray(weights, np.float64)
         self._count = int(num_samples)
@@ -145,9 +140,7 @@ class DistributedSampler(Sampler):
     `drop_last`, left out.
     """
 
-    def __init__(
-        self, sampler: Sampler | int | Sized, rank: int, world_size: int, drop_last: bool = False
-    ) -> None:
+    def __init__(self, sampler: Sampler | int | Sized, rank: int, world_size: int, drop_last: bool = False) -> None:
         check_rank("DistributedSampler", rank, world_size)
         self.sampler: Sampler = sampler if hasattr(sampler, "order") else SequentialSampler(sampler)  # type: ignore
         self.rank, self.world_size, self.drop_last = rank, world_size, drop_last

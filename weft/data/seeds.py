@@ -62,9 +62,7 @@ def make_seed(seed: int | None, generator: Any = None) -> int:
         return random.default_generator.random_seed()
     if isinstance(generator, random.Generator):
         return generator.random_seed()
-    raise TypeError(
-        f"generator: expected a weft.Generator or numpy.random.Generator. Got {type(generator).__name__}."
-    )
+    raise TypeError(f"generator: expected a weft.Generator or numpy.random.Generator. Got {type(generator).__name__}.")
 
 
 class WorkerInfo(NamedTuple):

@@ -103,9 +103,7 @@ class SlotWriter:
 
     def _take(self, nbytes: int) -> tuple[Slot, tuple[int, Segment, int] | None, list[int]]:
         fitting = [
-            (size, number)
-            for number, (_, size, _) in self._segments.items()
-            if size >= nbytes and self._free[number]
+            (size, number) for number, (_, size, _) in self._segments.items() if size >= nbytes and self._free[number]
         ]
         if fitting:
             _, number = min(fitting)

@@ -175,9 +175,7 @@ class RandomErasing(_Maybe):
     def __init__(self, p: float = 0.5, scale: tuple[float, float] = (0.02, 0.33), value: float = 0) -> None:
         super().__init__(p)
         if not 0 < scale[0] <= scale[1] <= 1:
-            raise ValueError(
-                f"RandomErasing: scale must be two fractions of the area in order. Got {scale!r}."
-            )
+            raise ValueError(f"RandomErasing: scale must be two fractions of the area in order. Got {scale!r}.")
         self.scale, self.value = scale, value
 
     def change(self, image: np.ndarray) -> np.ndarray:
@@ -208,13 +206,9 @@ class ColorJitter(Transform):
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         if _check("ColorJitter", image).dtype.kind != "f":
-            raise TypeError(
-                f"ColorJitter: expected a float image in [0, 1]. Got {image.dtype}; apply ToFloat() first."
-            )
+            raise TypeError(f"ColorJitter: expected a float image in [0, 1]. Got {image.dtype}; apply ToFloat() first.")
         rng = sample_rng()
-        b, c, s = (
-            np.float32(rng.uniform(1 - x, 1 + x)) for x in (self.brightness, self.contrast, self.saturation)
-        )
+        b, c, s = (np.float32(rng.uniform(1 - x, 1 + x)) for x in (self.brightness, self.contrast, self.saturation))
         image = image * b
         image = (image - image.mean()) * c + image.mean()
         grey = image.mean(axis=0, keepdims=True)

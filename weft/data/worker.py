@@ -216,7 +216,6 @@ def _start_problem(error: BaseException) -> str:
             "typed into a notebook or an interactive session do not exist there. Put them in a .py file and import it, "
             "or use num_workers=0."
         )
-    return (
-        f"the dataset or collate_fn could not be rebuilt: {type(error).__name__}: {error}.{hint}\n\n"
-        + "".join(traceback.format_exception(error))
+    return f"the dataset or collate_fn could not be rebuilt: {type(error).__name__}: {error}.{hint}\n\n" + "".join(
+        traceback.format_exception(error)
     )

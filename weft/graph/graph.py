@@ -114,11 +114,21 @@ class Value:
 class Node:
     """An op in a graph. `attrs` follow the op's attribute names; `control` are nodes that must run before this one."""
 
-    __slots__ = ("graph", "op", "inputs", "attrs", "outputs", "name", "where", "control", "device", "order", "__weakref__")
+    __slots__ = (
+        "graph",
+        "op",
+        "inputs",
+        "attrs",
+        "outputs",
+        "name",
+        "where",
+        "control",
+        "device",
+        "order",
+        "__weakref__",
+    )
 
-    def __init__(
-        self, graph: Graph, op: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], name: str
-    ) -> None:
+    def __init__(self, graph: Graph, op: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], name: str) -> None:
         self.graph, self.op, self.inputs, self.attrs, self.name = graph, op, inputs, attrs, name
         self.outputs: tuple[Value, ...] = ()
         self.where: Location | None = None
@@ -131,7 +141,10 @@ class Node:
 
 
 def replay(
-    nodes: Iterable[Node], values: dict[Value, Any], constant: Callable[[ndarray], Any], call: Callable[[Node, list[Any]], Any]
+    nodes: Iterable[Node],
+    values: dict[Value, Any],
+    constant: Callable[[ndarray], Any],
+    call: Callable[[Node, list[Any]], Any],
 ) -> None:
     """Do what the nodes say with something else: `values` maps what they read from outside, and gets what they make.
 
@@ -150,7 +163,9 @@ def replay(
 class Graph:
     """Nodes in topological order. Subclasses say what reading and writing outside tensors means."""
 
-    separates = False  # whether outside tensors on one piece of memory are one state each, whatever eager views they are
+    separates = (
+        False  # whether outside tensors on one piece of memory are one state each, whatever eager views they are
+    )
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
@@ -197,9 +212,7 @@ class Graph:
             self._constants[(*key, np.signbit(array) if array.dtype.kind == "f" else None)] = value
         return value
 
-    def emit(
-        self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...], where: Location | None = None
-    ) -> Node:
+    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...], where: Location | None = None) -> Node:
         """Append `op` on values and weak scalars: infer, cast operands as eager dispatch would, add the node."""
         if op.expression is not None:
             wanted: Sequence[np.dtype | None] = elementwise_dtypes(op, inputs)
@@ -223,9 +236,7 @@ class Graph:
         if value is None:
             return None
         if not isinstance(value, Value):
-            return self.constant(
-                np.asarray(value, dtypes.python_scalar_dtype(value) if dtype is None else dtype)
-            )
+            return self.constant(np.asarray(value, dtypes.python_scalar_dtype(value) if dtype is None else dtype))
         if dtype is None or value.dtype == dtype:
             return value
         from ..ops.array.elementwise import cast
@@ -362,7 +373,12 @@ def refuse_open(op: Op, attrs: tuple[Any, ...]) -> None:
 
 def _closed(op: Op, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
     """A shape of which one size is not known says enough: the number of elements decides."""
-    if op.name != "reshape" or attrs[0].__class__ is not tuple or -1 in attrs[0] or sum([_is_open(d) for d in attrs[0]]) != 1:
+    if (
+        op.name != "reshape"
+        or attrs[0].__class__ is not tuple
+        or -1 in attrs[0]
+        or sum([_is_open(d) for d in attrs[0]]) != 1
+    ):
         return attrs
     return (tuple([-1 if _is_open(d) else d for d in attrs[0]]), *attrs[1:])
 
@@ -381,9 +397,7 @@ def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:
         args = [f"%{v.name}" if isinstance(v, Value) else repr(v) for v in node.inputs]
         names = getattr(node.op, "attr_names", ())
         if node.op is CONSTANT:
-            args.append(
-                np.array2string(node.attrs[0], threshold=4, edgeitems=2, separator=", ").replace("\n", "")
-            )
+            args.append(np.array2string(node.attrs[0], threshold=4, edgeitems=2, separator=", ").replace("\n", ""))
         else:
             args += [f"{n}={a!r}" for n, a in zip(names, node.attrs, strict=False)]
         where = f"   # {node.where!r}" if node.where is not None else ""

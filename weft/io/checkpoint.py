@@ -73,9 +73,7 @@ class Checkpoint:
             CheckpointError: its file does not hold a tree, although it has the checksum of the manifest.
         """
         if name not in self.parts:
-            raise KeyError(
-                f"checkpoint {self.path}: there is no part {name!r}. It has {', '.join(self.parts)}."
-            )
+            raise KeyError(f"checkpoint {self.path}: there is no part {name!r}. It has {', '.join(self.parts)}.")
         file = self.path / f"{name}.safetensors"
         try:
             if file.exists():
@@ -102,9 +100,7 @@ def snapshot(parts: Mapping[str, Any]) -> dict[str, Packed]:
     """Copies of everything in `parts`: what is trained afterwards does not change them."""
     for name in parts:
         if not _PART.fullmatch(name) or f"{name}.json" == MANIFEST:
-            raise ValueError(
-                f"checkpoint: {name!r} cannot name a part. Expected letters, digits, '_' and '-'."
-            )
+            raise ValueError(f"checkpoint: {name!r} cannot name a part. Expected letters, digits, '_' and '-'.")
     return {name: pack(tree, copy=True) for name, tree in parts.items()}
 
 
@@ -178,9 +174,7 @@ def write_snapshot(
     return path
 
 
-def _write_part(
-    directory: Path, name: str, structure: Any, arrays: dict[str, np.ndarray]
-) -> tuple[str, int, str]:
+def _write_part(directory: Path, name: str, structure: Any, arrays: dict[str, np.ndarray]) -> tuple[str, int, str]:
     """Write one part; returns the file's name, size and SHA-256."""
     if not arrays:
         data = json.dumps(structure, indent=1, allow_nan=False).encode()
@@ -281,9 +275,7 @@ def _good(paths: Iterator[Path]) -> Iterator[Checkpoint]:
             yield verify(path)
         except (CheckpointError, OSError) as error:
             warnings.warn(
-                f"{error} The one before it is used instead, if there is one.",
-                CheckpointWarning,
-                stacklevel=4,
+                f"{error} The one before it is used instead, if there is one.", CheckpointWarning, stacklevel=4
             )
 
 
@@ -299,7 +291,9 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise _damaged(path, f"{os.path.basename(error.filename)} is missing") from None
     if hashlib.sha256(text).hexdigest().encode() != wanted:
         raise _damaged(path, f"{MANIFEST} has another checksum than when it was written")
-    manifest = check_manifest(text, lambda reason, place: _damaged(path, f"{MANIFEST}{place and ', ' + place}: {reason}"))
+    manifest = check_manifest(
+        text, lambda reason, place: _damaged(path, f"{MANIFEST}{place and ', ' + place}: {reason}")
+    )
     if manifest.get("schema") != SCHEMA:
         raise CheckpointError(
             f"checkpoint: {path} has schema {manifest.get('schema')!r}; this version of Weft reads {SCHEMA}. Use the "

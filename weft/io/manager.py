@@ -61,9 +61,7 @@ class CheckpointManager:
         background: bool = True,
     ) -> None:
         if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
-            raise ValueError(
-                f"CheckpointManager: keep must be an integer of at least 1, or None. Got {keep!r}."
-            )
+            raise ValueError(f"CheckpointManager: keep must be an integer of at least 1, or None. Got {keep!r}.")
         if mode not in ("min", "max"):
             raise ValueError(f"CheckpointManager: mode must be 'min' or 'max'. Got {mode!r}.")
         self.directory, self.keep, self.score, self.mode = Path(directory), keep, score, mode
@@ -189,9 +187,7 @@ class CheckpointManager:
             self.failure = self._unsaid = error
             return
         except Exception as error:
-            self.failure = self._unsaid = CheckpointError(
-                f"checkpoint: step {step} could not be written: {error!r}."
-            )
+            self.failure = self._unsaid = CheckpointError(f"checkpoint: step {step} could not be written: {error!r}.")
             return
         self._state[path] = True
         try:

@@ -133,7 +133,11 @@ def _parse(raw: bytes, version: int, damaged: Any) -> tuple[np.dtype, Any, tuple
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise damaged("its header has other fields than descr, fortran_order and shape.", "header")
     shape, description = fields["shape"], fields["descr"]
-    if not isinstance(shape, tuple) or not all(type(d) is int and 0 <= d < 1 << 62 for d in shape) or len(shape) > MAX_AXES:
+    if (
+        not isinstance(shape, tuple)
+        or not all(type(d) is int and 0 <= d < 1 << 62 for d in shape)
+        or len(shape) > MAX_AXES
+    ):
         raise damaged(f"no array has the shape {str(shape)[:60]}.", "header.shape")
     if type(fields["fortran_order"]) is not bool:
         raise damaged("fortran_order is neither True nor False.", "header.fortran_order")

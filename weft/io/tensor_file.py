@@ -58,11 +58,7 @@ def write_arrays(
     offset = 0
     for name, array in stored.items():
         end = offset + array.nbytes
-        header[name] = {
-            "dtype": _NAMES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [offset, end],
-        }
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # so that the arrays start aligned
@@ -113,9 +109,7 @@ def read_arrays(path: str | os.PathLike[str], reader: str = "load") -> tuple[dic
     return arrays, metadata
 
 
-def read_header(
-    path: str | os.PathLike[str],
-) -> tuple[dict[str, tuple[np.dtype, tuple[int, ...]]], dict[str, str]]:
+def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[np.dtype, tuple[int, ...]]], dict[str, str]]:
     """Dtype and shape of every array in the file, and its metadata, without reading the arrays."""
     require_plain("load", path)
     with open(path, "rb") as file:

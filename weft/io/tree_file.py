@@ -71,9 +71,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     )
 
 
-def write_packed(
-    file: BinaryIO, structure: Any, arrays: Mapping[str, np.ndarray], digest: Hash | None = None
-) -> int:
+def write_packed(file: BinaryIO, structure: Any, arrays: Mapping[str, np.ndarray], digest: Hash | None = None) -> int:
     """Write what `pack` returned to an open file; returns the number of bytes."""
     text = json.dumps(structure, separators=(",", ":"), allow_nan=False)
     return write_arrays(file, arrays, {"format": "weft", STRUCTURE: text}, digest)
@@ -132,9 +130,7 @@ def pack(tree: Any, copy: bool = False) -> tuple[Any, dict[str, np.ndarray]]:
 def _key(key: Any, path: tuple[str, ...]) -> Any:
     if isinstance(key, (bool, int, str)) or key is None:
         return key
-    raise TypeError(
-        f"save: a key of {'.'.join(path) or 'the tree'!r} is {key!r}. Expected strings or integers."
-    )
+    raise TypeError(f"save: a key of {'.'.join(path) or 'the tree'!r} is {key!r}. Expected strings or integers.")
 
 
 def read_tree(text: bytes, arrays: Mapping[str, np.ndarray], refuse: Refuse) -> Any:

@@ -74,9 +74,7 @@ class Attention(nn.Module):
         q, k, v = self.split(x)
         put(keys, positions, k)
         put(values, positions, v)
-        seen = wf.arange(keys.shape[2]) <= wf.expand_dims(
-            positions, 1
-        )  # (tokens, block): each sees those before it
+        seen = wf.arange(keys.shape[2]) <= wf.expand_dims(positions, 1)  # (tokens, block): each sees those before it
         return self.join(F.scaled_dot_product_attention(q, keys, values, attn_mask=seen))
 
 
@@ -146,9 +144,7 @@ class GPT(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         tokens = ids.shape[-1]
         if tokens > self.block_size:
-            raise ValueError(
-                f"gpt: the text is too long. Got {tokens} tokens; expected at most {self.block_size}."
-            )
+            raise ValueError(f"gpt: the text is too long. Got {tokens} tokens; expected at most {self.block_size}.")
         x = self.drop(self.wte(ids) + self.wpe(wf.arange(tokens)))
         for block in self.h:
             x = block(x)
@@ -193,9 +189,7 @@ class GPT(nn.Module):
         """
         ids = wf.asarray(ids)
         if ids.ndim != 2 or ids.shape[1] < 1:
-            raise ValueError(
-                f"generate: expected token numbers (batch, tokens). Got shape {tuple(ids.shape)}."
-            )
+            raise ValueError(f"generate: expected token numbers (batch, tokens). Got shape {tuple(ids.shape)}.")
         if max_new_tokens < 0:
             raise ValueError(f"generate: max_new_tokens must be at least 0. Got {max_new_tokens}.")
         if temperature < 0:
@@ -208,9 +202,7 @@ class GPT(nn.Module):
             with wf.no_grad():
                 decoder = self._decoder(ids.shape[0], capture) if use_cache else None
                 for _ in range(max_new_tokens):
-                    scores = (
-                        self(ids[:, -self.block_size :])[:, -1] if decoder is None else decoder.scores(ids)
-                    )
+                    scores = self(ids[:, -self.block_size :])[:, -1] if decoder is None else decoder.scores(ids)
                     token = self._choose(scores, temperature, top_k, generator)
                     ids = wf.concat([ids, wf.astype(token, ids.dtype)], axis=1)
                 if decoder is not None and capture:

@@ -25,9 +25,7 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ValueError(
-                f"mlp: unknown activation {activation!r}. Expected one of {', '.join(ACTIVATIONS)}."
-            )
+            raise ValueError(f"mlp: unknown activation {activation!r}. Expected one of {', '.join(ACTIVATIONS)}.")
         layers: list[nn.Module] = [nn.Flatten()]
         for n_in, n_out in pairwise((in_features, *hidden)):
             layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]

@@ -17,7 +17,12 @@ class NeuMF(nn.Module):
     """
 
     def __init__(
-        self, num_users: int, num_items: int, mf: int = 64, layers: tuple[int, ...] = (256, 256, 128, 64), sparse: bool = False
+        self,
+        num_users: int,
+        num_items: int,
+        mf: int = 64,
+        layers: tuple[int, ...] = (256, 256, 128, 64),
+        sparse: bool = False,
     ) -> None:
         super().__init__()
         self.mf_user = nn.Embedding(num_users, mf, sparse=sparse)

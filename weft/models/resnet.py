@@ -53,7 +53,9 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     """Images (N, 3, H, W) to class scores (N, num_classes)."""
 
-    def __init__(self, block: type[BasicBlock] | type[Bottleneck], layers: tuple[int, ...], num_classes: int = 1000) -> None:
+    def __init__(
+        self, block: type[BasicBlock] | type[Bottleneck], layers: tuple[int, ...], num_classes: int = 1000
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
@@ -65,7 +67,9 @@ class ResNet(nn.Module):
                 out = width * block.expansion
                 downsample = None
                 if stride != 1 or channels != out:
-                    downsample = nn.Sequential(nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out))
+                    downsample = nn.Sequential(
+                        nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out)
+                    )
                 blocks.append(block(channels, width, stride, downsample))
                 channels = out
             setattr(self, f"layer{i + 1}", nn.Sequential(*blocks))

@@ -20,7 +20,11 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.ln_2 = nn.LayerNorm(width, eps=1e-6)
         self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(dropout), nn.Linear(4 * width, width), nn.Dropout(dropout)
+            nn.Linear(width, 4 * width),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(4 * width, width),
+            nn.Dropout(dropout),
         )
         for layer in (self.mlp[0], self.mlp[3]):
             nn.init.xavier_uniform_(layer.weight)

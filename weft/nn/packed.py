@@ -81,9 +81,7 @@ def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False, padding
     if not sequences:
         raise ValueError("pad_sequence: there are no sequences.")
     longest = max(s.shape[0] for s in sequences)
-    padded = [
-        pad(s, ((0, longest - s.shape[0]), *((0, 0),) * (s.ndim - 1)), value=padding_value) for s in sequences
-    ]
+    padded = [pad(s, ((0, longest - s.shape[0]), *((0, 0),) * (s.ndim - 1)), value=padding_value) for s in sequences]
     return stack(padded, axis=0 if batch_first else 1)
 
 

@@ -125,5 +125,7 @@ def copy_into(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> None:
                 if not isinstance(value, Tensor):
                     value = wrap(to_array(value))
                 if dtypes.is_complex(value.dtype) and not dtypes.is_complex(tensor.dtype):
-                    raise TypeError(f"load_state_dict: {name} is {value.dtype.name}, the module's is {tensor.dtype.name}.")
+                    raise TypeError(
+                        f"load_state_dict: {name} is {value.dtype.name}, the module's is {tensor.dtype.name}."
+                    )
                 tensor.copy_(value.detach().to(tensor.dtype))

@@ -160,7 +160,9 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **opt
         return op.call(*[Tensor(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in inputs])
     outs = options.get("out", ())
     if any(isinstance(t, Tensor) for t in outs):
-        raise TypeError(f"{ufunc.__name__}: NumPy cannot write into a tensor. Give it `t.numpy()`, which shares memory.")
+        raise TypeError(
+            f"{ufunc.__name__}: NumPy cannot write into a tensor. Give it `t.numpy()`, which shares memory."
+        )
     arrays = [v._values(f"np.{ufunc.__name__}") if isinstance(v, Tensor) else v for v in inputs]
     return getattr(ufunc, method)(*arrays, **options)
 
@@ -316,7 +318,9 @@ def _copy(x: Tensor, source: Operand) -> Tensor:
     return x
 
 
-def _to(x: Tensor, *args: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool = False) -> Tensor:
+def _to(
+    x: Tensor, *args: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool = False
+) -> Tensor:
     """`x.to(wf.float64)`: cast; a device must be the CPU. Returns `x` itself if nothing changes."""
     for a in args:
         if isinstance(a, Tensor):
@@ -411,7 +415,13 @@ def aliases() -> dict[str, Callable[..., Any]]:
         cumulative.cumsum, cumulative.cumprod, cumulative.cummax, cumulative.cummin, cumulative.logcumsumexp,
         products.tensordot,
     )  # fmt: skip
-    for short, op_name in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide"), ("neg", "negative")):
+    for short, op_name in (
+        ("add", "add"),
+        ("sub", "subtract"),
+        ("mul", "multiply"),
+        ("div", "divide"),
+        ("neg", "negative"),
+    ):
         names[short + "_"] = _in_place(table[op_name])
     names["clamp_"] = _in_place(table["clip"])
     names["clip_"] = _in_place(table["clip"])

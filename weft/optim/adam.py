@@ -75,7 +75,9 @@ class Adam(Optimizer):
     def _defer(self, group: ParamGroup) -> None:
         tables = [p for p in group.params if getattr(p, "sparse_grad", False)]
         if not tables:
-            raise ValueError(f"{type(self).__name__}: deferred is for embeddings with sparse=True, and there is none here.")
+            raise ValueError(
+                f"{type(self).__name__}: deferred is for embeddings with sparse=True, and there is none here."
+            )
         self._create(tables, group)
         for p in tables:
             self._tables[p] = defer(p, self.state[p])

@@ -38,7 +38,11 @@ class EMA:
         self.decay, self.warmup = float(decay), warmup
         self.sources = _sources(type(self).__name__, source)
         self.averages: list[Tensor] = [
-            wrap(s.detach()._array("EMA").astype(update_dtype(s.dtype)) if s.is_floating_point() else s._array("EMA").copy())
+            wrap(
+                s.detach()._array("EMA").astype(update_dtype(s.dtype))
+                if s.is_floating_point()
+                else s._array("EMA").copy()
+            )
             for s in self.sources
         ]
         self.steps = wrap(np.zeros((), np.float32))
@@ -87,7 +91,9 @@ class EMA:
         values = [to_array(v) for v in state["averages"]]
         expected = [tuple(a.shape) for a in self.averages]
         if [v.shape for v in values] != expected:
-            raise ValueError(f"{type(self).__name__}: expected averages of shapes {expected}. Got {[v.shape for v in values]}.")
+            raise ValueError(
+                f"{type(self).__name__}: expected averages of shapes {expected}. Got {[v.shape for v in values]}."
+            )
         for average, value in zip(self.averages, values, strict=True):
             average._array("load_state_dict")[...] = value
         self.steps._array("load_state_dict")[...] = to_array(state["steps"])

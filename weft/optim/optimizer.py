@@ -68,7 +68,9 @@ class Optimizer:
             raise TypeError(f"{type(self).__name__}: params must be an iterable of tensors or dicts. Pass {hint}.")
         groups = list(params)
         if not groups:
-            raise ValueError(f"{type(self).__name__}: there are no parameters. Is the model empty, or a generator used up?")
+            raise ValueError(
+                f"{type(self).__name__}: there are no parameters. Is the model empty, or a generator used up?"
+            )
         if not isinstance(groups[0], Mapping):
             groups = [{"params": groups}]
         for group in groups:
@@ -286,7 +288,11 @@ class Optimizer:
                 if shape not in ((), tuple(p.shape)):
                     raise ValueError(f"{name}: state {key!r} of parameter {i} has shape {shape}, expected {p.shape}.")
         settings = [
-            {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items() if k != "params" and k not in _PYTORCHS_OWN}
+            {
+                k: tuple(v) if isinstance(v, list) else v
+                for k, v in saved.items()
+                if k != "params" and k not in _PYTORCHS_OWN
+            }
             for saved in groups
         ]
         rest = iter(states)

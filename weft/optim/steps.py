@@ -23,7 +23,9 @@ from ..ops.core.scalar import Term
 from ..tensor import Tensor
 
 
-def step(arrays: int, settings: int, reference: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def step(
+    arrays: int, settings: int, reference: Callable[..., Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make `f(x, …)`, which stores the value of the formula in `x`, from a formula in the scalar language.
 
     Args:

@@ -21,6 +21,7 @@ from . import _host, forks
 K = TypeVar("K")
 V = TypeVar("V")
 
+
 @functools.cache
 def max_programs() -> int:
     """How many compiled programs of one function are kept: `WEFT_MAX_PROGRAMS`."""

@@ -323,9 +323,7 @@ _pool = _Pool()
 # --------------------------------------------------------------------------------------------------- arrays
 
 
-def empty(
-    shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, ...] | None = None
-) -> NDArray[Any]:
+def empty(shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, ...] | None = None) -> NDArray[Any]:
     """An uninitialised array.
 
     Args:
@@ -386,9 +384,7 @@ def _plan(
     return element, strides, _pool.class_for(nbytes) if pooled else None
 
 
-def zeros(
-    shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, ...] | None = None
-) -> NDArray[Any]:
+def zeros(shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, ...] | None = None) -> NDArray[Any]:
     """An array of zeros; arguments as for `empty`.
 
     >>> zeros((2, 2)).tolist()

@@ -309,9 +309,7 @@ class Instance:
                     inputs = [None if x is None else self.array(x) for x in step.inputs]
                     with define.suspended():
                         outs = define.compute(node.op, inputs, node.attrs)
-                    for layout, out in zip(
-                        step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True
-                    ):
+                    for layout, out in zip(step.outputs, outs if isinstance(outs, tuple) else (outs,), strict=True):
                         np.copyto(self.array(layout), out)
                     status = 0
                 except GeneratorExit:
@@ -462,9 +460,7 @@ class Instance:
         step = failed or self._failed_check(step) or step
         node = step.nodes[0]
         if error is not None:
-            error.add_note(
-                f"In node {node.name} of the captured function {self.program.name}, made at {node.where}."
-            )
+            error.add_note(f"In node {node.name} of the captured function {self.program.name}, made at {node.where}.")
             raise error
         if step.kind == "check":
             kind = _CHECK_ERRORS.get(node.op.name, IndexError)

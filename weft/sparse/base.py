@@ -165,9 +165,7 @@ class Sparse:
         if isinstance(other, (Tensor, np.ndarray)):
             return self.to_dense() + other
         if isinstance(other, (int, float, complex)):
-            raise TypeError(
-                "add: a number added to a sparse tensor makes it dense. Write `x.to_dense() + number`."
-            )
+            raise TypeError("add: a number added to a sparse tensor makes it dense. Write `x.to_dense() + number`.")
         return NotImplemented
 
     def __radd__(self, other: Any) -> Any:
@@ -183,9 +181,7 @@ class Sparse:
         from .coo import COO
 
         if other.shape != self.shape:
-            raise ValueError(
-                f"add: shapes differ. Got {format_shape(self.shape)} and {format_shape(other.shape)}."
-            )
+            raise ValueError(f"add: shapes differ. Got {format_shape(self.shape)} and {format_shape(other.shape)}.")
         from ..ops.array.shaping import concat
 
         a, b = self.to_coo(), other.to_coo()
@@ -204,9 +200,7 @@ class Sparse:
     def _times(self, other: Any) -> Tensor:
         self._check_matrix("matmul")
         if isinstance(other, Sparse):
-            raise TypeError(
-                "matmul: the product of two sparse tensors is not supported. Use `a @ b.to_dense()`."
-            )
+            raise TypeError("matmul: the product of two sparse tensors is not supported. Use `a @ b.to_dense()`.")
         dense = other if isinstance(other, Tensor) else Tensor(other)
         if dense.ndim not in (1, 2) or dense.shape[0] != self.shape[1]:
             raise ValueError(

@@ -29,9 +29,7 @@ def coo_tensor(indices: Any, values: Any, shape: Any = None) -> COO:
     if shape is None:
         array = indices._array("coo_tensor") if isinstance(indices, Tensor) else np.asarray(indices)
         if array.ndim != 2 or array.shape[1] == 0:
-            raise ValueError(
-                "coo_tensor: shape is needed unless indices (ndim, nnz) name at least one place."
-            )
+            raise ValueError("coo_tensor: shape is needed unless indices (ndim, nnz) name at least one place.")
         shape = tuple(int(n) + 1 for n in array.max(1))
     return COO(indices, values, shape)
 

@@ -28,9 +28,7 @@ class CSR(Sparse):
         self.values, self.shape = value_tensor(op, values), check_shape(op, shape)
         self._rows: Tensor | None = None
         if len(self.shape) != 2:
-            raise ValueError(
-                f"{op}: expected a matrix. Got shape {format_shape(self.shape)}; use `coo_tensor`."
-            )
+            raise ValueError(f"{op}: expected a matrix. Got shape {format_shape(self.shape)}; use `coo_tensor`.")
         starts, columns = self.indptr._data, self.indices._data
         if starts.shape != (self.shape[0] + 1,):
             raise ValueError(
@@ -48,12 +46,7 @@ class CSR(Sparse):
 
     @classmethod
     def _make(
-        cls,
-        indptr: Tensor,
-        indices: Tensor,
-        values: Tensor,
-        shape: tuple[int, ...],
-        rows: Tensor | None = None,
+        cls, indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...], rows: Tensor | None = None
     ) -> CSR:
         self = object.__new__(cls)
         self.indptr, self.indices, self.values, self.shape, self._rows = indptr, indices, values, shape, rows

@@ -135,9 +135,7 @@ class ModelCheckpoint(Callback):
     These hold the model alone, for use; the Trainer's own checkpoints (`checkpoint_dir`) hold the whole run, to go on.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], monitor: str = "val_loss", mode: str | None = None
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], monitor: str = "val_loss", mode: str | None = None) -> None:
         self.directory, self.monitor = Path(directory), monitor
         self._sign = better_mode(monitor, mode, "ModelCheckpoint")
         self.best = math.inf
@@ -238,12 +236,7 @@ class TensorBoard(_Recorder):
     def __init__(
         self, directory: str | os.PathLike[str], every: int = 10, histograms: bool = True, graph: bool = True
     ) -> None:
-        self.directory, self.every, self.histograms, self.graph = (
-            Path(directory),
-            max(1, every),
-            histograms,
-            graph,
-        )
+        self.directory, self.every, self.histograms, self.graph = (Path(directory), max(1, every), histograms, graph)
         self.writer: SummaryWriter | None = None
         self._graph_written = False
 
@@ -318,9 +311,7 @@ class LossCurve(_Recorder):
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if trainer.step % self._stride == 0:
             self._losses.append((trainer.step, logs["loss"]))
-            if (
-                len(self._losses) > self._points
-            ):  # keep every other point: the picture stays as fine as the screen
+            if len(self._losses) > self._points:  # keep every other point: the picture stays as fine as the screen
                 self._losses, self._stride = self._losses[1::2], self._stride * 2
 
     def place(self) -> Path:

@@ -91,9 +91,7 @@ class R2(Metric):
     def measure(self, output: Any, target: Any) -> Tensor:
         difference = _same_shape(self.name, output, target)
         y = wf.astype(target, wf.float32)
-        return wf.stack(
-            [wf.full((), float(y.size)), wf.sum(y), wf.sum(y * y), wf.sum(difference * difference)]
-        )
+        return wf.stack([wf.full((), float(y.size)), wf.sum(y), wf.sum(y * y), wf.sum(difference * difference)])
 
     def result(self, total: np.ndarray) -> float:
         n, s, s2, error = (float(x) for x in total)
@@ -154,9 +152,7 @@ class Confusion(Metric):
 
     def __init__(self, average: str = "macro", axis: int | None = None) -> None:
         if average not in ("macro", "micro", "weighted"):
-            raise ValueError(
-                f"{type(self).__name__}: average must be macro, micro or weighted. Got {average!r}."
-            )
+            raise ValueError(f"{type(self).__name__}: average must be macro, micro or weighted. Got {average!r}.")
         self.average, self.axis = average, axis
 
     def measure(self, output: Any, target: Any) -> Tensor:
@@ -250,9 +246,7 @@ def as_metric(given: Any) -> Metric:
             return _BY_NAME[given]()
         if top := re.fullmatch(r"top-?(\d+)", given):
             return TopK(int(top[1]))
-        raise ValueError(
-            f"metrics: unknown metric {given!r}. Expected one of {', '.join(_BY_NAME)}, or 'top5'."
-        )
+        raise ValueError(f"metrics: unknown metric {given!r}. Expected one of {', '.join(_BY_NAME)}, or 'top5'.")
     if isinstance(given, type) and issubclass(given, Metric):
         return given()
     if callable(given):

@@ -15,10 +15,7 @@ _COLORS = {"train": "#2a6f97", "validation": "#d1495b", "step": "#a9c4d6"}
 
 
 def draw_curves(
-    path: str | os.PathLike[str],
-    losses: Sequence[tuple[int, float]],
-    rows: Sequence[dict[str, Any]],
-    title: str = "",
+    path: str | os.PathLike[str], losses: Sequence[tuple[int, float]], rows: Sequence[dict[str, Any]], title: str = ""
 ) -> bool:
     """Write a PNG of step losses and epoch rows; False (and one warning) without matplotlib."""
     global _warned
@@ -34,9 +31,7 @@ def draw_curves(
             )
         return False
     names = [
-        n
-        for n in dict.fromkeys(k for row in rows for k in row)
-        if n not in _NOT_DRAWN and not n.startswith("val_")
+        n for n in dict.fromkeys(k for row in rows for k in row) if n not in _NOT_DRAWN and not n.startswith("val_")
     ]
     figure = Figure(figsize=(5.2 * (1 + len(names)), 3.8), layout="constrained")
     FigureCanvasAgg(figure)

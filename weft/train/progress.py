@@ -32,9 +32,7 @@ class Progress:
             self._bar = _bar(self._file)
             self._bar.start()
         if self._bar is not None:
-            self._task = self._bar.add_task(
-                f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate=""
-            )
+            self._task = self._bar.add_task(f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate="")
 
     @property
     def moving(self) -> bool:
@@ -48,9 +46,7 @@ class Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + REFRESH_SECONDS
-            self._bar.update(
-                self._task, completed=done, loss=f"loss {loss:.4f}", rate=f"{rate:,.0f} samples/s"
-            )
+            self._bar.update(self._task, completed=done, loss=f"loss {loss:.4f}", rate=f"{rate:,.0f} samples/s")
 
     def end_epoch(self, epoch: int, epochs: int, logs: dict[str, float]) -> None:
         """Leave a line about the epoch behind."""

@@ -83,9 +83,7 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
                 callback.load_state_dict(saved["callbacks"][name])
         set_random_state(saved["random"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise CheckpointError(
-            f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}"
-        ) from error
+        raise CheckpointError(f"Trainer: the checkpoint {checkpoint.path} belongs to another run. {error}") from error
 
 
 def _restore_progress(trainer: Trainer, state: dict[str, Any]) -> None:

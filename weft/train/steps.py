@@ -31,9 +31,7 @@ class MaybeCaptured:
             return self.function(batch)
         try:
             if type(batch) in (tuple, list) and len(batch) > 1:
-                return self.captured(
-                    *batch
-                )  # tensors as arguments of their own are found faster than in a tuple
+                return self.captured(*batch)  # tensors as arguments of their own are found faster than in a tuple
             return self.captured(batch)
         except wf.CaptureError as error:
             self.captured = None

@@ -109,9 +109,7 @@ class Trainer:
         if checkpoint_dir is None and (resume == "auto" or checkpoint_every is not None):
             raise ValueError("Trainer: resume='auto' and checkpoint_every need a checkpoint_dir. Got None.")
         if not callable(loss):
-            raise TypeError(
-                f"Trainer: loss must be a function of (output, target). Got {type(loss).__name__}."
-            )
+            raise TypeError(f"Trainer: loss must be a function of (output, target). Got {type(loss).__name__}.")
         _check_parts(model, optimizer, scheduler, callbacks)
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.metrics = as_metrics(metrics)
@@ -176,9 +174,7 @@ class Trainer:
 
     # Training -----------------------------------------------------------------------------------------------------------
 
-    def fit(
-        self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1
-    ) -> list[dict[str, float]]:
+    def fit(self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1) -> list[dict[str, float]]:
         """Train until `epochs` epochs are done in all, those before a resume and of earlier calls included.
 
         Args:
@@ -254,9 +250,7 @@ class Trainer:
             callback.on_epoch_end(self, logs)
         row.update(logs)
         self.history.append(row)
-        speed = (
-            {"samples_per_second": samples / self.seconds, "seconds": self.seconds} if self.seconds else {}
-        )
+        speed = {"samples_per_second": samples / self.seconds, "seconds": self.seconds} if self.seconds else {}
         self.progress.end_epoch(self.epoch + 1, epochs, {**logs, **speed})
         self.epoch += 1
         self.batches, self.totals, self.seconds, self.trained = 0, {}, 0.0, False
@@ -312,9 +306,7 @@ class Trainer:
             self._update(waiting)
             self._after_step(loss)
         if self.batches == 0:
-            raise ValueError(
-                "Trainer: the training loader is empty. Expected at least one batch (is drop_last set?)."
-            )
+            raise ValueError("Trainer: the training loader is empty. Expected at least one batch (is drop_last set?).")
         return samples
 
     def _guarded(self, batches: Iterator[Any], loader: Any, val_loader: Any) -> Iterator[Any]:
@@ -353,9 +345,7 @@ class Trainer:
         if isinstance(self.scheduler, wf.optim.lr_scheduler.ReduceLROnPlateau):
             assert self.monitor is not None
             if self.monitor not in logs:
-                raise ValueError(
-                    f"Trainer: there is no {self.monitor!r} to schedule by. There are {', '.join(logs)}."
-                )
+                raise ValueError(f"Trainer: there is no {self.monitor!r} to schedule by. There are {', '.join(logs)}.")
             self.scheduler.step(logs[self.monitor])
         else:
             self.scheduler.step()
@@ -437,9 +427,7 @@ class Trainer:
             )
         if found is not None:
             state.restore(self, found, train_loader, val_loader)
-            self.progress.say(
-                f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done"
-            )
+            self.progress.say(f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done")
             if self._manager is not None and self.resume != "auto":
                 self._say_abandoned(self._manager.branch_from(found))
         self._resumed = True
@@ -510,11 +498,7 @@ def _log_callbacks(log_dir: str | os.PathLike[str] | None) -> list[Callback]:
     if log_dir is None:
         return []
     folder = Path(log_dir)
-    return [
-        CSVLogger(folder / "history.csv"),
-        LossCurve(folder / "loss.png"),
-        TensorBoard(folder / "tensorboard"),
-    ]
+    return [CSVLogger(folder / "history.csv"), LossCurve(folder / "loss.png"), TensorBoard(folder / "tensorboard")]
 
 
 def _join(outputs: list[Any]) -> Any:

@@ -40,9 +40,7 @@ def test_any_strides_and_broadcasts(data):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize(
-    "shape", [(), (1,), (0,), (3, 0, 2), (1, 1), (5,), (70000,), (3, 40000), (2, 3, 4, 5, 6)]
-)
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0, 2), (1, 1), (5,), (70000,), (3, 40000), (2, 3, 4, 5, 6)])
 def test_shapes(shape):
     x = np.asarray(np.random.default_rng(0).standard_normal(shape), np.float32)
     got = eager.elementwise("affine", affine, [x, x], shape)
@@ -55,12 +53,7 @@ def test_layout_passes_through():
     y = np.zeros(4, np.float32).reshape(4, 1, 1)
     assert eager.elementwise("affine", affine, [x, y], x.shape).strides == x.strides
     assert eager.elementwise("affine", affine, [y, x], x.shape).strides == x.strides
-    assert eager.elementwise("affine", affine, [x[:, ::2], x[:, ::2]], (2, 2, 5, 3)).strides == (
-        120,
-        4,
-        24,
-        8,
-    )
+    assert eager.elementwise("affine", affine, [x[:, ::2], x[:, ::2]], (2, 2, 5, 3)).strides == (120, 4, 24, 8)
 
 
 def test_results_in_place():
@@ -160,12 +153,7 @@ def test_large_results_stream_past_the_caches_unchanged():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.float16, np.bool_])
 @pytest.mark.parametrize(
     ("shape", "axes"),
-    [
-        ((100, 130), (1, 0)),
-        ((5, 70, 90), (0, 2, 1)),
-        ((20, 33, 50), (2, 1, 0)),
-        ((3, 40, 50, 20), (0, 2, 3, 1)),
-    ],
+    [((100, 130), (1, 0)), ((5, 70, 90), (0, 2, 1)), ((20, 33, 50), (2, 1, 0)), ((3, 40, 50, 20), (0, 2, 3, 1))],
 )
 def test_operands_that_run_in_different_directions(dtype, shape, axes):
     rng = np.random.default_rng(0)

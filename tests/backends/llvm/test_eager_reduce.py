@@ -59,11 +59,7 @@ def test_sums_of_any_size(m, n, axes, seed):
 def test_every_dtype(dtype):
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2 if dtype == np.bool_ else 5, (33, 70)).astype(dtype)
-    common = dtype in (
-        s.FLOAT32,
-        s.FLOAT16,
-        np.dtype(np.uint8),
-    )  # the others differ in nothing but their instructions
+    common = dtype in (s.FLOAT32, s.FLOAT16, np.dtype(np.uint8))  # the others differ in nothing but their instructions
     for op in ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin"):
         for axis in (0, 1) if common or op in ("sum", "max") else (1,):
             got = eager.reduce(op, x, (axis,))

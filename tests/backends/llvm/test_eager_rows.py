@@ -9,15 +9,7 @@ from weft.compiler.loop_ir.kernels import rows
 from weft.ops.core import scalar as s
 
 TOLERANCE = {"float32": 4e-6, "float64": 1e-13, "float16": 4e-3}
-CASES = [
-    ((3, 7), 1),
-    ((3, 7), 0),
-    ((20, 33, 50), 1),
-    ((40, 33), 1),
-    ((2, 5, 100), 0),
-    ((1000, 3), 1),
-    ((9,), 0),
-]
+CASES = [((3, 7), 1), ((3, 7), 0), ((20, 33, 50), 1), ((40, 33), 1), ((2, 5, 100), 0), ((1000, 3), 1), ((9,), 0)]
 
 
 def arrays(dtype, shape, count):
@@ -40,9 +32,7 @@ def test_softmax_family(dtype, shape, axis):
         y = eager.softmax(v, axis)
         close(y, scipy.special.softmax(wide, axis), dtype)
         p = y.astype(np.float64)
-        close(
-            eager.softmax_backward(u, y, axis), p * (slope - (slope * p).sum(axis, keepdims=True)), dtype, 3
-        )
+        close(eager.softmax_backward(u, y, axis), p * (slope - (slope * p).sum(axis, keepdims=True)), dtype, 3)
         logs = eager.log_softmax(v, axis)
         close(logs, scipy.special.log_softmax(wide, axis), dtype)
         want = slope - np.exp(logs.astype(np.float64)) * slope.sum(axis, keepdims=True)
@@ -113,12 +103,7 @@ def test_layer_norm(dtype, shape, axes):
     dx, dw, db = eager.layer_norm_backward(g, x, None, m, r, axes, False)
     assert dw is None
     assert db is None
-    close(
-        dx,
-        rstd * (slope - slope.mean(over, keepdims=True) - h * (slope * h).mean(over, keepdims=True)),
-        dtype,
-        8,
-    )
+    close(dx, rstd * (slope - slope.mean(over, keepdims=True) - h * (slope * h).mean(over, keepdims=True)), dtype, 8)
 
 
 @pytest.mark.parametrize("shape", [(7, 33), (200, 768)])

@@ -192,11 +192,7 @@ def test_gather_and_strided_access():
     x, index = Buffer.of("x", F32, (s.param("m"),)), Buffer.of("index", np.int32, (N,))
     y = Buffer.of("y", F32, (N,), (s.param("step"),))
     kernel = one(
-        [loops.loop("i", N, [loops.store(y[i], x[index[i]])], "vector")],
-        x,
-        index,
-        y,
-        params=("n", "m", "step"),
+        [loops.loop("i", N, [loops.store(y[i], x[index[i]])], "vector")], x, index, y, params=("n", "m", "step")
     )
     rng = np.random.default_rng(0)
     values = rng.standard_normal(50).astype(np.float32)
@@ -219,11 +215,7 @@ def test_loop_variables_are_values():
 def test_extents_may_be_loaded():
     """Rows of different lengths, as in a sparse matrix."""
     r, i = s.index("r"), s.index("i")
-    starts, x, y = (
-        Buffer.of("starts", I64, (N + 1,)),
-        Buffer.of("x", F32, (s.param("m"),)),
-        Buffer.of("y", F32, (N,)),
-    )
+    starts, x, y = (Buffer.of("starts", I64, (N + 1,)), Buffer.of("x", F32, (s.param("m"),)), Buffer.of("y", F32, (N,)))
     first = Let("first", starts[r])
     a = Accumulator("a", "sum", F32)
     row = [
@@ -283,9 +275,7 @@ def test_code_for_other_targets_can_be_generated():
     llvm.initialize_all_asmprinters()
     i = s.index("i")
     x = Buffer.of("x", F32, (N,))
-    kernel = one(
-        [loops.loop("i", N, [loops.store(x[i], s.tanh(x[i]) + s.sin(x[i]))], "vector", parallel=True)], x
-    )
+    kernel = one([loops.loop("i", N, [loops.store(x[i], s.tanh(x[i]) + s.sin(x[i]))], "vector", parallel=True)], x)
     for triple, cpu, features in (
         ("aarch64-unknown-linux-gnu", "cortex-a72", {"neon": True}),
         ("wasm32-unknown-unknown", "generic", {"simd128": True}),
@@ -309,10 +299,7 @@ def test_local_integers_hold_every_lane_of_a_loop_over_smaller_elements():
     c, t = s.index("c"), s.index("t")
     x, y = Buffer.of("x", F32, (4, 2)), Buffer.of("y", I64, (2,))
     best, place = Buffer.of("best", F32, (2,)), Buffer.of("place", I64, (2,))
-    start = [
-        loops.store(best[s.index("z")], s.const(0, F32)),
-        loops.store(place[s.index("z")], s.const(0, I64)),
-    ]
+    start = [loops.store(best[s.index("z")], s.const(0, F32)), loops.store(place[s.index("z")], s.const(0, I64))]
     larger = s.gt(x[t, c], best[c])
     where, value = Let("where", s.where(larger, t, place[c])), Let("value", s.maximum(best[c], x[t, c]))
     step = [where, value, loops.store(best[c], value.var), loops.store(place[c], where.var)]

@@ -18,9 +18,7 @@ from weft.ops.core import scalar as s
 def kernel(addend, dtype=np.float32):
     i, n = s.index("i"), s.param("n")
     x = Buffer.of("x", dtype, (n,))
-    return Kernel(
-        "k", (x,), ("n",), (loops.loop("i", n, [loops.store(x[i], s.exp(x[i]) + addend)], "vector"),)
-    )
+    return Kernel("k", (x,), ("n",), (loops.loop("i", n, [loops.store(x[i], s.exp(x[i]) + addend)], "vector"),))
 
 
 def test_pointers_and_objects_are_two_ways_in():
@@ -214,8 +212,9 @@ def test_small_stacks_for_threads_are_no_danger_to_compilation():
 def test_too_little_address_space_is_an_error_not_an_end():
     """LLVM itself ends the process when memory is refused."""
     pytest.importorskip("resource")
-    out = _run_script(
-        """
+    out = (
+        _run_script(
+            """
         import mmap, resource
         import weft as wf
 
@@ -229,5 +228,8 @@ def test_too_little_address_space_is_an_error_not_an_end():
                 print(error)
                 break
         """
-    ) if os.path.exists("/proc/self/statm") else "no room to compile"
+        )
+        if os.path.exists("/proc/self/statm")
+        else "no room to compile"
+    )
     assert "no room to compile" in out

@@ -72,9 +72,7 @@ def test_accuracy_in_ulp(name, dtype):
     assert (np.signbit(rounded) == np.signbit(got))[zeros].all(), x[zeros]
     worst = np.argmax(np.where(finite, error, 0))
     limit = LOOSER.get(name, LIMITS[np.dtype(dtype).name])
-    assert error[worst] <= limit, (
-        f"{name}({x[worst]!r}) = {got[worst]!r}, want {rounded[worst]!r}: {error[worst]} ulp"
-    )
+    assert error[worst] <= limit, f"{name}({x[worst]!r}) = {got[worst]!r}, want {rounded[worst]!r}: {error[worst]} ulp"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
@@ -89,9 +87,7 @@ def test_angles_of_any_size(dtype):
 
 def test_power():
     rng = np.random.default_rng(0)
-    x = np.concatenate(
-        [rng.uniform(0, 10, 5000), 10 ** rng.uniform(-30, 30, 5000), 1 + rng.uniform(-1e-3, 1e-3, 5000)]
-    )
+    x = np.concatenate([rng.uniform(0, 10, 5000), 10 ** rng.uniform(-30, 30, 5000), 1 + rng.uniform(-1e-3, 1e-3, 5000)])
     y = np.concatenate([rng.uniform(-20, 20, 5000), rng.uniform(-1, 1, 5000), rng.uniform(-5e4, 5e4, 5000)])
     for dtype, limit in ((np.float32, 1.0), (np.float64, 6.0)):
         a, b = x.astype(dtype), y.astype(dtype)
@@ -127,9 +123,7 @@ def test_remainders_are_exact(dtype):
     a = (rng.standard_normal(4000) * 10 ** rng.uniform(-10, 10, 4000)).astype(dtype)
     b = (rng.standard_normal(4000) * 10 ** rng.uniform(-10, 10, 4000)).astype(dtype)
     np.testing.assert_array_equal(eager.elementwise("r", s.remainder, [a, b], a.shape), np.remainder(a, b))
-    np.testing.assert_array_equal(
-        eager.elementwise("d", s.floor_divide, [a, b], a.shape), np.floor_divide(a, b)
-    )
+    np.testing.assert_array_equal(eager.elementwise("d", s.floor_divide, [a, b], a.shape), np.floor_divide(a, b))
 
 
 def test_constant_powers_are_products():

@@ -80,7 +80,9 @@ def test_no_more_threads_than_workers_run_a_loop_and_each_has_its_number(widths,
         loops.loop("k", size, [loops.update(total, room[me * size + k])], "vector"),
         loops.store(out[i], total.value),
     ]
-    kernel = jit.compile_kernel(Kernel("own", (seen, out, room), (), (loops.loop("i", n, body, parallel=True, workers=workers),)))
+    kernel = jit.compile_kernel(
+        Kernel("own", (seen, out, room), (), (loops.loop("i", n, body, parallel=True, workers=workers),))
+    )
     for width in widths:
         threads.set_num_threads(width)
         for _ in range(20):
@@ -118,10 +120,7 @@ def test_without_openmp_everything_runs_on_one_thread():
         "print(eager.softmax(x, 1)[0, 0])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**_environment(), "WEFT_OPENMP": "0"},
-        capture_output=True,
-        timeout=60,
+        [sys.executable, "-c", program], env={**_environment(), "WEFT_OPENMP": "0"}, capture_output=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == b"0.001"
@@ -135,9 +134,7 @@ def _environment():
 
 def test_importing_weft_does_not_load_llvm():
     program = "import weft, sys; assert 'llvmlite' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=_environment(), capture_output=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=_environment(), capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 

@@ -36,9 +36,7 @@ def accepted(fn, dtype):
     k = s.kind(dtype)
     if fn.name == "mulhi":
         return dtype == s.UINT32
-    return k in fn.kinds or (
-        fn.result in ("float", "divide") and dtype in (s.BOOL, s.INT32, np.dtype(np.uint8))
-    )
+    return k in fn.kinds or (fn.result in ("float", "divide") and dtype in (s.BOOL, s.INT32, np.dtype(np.uint8)))
 
 
 def want(fn, arrays, dtype):
@@ -121,23 +119,15 @@ def test_integer_division_never_traps():
     a = np.array([5, -5, 0, np.iinfo(np.int32).min, 7, -7], np.int32)
     b = np.array([0, 0, 0, -1, -2, 2], np.int32)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(
-            eager.elementwise("d", s.floor_divide, [a, b], a.shape), np.floor_divide(a, b)
-        )
-        np.testing.assert_array_equal(
-            eager.elementwise("r", s.remainder, [a, b], a.shape), np.remainder(a, b)
-        )
+        np.testing.assert_array_equal(eager.elementwise("d", s.floor_divide, [a, b], a.shape), np.floor_divide(a, b))
+        np.testing.assert_array_equal(eager.elementwise("r", s.remainder, [a, b], a.shape), np.remainder(a, b))
 
 
 def test_shifts_past_the_width():
     x = np.array([1, -1, 100, -128], np.int8)
     by = np.array([7, 8, 9, 100], np.int8)
-    np.testing.assert_array_equal(
-        eager.elementwise("l", s.left_shift, [x, by], x.shape), np.left_shift(x, by)
-    )
-    np.testing.assert_array_equal(
-        eager.elementwise("r", s.right_shift, [x, by], x.shape), np.right_shift(x, by)
-    )
+    np.testing.assert_array_equal(eager.elementwise("l", s.left_shift, [x, by], x.shape), np.left_shift(x, by))
+    np.testing.assert_array_equal(eager.elementwise("r", s.right_shift, [x, by], x.shape), np.right_shift(x, by))
 
 
 def test_negative_integer_powers_truncate():

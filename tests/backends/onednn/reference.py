@@ -10,9 +10,7 @@ Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 
 
-def _taps(
-    kernel: Ints, sizes: Ints, stride: Ints, dilation: Ints
-) -> Iterator[tuple[Ints, tuple[slice, ...]]]:
+def _taps(kernel: Ints, sizes: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Ints, tuple[slice, ...]]]:
     """For each kernel position, the part of the padded input that it meets, as slices of the spatial axes."""
     for position in np.ndindex(*kernel):
         yield (
@@ -45,19 +43,11 @@ def _groups(array: np.ndarray, groups: int, axis: int) -> list[np.ndarray]:
 
 
 def conv(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None,
-    stride: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> np.ndarray:
     sizes = output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     parts = []
-    for xg, wg in zip(
-        _groups(_padded(x, padding), groups, 1), _groups(w.astype(np.float64), groups, 0), strict=True
-    ):
+    for xg, wg in zip(_groups(_padded(x, padding), groups, 1), _groups(w.astype(np.float64), groups, 0), strict=True):
         y = np.zeros((x.shape[0], wg.shape[0], *sizes))
         for position, window in _taps(w.shape[2:], sizes, stride, dilation):
             y += np.einsum("nc...,oc->no...", xg[(..., *window)], wg[(..., *position)])
@@ -71,9 +61,7 @@ def conv_backward_data(
 ) -> np.ndarray:
     padded = tuple(n + sum(p) for n, p in zip(x_shape[2:], padding, strict=True))
     parts = []
-    for gg, wg in zip(
-        _groups(g.astype(np.float64), groups, 1), _groups(w.astype(np.float64), groups, 0), strict=True
-    ):
+    for gg, wg in zip(_groups(g.astype(np.float64), groups, 1), _groups(w.astype(np.float64), groups, 0), strict=True):
         dx = np.zeros((x_shape[0], w.shape[1], *padded))
         for position, window in _taps(w.shape[2:], g.shape[2:], stride, dilation):
             dx[(..., *window)] += np.einsum("no...,oc->nc...", gg, wg[(..., *position)])
@@ -85,9 +73,7 @@ def conv_backward_weights(
     x: np.ndarray, g: np.ndarray, w_shape: Ints, stride: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> np.ndarray:
     parts = []
-    for xg, gg in zip(
-        _groups(_padded(x, padding), groups, 1), _groups(g.astype(np.float64), groups, 1), strict=True
-    ):
+    for xg, gg in zip(_groups(_padded(x, padding), groups, 1), _groups(g.astype(np.float64), groups, 1), strict=True):
         dw = np.zeros((w_shape[0] // groups, *w_shape[1:]))
         for position, window in _taps(w_shape[2:], g.shape[2:], stride, dilation):
             tile = xg[(..., *window)]
@@ -138,6 +124,4 @@ def avg_pool_backward(
 ) -> np.ndarray:
     ones = (1,) * len(kernel)
     share = g.astype(np.float64) / _counts(x_shape, kernel, stride, padding, include)
-    return conv_backward_data(
-        share, np.ones((x_shape[1], 1, *kernel)), x_shape, stride, padding, ones, x_shape[1]
-    )
+    return conv_backward_data(share, np.ones((x_shape[1], 1, *kernel)), x_shape, stride, padding, ones, x_shape[1])

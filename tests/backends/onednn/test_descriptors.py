@@ -44,9 +44,7 @@ def test_a_blocked_layout_has_no_strides() -> None:
     shape = (1, 32, 8, 8)
     image = MemoryDesc.strided(shape, F32, channels_last_strides(shape))
     window = Window((1, 1), (1, 1), (1, 1), (1, 1))
-    weights = convolution_forward(image, MemoryDesc.any((32, 32, 3, 3), F32), None, image, window).desc(
-        Arg.WEIGHTS
-    )
+    weights = convolution_forward(image, MemoryDesc.any((32, 32, 3, 3), F32), None, image, window).desc(Arg.WEIGHTS)
     assert weights.strides is None
     assert weights.nbytes >= 32 * 32 * 9 * 4
     assert any(letter.isupper() for letter in weights.format)

@@ -93,9 +93,7 @@ def test_facts() -> None:
 
 def test_an_old_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "MINIMUM_VERSION", (99, 0))
-    with pytest.raises(
-        library._NotLoaded, match=r"no usable libdnnl >= 99\.0 .*too old.*pip install onednn-cpu-gomp"
-    ):
+    with pytest.raises(library._NotLoaded, match=r"no usable libdnnl >= 99\.0 .*too old.*pip install onednn-cpu-gomp"):
         library._open()
 
 
@@ -114,9 +112,7 @@ def test_a_bad_status_names_the_call_and_the_shapes() -> None:
     with pytest.raises(
         RuntimeError, match=r"dnnl_memory_desc_create_with_strides: invalid_arguments\. Got shape \(2,\)"
     ):
-        lib.create(
-            "memory_desc_create_with_strides", 99, capi.dims((2,)), 3, capi.dims((1,)), what="shape (2,)"
-        )
+        lib.create("memory_desc_create_with_strides", 99, capi.dims((2,)), 3, capi.dims((1,)), what="shape (2,)")
     assert isinstance(capi.failure("f", capi.Status.UNIMPLEMENTED, ""), capi.Unsupported)
     assert isinstance(capi.failure("f", capi.Status.OUT_OF_MEMORY, ""), MemoryError)
     assert "status 77" in str(capi.failure("f", 77, ""))

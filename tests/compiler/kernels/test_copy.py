@@ -32,7 +32,9 @@ def check(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ..
     numbers = np.arange(reach(source) + 16).astype(dtype)
     kernel = copy_kernel(shape, (dtype, dtype), (source, 3), (target, 16))
     out = run(kernel, numbers, 16 + reach(target))
-    view = lambda x, strides, at: np.lib.stride_tricks.as_strided(x[at:], shape, [st * dtype.itemsize for st in strides])
+    view = lambda x, strides, at: np.lib.stride_tricks.as_strided(
+        x[at:], shape, [st * dtype.itemsize for st in strides]
+    )
     np.testing.assert_array_equal(view(out, target, 16), view(numbers, source, 3))
     view(out, target, 16)[...] = 77
     assert (out == 77).all()
@@ -62,10 +64,14 @@ def test_a_matrix_is_turned_whatever_its_size(shape: tuple[int, int]) -> None:
 def test_blocks_of_weights() -> None:
     """(out, in, 3, 3) to blocks of 48 outputs: out/48, 3, 3, in, 48."""
     shape = (4, 48, 40, 9)
-    kernel = check(shape, strides_in_order(shape, (0, 1, 2, 3)), strides_in_order(shape, (0, 3, 2, 1)), np.dtype(np.float32))
+    kernel = check(
+        shape, strides_in_order(shape, (0, 1, 2, 3)), strides_in_order(shape, (0, 3, 2, 1)), np.dtype(np.float32)
+    )
     assert not turns(kernel)  # nine numbers are dense in the source, too few for a square
     shape = (4, 48, 40)
-    assert turns(check(shape, strides_in_order(shape, (0, 1, 2)), strides_in_order(shape, (0, 2, 1)), np.dtype(np.float32)))
+    assert turns(
+        check(shape, strides_in_order(shape, (0, 1, 2)), strides_in_order(shape, (0, 2, 1)), np.dtype(np.float32))
+    )
 
 
 def test_layouts_that_run_backwards_or_repeat() -> None:

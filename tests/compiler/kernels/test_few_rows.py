@@ -35,8 +35,7 @@ def run(x: np.ndarray, w: np.ndarray, steps=(), operands=()) -> np.ndarray:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
 @pytest.mark.parametrize(
-    ("depth", "columns"),
-    [(64, 256), (384, 1152), (67, 256), (1000, 16), (130, 512), (96, 1000), (80, 333), (9000, 2)],
+    ("depth", "columns"), [(64, 256), (384, 1152), (67, 256), (1000, 16), (130, 512), (96, 1000), (80, 333), (9000, 2)]
 )
 def test_the_product(rows, depth, columns):
     rng = np.random.default_rng(depth + rows)

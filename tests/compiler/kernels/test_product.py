@@ -9,14 +9,7 @@ from weft.backends.llvm import jit
 from weft.compiler.layout import Layout, Storage
 from weft.compiler.loop_ir import ir as loops
 from weft.compiler.loop_ir.ir import Buffer, Kernel
-from weft.compiler.loop_ir.kernels.blocked_matmul import (
-    LYING,
-    WORKERS,
-    Blocks,
-    blocked_product,
-    blocks,
-    scratch,
-)
+from weft.compiler.loop_ir.kernels.blocked_matmul import LYING, WORKERS, Blocks, blocked_product, blocks, scratch
 from weft.compiler.loop_ir.kernels.panels import pack_panels
 from weft.compiler.loop_ir.kernels.tiles import row_tiles
 from weft.ops.core import scalar as s
@@ -52,7 +45,9 @@ def multiply(a, b, size=None, finish=None, others=()):
     memory = [np.full(n, np.nan, np.float32) for n in scratch(layout(a), layout(b), size)]
     store = lambda i, j, value, tag: [loops.store(z[i * columns + j], value)]
     near = lambda i, j: [loops.prefetch(z[i * columns + j], write=True)]
-    body = blocked_product((x, layout(a)), (y, layout(b)), room, packed, size, finish(z, *rest) if finish else store, near)
+    body = blocked_product(
+        (x, layout(a)), (y, layout(b)), room, packed, size, finish(z, *rest) if finish else store, near
+    )
     kernel = jit.compile_kernel(Kernel("product", (x, y, room, packed, z, *rest), (), tuple(body)))
     kernel.call(*[m.ctypes.data for m in (a, b, *memory, c, *others)])
     return c
@@ -67,7 +62,9 @@ def test_panels_hold_the_columns_in_order(depth, columns, turned):
     np.testing.assert_array_equal(packed, np.concatenate(expected))
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (48, 64, 64), (100, 37, 130), (97, 700, 200), (50, 1500, 333), (7, 2000, 10)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (48, 64, 64), (100, 37, 130), (97, 700, 200), (50, 1500, 333), (7, 2000, 10)]
+)
 def test_products_of_every_orientation(sizes):
     m, k, n = sizes
     rng = np.random.default_rng(1)

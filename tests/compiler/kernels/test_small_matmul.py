@@ -16,28 +16,16 @@ def layout(array, offset=0):
 
 
 def multiply(a, b, c):
-    jit.compile_kernel(small_matmul(layout(a), layout(b), layout(c))).call(
-        *[x.ctypes.data for x in (a, b, c)]
-    )
+    jit.compile_kernel(small_matmul(layout(a), layout(b), layout(c))).call(*[x.ctypes.data for x in (a, b, c)])
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "k"), [(16, 64, 32), (16, 10, 64), (5, 7, 3), (1, 1, 1), (33, 70, 17), (2, 40, 9)]
-)
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 64, 32), (16, 10, 64), (5, 7, 3), (1, 1, 1), (33, 70, 17), (2, 40, 9)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products(m, n, k, dtype):
     rng = np.random.default_rng(0)
     for turned, wide in itertools.product((False, True), repeat=2):
-        a = (
-            rng.standard_normal((k, m)).astype(dtype).T
-            if turned
-            else rng.standard_normal((m, k)).astype(dtype)
-        )
-        b = (
-            rng.standard_normal((k, n + 3)).astype(dtype)[:, :n]
-            if wide
-            else rng.standard_normal((k, n)).astype(dtype)
-        )
+        a = rng.standard_normal((k, m)).astype(dtype).T if turned else rng.standard_normal((m, k)).astype(dtype)
+        b = rng.standard_normal((k, n + 3)).astype(dtype)[:, :n] if wide else rng.standard_normal((k, n)).astype(dtype)
         c = np.full((m, n), np.nan, dtype)
         multiply(a, b, c)
         tolerance = 1e-5 if dtype == np.float32 else 1e-13
@@ -54,9 +42,7 @@ def test_half_precision_accumulates_in_single():
 def test_equal_products_have_one_kernel():
     a, b, c = np.ones((4, 5), "f"), np.ones((5, 16), "f"), np.ones((4, 16), "f")
     assert small_matmul(layout(a), layout(b), layout(c)) is small_matmul(layout(a), layout(b), layout(c))
-    assert small_matmul(layout(a, 3), layout(b), layout(c)) is not small_matmul(
-        layout(a), layout(b), layout(c)
-    )
+    assert small_matmul(layout(a, 3), layout(b), layout(c)) is not small_matmul(layout(a), layout(b), layout(c))
 
 
 def test_bad_arguments():

@@ -78,7 +78,9 @@ def whole(labels: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("activation", [F.relu6, F.relu, F.hardtanh, lambda x: x], ids=["relu6", "relu", "hardtanh", "none"])
+@pytest.mark.parametrize(
+    "activation", [F.relu6, F.relu, F.hardtanh, lambda x: x], ids=["relu6", "relu", "hardtanh", "none"]
+)
 def test_a_block_is_two_ops(activation: Any, stride: int) -> None:
     labels = check(block(activation, stride), arrays(3, 32, (14, 13)))
     assert whole(labels)

@@ -54,9 +54,7 @@ def test_a_nest_that_reads_the_product_adds_the_bias_itself():
 
 def test_small_products_and_results_read_twice_stay():
     w, b = wf.randn(8, 8), wf.randn(8)
-    assert products(epilogues(captured(lambda x: x @ w + b, wf.randn(4, 8)).traces[0].flow)) == [
-        ("matmul", ())
-    ]
+    assert products(epilogues(captured(lambda x: x @ w + b, wf.randn(4, 8)).traces[0].flow)) == [("matmul", ())]
     v, c = wf.randn(128, 128), wf.randn(128)
 
     def twice(x):

@@ -94,7 +94,5 @@ def test_samples_do_the_same_in_small(op: str, n: int, size: int) -> None:
     pixels = n * size * size / (small[id(x)][0] * small[id(x)][2] * small[id(x)][3])
     assert pixels == pytest.approx(sample.scale)
     # what the sample says is what the op's own shape rule says
-    again = flow.emit(
-        node.op, [None if s is None else flow.placeholder(s, dtype) for s in sample.inputs], sample.attrs
-    )
+    again = flow.emit(node.op, [None if s is None else flow.placeholder(s, dtype) for s in sample.inputs], sample.attrs)
     assert tuple(again.outputs[0].shape) == sample.outputs[0]

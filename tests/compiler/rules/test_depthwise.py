@@ -29,9 +29,7 @@ class Case(NamedTuple):
     @property
     def out(self) -> tuple[int, ...]:
         return tuple(
-            (self.size[i] + sum(self.padding[i]) - (self.kernel[i] - 1) * self.dilation[i] - 1)
-            // self.stride[i]
-            + 1
+            (self.size[i] + sum(self.padding[i]) - (self.kernel[i] - 1) * self.dilation[i] - 1) // self.stride[i] + 1
             for i in range(2)
         )
 

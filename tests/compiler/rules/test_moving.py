@@ -12,8 +12,7 @@ def host_calls(f):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "dilation", "padding", "stride"),
-    [(3, 1, 1, 1), ((2, 3), (2, 1), (0, 2), (1, 2)), (1, 1, 0, 1)],
+    ("kernel", "dilation", "padding", "stride"), [(3, 1, 1, 1), ((2, 3), (2, 1), (0, 2), (1, 2)), (1, 1, 0, 1)]
 )
 @pytest.mark.parametrize("last", [False, True])
 def test_unfold_and_its_gradient(kernel, dilation, padding, stride, last):

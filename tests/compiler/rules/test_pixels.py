@@ -65,7 +65,10 @@ def test_result_and_gradient(case: Case) -> None:
     inputs = arrays(case)
     x, w, b, g = (a.astype(np.float64) for a in inputs)
     made, explained = captured("pixels", inputs)
-    expected = [np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0]) + b[:, None, None], np.einsum("nkhw,kc->nchw", g, w[:, :, 0, 0])]
+    expected = [
+        np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0]) + b[:, None, None],
+        np.einsum("nkhw,kc->nchw", g, w[:, :, 0, 0]),
+    ]
     for got, wanted in zip(made, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
     ways = 1 + pointwise_conv.suits(case.outputs, case.inputs)  # 33 input channels are no panel of a gradient

@@ -31,9 +31,7 @@ def test_draws_have_the_eager_bits(draw):
 
 def test_normal_numbers():
     f = wf.function(lambda s: r.random_normal(s, (1000,), wf.float32))
-    np.testing.assert_allclose(
-        f(STATE).numpy(), r.random_normal(STATE, (1000,), wf.float32).numpy(), atol=1e-6
-    )
+    np.testing.assert_allclose(f(STATE).numpy(), r.random_normal(STATE, (1000,), wf.float32).numpy(), atol=1e-6)
     assert host_calls(f) == []
 
 

@@ -42,9 +42,7 @@ def _step(shape: tuple[int, ...], reverse: bool, both: bool) -> Any:
 
 
 def _run(step: Any, arrays: list[np.ndarray], dtype: Any = np.float32) -> list[np.ndarray]:
-    return [
-        t.detach().numpy() for t in step(*[wf.tensor(a.astype(dtype), requires_grad=True) for a in arrays])
-    ]
+    return [t.detach().numpy() for t in step(*[wf.tensor(a.astype(dtype), requires_grad=True) for a in arrays])]
 
 
 @pytest.mark.parametrize("steps, batch, size, reverse, both", CASES)

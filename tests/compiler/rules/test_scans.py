@@ -15,9 +15,7 @@ OPS = [wf.cumulative_sum, wf.cumulative_prod, wf.logcumsumexp, lambda x, axis: w
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((1,), 0), ((37,), -1), ((3, 4, 5), 1), ((2, 700), 0), ((600, 3), 0)]
-)
+@pytest.mark.parametrize(("shape", "axis"), [((1,), 0), ((37,), -1), ((3, 4, 5), 1), ((2, 700), 0), ((600, 3), 0)])
 def test_scans_give_the_eager_numbers(op, shape, axis):
     x = wf.tensor(np.random.default_rng(0).uniform(0.9, 1.1, shape).astype("float32"))
     f = wf.function(lambda t: op(t, axis=axis))

@@ -36,9 +36,7 @@ def test_index_add_along_any_axis(axis):
     index = wf.tensor(rng.integers(-5, 5, 11))
     source = wf.tensor(rng.normal(size=shape).astype("float32"))
     f = wf.function(lambda x, i, s: wf.index_add(x, i, s, axis))
-    np.testing.assert_allclose(
-        f(x, index, source).numpy(), wf.index_add(x, index, source, axis).numpy(), rtol=1e-5
-    )
+    np.testing.assert_allclose(f(x, index, source).numpy(), wf.index_add(x, index, source, axis).numpy(), rtol=1e-5)
     assert host_calls(f) == []
 
 

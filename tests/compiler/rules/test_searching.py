@@ -40,9 +40,7 @@ def test_searchsorted(side, n):
     among[-1] = np.nan
     wanted = np.append(rng.integers(-1, n + 1, 50).astype("float32"), [np.nan, np.inf, -np.inf])
     f = wf.function(lambda a, x: wf.searchsorted(a, x, side=side))
-    np.testing.assert_array_equal(
-        f(wf.tensor(among), wf.tensor(wanted)).numpy(), np.searchsorted(among, wanted, side)
-    )
+    np.testing.assert_array_equal(f(wf.tensor(among), wf.tensor(wanted)).numpy(), np.searchsorted(among, wanted, side))
     assert host_calls(f) == []
 
 

@@ -27,9 +27,7 @@ def numbers(shape, dtype, rng):
 SHAPES = [((1,), 0), ((96,), 0), ((97,), -1), ((3, 130), 0), ((4, 5, 130), 1), ((2, 9000), 1)]
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float64", "int64", "int32", "int8", "uint8", "bool", "float16"]
-)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "int8", "uint8", "bool", "float16"])
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort_and_argsort_give_the_eager_order(dtype, descending):
     rng = np.random.default_rng(0)
@@ -56,9 +54,7 @@ def test_one_long_row_is_sorted_in_parts():
     assert [s.label for s in f.traces[0].compiled.program.steps] == ["radix sort", "radix sort"]
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis", "k"), [((5,), 0, 5), ((3, 300), 1, 4), ((300, 3), 0, 40), ((7,), 0, 1)]
-)
+@pytest.mark.parametrize(("shape", "axis", "k"), [((5,), 0, 5), ((3, 300), 1, 4), ((300, 3), 0, 40), ((7,), 0, 1)])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int32"])
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_picks_the_first_of_the_stable_order(shape, axis, k, dtype, largest):
@@ -79,9 +75,7 @@ def test_strided_operands_are_sorted_as_they_lie():
 
 
 def test_gradients_of_sort_and_topk_stay_native():
-    x = wf.tensor(
-        np.random.default_rng(4).permutation(40).reshape(4, 10).astype("float32"), requires_grad=True
-    )
+    x = wf.tensor(np.random.default_rng(4).permutation(40).reshape(4, 10).astype("float32"), requires_grad=True)
     weight = wf.arange(10, dtype=wf.float32)
 
     def gradient(t):

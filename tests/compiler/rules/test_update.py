@@ -21,9 +21,7 @@ OPTIMIZERS = {
 }
 
 
-def _train(
-    optimizer: str, sizes: tuple[int, ...], batch: int, clip: bool = False, **options: Any
-) -> tuple[Any, ...]:
+def _train(optimizer: str, sizes: tuple[int, ...], batch: int, clip: bool = False, **options: Any) -> tuple[Any, ...]:
     """Three steps; the fused steps of the program, the losses and the weights."""
     wf.manual_seed(0)
     layers: list[Any] = []

@@ -40,12 +40,7 @@ def arrays(n: int, c: int, k: int, height: int, width: int, padding: Any) -> lis
     out = (n, height + top + bottom - 2, width + left + right - 2, k)
     x = np.maximum(rng.standard_normal((n, height, width, c), np.float32), 0).transpose(0, 3, 1, 2)
     w = rng.standard_normal((k, c, 3, 3), np.float32) * np.float32((2 / (9 * c)) ** 0.5)
-    return [
-        x,
-        w,
-        rng.standard_normal(k, np.float32),
-        rng.standard_normal(out, np.float32).transpose(0, 3, 1, 2),
-    ]
+    return [x, w, rng.standard_normal(k, np.float32), rng.standard_normal(out, np.float32).transpose(0, 3, 1, 2)]
 
 
 def exact(x: np.ndarray, w: np.ndarray, b: np.ndarray, g: np.ndarray, padding: Any) -> list[np.ndarray]:
@@ -177,9 +172,7 @@ def test_the_same_bits_on_one_core_and_on_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"kernel": 5}, {"kernel": 1}],
-    ids=str,
+    "options", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"kernel": 5}, {"kernel": 1}], ids=str
 )
 def test_other_convolutions_stay_direct(options: dict[str, int]) -> None:
     kernel = options.get("kernel", 3)

@@ -79,7 +79,10 @@ def npy_header(shape):
 
 
 def test_npz_bombs_are_refused(tmp_path, frugal):
-    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as member:
+    with (
+        zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w") as member,
+    ):
         member.write(npy_header((MUCH,)))
         for _ in range(MUCH >> 20):
             member.write(bytes(1 << 20))
@@ -188,7 +191,9 @@ def png(width, height):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    )
 
 
 def test_pictures_with_too_many_pixels_are_refused_before_they_are_decoded(tmp_path, frugal):

@@ -128,9 +128,7 @@ def test_cifar_binary_versions_and_archives(tmp_path):
     x, y = cifar10(tmp_path, "test").arrays
     np.testing.assert_array_equal(x.reshape(4, -1), IMAGES)
     assert y.tolist() == [3, 1, 4, 1]
-    hundred = np.concatenate(
-        [np.array([[0, 50], [1, 51], [2, 52], [3, 53]], np.uint8), IMAGES], axis=1
-    ).tobytes()
+    hundred = np.concatenate([np.array([[0, 50], [1, 51], [2, 52], [3, 53]], np.uint8), IMAGES], axis=1).tobytes()
     with tarfile.open(tmp_path / "cifar-100.tar.gz", "w:gz") as archive:
         info = tarfile.TarInfo("cifar-100-binary/train.bin")
         info.size = len(hundred)
@@ -174,9 +172,7 @@ def test_bad_cifar_pickles_are_refused_and_not_run(tmp_path, monkeypatch, data, 
 
 
 def test_missing_and_truncated_cifar_files(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"neither data_batch_1.bin \(binary version\) nor data_batch_1"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"neither data_batch_1.bin \(binary version\) nor data_batch_1"):
         cifar10(tmp_path)
     (tmp_path / "test_batch.bin").write_bytes(b"x" * 5000)
     with pytest.raises(ValueError, match="Got 5,000 bytes; expected a multiple of 3,073"):
@@ -234,9 +230,7 @@ def test_csv(tmp_path):
     np.testing.assert_array_equal(x, np.array([[1, 2.5], [3, np.nan], [5, 6]], np.float32))
     assert (y.dtype, y.tolist()) == (np.int64, [0, 1, 0])
     assert csv_file(path, columns=["b", 0]).arrays[0][:, 1].tolist() == [1, 3, 5]
-    assert (
-        csv_file(path, target="a", columns=["label"], target_dtype=np.float32).arrays[1].dtype == np.float32
-    )
+    assert csv_file(path, target="a", columns=["label"], target_dtype=np.float32).arrays[1].dtype == np.float32
     bare = tmp_path / "bare.txt"
     bare.write_text("1;2\n3;4\n")
     assert csv_file(bare, target=-1, header=False, delimiter=";").arrays[1].tolist() == [2, 4]
@@ -306,18 +300,14 @@ def test_arrow_and_parquet(tmp_path):
     import pyarrow.feather
     import pyarrow.parquet
 
-    table = pyarrow.table(
-        {"a": [1, 2, None], "b": [0.5, 1.5, 2.5], "y": [True, False, True], "s": ["x", "y", "z"]}
-    )
+    table = pyarrow.table({"a": [1, 2, None], "b": [0.5, 1.5, 2.5], "y": [True, False, True], "s": ["x", "y", "z"]})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     pyarrow.feather.write_feather(table, str(tmp_path / "t.feather"))
     with pyarrow.ipc.new_stream(str(tmp_path / "t.arrows"), table.schema) as writer:
         writer.write_table(table)
     for name in ("t.parquet", "t.feather", "t.arrows"):
         data = arrow_file(tmp_path / name, target="y", columns=["a", "b"])
-        np.testing.assert_array_equal(
-            data.arrays[0], np.array([[1, 0.5], [2, 1.5], [np.nan, 2.5]], np.float32)
-        )
+        np.testing.assert_array_equal(data.arrays[0], np.array([[1, 0.5], [2, 1.5], [np.nan, 2.5]], np.float32))
         assert data.arrays[1].tolist() == [1, 0, 1]
     with pytest.raises(ValueError, match="column 's': got string; expected numbers"):
         arrow_file(tmp_path / "t.parquet")

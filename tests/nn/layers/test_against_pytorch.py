@@ -253,7 +253,9 @@ def prepare(expression: str) -> nn.Module:
 
 def example(shapes: list[Any]) -> list[wf.Tensor]:
     return [
-        wf.arange(12).reshape(3, 4) * 7 % 10 if s == "int10" else wf.tensor(wave(s, 0.3 * j, np.cos), requires_grad=True)
+        wf.arange(12).reshape(3, 4) * 7 % 10
+        if s == "int10"
+        else wf.tensor(wave(s, 0.3 * j, np.cos), requires_grad=True)
         for j, s in enumerate(shapes)
     ]
 

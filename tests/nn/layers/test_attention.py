@@ -134,11 +134,23 @@ def test_a_transformer_learns_to_copy() -> None:
 @pytest.mark.parametrize(
     ("masks", "error", "words"),
     [
-        ({"attn_mask": np.zeros((4, 4), bool)}, ValueError, r"attn_mask has shape \(4, 4\); expected \(3, 3\) or \(4, 3, 3\)"),
+        (
+            {"attn_mask": np.zeros((4, 4), bool)},
+            ValueError,
+            r"attn_mask has shape \(4, 4\); expected \(3, 3\) or \(4, 3, 3\)",
+        ),
         ({"attn_mask": np.zeros((2, 3, 3), bool)}, ValueError, r"attn_mask has shape \(2, 3, 3\)"),
-        ({"key_padding_mask": np.zeros((3, 2), bool)}, ValueError, r"key_padding_mask has shape \(3, 2\); expected \(2, 3\)"),
+        (
+            {"key_padding_mask": np.zeros((3, 2), bool)},
+            ValueError,
+            r"key_padding_mask has shape \(3, 2\); expected \(2, 3\)",
+        ),
         ({"key_padding_mask": np.zeros((1, 3), bool)}, ValueError, "key_padding_mask has shape"),  # would broadcast
-        ({"key_padding_mask": np.zeros((2, 3), int)}, TypeError, "key_padding_mask must be bool, or floating.*Got int64"),
+        (
+            {"key_padding_mask": np.zeros((2, 3), int)},
+            TypeError,
+            "key_padding_mask must be bool, or floating.*Got int64",
+        ),
         ({"attn_mask": np.zeros((3, 3), np.uint8)}, TypeError, "attn_mask must be bool, or floating.*Got uint8"),
     ],
 )

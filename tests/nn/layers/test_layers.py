@@ -70,7 +70,9 @@ def test_embedding_rows_padding_and_sparse_gradients() -> None:
     with wf.no_grad():
         short.weight.fill_(3.0)
     short(wf.tensor([1]))
-    np.testing.assert_allclose(np.linalg.norm(short.weight.detach().numpy(), axis=1), [18**0.5, 1.0, 18**0.5], rtol=1e-5)
+    np.testing.assert_allclose(
+        np.linalg.norm(short.weight.detach().numpy(), axis=1), [18**0.5, 1.0, 18**0.5], rtol=1e-5
+    )
 
 
 def test_embedding_bags() -> None:

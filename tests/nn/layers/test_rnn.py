@@ -88,7 +88,10 @@ def test_dropout_between_layers_only_in_training() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: nn.LSTM(2, 3)(wf.ones(4, 2, 5)), r"LSTM: expected an input \(time, batch, features\).*with 2 features"),
+        (
+            lambda: nn.LSTM(2, 3)(wf.ones(4, 2, 5)),
+            r"LSTM: expected an input \(time, batch, features\).*with 2 features",
+        ),
         (lambda: nn.LSTM(2, 0), "hidden_size must be at least 1"),
         (lambda: nn.LSTM(2, 3, dropout=2.0), "dropout must be between 0 and 1"),
         (lambda: nn.RNN(2, 3, nonlinearity="sine"), "nonlinearity must be 'tanh' or 'relu'"),

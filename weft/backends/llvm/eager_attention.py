@@ -64,9 +64,7 @@ def serves(query: Any, key: Any, value: Any, mask: Any, dropout_p: float) -> boo
     )
 
 
-def forward(
-    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
+def forward(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """(out, log-sum-exp)."""
     q, k, v, m = _rows(query), _rows(key), _rows(value), _spread(mask, query, key)
     out, lse = memory.empty((*q.shape[:-1], v.shape[-1]), q.dtype), memory.empty(q.shape[:-1], q.dtype)
@@ -76,7 +74,16 @@ def forward(
 
 
 def backward(
-    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, out: Any, lse: Any, causal: bool, scale: float
+    grad: Any,
+    grad_lse: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    out: Any,
+    lse: Any,
+    causal: bool,
+    scale: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The gradients of query, key and value."""
     g, q, k, v, o = (_rows(a) for a in (grad, query, key, value, out))

@@ -204,9 +204,7 @@ def _make_plan(
             if o.shape != shape:
                 raise ValueError(f"{name}: out has the wrong shape. Got {o.shape}; expected {shape}.")
             if not o.flags.writeable:
-                raise ValueError(
-                    f"{name}: out is read-only. Got an array that cannot be written; copy it first."
-                )
+                raise ValueError(f"{name}: out is read-only. Got an array that cannot be written; copy it first.")
         strides += [element_strides(o, shape) for o in outs]
     if any(st is None for st in strides):
         return None

@@ -40,9 +40,7 @@ def draw(
     if out is None:
         out = memory.empty(shape, dtype)
     elif out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(
-            f"draw: out does not fit. Got {out.dtype} {out.shape}; expected contiguous {dtype} {shape}."
-        )
+        raise ValueError(f"draw: out does not fit. Got {out.dtype} {out.shape}; expected contiguous {dtype} {shape}.")
     with threads.compute_token:
         compiled.call_objects(id(state), id(out), prod(shape), start)
     return out

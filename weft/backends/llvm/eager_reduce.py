@@ -175,9 +175,7 @@ def _scheme(labels: str, sizes: tuple[int, ...], count: int, indexed: bool) -> t
     inner_reduced = labels[-1] == "r"
     if "k" in labels:
         lane = sizes[labels.rindex("k")]
-        if (inner_reduced and count <= FEW and lane >= 64) or (
-            not inner_reduced and (count <= 128 or indexed)
-        ):
+        if (inner_reduced and count <= FEW and lane >= 64) or (not inner_reduced and (count <= 128 or indexed)):
             block = 256
             return "strips", -(-lane // block), block, False
         if not inner_reduced:

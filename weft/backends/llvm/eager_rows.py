@@ -180,11 +180,7 @@ def logsumexp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
     layout = _axis(x, axes[0])
     x = _dense(x, layout.order)
     out = memory.empty(*_shape_args(x, axes[0], layout.order))
-    _run(
-        _compiled(rows.logsumexp, layout.scheme, x.dtype, (1,)),
-        [x, out],
-        layout.integers(1),
-    )
+    _run(_compiled(rows.logsumexp, layout.scheme, x.dtype, (1,)), [x, out], layout.integers(1))
     return out
 
 
@@ -305,9 +301,7 @@ def layer_norm(
     return y, mean, rstd
 
 
-def rms_norm(
-    x: np.ndarray, weight: np.ndarray | None, axes: int, eps: float
-) -> tuple[np.ndarray, np.ndarray] | None:
+def rms_norm(x: np.ndarray, weight: np.ndarray | None, axes: int, eps: float) -> tuple[np.ndarray, np.ndarray] | None:
     """(y, rstd): `x` divided by the root of its mean square over its last `axes` axes."""
     if not _same(x, weight):
         return None
@@ -328,13 +322,7 @@ def chunks_of_rows(n_rows: int, n: int) -> tuple[int, int]:
 
 
 def layer_norm_backward(
-    g: np.ndarray,
-    x: np.ndarray,
-    weight: np.ndarray | None,
-    mean: np.ndarray,
-    rstd: np.ndarray,
-    axes: int,
-    bias: bool,
+    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, mean: np.ndarray, rstd: np.ndarray, axes: int, bias: bool
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None] | None:
     """(dx, dweight, dbias); the last two are None where there is no weight or `bias` is false."""
     return _norm_backward(g, x, weight, mean, rstd, axes, bias)

@@ -94,13 +94,7 @@ class KernelEmitter:
             if node in memo:
                 stack.pop()
                 continue
-            needed = (
-                ()
-                if node.fn == "load"
-                else (node.args[0], node.args[2])
-                if node.fn == "rarely"
-                else node.args
-            )
+            needed = () if node.fn == "load" else (node.args[0], node.args[2]) if node.fn == "rarely" else node.args
             missing = [x for x in needed if x not in memo]
             if missing:
                 stack.extend(reversed(missing))
@@ -138,9 +132,7 @@ class KernelEmitter:
             case "index":
                 if self.lanes is not None and e.payload == self.lanes.var:
                     first = f.splat(self.lanes.base, self.lanes.width)
-                    return (
-                        f.binary("add", first, f.iota("i64", self.lanes.width)) if first.lanes > 1 else first
-                    )
+                    return f.binary("add", first, f.iota("i64", self.lanes.width)) if first.lanes > 1 else first
                 return self.names[e.payload]
             case "var":
                 return self.variable(e.payload)
@@ -253,9 +245,7 @@ class KernelEmitter:
         step = loops.as_index(0) if lanes is None else self.stride(offset)
         constant = loops.constant(step) if step is not None else None
         if lanes is None or lanes.width == 1 or constant == 0:
-            return primitives.from_memory(
-                f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype
-            )
+            return primitives.from_memory(f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype)
         if constant == 1:
             pointer = self.address(buffer, self.base(offset))
             mask = self.mask_for(buffer, e.args)
@@ -299,9 +289,7 @@ class KernelEmitter:
                 pointer = self.address(buffer, self.base(offset))
                 mask = self.mask_for(buffer, statement.indices)
                 if mask is None and statement.streaming and self.streaming:
-                    f.do(
-                        f"store {stored}, ptr {pointer.ref}, align {self.target.vector_bytes}, !nontemporal !0"
-                    )
+                    f.do(f"store {stored}, ptr {pointer.ref}, align {self.target.vector_bytes}, !nontemporal !0")
                 elif mask is None:
                     f.store(stored, pointer, align)
                 elif mask.ref.count("i1 true") == 1:  # a constant one, Note [One lane]
@@ -585,9 +573,7 @@ class KernelEmitter:
             self.base_memo = dict(self.memo)
             pointer = self.address(store.buffer, self.base(offset))
             self.base_memo, self.lanes = kept, None
-            low = f.binary(
-                "and", f.convert("ptrtoint", pointer, "i64"), literal("i64", self.target.vector_bytes - 1)
-            )
+            low = f.binary("and", f.convert("ptrtoint", pointer, "i64"), literal("i64", self.target.vector_bytes - 1))
             misaligned = low if misaligned is None else f.binary("or", misaligned, low)
         return None if misaligned is None else f.compare("eq", misaligned, ZERO)
 
@@ -617,9 +603,7 @@ def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: 
     reads each pointer at that offset of the object: the eager path saves the look-up in Python.
     """
     module = Module(target.triple, target.vector_bytes, target.fma)
-    args = [Value(f"%b.{b.name}", "ptr") for b in kernel.buffers] + [
-        Value(f"%p.{p}", "i64") for p in kernel.params
-    ]
+    args = [Value(f"%b.{b.name}", "ptr") for b in kernel.buffers] + [Value(f"%p.{p}", "i64") for p in kernel.params]
     function = Function(module, f'"{entry}"', args)
     emitter = KernelEmitter(kernel, target, module, function)
     for buffer, value in zip(kernel.buffers, args, strict=False):

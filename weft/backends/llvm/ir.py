@@ -220,8 +220,7 @@ class Module:
         defined = {f.name for f in self.functions}
         declarations = [text for name, text in self.declarations.items() if text and name not in defined]
         attributes = (
-            "attributes #0 = { nounwind "
-            f'"prefer-vector-width"="{8 * self.vector_bytes}" "no-trapping-math"="true" }}'
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="{8 * self.vector_bytes}" "no-trapping-math"="true" }}'
         )
         return "\n".join(
             [f'target triple = "{self.triple}"', *self.extra, *declarations]

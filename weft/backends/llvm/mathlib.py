@@ -268,11 +268,7 @@ def log2(x: Expr) -> Expr:
 
 @_rule
 def log10(x: Expr) -> Expr:
-    parts = (
-        (0.3010299801826477, 1.5481333490135613e-08)
-        if _single(x)
-        else (0.30102999566361177, 3.694239077158931e-13)
-    )
+    parts = (0.3010299801826477, 1.5481333490135613e-08) if _single(x) else (0.30102999566361177, 3.694239077158931e-13)
     return _log_scaled(x, parts, 0.4342944819032518)
 
 
@@ -469,13 +465,7 @@ def tan(x: Expr) -> Expr:
 
 
 # (asin(g)/g - 1) / g**2 in g**2 for g <= 1/2
-_ASIN_32 = (
-    0.16666753590106964,
-    0.07495249062776566,
-    0.04547664895653725,
-    0.02414822205901146,
-    0.042219605296850204,
-)
+_ASIN_32 = (0.16666753590106964, 0.07495249062776566, 0.04547664895653725, 0.02414822205901146, 0.042219605296850204)
 _ASIN_64 = (
     0.16666666666666763, 0.07499999999970096, 0.04464285717528865, 0.030381942675156853, 0.022372215909278428,
     0.017351595442040135, 0.013981019191444385, 0.011397288048291676, 0.010789347081288307, 0.0036720948672369614,
@@ -628,9 +618,7 @@ def _fmod(a: Expr, b: Expr) -> Expr:
     q = s.trunc(a / b)
     r = s.fma(-q, b, a)
     step = s.copysign(b, a)
-    r = s.where(
-        (s.signbit(r) ^ s.signbit(a)) & s.ne(r, 0.0), r + step, r
-    )  # the rounded quotient was one too large
+    r = s.where((s.signbit(r) ^ s.signbit(a)) & s.ne(r, 0.0), r + step, r)  # the rounded quotient was one too large
     r = s.where(s.abs(r) >= s.abs(b), r - step, r)
     r = s.copysign(r, a)
     fits = (s.abs(q) < 2.0 ** (_mantissa(a) - 1)) & (s.abs(b) < math.inf)

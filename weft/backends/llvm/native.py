@@ -40,9 +40,7 @@ def routine(name: str) -> int:
     return _routines[0].addresses[name]
 
 
-def _objects(
-    wanted: Sequence[tuple[str, Callable[[], str]]], names: list[str]
-) -> list[jit.Code]:
+def _objects(wanted: Sequence[tuple[str, Callable[[], str]]], names: list[str]) -> list[jit.Code]:
     """Load the object code known by each text, from the cache or made now; each has the functions `names`."""
     e = jit.engine()
     about = e.target.key, jit.versions(), _emitter()
@@ -72,10 +70,7 @@ def _emitter() -> str:
 def fingerprint(kernel: Kernel) -> str:
     """A text that two kernels share only if they are the same: cheaper than their LLVM IR, which a cache hit never needs."""
     numbers: dict[Any, int] = {}
-    lines: list[str] = [
-        repr([(b.name, b.dtype.str, b.dtype.name) for b in kernel.buffers]),
-        repr(kernel.params),
-    ]
+    lines: list[str] = [repr([(b.name, b.dtype.str, b.dtype.name) for b in kernel.buffers]), repr(kernel.params)]
 
     def number(root: Any) -> int:
         found = numbers.get(root)
@@ -131,9 +126,7 @@ def runner() -> Callable[..., int]:
 
 def compile_kernels(kernels: Sequence[Kernel]) -> list[jit.Code]:
     """The block form of each kernel, the function `boxed`; equal kernels are compiled once."""
-    distinct = {
-        id(kernel): kernel for kernel in kernels
-    }  # a program repeats its kernels, and hashing one takes time
+    distinct = {id(kernel): kernel for kernel in kernels}  # a program repeats its kernels, and hashing one takes time
     with jit._lock:
         found = {kernel: _kernels.get(kernel) for kernel in distinct.values()}
         fresh = [kernel for kernel, code in found.items() if code is None]

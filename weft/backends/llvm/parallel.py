@@ -154,9 +154,7 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
 
     # What the body uses from outside: buffers, parameters and values computed before the loop.
     kernel = outer.kernel
-    captured = [(b.name, outer.pointers[b]) for b in kernel.buffers] + [
-        (p, outer.names[p]) for p in kernel.params
-    ]
+    captured = [(b.name, outer.pointers[b]) for b in kernel.buffers] + [(p, outer.names[p]) for p in kernel.params]
     known = {name for name, _ in captured}
     for inner in loops.walk(statement.body):
         for expr in loops.expressions(inner):

@@ -37,11 +37,7 @@ def _is_float(value: Value) -> bool:
 
 
 # Multiplications and additions may be fused (contract); nothing else about floating point is relaxed.
-_ARITHMETIC = {
-    "add": ("fadd contract", "add"),
-    "sub": ("fsub contract", "sub"),
-    "mul": ("fmul contract", "mul"),
-}
+_ARITHMETIC = {"add": ("fadd contract", "add"), "sub": ("fsub contract", "sub"), "mul": ("fmul contract", "mul")}
 
 
 @_emits("add", "sub", "mul", "div", "square")
@@ -68,11 +64,7 @@ def _fma(f: Function, e: Expr, v: list[Value]) -> Value:
 @_emits("neg")
 def _neg(f: Function, e: Expr, v: list[Value]) -> Value:
     x = v[0]
-    return (
-        f.op(f"fneg {x}", x.type, x.lanes)
-        if _is_float(x)
-        else f.binary("sub", f.const(x.type, 0, x.lanes), x)
-    )
+    return f.op(f"fneg {x}", x.type, x.lanes) if _is_float(x) else f.binary("sub", f.const(x.type, 0, x.lanes), x)
 
 
 def _intrinsic(f: Function, name: str, *v: Value) -> Value:
@@ -268,9 +260,7 @@ def _classify(f: Function, e: Expr, v: list[Value]) -> Value:
     if e.fn == "signbit":
         bits = f.convert("bitcast", x, f"i{BITS[x.type]}")
         return f.compare("slt", bits, f.const(bits.type, 0, x.lanes))
-    return f.compare(
-        "oeq" if e.fn == "isinf" else "olt", _intrinsic(f, "fabs", x), f.const(x.type, np.inf, x.lanes)
-    )
+    return f.compare("oeq" if e.fn == "isinf" else "olt", _intrinsic(f, "fabs", x), f.const(x.type, np.inf, x.lanes))
 
 
 @_emits("mulhi")

@@ -59,9 +59,7 @@ class State:
         slot, index = self.slots[lanes, copy]
         return f.load(slot, self.type, lanes), None if index is None else f.load(index, "i64", lanes)
 
-    def update(
-        self, f: Function, lanes: int, copy: int, value: Value, index: Value | None, mask: Value | None
-    ) -> None:
+    def update(self, f: Function, lanes: int, copy: int, value: Value, index: Value | None, mask: Value | None) -> None:
         """Combine a value into the partial result of this lane count; masked-off lanes keep what they had."""
         key = (lanes, copy) if (lanes, copy) in self.slots else (lanes, 0)
         old, old_index = self._get(f, *key)
@@ -71,9 +69,7 @@ class State:
         # Lanes of their own (declared inside the vector loop) need no mask: nobody reads the absent ones.
         if mask is not None and self.lanes == 1:
             new = f.select(mask, new, old)
-            new_index = (
-                None if new_index is None or old_index is None else f.select(mask, new_index, old_index)
-            )
+            new_index = None if new_index is None or old_index is None else f.select(mask, new_index, old_index)
         slot, index_slot = self.slots[key]
         f.store(new, slot)
         if index_slot is not None and new_index is not None:
@@ -110,9 +106,7 @@ class State:
             lanes //= 2
             if lanes == 1:
                 pick = [f.op(f"extractelement {value}, i64 {i}", value.type) for i in (0, 1)]
-                where = [
-                    None if index is None else f.op(f"extractelement {index}, i64 {i}", "i64") for i in (0, 1)
-                ]
+                where = [None if index is None else f.op(f"extractelement {index}, i64 {i}", "i64") for i in (0, 1)]
                 value, index = self.combine(f, pick[0], where[0], pick[1], where[1])
             else:
                 low, high = half(value, 0, lanes), half(value, lanes, lanes)

@@ -22,10 +22,7 @@ def words(base: str, *fields: str, first: int = 0) -> list[str]:
     for position, field in enumerate(fields, first):
         name, kind = field.split(": ")
         at = f"{name}.at"
-        lines += [
-            f"  {at} = getelementptr i64, ptr {base}, i64 {position}",
-            f"  {name} = load {kind}, ptr {at}",
-        ]
+        lines += [f"  {at} = getelementptr i64, ptr {base}, i64 {position}", f"  {name} = load {kind}, ptr {at}"]
     return lines
 
 

@@ -50,9 +50,7 @@ def _element_size(statement: Loop) -> int:
     sizes: set[int] = set()
     wide_integers = False
     for inner in loops.walk(statement.body):
-        dtypes = [
-            node.dtype for e in loops.expressions(inner) for node in s.topological([e]) if node.fn != "const"
-        ]
+        dtypes = [node.dtype for e in loops.expressions(inner) for node in s.topological([e]) if node.fn != "const"]
         if isinstance(inner, Store):
             dtypes.append(inner.buffer.dtype)
         elif isinstance(inner, Accumulator):

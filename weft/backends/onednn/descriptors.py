@@ -64,9 +64,7 @@ class MemoryDesc:
         self.nbytes = lib.desc_size(handle)
 
     @classmethod
-    def strided(
-        cls, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
-    ) -> MemoryDesc:
+    def strided(cls, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> MemoryDesc:
         """An array with these strides in elements (row-major if `None`). No two elements may share memory."""
         check_ndim(shape)
         layout = contiguous_strides(shape) if strides is None else strides

@@ -142,9 +142,7 @@ def _conv_input_pays(g: Any, weight: Any, *_: Any) -> bool:
     return _enabled and _served(g.dtype) and g.size * (weight.size // max(weight.shape[0], 1)) > WORK
 
 
-def _conv_weight_pays(
-    x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> bool:
+def _conv_weight_pays(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
     if not _enabled or not _served(x.dtype):
         return False
     places = 1
@@ -153,9 +151,7 @@ def _conv_weight_pays(
     return g.size * places * (x.shape[1] // groups) > WORK
 
 
-def _convolution(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def _convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     from .eager import conv_forward
 
     _check_window(stride, padding, dilation)
@@ -193,9 +189,7 @@ def _pool_pays(x: Any, *_: Any) -> bool:
     return _enabled and x.size > MOVES and _served(x.dtype)
 
 
-def _reaching(
-    size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Any, bool]:
+def _reaching(size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Any, bool]:
     """Padding so that oneDNN, which rounds down, makes the windows of ceil mode; and whether that changed it."""
     if not ceil_mode:
         return padding, False
@@ -238,15 +232,7 @@ def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, cei
 
 
 def _max_pool_backward(
-    g: Any,
-    places: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
+    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Any:
     from .eager import max_pool_backward
 
@@ -266,9 +252,7 @@ def _avg_window(size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bo
     return padding
 
 
-def _avg_pool(
-    x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
-) -> Any:
+def _avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Any:
     from .eager import avg_pool_forward
 
     _check_window(stride, padding, (1,))
@@ -280,15 +264,7 @@ def _avg_pool(
 
 
 def _avg_pool_backward(
-    g: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    include: bool,
-    divisor: Any,
+    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
 ) -> Any:
     from .eager import avg_pool_backward
 

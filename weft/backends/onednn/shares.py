@@ -23,12 +23,7 @@ from . import library
 from .capi import Alg, Arg, post_op_argument
 from .descriptors import MemoryDesc, channels_last_strides
 from .primitives.base import Argument, Binary, Execution, PostOp, Primitive
-from .primitives.convolution import (
-    Window,
-    convolution_backward_data,
-    convolution_backward_weights,
-    convolution_forward,
-)
+from .primitives.convolution import Window, convolution_backward_data, convolution_backward_weights, convolution_forward
 from .primitives.matmul import gemm_is_faster
 from .primitives.matmul import matmul as matmul_primitive
 from .primitives.pooling import pooling_backward, pooling_forward
@@ -309,9 +304,7 @@ def _by_band(
     return Shares(shares) if _agree(shares) else None
 
 
-def conv_backward_data(
-    x_shape: _Ints, w: MemoryDesc, y_shape: _Ints, dtype: np.dtype, window: Window
-) -> Shares:
+def conv_backward_data(x_shape: _Ints, w: MemoryDesc, y_shape: _Ints, dtype: np.dtype, window: Window) -> Shares:
     """`convolution_backward_data` of channels-last images."""
 
     def make(images: int, x_rows: int, y_rows: int, window: Window) -> Primitive:
@@ -319,7 +312,10 @@ def conv_backward_data(
         return convolution_backward_data(_image(x, dtype), w, _image(y, dtype), window)
 
     n = x_shape[0]
-    steps = {int(Arg.DIFF_SRC): dtype.itemsize * prod(x_shape[1:]), int(Arg.DIFF_DST): dtype.itemsize * prod(y_shape[1:])}
+    steps = {
+        int(Arg.DIFF_SRC): dtype.itemsize * prod(x_shape[1:]),
+        int(Arg.DIFF_DST): dtype.itemsize * prod(y_shape[1:]),
+    }
     parts = _parts(prod(y_shape) * prod(w.shape) // y_shape[1])
     count = _band_count(n, parts, x_shape[2])
     if count > 1:
@@ -367,9 +363,7 @@ def conv_backward_weights(
 # Pooling -------------------------------------------------------------------------------------------------------------
 
 
-def pool_forward(
-    alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, kernel: _Ints, window: Window
-) -> Shares:
+def pool_forward(alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, kernel: _Ints, window: Window) -> Shares:
     """`pooling_forward` of channels-last images."""
     if alg == Alg.POOLING_MAX:  # exact
         return whole(pooling_forward(alg, _image(x_shape, dtype), _image(y_shape, dtype), kernel, window))
@@ -382,9 +376,7 @@ def pool_forward(
     return _by_image(x_shape[0], _parts(max(prod(x_shape), prod(y_shape) * prod(kernel)), MIN_MOVES), make, steps)
 
 
-def pool_backward(
-    alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, kernel: _Ints, window: Window
-) -> Shares:
+def pool_backward(alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, kernel: _Ints, window: Window) -> Shares:
     """`pooling_backward` of channels-last images."""
 
     def make(images: int) -> Primitive:
@@ -392,7 +384,10 @@ def pool_backward(
         return pooling_backward(alg, _image(x, dtype), _image(y, dtype), kernel, window)
 
     n = x_shape[0]
-    steps = {int(Arg.DIFF_SRC): dtype.itemsize * prod(x_shape[1:]), int(Arg.DIFF_DST): dtype.itemsize * prod(y_shape[1:])}
+    steps = {
+        int(Arg.DIFF_SRC): dtype.itemsize * prod(x_shape[1:]),
+        int(Arg.DIFF_DST): dtype.itemsize * prod(y_shape[1:]),
+    }
     found = _by_image(n, _parts(max(prod(x_shape), prod(y_shape) * prod(kernel)), MIN_MOVES), make, steps)
     if not found.takes(Arg.WORKSPACE):
         return found
@@ -424,7 +419,8 @@ def matmul(
 
     def make(parts: Mapping[int, MemoryDesc]) -> Primitive:
         post = [
-            Binary(op.alg, parts[post_op_argument(i)]) if isinstance(op, Binary) else op for i, op in enumerate(post_ops)
+            Binary(op.alg, parts[post_op_argument(i)]) if isinstance(op, Binary) else op
+            for i, op in enumerate(post_ops)
         ]
         return matmul_primitive(
             parts[Arg.SRC], parts[Arg.WEIGHTS], parts[Arg.DST], parts.get(int(Arg.BIAS)), post, gemm=gemm

@@ -257,7 +257,9 @@ def transpose(target: Expr, target_step: int, source: Expr, source_step: int) ->
     """`transpose(y[p], 64, x[q], 1024)`: the square at x[q] with rows 1024 apart, turned, to y[p] with rows 64 apart."""
     for place in (target, source):
         if place.fn != "load" or place.dtype != target.dtype or place.dtype.itemsize != 4:
-            raise TypeError(f"transpose: expected two elements of 4 bytes and one dtype. Got {target!r} and {source!r}.")
+            raise TypeError(
+                f"transpose: expected two elements of 4 bytes and one dtype. Got {target!r} and {source!r}."
+            )
     return Transpose(target.payload, target.args, target_step, source.payload, source.args, source_step)
 
 
@@ -346,11 +348,7 @@ def _dims(buffer: Buffer) -> str:
         return ", ".join(map(repr, dims))
 
     row_major = Buffer.of(buffer.name, buffer.dtype, buffer.shape)
-    return (
-        texts(buffer.shape)
-        if row_major == buffer
-        else f"{texts(buffer.shape)}; strides {texts(buffer.strides)}"
-    )
+    return texts(buffer.shape) if row_major == buffer else f"{texts(buffer.shape)}; strides {texts(buffer.strides)}"
 
 
 def format_kernel(kernel: Kernel) -> str:
@@ -368,12 +366,10 @@ def format_kernel(kernel: Kernel) -> str:
         match statement:
             case Loop():
                 extent, grain = texts
-                words = [
-                    w
-                    for w in ("parallel" if statement.parallel else "", statement.kind)
-                    if w and w != "serial"
-                ]
-                notes = [f"grain {grain}"] * (grain != "1") + [f"workers {statement.workers}"] * (statement.workers is not None)
+                words = [w for w in ("parallel" if statement.parallel else "", statement.kind) if w and w != "serial"]
+                notes = [f"grain {grain}"] * (grain != "1") + [f"workers {statement.workers}"] * (
+                    statement.workers is not None
+                )
                 note = f" ({', '.join(notes)})" if notes else ""
                 lines.append(f"{indent}{' '.join([*words, 'for'])} {statement.var} < {extent}{note}:")
                 for inner in statement.body:
@@ -383,7 +379,9 @@ def format_kernel(kernel: Kernel) -> str:
                 arrow = "<-" if statement.streaming else "="
                 lines.append(f"{indent}{statement.buffer.name}[{', '.join(where)}] {arrow} {value}")
             case Prefetch():
-                lines.append(f"{indent}prefetch {statement.buffer.name}[{', '.join(texts)}]{' to write' * statement.write}")
+                lines.append(
+                    f"{indent}prefetch {statement.buffer.name}[{', '.join(texts)}]{' to write' * statement.write}"
+                )
             case Transpose():
                 n = len(statement.target_at)
                 to = f"{statement.target.name}[{', '.join(texts[:n])}] step {statement.target_step}"
@@ -395,9 +393,7 @@ def format_kernel(kernel: Kernel) -> str:
                 lines.append(f"{indent}acc {statement.name}: {statement.op} {statement.dtype.name}")
             case Update():
                 a = statement.accumulator
-                lines.append(
-                    f"{indent}{a.name} {a.op}= {texts[0]}{f' at {texts[1]}' if len(texts) > 1 else ''}"
-                )
+                lines.append(f"{indent}{a.name} {a.op}= {texts[0]}{f' at {texts[1]}' if len(texts) > 1 else ''}")
             case Local():
                 b = statement.buffer
                 lines.append(f"{indent}local {b.name}: {b.dtype.name}[{_dims(b)}]")

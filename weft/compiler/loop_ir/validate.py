@@ -81,9 +81,7 @@ class _Validator:
             for node in s.topological([expr])
         )
 
-    def expr(
-        self, expr: Expr, scope: _Scope, where: object, integer: bool = False, uniform: bool = False
-    ) -> None:
+    def expr(self, expr: Expr, scope: _Scope, where: object, integer: bool = False, uniform: bool = False) -> None:
         for node in s.topological([expr]):
             name = node.payload
             if node.fn == "arg":
@@ -96,11 +94,7 @@ class _Validator:
                 self.fail(where, f"the value {name!r} is not in scope with dtype {node.dtype}")
             elif node.fn == "load":
                 self.place(name, node.args, scope, where)
-            elif (
-                node.args
-                and node.fn not in s.FUNCTIONS
-                and node.fn not in ("where", "cast", "bitcast", "rarely")
-            ):
+            elif node.args and node.fn not in s.FUNCTIONS and node.fn not in ("where", "cast", "bitcast", "rarely"):
                 self.fail(where, f"no such scalar function as {node.fn!r}")
         if integer and expr.dtype != INT64:
             self.fail(where, f"expected an int64 expression, not {expr.dtype}")
@@ -127,9 +121,7 @@ class _Validator:
                     if value.dtype != buffer.dtype:
                         self.fail(line, f"stores {value.dtype} into {buffer.dtype}")
                     if scope.vector and not any(self.varies(i, scope) for i in indices):
-                        self.fail(
-                            line, "every lane of the vector loop stores to one element; use an accumulator"
-                        )
+                        self.fail(line, "every lane of the vector loop stores to one element; use an accumulator")
                 case Prefetch(buffer, indices):
                     self.apart(buffer, indices, scope, line)
                 case Transpose():
@@ -226,9 +218,7 @@ class _Validator:
             self.fail(line, f"a local buffer holds at most {loops.MAX_LOCAL_BYTES} bytes, not {size}")
         if scope.vector:
             self.fail(line, "a local buffer cannot be declared inside a vector loop")
-        if not any(True for _ in scope.indices) and any(
-            isinstance(x, Loop) and x.parallel for x in self.kernel.body
-        ):
+        if not any(True for _ in scope.indices) and any(isinstance(x, Loop) and x.parallel for x in self.kernel.body):
             self.fail(line, "a local buffer must be declared inside the parallel loop that uses it")
         scope.buffers.add(buffer)
 

@@ -13,9 +13,7 @@ from .memory_plan import plan
 TIERS = (0, 1, 3)  # products and the like that may be done again for one value: cheap ones are enough most of the time
 
 
-def within_budget(
-    flow: Flow, lowered: Callable[[Flow], Lowering], arena: int, budget: int
-) -> tuple[Lowering, int]:
+def within_budget(flow: Flow, lowered: Callable[[Flow], Lowering], arena: int, budget: int) -> tuple[Lowering, int]:
     """Lower the flow with as little recomputation as fits `budget` bytes, or refuse."""
     least = arena
     for dear in TIERS:

@@ -47,9 +47,7 @@ def _sub_steps(
 
 
 def _place_all(lowering: Lowering, node: Node) -> list[Layout]:
-    return [
-        lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
-    ]
+    return [lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)]
 
 
 def _cond(lowering: Lowering, node: Node) -> None:
@@ -60,9 +58,7 @@ def _cond(lowering: Lowering, node: Node) -> None:
     operands = [lowering.layout_of(v) for v in node.inputs[1 : 1 + count]]
     captured = [lowering.layout_of(v) for v in node.inputs[1 + count :]]
     targets = _place_all(lowering, node)
-    branches = [
-        _sub_steps(lowering, sub, node.op.facts["outer"], operands, captured, targets) for sub in node.op.subs
-    ]
+    branches = [_sub_steps(lowering, sub, node.op.facts["outer"], operands, captured, targets) for sub in node.op.subs]
     lowering.steps.append(
         Step("branch", "cond", [node], [flag.storage, *[x.storage for x in (*operands, *captured)]],
              [x.storage for x in targets], storages=[flag.storage], parts=branches)
@@ -90,9 +86,7 @@ def _while(lowering: Lowering, node: Node) -> None:
         lowering.copy(layout, node, target)
 
 
-def _copies(
-    lowering: Lowering, node: Node, sources: Sequence[Layout], targets: Sequence[Layout]
-) -> list[Step]:
+def _copies(lowering: Lowering, node: Node, sources: Sequence[Layout], targets: Sequence[Layout]) -> list[Step]:
     """Copy steps, taken out of the main list."""
     mark = len(lowering.steps)
     for source, target in zip(sources, targets, strict=True):

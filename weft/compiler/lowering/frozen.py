@@ -29,8 +29,11 @@ def still_values(flow: Flow, still: Sequence[int]) -> frozenset[Value]:
         return frozenset()
     found = {flow.inputs[i] for i in still}
     for node in flow.nodes:
-        if node.op is CONSTANT or node.op is not PLACEHOLDER and not node.op.effects and all(
-            v in found for v in node.inputs if isinstance(v, Value)
+        if (
+            node.op is CONSTANT
+            or node.op is not PLACEHOLDER
+            and not node.op.effects
+            and all(v in found for v in node.inputs if isinstance(v, Value))
         ):
             found.update(node.outputs)
     return frozenset(found)
@@ -56,7 +59,9 @@ def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], 
         return storage.kind == "constant" or id(storage) in still and id(storage) not in writers
 
     changed = True
-    while changed:  # taking one step out takes out those that read what it writes, and those that write to the same place
+    while (
+        changed
+    ):  # taking one step out takes out those that read what it writes, and those that write to the same place
         late = [
             step for step in once.values()
             if not all(st.kind == "arena" and ready(st) for st in step.writes) or not all(map(ready, step.reads))

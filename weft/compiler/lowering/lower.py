@@ -45,13 +45,9 @@ class Step:
     inputs: list[Layout | None] = field(default_factory=list)  # of a host call
     outputs: list[Layout] = field(default_factory=list)
     message: str = ""  # of a check
-    parts: list[list[Step]] = field(
-        default_factory=list
-    )  # of control flow: (true, false), (condition, body), (body,)
+    parts: list[list[Step]] = field(default_factory=list)  # of control flow: (true, false), (condition, body), (body,)
     count: int = 0  # iterations of a scan
-    moves: list[Any] = field(
-        default_factory=list
-    )  # of a scan: (cursor, storage it walks over, start, stride in bytes)
+    moves: list[Any] = field(default_factory=list)  # of a scan: (cursor, storage it walks over, start, stride in bytes)
 
 
 def native_layout(layout: Layout) -> Layout:
@@ -82,7 +78,9 @@ class Lowering:
         self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
         self.kernels: dict[Any, Kernel] = {}  # by all that they depend on, see `weft.compiler.lowering.rules.update`
         self.memo: Memo = {}
-        self.still: frozenset[Value] = frozenset()  # values that are the same at every call, see `weft.compiler.lowering.frozen`
+        self.still: frozenset[Value] = (
+            frozenset()
+        )  # values that are the same at every call, see `weft.compiler.lowering.frozen`
 
     # Memory -----------------------------------------------------------------------------------------------------------
 
@@ -91,16 +89,12 @@ class Lowering:
         self.storages.append(storage)
         return storage
 
-    def temporary(
-        self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
-    ) -> Layout:
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> Layout:
         n = 1
         for d in shape:
             n *= d
         storage = self.new_storage("arena", n * dtype.itemsize)
-        return Layout(
-            storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape))
-        )
+        return Layout(storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape)))
 
     def room(self, size: int, dtype: np.dtype) -> Layout:
         """Memory in which the threads of one step note something down, each in its own part."""
@@ -165,21 +159,10 @@ class Lowering:
         result = target
         source, target = native_layout(source), native_layout(target)
         kernel = copy_kernel(
-            source.shape,
-            (source.dtype, target.dtype),
-            (source.strides, source.offset),
-            (target.strides, target.offset),
+            source.shape, (source.dtype, target.dtype), (source.strides, source.offset), (target.strides, target.offset)
         )
         self.steps.append(
-            Step(
-                "kernel",
-                label,
-                [node],
-                [source.storage],
-                [target.storage],
-                kernel,
-                [source.storage, target.storage],
-            )
+            Step("kernel", label, [node], [source.storage], [target.storage], kernel, [source.storage, target.storage])
         )
         return result
 
@@ -309,8 +292,7 @@ class Lowering:
             return target.storage not in self._reads_of(unit)
         ways = reads.get(id(target.storage), [])
         return all(
-            way is not None and way[0] == target.offset and same_strides(way[1], target.strides, way[2])
-            for way in ways
+            way is not None and way[0] == target.offset and same_strides(way[1], target.strides, way[2]) for way in ways
         )
 
     def _reads_of(self, unit: Any) -> set[Storage]:
@@ -351,7 +333,9 @@ class Lowering:
         reads = nest.read_storages
         writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.room]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
-        step = Step("kernel", label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable())
+        step = Step(
+            "kernel", label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable()
+        )
         self.steps.append(step)
 
     def _alike(self, cluster: Cluster) -> Callable[[Value], Layout]:
@@ -443,24 +427,12 @@ class Lowering:
             place = place + s.index(f"i{k}") * layout.strides[a]
         body: list[Any] = [loops.update(acc, bad(buffer[place]))]
         for k in range(len(axes) - 1, -1, -1):
-            body = [
-                loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")
-            ]
+            body = [loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")]
         kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
         self.steps.append(
-            Step(
-                "kernel",
-                "check",
-                [node],
-                [layout.storage],
-                [flag.storage],
-                kernel,
-                [layout.storage, flag.storage],
-            )
+            Step("kernel", "check", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage])
         )
-        self.steps.append(
-            Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message)
-        )
+        self.steps.append(Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message))
 
     def _node(self, node: Node) -> None:
         from .primitives import lower_node
@@ -477,9 +449,7 @@ class Lowering:
     def host(self, node: Node) -> None:
         """Run the op's NumPy kernel on the program's memory."""
         inputs = [self.layout_of(v) if isinstance(v, Value) else None for v in node.inputs]
-        outputs = [
-            self.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
-        ]
+        outputs = [self.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)]
         self.steps.append(
             Step("host", node.op.name, [node], [x.storage for x in inputs if x is not None], [x.storage for x in outputs],
                  inputs=inputs, outputs=outputs)

@@ -22,13 +22,7 @@ class Load:
     __slots__ = ("storage", "dtype", "offset", "strides", "extra", "leaf")
 
     def __init__(
-        self,
-        storage: Storage,
-        dtype: np.dtype,
-        offset: int,
-        strides: tuple[int, ...],
-        extra: Expr | None,
-        leaf: Expr,
+        self, storage: Storage, dtype: np.dtype, offset: int, strides: tuple[int, ...], extra: Expr | None, leaf: Expr
     ) -> None:
         self.storage, self.dtype, self.offset, self.strides, self.extra, self.leaf = (
             storage,
@@ -71,9 +65,7 @@ class Expressions:
         self.level: dict[Node, int] = {}
         for n in self.members:
             below = [
-                self.level[m]
-                for m in (self._inside(v) for v in n.inputs if isinstance(v, Value))
-                if m is not None
+                self.level[m] for m in (self._inside(v) for v in n.inputs if isinstance(v, Value)) if m is not None
             ]
             base = max(below, default=0)
             self.level[n] = base + 1 if self._is_reduction(n) else base
@@ -97,9 +89,7 @@ class Expressions:
         found = self.loads.get(key)
         if found is None:
             leaf = s.var(f"load{len(self.loads)}", layout.dtype)
-            found = self.loads[key] = Load(
-                layout.storage, layout.dtype, layout.offset, tuple(strides), extra, leaf
-            )
+            found = self.loads[key] = Load(layout.storage, layout.dtype, layout.offset, tuple(strides), extra, leaf)
             self.leaves[leaf] = found
         return found.leaf
 

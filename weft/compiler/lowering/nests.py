@@ -80,9 +80,7 @@ class Nest(Expressions):
         """The strides of the largest load that covers the whole space: new values are laid out like it."""
         best = None
         for load in self.loads.values():
-            if load.extra is None and all(
-                st != 0 or d <= 1 for st, d in zip(load.strides, self.space, strict=True)
-            ):
+            if load.extra is None and all(st != 0 or d <= 1 for st, d in zip(load.strides, self.space, strict=True)):
                 if best is None or load.strides == row_major(self.space):
                     best = load.strides
         return best
@@ -120,7 +118,8 @@ class Nest(Expressions):
         storages = list(numbers)
         if fresh:
             self.loads = {
-                i: Load(storages[k], ld.dtype, ld.offset, ld.strides, ld.extra, ld.leaf) for i, (k, ld) in enumerate(loads)
+                i: Load(storages[k], ld.dtype, ld.offset, ld.strides, ld.extra, ld.leaf)
+                for i, (k, ld) in enumerate(loads)
             }
         self._place_outputs(primary)
         places = tuple(
@@ -209,9 +208,7 @@ class Nest(Expressions):
     def _build(self, name: str) -> tuple[Kernel, list[Storage]]:
         self._keep()
         self.memo.clear()
-        self.access_strides = [ld.strides for ld in self.loads.values()] + [
-            st for _, st in self.outputs.values()
-        ]
+        self.access_strides = [ld.strides for ld in self.loads.values()] + [st for _, st in self.outputs.values()]
         body = self._map() if not self.cluster.reduced else self._rows()
         return self._finish(name, body)
 
@@ -229,8 +226,7 @@ class Nest(Expressions):
             if n in self.outputs:
                 layout, strides = self.outputs[n]
                 self.kept[n] = self.read(
-                    Layout(layout.storage, layout.dtype, self.space, strides, layout.offset),
-                    tuple(range(self.rank)),
+                    Layout(layout.storage, layout.dtype, self.space, strides, layout.offset), tuple(range(self.rank))
                 )
             elif inner <= SCRATCH and self._dear(n) and self._vector_axis() in self.cluster.reduced:
                 buffer = Buffer.of(f"row{len(self.scratch)}", n.outputs[0].dtype, (inner,))
@@ -249,9 +245,7 @@ class Nest(Expressions):
     def _vector_axis(self) -> int:
         """The axis along which most accesses move to the next element, counted in elements touched."""
         votes = [0] * self.rank
-        for st in [ld.strides for ld in self.loads.values()] + [
-            x for _, x in getattr(self, "outputs", {}).values()
-        ]:
+        for st in [ld.strides for ld in self.loads.values()] + [x for _, x in getattr(self, "outputs", {}).values()]:
             touched = 1
             for q, d in zip(st, self.space, strict=True):
                 touched *= d if q else 1
@@ -264,8 +258,7 @@ class Nest(Expressions):
 
     def _map(self) -> list[Statement]:
         axes = self.order(
-            list(range(self.rank)),
-            [st for _, st in self.outputs.values()] + [ld.strides for ld in self.loads.values()],
+            list(range(self.rank)), [st for _, st in self.outputs.values()] + [ld.strides for ld in self.loads.values()]
         )
         groups = self.collapse(axes)
         self.index: dict[int, tuple[str, int]] = {}
@@ -351,18 +344,7 @@ class Nest(Expressions):
             for d in sizes[k + 1 :]:
                 below *= d
             is_parallel = parallel and k == 0
-            body = [
-                (
-                    "loop",
-                    var,
-                    sizes[k],
-                    body,
-                    kind,
-                    is_parallel,
-                    grain(below) if is_parallel else 1,
-                    groups[k],
-                )
-            ]
+            body = [("loop", var, sizes[k], body, kind, is_parallel, grain(below) if is_parallel else 1, groups[k])]
         return body
 
     def _size(self, group: list[int]) -> int:
@@ -379,9 +361,7 @@ class Nest(Expressions):
         ]
         strides.sort(key=lambda st: -sum(1 for q in st if q))
         inner = self.collapse(self.order(sorted(self.cluster.reduced), strides))
-        outer = self.collapse(
-            self.order([a for a in range(self.rank) if a not in self.cluster.reduced], strides)
-        )
+        outer = self.collapse(self.order([a for a in range(self.rank) if a not in self.cluster.reduced], strides))
         if not outer or fast in self.cluster.reduced or not inner:
             return self._inner_vectors(outer, inner)
         if len(outer) == len(inner) == 1 and self._once():
@@ -420,11 +400,7 @@ class Nest(Expressions):
             body += [acc for _, acc in accumulators]
             if updates:
                 body += self._loops(
-                    inner,
-                    self._resolve_kept(updates, inner, f"j{phase}_"),
-                    f"j{phase}_",
-                    vector=True,
-                    parallel=False,
+                    inner, self._resolve_kept(updates, inner, f"j{phase}_"), f"j{phase}_", vector=True, parallel=False
                 )
             for n, acc in accumulators:
                 body.append(("let", self.scalars[n], s.cast(acc.value, n.outputs[0].dtype)))
@@ -594,9 +570,7 @@ class Nest(Expressions):
                     var, fastest = self.index[a]
                     if var not in seen:
                         seen.add(var)
-                        total = (
-                            total + self._loop_index(var) * strides[fastest]
-                        )  # groups move by their fastest axis
+                        total = total + self._loop_index(var) * strides[fastest]  # groups move by their fastest axis
             return total
 
         cache: dict[Expr, Expr] = {}
@@ -634,9 +608,7 @@ class Nest(Expressions):
                         for a in group:
                             self.index[a] = (var, group[-1])
                         cache.clear()
-                        made.append(
-                            loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least)
-                        )
+                        made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least))
                     case "near":
                         _, load, var, size, lines = st
                         here = {s.index(var): s.minimum(s.index(var) + AHEAD, size - 1)}
@@ -656,9 +628,7 @@ class Nest(Expressions):
                         made.append(Local(st[1]))
                     case "direct":
                         made.append(
-                            loops.Store(
-                                st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value)
-                            )
+                            loops.Store(st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value))
                         )
                     case "room":
                         _, room, at, value = st
@@ -667,9 +637,7 @@ class Nest(Expressions):
                     case "combine":
                         _, buffer, at, n, value = st
                         at = resolve(at)
-                        combined = _combine(
-                            REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype)
-                        )
+                        combined = _combine(REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype))
                         made.append(loops.store(buffer[at], combined))
             return made
 

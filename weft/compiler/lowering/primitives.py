@@ -54,9 +54,7 @@ def desc(layout: Layout, shape: tuple[int, ...] | None = None, strides: tuple[in
     return MemoryDesc.strided(shape or layout.shape, layout.dtype, strides or layout.strides)
 
 
-def add_primitive(
-    lowering: Lowering, node: Node, primitive: Any, arguments: dict[int, Layout], label: str
-) -> None:
+def add_primitive(lowering: Lowering, node: Node, primitive: Any, arguments: dict[int, Layout], label: str) -> None:
     """A step that executes a primitive or shares of one; scratch memory is planned like any other temporary."""
     from ...backends.onednn.capi import Arg
     from ...backends.onednn.shares import Shares, whole
@@ -65,9 +63,7 @@ def add_primitive(
         primitive = whole(primitive)
     arguments = dict(arguments)
     if primitive.takes(Arg.SCRATCHPAD) and primitive.scratchpad_nbytes:
-        arguments[int(Arg.SCRATCHPAD)] = lowering.temporary(
-            (primitive.scratchpad_nbytes,), np.dtype(np.uint8)
-        )
+        arguments[int(Arg.SCRATCHPAD)] = lowering.temporary((primitive.scratchpad_nbytes,), np.dtype(np.uint8))
     written = {a.index for a in primitive.arguments if a.output}
     lowering.steps.append(
         Step(

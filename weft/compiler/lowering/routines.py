@@ -78,9 +78,7 @@ class Routine:
         buffers = tuple([o.buffer for o in self._operands])
         storages = [o.layout.storage for o in self._operands]
         kernel = Kernel(self.label.replace(" ", "_"), buffers, (), tuple(body))
-        self.lowering.steps.append(
-            Step("kernel", self.label, [self.node], self._reads, self._writes, kernel, storages)
-        )
+        self.lowering.steps.append(Step("kernel", self.label, [self.node], self._reads, self._writes, kernel, storages))
 
 
 def over_rows(

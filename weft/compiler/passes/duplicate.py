@@ -74,16 +74,9 @@ class _Plans:
     def find(self) -> dict[Node, tuple[int, set[Value]]]:
         """Reader -> (number of its cluster, the values it computes again)."""
         plans: dict[Node, tuple[int, set[Value]]] = {}
-        for (
-            node
-        ) in self.flow.nodes:  # in order: what a unit computes again decides what it reads for later values
+        for node in self.flow.nodes:  # in order: what a unit computes again decides what it reads for later values
             unit = self.units[self.number[node]] if node in self.number else None
-            if (
-                isinstance(unit, Cluster)
-                and unit.full(node)
-                and node.outputs[0].nbytes >= LEAST
-                and light(node)
-            ):
+            if isinstance(unit, Cluster) and unit.full(node) and node.outputs[0].nbytes >= LEAST and light(node):
                 self._consider(node.outputs[0], plans)
         return plans
 
@@ -115,9 +108,7 @@ class _Plans:
             self.gone.add(value)
         for _, number, again in found:
             self.reads[number].discard(value)
-            self.reads[number] |= {
-                base_of(v) for w in again for v in w.node.inputs if isinstance(v, Value)
-            } - again
+            self.reads[number] |= {base_of(v) for w in again for v in w.node.inputs if isinstance(v, Value)} - again
             for reader in readers[number]:
                 known = plans.get(reader)
                 plans[reader] = (number, again | known[1] if known else again)

@@ -19,12 +19,7 @@ from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 _NOTHING = {"reduce_sum": 0, "reduce_prod": 1, "any": False, "all": True, "matmul": 0}
-_INTO = (
-    "index_add",
-    "scatter",
-    "scatter_add",
-    "setitem",
-)  # nothing is written: the result is the first operand
+_INTO = ("index_add", "scatter", "scatter_add", "setitem")  # nothing is written: the result is the first operand
 
 
 def drop_empty(flow: Flow) -> Flow:

@@ -54,7 +54,11 @@ def epilogues(flow: Flow, frozen: bool = False) -> Flow:
                 if uses.get(old.node.inputs[0]) == 1 and is_few_rows(inner) and _takes(inner, steps, operands, frozen):
                     (made,) = _extended(new, inner, steps, operands, inner)
                     return new.add(product.node.op, (made,), product.node.attrs, (out,)).outputs
-            if uses.get(old) == 1 and tuple(product.shape) == tuple(out.shape) and _takes(product, steps, operands, frozen):
+            if (
+                uses.get(old) == 1
+                and tuple(product.shape) == tuple(out.shape)
+                and _takes(product, steps, operands, frozen)
+            ):
                 return _extended(new, product, steps, operands, out)
         return None
 

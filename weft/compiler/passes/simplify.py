@@ -57,8 +57,7 @@ def _transposed_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict
     if uses.get(node.inputs[0]) != 1 or len(x.shape) != 2 or len(y.shape) != 2 or node.attrs[0][0] % 2 != 1:
         return None
     left, right = (
-        _emit(new, "permute_dims", (v,), ((1, 0),), Value(node, 0, tuple(v.shape[::-1]), v.dtype))[0]
-        for v in (y, x)
+        _emit(new, "permute_dims", (v,), ((1, 0),), Value(node, 0, tuple(v.shape[::-1]), v.dtype))[0] for v in (y, x)
     )
     return _emit(new, "matmul", (left, right), (), node.outputs[0])
 
@@ -68,19 +67,10 @@ def _outer_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict[Valu
     if node.op.name != "reshape" or args[0].node.op.name != "multiply" or uses.get(node.inputs[0]) != 1:
         return None
     inputs, shape, wanted = args[0].node.inputs, tuple(args[0].shape), tuple(node.outputs[0].shape)
-    if (
-        not all(isinstance(v, Value) for v in inputs)
-        or len(shape) != 2
-        or wanted[-1:] != shape[1:]
-        or len(wanted) < 3
-    ):
+    if not all(isinstance(v, Value) for v in inputs) or len(shape) != 2 or wanted[-1:] != shape[1:] or len(wanted) < 3:
         return None
     column, row = inputs if inputs[0].shape[-1:] == (1,) else inputs[::-1]
-    if (
-        tuple(column.shape) != (shape[0], 1)
-        or tuple(row.shape) not in ((1, shape[1]), shape[1:])
-        or 1 in shape
-    ):
+    if tuple(column.shape) != (shape[0], 1) or tuple(row.shape) not in ((1, shape[1]), shape[1:]) or 1 in shape:
         return None
     tall = (*wanted[:-1], 1)
     column = _emit(new, "reshape", (column,), (tall, None), Value(node, 0, tall, column.dtype))[0]
@@ -134,11 +124,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
     for position, neutral in _NEUTRAL.get(name, ()):
         other = args[1 - position]
         if _scalar(args[position]) == neutral and _matches(other, out):
-            if (
-                name == "add"
-                and dtypes.is_inexact(out.dtype)
-                and math.copysign(1.0, _scalar(args[position]).real) > 0
-            ):
+            if name == "add" and dtypes.is_inexact(out.dtype) and math.copysign(1.0, _scalar(args[position]).real) > 0:
                 continue  # -0.0 + 0.0 is 0.0
             return (other,)
     if name == "index_add":  # the native loop counts negative indices from the end itself
@@ -173,11 +159,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         x = args[0]
         if x.dtype != out.dtype:
             x = _emit(
-                new,
-                "not_equal",
-                (x, new.constant(np.zeros((), x.dtype))),
-                (),
-                Value(node, 0, x.shape, out.dtype),
+                new, "not_equal", (x, new.constant(np.zeros((), x.dtype))), (), Value(node, 0, x.shape, out.dtype)
             )[0]
         return (x,) if x.shape == out.shape else _emit(new, "reshape", (x,), (tuple(out.shape), None), out)
     if name == "setitem" and _is_everything(node.attrs[0], out.shape):
@@ -186,11 +168,7 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         return _emit(new, "filled", (), (tuple(out.shape), args[0].node.attrs[1], out.dtype), out)
     if name in ("filled_like",):
         return _emit(new, "filled", (), (tuple(out.shape), node.attrs[0], out.dtype), out)
-    if (
-        all(isinstance(a, Value) and a.node.op is CONSTANT for a in args)
-        and args
-        and (out.size or 0) <= FOLD_LIMIT
-    ):
+    if all(isinstance(a, Value) and a.node.op is CONSTANT for a in args) and args and (out.size or 0) <= FOLD_LIMIT:
         result = define.compute(op, [a.node.attrs[0] for a in args], node.attrs)
         if isinstance(result, np.ndarray):
             return (new.constant(np.asarray(result, order="C")),)
@@ -207,9 +185,7 @@ def _is_everything(index: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
         sizes = (*shape[:before], *shape[len(shape) - (len(places) - before) :])
     else:
         sizes = shape[: len(places)]
-    return all(
-        slice(p.start, p.stop, p.step).indices(n) == (0, n, 1) for p, n in zip(places, sizes, strict=True)
-    )
+    return all(slice(p.start, p.stop, p.step).indices(n) == (0, n, 1) for p, n in zip(places, sizes, strict=True))
 
 
 def _spread(new: Flow, value: Value, out: Value) -> tuple[Value, ...]:
@@ -240,7 +216,5 @@ def _matches(value: Any, out: Value) -> bool:
     return isinstance(value, Value) and value.shape == out.shape and value.dtype == out.dtype
 
 
-def _emit(
-    new: Flow, name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...], out: Value
-) -> tuple[Value, ...]:
+def _emit(new: Flow, name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...], out: Value) -> tuple[Value, ...]:
     return new.add(table[name], inputs, attrs, (Spec(out.shape, out.dtype),)).outputs

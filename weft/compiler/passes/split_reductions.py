@@ -36,8 +36,6 @@ def split_reductions(flow: Flow) -> Flow:
         partial = new.add(
             table[node.op.name], (x,), (rest, True), (Spec(reduced_shape(x.shape, rest, True), out.dtype),)
         ).outputs[0]
-        return new.add(
-            table[node.op.name], (partial,), (tuple(axes), keepdims), (Spec(out.shape, out.dtype),)
-        ).outputs
+        return new.add(table[node.op.name], (partial,), (tuple(axes), keepdims), (Spec(out.shape, out.dtype),)).outputs
 
     return rebuild(flow, rule)

@@ -68,5 +68,7 @@ def _row(new: Flow, g: Value, x: Value) -> tuple[Value, ...]:
     return (_add(new, "reduce_sum", (products,), ((0,), True), (1, columns), x.dtype),)
 
 
-def _add(new: Flow, name: str, inputs: tuple[Value, ...], attrs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> Value:
+def _add(
+    new: Flow, name: str, inputs: tuple[Value, ...], attrs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any
+) -> Value:
     return new.add(table[name], inputs, attrs, (Spec(shape, dtype),)).outputs[0]

@@ -25,9 +25,7 @@ def text_corpus(name: str = "all") -> str:
     if name == "all":
         return "\n\n".join(text_corpus(work) for work in _WORKS)
     if name not in _WORKS:
-        raise ValueError(
-            f"text_corpus: unknown text. Got {name!r}; expected 'all' or one of {sorted(_WORKS)}."
-        )
+        raise ValueError(f"text_corpus: unknown text. Got {name!r}; expected 'all' or one of {sorted(_WORKS)}.")
     return (_FOLDER / _WORKS[name]).read_text(encoding="ascii")
 
 
@@ -48,13 +46,9 @@ class CharacterDataset(Dataset):
         ('hel', 'ell', 2)
     """
 
-    def __init__(
-        self, text: str, length: int, stride: int = 1, vocabulary: Iterable[str] | None = None
-    ) -> None:
+    def __init__(self, text: str, length: int, stride: int = 1, vocabulary: Iterable[str] | None = None) -> None:
         if length < 1 or stride < 1:
-            raise ValueError(
-                f"CharacterDataset: length and stride must be positive. Got {length} and {stride}."
-            )
+            raise ValueError(f"CharacterDataset: length and stride must be positive. Got {length} and {stride}.")
         if len(text) <= length:
             raise ValueError(
                 f"CharacterDataset: the text is too short. Got {len(text)} characters; expected more than "

@@ -21,16 +21,10 @@ def existing(what: str, path: PathLike) -> Path:
     path = Path(path)
     if not path.exists():
         folder = path.parent
-        around = (
-            f"the folder {folder} has {_listing(folder)}"
-            if folder.is_dir()
-            else f"there is no folder {folder}"
-        )
+        around = f"the folder {folder} has {_listing(folder)}" if folder.is_dir() else f"there is no folder {folder}"
         raise FileNotFoundError(f"{what}: no such file: {path}; {around}.")
     if path.is_dir():
-        raise IsADirectoryError(
-            f"{what}: expected a file. Got the folder {path}, which has {_listing(path)}."
-        )
+        raise IsADirectoryError(f"{what}: expected a file. Got the folder {path}, which has {_listing(path)}.")
     require_plain(what, path)
     return path
 

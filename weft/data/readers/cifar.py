@@ -39,12 +39,7 @@ def cifar10(root: PathLike, split: str = "train") -> TensorDataset:
     """
     names = ["test_batch"] if _is_test("cifar10", split) else [f"data_batch_{i}" for i in range(1, 6)]
     return _load(
-        "cifar10",
-        root,
-        names,
-        label_bytes=1,
-        key="labels",
-        folders=("cifar-10-batches-bin", "cifar-10-batches-py"),
+        "cifar10", root, names, label_bytes=1, key="labels", folders=("cifar-10-batches-bin", "cifar-10-batches-py")
     )
 
 
@@ -52,9 +47,7 @@ def cifar100(root: PathLike, split: str = "train", coarse: bool = False) -> Tens
     """CIFAR-100 from files on disk, like `cifar10`; with `coarse`, the 20 superclasses."""
     names = ["test"] if _is_test("cifar100", split) else ["train"]
     key = "coarse_labels" if coarse else "fine_labels"
-    return _load(
-        "cifar100", root, names, label_bytes=2, key=key, folders=("cifar-100-binary", "cifar-100-python")
-    )
+    return _load("cifar100", root, names, label_bytes=2, key=key, folders=("cifar-100-binary", "cifar-100-python"))
 
 
 def _is_test(what: str, split: str) -> bool:
@@ -69,9 +62,7 @@ def _load(
     images, labels = [], []
     for name, data in _open_all(what, Path(root), names, folders):
         if name.endswith(".bin"):
-            x, y = _parse_binary(
-                what, name, data, label_bytes, column=label_bytes - 1 if key != "coarse_labels" else 0
-            )
+            x, y = _parse_binary(what, name, data, label_bytes, column=label_bytes - 1 if key != "coarse_labels" else 0)
         else:
             x, y = _parse_python(what, name, data, key)
         images.append(x.reshape(-1, 3, 32, 32))
@@ -79,9 +70,7 @@ def _load(
     return TensorDataset(np.concatenate(images), np.concatenate(labels))
 
 
-def _open_all(
-    what: str, root: Path, names: Sequence[str], folders: Sequence[str]
-) -> Iterator[tuple[str, bytes]]:
+def _open_all(what: str, root: Path, names: Sequence[str], folders: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     if root.is_file():
         yield from _open_archive(what, root, names)
         return
@@ -89,12 +78,7 @@ def _open_all(
         raise FileNotFoundError(f"{what}: no such file or folder: {root}.")
     places = [root, *(root / folder for folder in folders)]
     for name in names:
-        found = [
-            place / (name + end)
-            for place in places
-            for end in (".bin", "")
-            if (place / (name + end)).is_file()
-        ]
+        found = [place / (name + end) for place in places for end in (".bin", "") if (place / (name + end)).is_file()]
         if not found:
             raise FileNotFoundError(
                 f"{what}: {root} has neither {name}.bin (binary version) nor {name} (Python version). "
@@ -109,7 +93,10 @@ def _open_archive(what: str, path: Path, names: Sequence[str]) -> Iterator[tuple
     size = path.stat().st_size
     limit = unpacked_limit(size)
     try:
-        with _unpacked_archive(what, path) as stream, tarfile.open(fileobj=Bounded(stream, limit), mode="r|") as archive:  # type: ignore[call-overload]
+        with (
+            _unpacked_archive(what, path) as stream,
+            tarfile.open(fileobj=Bounded(stream, limit), mode="r|") as archive,  # type: ignore[call-overload]
+        ):
             for member in archive:
                 base = member.name.rsplit("/", 1)[-1]
                 if not member.isfile() or base not in wanted:
@@ -144,9 +131,7 @@ def _unpacked_archive(what: str, path: Path) -> Any:
     return open(path, "rb")
 
 
-def _parse_binary(
-    what: str, name: str, data: bytes, label_bytes: int, column: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _parse_binary(what: str, name: str, data: bytes, label_bytes: int, column: int) -> tuple[np.ndarray, np.ndarray]:
     record = label_bytes + _PIXELS
     if not data or len(data) % record:
         raise FileError(

@@ -66,7 +66,9 @@ def _read(path: Path, stream: Bounded, size: int | None) -> np.ndarray:
 
 def _length(path: Path, got: int, expected: int, shape: tuple[int, ...], dtype: np.dtype) -> FileError:
     kind = "is truncated" if got < expected else "is too long"
-    reason = f"{kind}. Got {got:,} bytes of values; expected {expected:,} for shape {shape} of {dtype.newbyteorder('=')}."
+    reason = (
+        f"{kind}. Got {got:,} bytes of values; expected {expected:,} for shape {shape} of {dtype.newbyteorder('=')}."
+    )
     return FileError("read_idx", path, reason, "values")
 
 
@@ -84,9 +86,7 @@ def mnist(root: PathLike, split: str = "train") -> TensorDataset:
         raise ValueError(f"mnist: unknown split. Got {split!r}; expected 'train' or 'test'.")
     prefix = "train" if split == "train" else "t10k"
     images_path, labels_path = (
-        find_first(
-            "mnist", root, [f"{prefix}-{part}{dot}idx{n}-ubyte{end}" for dot in "-." for end in ("", ".gz")]
-        )
+        find_first("mnist", root, [f"{prefix}-{part}{dot}idx{n}-ubyte{end}" for dot in "-." for end in ("", ".gz")])
         for part, n in (("images", 3), ("labels", 1))
     )
     images, labels = read_idx(images_path), read_idx(labels_path)

@@ -52,9 +52,7 @@ class ImageFolder(Dataset):
             )
         self.samples: list[tuple[Path, int]] = []
         for label, name in enumerate(self.classes):
-            files = sorted(
-                p for p in (self.root / name).rglob("*") if p.suffix.lower() in extensions and p.is_file()
-            )
+            files = sorted(p for p in (self.root / name).rglob("*") if p.suffix.lower() in extensions and p.is_file())
             if not files:
                 raise FileNotFoundError(
                     f"ImageFolder: the folder {self.root / name} has no pictures. Expected files ending in "

@@ -107,9 +107,7 @@ def _pick(
         raise FileError(what, path, f"has no column {column!r}. Expected one of {str(names)[:500]}.")
 
     last = [] if target is None else [number(target)]
-    features = (
-        [i for i in range(len(names)) if i not in last] if columns is None else [number(c) for c in columns]
-    )
+    features = [i for i in range(len(names)) if i not in last] if columns is None else [number(c) for c in columns]
     if not features:
         reason = f"no feature columns are left. Got columns {str(names)[:500]} and target {target!r}."
         raise FileError(what, path, reason)
@@ -117,13 +115,7 @@ def _pick(
 
 
 def _table(
-    what: str,
-    path: Path,
-    table: np.ndarray,
-    names: list[str],
-    target: str | int | None,
-    dtype: Any,
-    target_dtype: Any,
+    what: str, path: Path, table: np.ndarray, names: list[str], target: str | int | None, dtype: Any, target_dtype: Any
 ) -> TableDataset:
     if target is None:
         return TableDataset([_cast(what, path, table, dtype, "the features")], names)
@@ -258,11 +250,7 @@ def arrow_file(
     for i in picked:
         column = table.column(i)
         kind = column.type
-        if not (
-            pyarrow.types.is_integer(kind)
-            or pyarrow.types.is_floating(kind)
-            or pyarrow.types.is_boolean(kind)
-        ):
+        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
             reason = f"got {kind}; expected numbers. Leave it out with columns=."
             raise FileError("arrow_file", path, reason, f"column {names[i][:80]!r}")
         values.append(np.asarray(column.to_numpy(), np.float64))

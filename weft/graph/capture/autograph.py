@@ -115,9 +115,7 @@ def if_(
         if all(numeric):
             merged.append(next(rest))
         elif any(numeric):
-            raise TypeError(
-                f"if: {name!r} is a tensor in one branch and {(b if numeric[0] else a)!r} in the other."
-            )
+            raise TypeError(f"if: {name!r} is a tensor in one branch and {(b if numeric[0] else a)!r} in the other.")
         else:
             merged.append(a)
     return tuple(merged)
@@ -353,9 +351,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         self.count += 1
         test = self.function(f"__weft_test{self.count}", names, [ast.Return(self.visit(node.test))])
-        body = self.function(
-            f"__weft_body{self.count}", names, [*self.block(node.body), ast.Return(_tuple(names))]
-        )
+        body = self.function(f"__weft_body{self.count}", names, [*self.block(node.body), ast.Return(_tuple(names))])
         call = _helper("while_", _name(test.name), _name(body.name), _texts(names), _tuple(names))
         return [*self.prepare(names), test, body, ast.Assign([_tuple(names, True)], call)]
 
@@ -497,11 +493,7 @@ def _makers(code: CodeType) -> Iterator[FunctionType]:
     """The functions in whose body the function with this code is defined."""
     if "<locals>" not in code.co_qualname:
         return iter(())
-    return (
-        f
-        for f in gc.get_objects()
-        if type(f) is FunctionType and any(c is code for c in f.__code__.co_consts)
-    )
+    return (f for f in gc.get_objects() if type(f) is FunctionType and any(c is code for c in f.__code__.co_consts))
 
 
 class Rewriting:

@@ -81,7 +81,9 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
         if not wanted:
             return None
         # an outside tensor that was itself computed ends the tape of the function: the caller's goes on behind it
-        gradients = run_backward(roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False)
+        gradients = run_backward(
+            roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False
+        )
     assert gradients is not None
     reached = [(target, g._data) for (target, _), g in zip(wanted, gradients, strict=True) if g is not None]
     made = Backward(trace, places, [c._data for c in cotangents], reached, boundary)
@@ -124,7 +126,9 @@ class Backward:
             needed[v] = None
         self.saved = list(needed)
         self.variables = [v for v in graph.variables if v.entry not in needed]  # read when the pull-back runs
-        self.inputs = [i for i, v in enumerate(graph.inputs) if v not in needed]  # arguments read when the pull-back runs
+        self.inputs = [
+            i for i, v in enumerate(graph.inputs) if v not in needed
+        ]  # arguments read when the pull-back runs
         self.read_arguments = [i for i, v in enumerate(graph.inputs) if v in read]
         self.read_variables = [v.tensor for v in graph.variables if v.entry in read]
         self.compiled: Any = None
@@ -143,9 +147,7 @@ class Backward:
         return sorted(needed, key=lambda n: n.order)
 
     def _forward_inputs(self, written: set[Value]) -> list[Value]:
-        return [
-            n.outputs[0] for n in self._forward_nodes() if n.op is PLACEHOLDER and n.outputs[0] in written
-        ]
+        return [n.outputs[0] for n in self._forward_nodes() if n.op is PLACEHOLDER and n.outputs[0] in written]
 
     def compile(self) -> Any:
         if self.compiled is None:
@@ -205,22 +207,18 @@ class Backward:
         graph = self.trace.capture.graph
         saved, arguments = node.saved
         kept = dict(zip(self.saved, saved, strict=True))
-        edges = {
-            id(t) if not isinstance(t, int) else t: e
-            for (t, _), e in zip(self.reached, node.edges, strict=True)
-        }
-        tensors = [wrap(kept.get(v, a), edges.get(i)) for i, (v, a) in enumerate(zip(graph.inputs, arguments, strict=True))]
+        edges = {id(t) if not isinstance(t, int) else t: e for (t, _), e in zip(self.reached, node.edges, strict=True)}
+        tensors = [
+            wrap(kept.get(v, a), edges.get(i)) for i, (v, a) in enumerate(zip(graph.inputs, arguments, strict=True))
+        ]
         states = [
-            wrap(kept[v.entry], edges.get(id(_on_tape(v)))) if v.entry in kept else _on_tape(v)
-            for v in graph.variables
+            wrap(kept[v.entry], edges.get(id(_on_tape(v)))) if v.entry in kept else _on_tape(v) for v in graph.variables
         ]
         if self._again is None:
             self._again = self._capture_again()
         return list(
             self._again(
-                tensors,
-                [s for s, v in zip(states, graph.variables, strict=True) if v.entry in kept],
-                gradients,
+                tensors, [s for s, v in zip(states, graph.variables, strict=True) if v.entry in kept], gradients
             )
         )
 
@@ -257,9 +255,7 @@ class Backward:
 
             replay(nodes, values, capture.constant, call)
             entry = {id(t): v.entry for v in graph.variables for t, _ in v.places}
-            wanted = [
-                values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t, _ in self.reached
-            ]
+            wanted = [values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t, _ in self.reached]
             return tuple(
                 run_backward(
                     [values[r] for r in self.roots], list(cotangents), create_graph=True, inputs=wanted, beyond=False

@@ -75,7 +75,9 @@ class Jumps(ast.NodeTransformer):
             return node
         self.count += 1
         kinds = {type(j) for j in jumps}
-        flags: dict[type, str] = {kind: f"_weft_{kind.__name__.lower()}{self.count}" for kind in _JUMPS if kind in kinds}
+        flags: dict[type, str] = {
+            kind: f"_weft_{kind.__name__.lower()}{self.count}" for kind in _JUMPS if kind in kinds
+        }
         stop, skip = flags.get(ast.Break), flags.get(ast.Continue)
         body = self._guarded(node.body, flags)
         if skip is not None:

@@ -245,9 +245,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
         def branch(fn: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *xs: _partial_gradients(
-                lambda *ys: fn(*unflatten(structure, list(ys))), list(xs), outer, g
-            )
+            return lambda *xs: _partial_gradients(lambda *ys: fn(*unflatten(structure, list(ys))), list(xs), outer, g)
 
         return [None, *cond(flag, branch(true_later), branch(false_later), *leaves)]
 
@@ -290,9 +288,7 @@ def while_loop(
     """
     many = isinstance(init, (tuple, list))
     state = tuple(init) if many else (init,)
-    if recording(*flatten(state)[0]) is None or not (
-        _symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)
-    ):
+    if recording(*flatten(state)[0]) is None or not (_symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)):
         count = 0
         while bool(cond_fn(*state)):
             if max_iterations is not None and count >= max_iterations:
@@ -424,7 +420,9 @@ def _iteration_numbers(total: Tensor) -> Tensor:
 
     graph = recording(total)
     spec = Spec((None,), dtypes.int64)
-    return wrap(graph.add(IterationNumbers(), [graph.operand(total)], (), (spec,), user_location(2), "iterations").outputs[0])
+    return wrap(
+        graph.add(IterationNumbers(), [graph.operand(total)], (), (spec,), user_location(2), "iterations").outputs[0]
+    )
 
 
 def _needs_capture(cond_fn: Callable[..., Any], state: tuple[Any, ...]) -> bool:
@@ -491,9 +489,7 @@ def scan(
         return carry, None
     columns = [flatten(y) for y in ys]
     stacked = (
-        [stack([_as_tensor(c[0][i]) for c in columns]) for i in range(len(columns[0][0]))]
-        if _has_leaves(ys[0])
-        else []
+        [stack([_as_tensor(c[0][i]) for c in columns]) for i in range(len(columns[0][0]))] if _has_leaves(ys[0]) else []
     )
     return carry, unflatten(columns[0][1], stacked) if stacked else ys[0]
 
@@ -555,7 +551,9 @@ def _captured_scan(
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
         assert op.entry is not None
         first = len(specs) + len(ys)
-        kept_now = [wrap(v, Output(op.entry, first + i) if dtypes.is_inexact(v.dtype) else None) for i, v in enumerate(stored)]
+        kept_now = [
+            wrap(v, Output(op.entry, first + i) if dtypes.is_inexact(v.dtype) else None) for i, v in enumerate(stored)
+        ]
         return _scan_backward(later, carry, xs, outer, kept_now, g, n, reverse)
 
     op.backward = backward
@@ -637,8 +635,7 @@ def _scan_backward(
         seeds = [s if s is None or dtypes.is_inexact(s.dtype) else None for s in seeds]
         grads = _partial_gradients(flat, [*c, *x_t], outer, seeds)
         new_outer = [
-            a + b if dtypes.is_inexact(a.dtype) else a
-            for a, b in zip(g_outer, grads[count + len(xs) :], strict=True)
+            a + b if dtypes.is_inexact(a.dtype) else a for a, b in zip(g_outer, grads[count + len(xs) :], strict=True)
         ]
         new_carry = list(grads[:count])
         for i, gs in zip(used, gs_t, strict=True):

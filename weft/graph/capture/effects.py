@@ -56,8 +56,7 @@ class Effects:
         return copies(self.tensors)
 
     def pure(self, fn: Callable[..., Any], structure: Any, finals: bool = True) -> Callable[..., Any]:
-        """`fn` of leaves and outer tensors, without effects: returns (its result, last values of tensors and of operands).
-        """
+        """`fn` of leaves and outer tensors, without effects: returns (its result, last values of tensors and of operands)."""
         count = len(self.leaves)
 
         def run(*values: Any) -> Any:
@@ -165,7 +164,9 @@ class as_it_was:
         mode = capturing()
         if mode is None:
             return
-        changed = [(t, v, n) for t, v, n in self._pinned if mode.graph.current(t) is not v and v.node.graph is mode.graph]
+        changed = [
+            (t, v, n) for t, v, n in self._pinned if mode.graph.current(t) is not v and v.node.graph is mode.graph
+        ]
         if changed:
             self._undoing = undoing(mode.graph)
             self._undoing.__enter__()

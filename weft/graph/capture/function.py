@@ -307,9 +307,7 @@ _EAGER = settings.EAGER()
 
 def _inlined() -> bool:
     """Whether a mode that does more than watch is active: inside another capture the function is simply part of it."""
-    return any(
-        not (hasattr(mode, "spans") or hasattr(mode, "remembers")) for mode in define.current_modes()
-    )
+    return any(not (hasattr(mode, "spans") or hasattr(mode, "remembers")) for mode in define.current_modes())
 
 
 def _flat(args: tuple[Any, ...]) -> bool:
@@ -362,13 +360,13 @@ class Trace:
     _looked: int  # the clock of writes when they were last looked at
     _moment: Moment  # of our last writes
 
-    def __init__(
-        self, owner: CapturedFunction, leaves: list[Any], structure: Any, python: Callable[..., Any]
-    ) -> None:
+    def __init__(self, owner: CapturedFunction, leaves: list[Any], structure: Any, python: Callable[..., Any]) -> None:
         self.owner = owner
         self.signature = _describe(leaves)
         self.reason: str | None = None  # why all calls run eagerly, if they do
-        self.guards: list[tuple[Any, bool | None]] = []  # (tensor or number of an argument, `gradient_kind` of its gradient)
+        self.guards: list[
+            tuple[Any, bool | None]
+        ] = []  # (tensor or number of an argument, `gradient_kind` of its gradient)
         self.variants = [self]
         self.links: list[tuple[Tensor, Any]] = []  # outside tensors: whether they are leaves, None: require no gradient
         self.relinked = -1  # the clock of `tape.relinked` when `links` was compared last
@@ -408,9 +406,7 @@ class Trace:
             containers = _containers((*call_args, *call_kwargs.values()))
             result = [python(*call_args, **call_kwargs)]
             if any(not _same_items(c, items) for c, items in containers):
-                self.reason = (
-                    "it changes a list or dict that it was given. Return the new values, or write into the tensors in place"
-                )
+                self.reason = "it changes a list or dict that it was given. Return the new values, or write into the tensors in place"
             return result
 
     def _collect(self, result: list[Any]) -> None:
@@ -429,7 +425,9 @@ class Trace:
         self._argument_of = {id(t): i for i, t in enumerate(capture.stand_ins)}
         self.written = [v for v in graph.variables if v.final is not None and v.final is not v.entry]
         self.written_arguments = [
-            (i, t._data) for i, (t, v) in enumerate(zip(capture.stand_ins, graph.inputs, strict=True)) if t._data is not v
+            (i, t._data)
+            for i, (t, v) in enumerate(zip(capture.stand_ins, graph.inputs, strict=True))
+            if t._data is not v
         ]
         self.returns += [self._returned(leaf, returned) for leaf in leaves]
         self._collect_gradients(returned)
@@ -468,7 +466,9 @@ class Trace:
     def _collect_guards(self) -> dict[int, int]:
         """Note whose gradients the function looked at. Returns the numbers of arguments by their leaves."""
         capture = self.capture
-        numbers = {id(t): ~i for i, t in enumerate(capture.leaves)} | {id(t): i for i, t in enumerate(capture.stand_ins)}
+        numbers = {id(t): ~i for i, t in enumerate(capture.leaves)} | {
+            id(t): i for i, t in enumerate(capture.stand_ins)
+        }
         self.gradient_owners: list[Any] = []  # whose gradients the arguments after those of the call are
         for key, (tensor, stand_in, kind) in capture.gradients.found.items():
             owner: Any = numbers.get(key, tensor)
@@ -495,12 +495,7 @@ class Trace:
         ("view", base, chain of views, position of its history or None), ("sparse", indices, values, shape)."""
         if isinstance(leaf, RowSparse):
             returned.update((id(leaf.indices), id(leaf.values)))
-            return (
-                "sparse",
-                self._returned(leaf.indices, returned),
-                self._returned(leaf.values, returned),
-                leaf.shape,
-            )
+            return ("sparse", self._returned(leaf.indices, returned), self._returned(leaf.values, returned), leaf.shape)
         if not isinstance(leaf, Tensor) or type(leaf._data) is not Value:
             return ("same", leaf)
         number = self._argument_of.get(id(leaf))
@@ -661,7 +656,9 @@ class Trace:
                     return True
         for i, (low, high) in enumerate(ranges):
             writes = i in written
-            if (outside.ranges if writes else outside.written_ranges).meet(low, high) and outside.shared(datas[i], writes):
+            if (outside.ranges if writes else outside.written_ranges).meet(low, high) and outside.shared(
+                datas[i], writes
+            ):
                 return True
         return False
 

@@ -42,7 +42,9 @@ def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> l
                 f"{sub.graph.name}: `{op.name}` inside a function given to a variable is not supported. Made at {node.where}."
             )
         specs = [Spec(v.shape, v.dtype) for v in node.outputs]
-        return [wrap(v) for v in graph.add(op, [graph.operand(t) for t in inputs], node.attrs, specs, node.where).outputs]
+        return [
+            wrap(v) for v in graph.add(op, [graph.operand(t) for t in inputs], node.attrs, specs, node.where).outputs
+        ]
 
     mapped: dict[Value, Tensor] = dict(zip([*sub.formals, *sub.graph.entries], operands, strict=True))
     replay(sub.graph.nodes, mapped, wrap, call)

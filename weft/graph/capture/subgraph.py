@@ -82,11 +82,7 @@ class SubGraph(CapturedGraph):
         return not in_function()
 
     def operand(self, tensor: Any) -> Any:
-        if (
-            isinstance(tensor, Tensor)
-            and isinstance(tensor._data, Value)
-            and tensor._data.node.graph is not self
-        ):
+        if isinstance(tensor, Tensor) and isinstance(tensor._data, Value) and tensor._data.node.graph is not self:
             if getattr(tensor._data.node.graph, "finished", False):
                 self.foreign(tensor._data)
             return self.outside(tensor)
@@ -161,9 +157,7 @@ class _BranchGradients(Gradients):
 class Sub:
     """A traced function: its graph, formal inputs, and the structure of its results."""
 
-    def __init__(
-        self, name: str, fn: Callable[..., Any], formals: Sequence[Any], structure: Any = None
-    ) -> None:
+    def __init__(self, name: str, fn: Callable[..., Any], formals: Sequence[Any], structure: Any = None) -> None:
         """Trace `fn` on stand-ins for `formals` (tensors, whose values do not matter); `structure` rebuilds its arguments."""
         capture = SubCapture(name)
         self.graph: SubGraph = capture.graph
@@ -189,7 +183,9 @@ class Sub:
                             )
                         leaf = capture.constant(Tensor(leaf)._data)
                     self.graph.outputs.append(capture.graph.operand(leaf))
-                self.writes = [i for i, (t, v) in enumerate(zip(stand_ins, self.formals, strict=True)) if t._data is not v]
+                self.writes = [
+                    i for i, (t, v) in enumerate(zip(stand_ins, self.formals, strict=True)) if t._data is not v
+                ]
                 self.effects = self.graph.effects()
                 recorded = self.graph.recorded
                 self.recorded_writes = {i for i in self.writes if id(stand_ins[i]) in recorded}
@@ -228,7 +224,9 @@ def _source(leaf: Any, stand_ins: Sequence[Tensor]) -> Any:
         if base is t:
             return i, leaf is t
     mode = capturing()
-    if mode is not None and (type(base._data) is ndarray or id(base) in mode.graph.touched or mode.graph.is_outer(base)):
+    if mode is not None and (
+        type(base._data) is ndarray or id(base) in mode.graph.touched or mode.graph.is_outer(base)
+    ):
         return base, leaf is base
     return None
 

@@ -93,7 +93,9 @@ class CapturedGraph(Graph):
         self.touched: dict[int, tuple[Tensor, Any, Any]] = {}  # tensors from outside that were written, as they were
         self.families: dict[int, tuple[Any, Any]] = {}  # array of an outside tensor -> (the array, views of it)
         self.strides: dict[Value, tuple[int, ...]] = {}  # of the eager array, in bytes, where it is not row-major
-        self.entangled: list[tuple[Any, Any]] = []  # weak references to tensors that may share memory, which data decide
+        self.entangled: list[
+            tuple[Any, Any]
+        ] = []  # weak references to tensors that may share memory, which data decide
         self.recorded: set[int] = set()  # tensors that were written while the tape recorded
         self.layouts_matter = False  # whether it depends on strides of arguments which tensors share memory
         self.cuts: dict[Node, Any] = {}  # nodes that use a value otherwise than it was first seen, with their lines
@@ -345,9 +347,7 @@ class Capture(Mode):
             priority = getattr(data, "priority", 0)
             if priority > 1 and (foreign is None or priority > foreign.priority):
                 foreign = data
-        if (
-            foreign is not None
-        ):  # a batched value: vmap unpacks it and calls the op again, inside this capture
+        if foreign is not None:  # a batched value: vmap unpacks it and calls the op again, inside this capture
             with self.again():
                 return foreign.apply(op, tensors, op.attrs(values))
         if deferred_tables.tables and not deferred_tables.direct.on:

@@ -217,7 +217,9 @@ class DeclaredGraph(Graph):
         try:
             self.refuse(value, "bool")
         except RuntimeError as error:
-            raise TruthError(f"{error} Or write `wf.cond(condition, on_true, on_false)` or `wf.while_loop(...)`.") from None
+            raise TruthError(
+                f"{error} Or write `wf.cond(condition, on_true, on_false)` or `wf.while_loop(...)`."
+            ) from None
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
@@ -238,9 +240,7 @@ class DeclaredGraph(Graph):
             raise ValueError(f"graph {self.name}: expected a name such as 'add' or 'topk:1'. Got {name!r}.")
         position = int(index or 0)
         if position >= len(outputs):
-            raise IndexError(
-                f"graph {self.name}: node {base!r} has {len(outputs)} outputs. Got {name!r}."
-            )
+            raise IndexError(f"graph {self.name}: node {base!r} has {len(outputs)} outputs. Got {name!r}.")
         known = self._tensors.get(base)
         return wrap(outputs[position]) if known is None else known[position]
 
@@ -386,7 +386,9 @@ def leaf(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def placeholder(dtype: DTypeLike, shape: int | Sequence[int | Symbol | None] | None = None, name: str = "placeholder") -> Tensor:
+def placeholder(
+    dtype: DTypeLike, shape: int | Sequence[int | Symbol | None] | None = None, name: str = "placeholder"
+) -> Tensor:
     """A tensor that is fed when a step runs.
 
     Args:

@@ -60,7 +60,9 @@ def _symbolic(name: str, x: Any) -> Tensor:
     if not isinstance(x._data, Value):
         x = wrap(get_default_graph().operand(x))
     if not isinstance(x._data.node.graph, DeclaredGraph):
-        raise TypeError(f"{name}: only for tensors of a declared graph. In captured functions use `wf.cond` and `wf.while_loop`.")
+        raise TypeError(
+            f"{name}: only for tensors of a declared graph. In captured functions use `wf.cond` and `wf.while_loop`."
+        )
     return x
 
 
@@ -131,7 +133,9 @@ def merge(*inputs: Any) -> tuple[Tensor, Tensor]:
 
         return pull
 
-    value, index = _node(PrimitiveOp("merge"), tensors, [Spec(shape, tensors[0].dtype), Spec((), dtypes.int32)], backward)
+    value, index = _node(
+        PrimitiveOp("merge"), tensors, [Spec(shape, tensors[0].dtype), Spec((), dtypes.int32)], backward
+    )
     return value, index
 
 
@@ -151,7 +155,9 @@ def exit(data: Any) -> Tensor:
     data = _symbolic("exit", data)
     frame = frame_of(data._data.node)
     if not frame:
-        raise ValueError(f"exit: the tensor is not inside a frame; `enter` it first. It was made at {data._data.node.where}.")
+        raise ValueError(
+            f"exit: the tensor is not inside a frame; `enter` it first. It was made at {data._data.node.where}."
+        )
     (made,) = _node(PrimitiveOp("exit"), [data], [Spec(data.shape, data.dtype)])
     made._data.node.graph.frames[made._data.node] = frame[:-1]
     return made
@@ -162,7 +168,9 @@ def next_iteration(data: Any, into: Tensor) -> Tensor:
     data, into = _symbolic("next_iteration", data), _symbolic("next_iteration", into)
     node, target = data._data.node, into._data.node
     if target.op.name != "merge" or len(target.inputs) != 1:
-        raise ValueError(f"next_iteration: `into` must be the value of a loop's `merge(entered)`, not closed yet. Got {into!r}.")
+        raise ValueError(
+            f"next_iteration: `into` must be the value of a loop's `merge(entered)`, not closed yet. Got {into!r}."
+        )
     if not frame_of(node) or frame_of(node) != frame_of(target):
         raise ValueError(
             f"next_iteration: data and merge must be in the same frame. Got {'/'.join(frame_of(node)) or 'none'} and "

@@ -63,7 +63,9 @@ class LateOp(GraphOp):
         with define.installed((*modes, *self.modes)):
             made = self.compute(list(tensors))
         if len(made) != len(self.specs):
-            raise ValueError(f"{self.name}: made {len(made)} results for these sizes, but {len(self.specs)} were declared.")
+            raise ValueError(
+                f"{self.name}: made {len(made)} results for these sizes, but {len(self.specs)} were declared."
+            )
         for t, spec in zip(made, self.specs, strict=True):
             if t.dtype != spec.dtype or not _may_be(spec.shape, t.shape):
                 raise ValueError(
@@ -169,7 +171,9 @@ class LateCall(LateOp):
     The last `draws` operands are the states of the random draws that the function makes.
     """
 
-    def __init__(self, name: str, specs: Sequence[Spec], function: Callable[..., Any], arguments: Any, draws: int = 0) -> None:
+    def __init__(
+        self, name: str, specs: Sequence[Spec], function: Callable[..., Any], arguments: Any, draws: int = 0
+    ) -> None:
         super().__init__(name, specs)
         self.function, self.arguments, self.draws = function, arguments, draws
 
@@ -187,7 +191,9 @@ def called(function: Callable[..., Any], arguments: Any, tensors: Sequence[Any])
     return function(*args, **kwargs)
 
 
-def late_call(graph: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def late_call(
+    graph: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A late node for a call that could not be declared because sizes are open; None if it can never be."""
     leaves, structure = flatten((tuple(args), dict(kwargs)))
     tensors = [t for t in leaves if isinstance(t, Tensor)]
@@ -256,7 +262,9 @@ class LateRule(LateOp):
     Operands are the op's `count` inputs, its outputs, and the gradient of each of these (or None).
     """
 
-    def __init__(self, op: Op, attrs: tuple[Any, ...], count: int, wanted: Sequence[int], specs: Sequence[Spec]) -> None:
+    def __init__(
+        self, op: Op, attrs: tuple[Any, ...], count: int, wanted: Sequence[int], specs: Sequence[Spec]
+    ) -> None:
         super().__init__(f"{op.name}_gradient", specs)
         self.op, self.op_attrs, self.count, self.wanted = op, attrs, count, tuple(wanted)
 
@@ -286,7 +294,6 @@ class LateRule(LateOp):
                 gradient = astype(real(gradient) if narrow else gradient, inputs[i].dtype)
             made.append(gradient)
         return made
-
 
     def _check(self, datas: Sequence[Any], outs: Sequence[Any], given: Sequence[Any]) -> None:
         """That `outs` and their gradients are what the op makes of these inputs: rules and their kernels rely on it."""

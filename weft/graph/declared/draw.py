@@ -59,9 +59,7 @@ def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
                 (x1, y1), (x2, y2) = place[v.node], place[n]
                 x1, y1, x2 = x1 + _BOX[0] // 2, y1 + _BOX[1], x2 + _BOX[0] // 2
                 middle = (y1 + y2) // 2
-                parts.append(
-                    f'<path d="M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}" fill="none" stroke="#888"/>'
-                )
+                parts.append(f'<path d="M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}" fill="none" stroke="#888"/>')
     for n in nodes:
         x, y = place[n]
         shape = f"{n.outputs[0].dtype.name}{format_shape(n.outputs[0].shape)}" if n.outputs else ""

@@ -41,7 +41,9 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> Any:
         if not dtypes.is_inexact(y.dtype):
             raise TypeError(f"gradients: y {i} must be floating. Got {y.dtype.name}, made at {y._data.node.where}.")
     graph = outputs[0]._data.node.graph
-    seeds = [None] * len(outputs) if grad_ys is None else list(grad_ys) if isinstance(grad_ys, (list, tuple)) else [grad_ys]
+    seeds = (
+        [None] * len(outputs) if grad_ys is None else list(grad_ys) if isinstance(grad_ys, (list, tuple)) else [grad_ys]
+    )
     if len(seeds) != len(outputs):
         raise ValueError(f"gradients: expected one grad_y per y. Got {len(seeds)} for {len(outputs)} ys.")
     groups = [_tensors_of(graph, x, i) for i, x in enumerate(targets)]

@@ -76,7 +76,9 @@ def write_graph_files(path: Any, program: Mapping[str, Any], arrays: Mapping[str
             if _content(program_file) != before:  # a sync failed after the rename
                 there = "The new graph is in place, but a loss of power may undo that."
             explained = explain_os_error(error, program_file.parent)
-            raise type(error)(error.errno, f"save: {program_file} could not be written: {explained}. {there}") from error
+            raise type(error)(
+                error.errno, f"save: {program_file} could not be written: {explained}. {there}"
+            ) from error
     return program_file
 
 

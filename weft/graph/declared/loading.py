@@ -249,7 +249,9 @@ class _Reader:
             refs = entry["inputs"].items()
             closes = [r for r in refs if isinstance(r.value, list) and r.items(2)[0].integer(0) >= len(graph.nodes)]
             op = entry["op"].mapping()
-            if closes and not ("how" in op and op["how"].value == "merge" and "kind" in op and op["kind"].value == "primitive"):
+            if closes and not (
+                "how" in op and op["how"].value == "merge" and "kind" in op and op["kind"].value == "primitive"
+            ):
                 closes[0].fail("only the merge of a loop may have an input that comes after it.")
             inputs = [self.input(graph, r) for r in refs if r not in closes]
             attrs = tuple([self.attribute(a) for a in entry["attrs"].items()])
@@ -353,7 +355,9 @@ class _Reader:
         except KeyError as error:
             entry["name"].fail(str(error.args[0]))
         if op.version < version:
-            entry["version"].fail(f"op {name!r} was saved in version {version}, this Weft has {op.version}. Update Weft.")
+            entry["version"].fail(
+                f"op {name!r} was saved in version {version}, this Weft has {op.version}. Update Weft."
+            )
         return op
 
     def write(self, entry: Checked, inputs: Sequence[Any], depth: int) -> WriteOp:
@@ -416,11 +420,15 @@ class _Reader:
             attrs = self.attribute(entry["attrs"])
             if type(attrs) is not tuple:
                 entry["attrs"].expected("a tuple of attributes")
-            return LateRule(self.table_op(entry["op"]), attrs, entry["count"].integer(0), self.naturals(entry["wanted"]), specs)
+            return LateRule(
+                self.table_op(entry["op"]), attrs, entry["count"].integer(0), self.naturals(entry["wanted"]), specs
+            )
         arguments = self.attribute(entry["arguments"])
         if not _are_arguments(arguments):
             entry["arguments"].expected("positional and named arguments")
-        return LateCall(entry["name"].text(), specs, self.function(entry["function"]), arguments, entry["draws"].integer(0))
+        return LateCall(
+            entry["name"].text(), specs, self.function(entry["function"]), arguments, entry["draws"].integer(0)
+        )
 
     @staticmethod
     def naturals(entry: Checked) -> list[int]:

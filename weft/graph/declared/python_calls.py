@@ -119,9 +119,13 @@ def minimize(optimizer: Any, loss: Tensor) -> Node:
     ...     sess.run(train, {x: [[1.0, 2.0]]})
     """
     if not _is_symbolic(loss) or not isinstance(loss._data.node.graph, DeclaredGraph):
-        raise TypeError("minimize: the loss must be a symbolic tensor of a declared graph. Use `loss.backward()` and `step()`.")
+        raise TypeError(
+            "minimize: the loss must be a symbolic tensor of a declared graph. Use `loss.backward()` and `step()`."
+        )
     if not hasattr(optimizer, "param_groups"):
-        raise TypeError(f"minimize: expected an optimiser such as optim.Adam(parameters). Got {type(optimizer).__name__}.")
+        raise TypeError(
+            f"minimize: expected an optimiser such as optim.Adam(parameters). Got {type(optimizer).__name__}."
+        )
     graph = loss._data.node.graph
     params = [p for g in optimizer.param_groups for p in g["params"]]
     found = gradients(loss, params)
@@ -135,4 +139,3 @@ def minimize(optimizer: Any, loss: Tensor) -> Node:
         finally:
             mode.forget()
         return group(*mode.writes, name="minimize")
-

@@ -116,7 +116,9 @@ class Queue:
         if shapes is not None:
             given = list(shapes) if several else [shapes]
             if len(given) != len(self.dtypes):
-                raise ValueError(f"{self.kind}: expected one shape per component. Got {len(given)} for {len(self.dtypes)}.")
+                raise ValueError(
+                    f"{self.kind}: expected one shape per component. Got {len(given)} for {len(self.dtypes)}."
+                )
             self.shapes = tuple([None if s is None else tuple(s) for s in given])
         self.capacity = capacity
         self.name = name or self.kind
@@ -209,7 +211,9 @@ class Queue:
             return None
 
         if count is not None and count > self.capacity:
-            raise ValueError(f"{self.name}: {count} elements can never be there at once. The capacity is {self.capacity}.")
+            raise ValueError(
+                f"{self.name}: {count} elements can never be there at once. The capacity is {self.capacity}."
+            )
         return self._submit(_Call(attempt, done, False))
 
     def _take(self, count: int | None, taken: Callable[[list[Element]], None] | None) -> list[Any]:
@@ -305,7 +309,9 @@ class Queue:
 
     # Eager use ------------------------------------------------------------------------------------------------------------
 
-    def _wait(self, start: Callable[[Done], Withdraw | None], timeout: float | None, taken: Sequence[Element] = ()) -> Any:
+    def _wait(
+        self, start: Callable[[Done], Withdraw | None], timeout: float | None, taken: Sequence[Element] = ()
+    ) -> Any:
         """Start a call and wait for what it reports; `taken` holds the elements that it has taken from the queue."""
         event = threading.Event()
         outcome: list[Any] = []
@@ -472,7 +478,9 @@ class RandomShuffleQueue(Queue):
     ) -> None:
         super().__init__(capacity, dtypes, shapes, name)
         if not 0 <= min_after_dequeue < capacity:
-            raise ValueError(f"{self.kind}: min_after_dequeue must be between 0 and capacity - 1. Got {min_after_dequeue}.")
+            raise ValueError(
+                f"{self.kind}: min_after_dequeue must be between 0 and capacity - 1. Got {min_after_dequeue}."
+            )
         self.min_after_dequeue = min_after_dequeue
         self._items: list[Element] = []
         self._random = np.random.default_rng(seed)

@@ -136,7 +136,8 @@ class _Writer:
             "name": node.name,
             "op": self.op(node),
             "inputs": [
-                [v.node.order, v.index] if isinstance(v, Value) else {"attr": _encode(v, self.weights, node)} for v in node.inputs
+                [v.node.order, v.index] if isinstance(v, Value) else {"attr": _encode(v, self.weights, node)}
+                for v in node.inputs
             ],
             "attrs": [_encode(a, self.weights, node) for a in node.attrs],
             "outputs": [_encode_spec(v) for v in node.outputs],
@@ -182,7 +183,9 @@ class _Writer:
 
     def late(self, op: LateOp, node: Node) -> dict[str, Any]:
         if op.modes:
-            raise TypeError(f"save: node {node.name!r} was declared under autocast, which is not stored. Made at {node.where}.")
+            raise TypeError(
+                f"save: node {node.name!r} was declared under autocast, which is not stored. Made at {node.where}."
+            )
         entry: dict[str, Any] = {"name": op.name, "specs": [_encode_spec(s) for s in op.specs]}
         if isinstance(op, LateCall):
             entry.update(how="call", function=_function_name(op.function, node), draws=op.draws)

@@ -95,7 +95,9 @@ def probe(function: Callable[[list[Tensor]], Any], inputs: Sequence[Any], op: Op
     tried = [shapes for shapes, f in best if f.form == first.form]
     ranked = all(v.shape is not None for v in inputs)
     varied = ranked and all(
-        isinstance(d, int) or len({shapes[i][a] for shapes in tried}) > 1 for i, s in enumerate(given) for a, d in enumerate(s)
+        isinstance(d, int) or len({shapes[i][a] for shapes in tried}) > 1
+        for i, s in enumerate(given)
+        for a, d in enumerate(s)
     )
     specs = []
     for i, spec in enumerate(first.specs):
@@ -166,7 +168,9 @@ def _filled(shapes: Sequence[Any], sizes: Iterable[int]) -> list[tuple[int, ...]
     source = iter(sizes)
     named: dict[Symbol, int] = {}
     return [
-        tuple([d if isinstance(d, int) else next(source) if d is None else named.setdefault(d, next(source)) for d in s])
+        tuple(
+            [d if isinstance(d, int) else next(source) if d is None else named.setdefault(d, next(source)) for d in s]
+        )
         for s in shapes
     ]
 
@@ -176,7 +180,9 @@ def _sampled(op: Op | None, shapes: Sequence[Any]) -> Iterator[list[tuple[int, .
     no guess would hit (the four gates of an LSTM)."""
     for sample in op.samples(Maker()) if op is not None and op.samples is not None else ():
         arrays = list(_arrays([*sample.args, *sample.kwargs.values()]))
-        if len(arrays) == len(shapes) and all(s is None or len(s) == a.ndim for s, a in zip(shapes, arrays, strict=True)):
+        if len(arrays) == len(shapes) and all(
+            s is None or len(s) == a.ndim for s, a in zip(shapes, arrays, strict=True)
+        ):
             yield [a.shape for a in arrays]
 
 

@@ -355,9 +355,14 @@ class Variable:
     def _write(self, kind: str, inputs: Sequence[Any], sub: Sub | None = None) -> Tensor:
         graph = self._graph()
         op = WriteOp(kind, self.state, sub)
-        tensors = [t if isinstance(t, Tensor) else t.__weft_tensor__() if hasattr(t, "__weft_tensor__") else None for t in inputs]
+        tensors = [
+            t if isinstance(t, Tensor) else t.__weft_tensor__() if hasattr(t, "__weft_tensor__") else None
+            for t in inputs
+        ]
         values = [
-            graph.operand(t) if t is not None else graph.constant(_as_array(x, self.dtype if i == len(inputs) - 1 else None))
+            graph.operand(t)
+            if t is not None
+            else graph.constant(_as_array(x, self.dtype if i == len(inputs) - 1 else None))
             for i, (t, x) in enumerate(zip(tensors, inputs, strict=True))
         ]
         if sub is None and kind != "scatter_add":
@@ -427,7 +432,9 @@ def _check_fit(kind: str, variable: Variable, value: Value) -> None:
     full = tuple(variable.shape)
     short = kind != "assign" and len(shape) <= len(full)
     padded = (1,) * (len(full) - len(shape)) + tuple(shape) if short else tuple(shape)
-    fits = len(padded) == len(full) and all(same_size(a, b) or (short and a == 1) for a, b in zip(padded, full, strict=True))
+    fits = len(padded) == len(full) and all(
+        same_size(a, b) or (short and a == 1) for a, b in zip(padded, full, strict=True)
+    )
     if not fits:
         raise ValueError(
             f"{kind}: the value does not fit variable {variable.name!r}. Got {describe(value)}; expected "

@@ -167,7 +167,9 @@ class Lowered:
         if isinstance(op, ControlOp) and (self.everywhere or must_lower(node)):
             outer = context.device
             context.device = node.device
-            outputs = {"cond": self._cond, "while": self._while, "scan": self._scan}[op.kind](node, inputs, context, control)
+            outputs = {"cond": self._cond, "while": self._while, "scan": self._scan}[op.kind](
+                node, inputs, context, control
+            )
             context.device = outer
             values.update(zip(node.outputs, outputs, strict=True))
             done = self._add(NO_OP, [], [], context, [v.node for v in outputs], f"{node.name}/done", False)
@@ -201,7 +203,9 @@ class Lowered:
             context.effects.append(made)
         return made
 
-    def _primitive(self, name: str, inputs: Sequence[Any], context: _Context, title: str, **facts: Any) -> tuple[Value, ...]:
+    def _primitive(
+        self, name: str, inputs: Sequence[Any], context: _Context, title: str, **facts: Any
+    ) -> tuple[Value, ...]:
         spec = Spec(inputs[0].shape, inputs[0].dtype)
         specs = {"switch": [spec, spec], "merge": [spec, Spec((), dtypes.int32)]}.get(name, [spec])
         return self._add(PrimitiveOp(name, **facts), inputs, specs, context, (), f"{title}/{name}").outputs
@@ -228,17 +232,25 @@ class Lowered:
 
     def _cond(self, node: Node, inputs: Sequence[Any], context: _Context, control: Sequence[Node]) -> list[Value]:
         op, count = node.op, 1 + node.op.facts["operands"]
-        flag = self._add(PassOp(), [inputs[0]], [Spec((), dtypes.bool_)], context, control, f"{node.name}/pred").outputs[0]
-        ports = {id(v): self._primitive("switch", [v, flag], context, node.name) for v in dict.fromkeys([flag, *inputs[1:]])}
+        flag = self._add(
+            PassOp(), [inputs[0]], [Spec((), dtypes.bool_)], context, control, f"{node.name}/pred"
+        ).outputs[0]
+        ports = {
+            id(v): self._primitive("switch", [v, flag], context, node.name) for v in dict.fromkeys([flag, *inputs[1:]])
+        }
         results: list[list[Value]] = []
         pivots: list[Value] = []
         for side, sub in ((1, op.subs[0]), (0, op.subs[1])):
-            live = self._add(PassOp(), [ports[id(flag)][side]], [Spec((), dtypes.bool_)], context, (), f"{node.name}/taken")
+            live = self._add(
+                PassOp(), [ports[id(flag)][side]], [Spec((), dtypes.bool_)], context, (), f"{node.name}/taken"
+            )
             branch = _Context(context.path, live, context.device)
             at = {id(t): ports[id(v)][side] for t, v in zip(op.facts["outer"], inputs[count:], strict=True)}
             formals = [ports[id(v)][side] for v in inputs[1:count]]
             results.append(self._body(sub, formals, [at[id(t)] for t in sub.captured], branch))
-            ended = self._add(PassOp(), [live.outputs[0]], [Spec((), dtypes.bool_)], context, branch.effects, f"{node.name}/end")
+            ended = self._add(
+                PassOp(), [live.outputs[0]], [Spec((), dtypes.bool_)], context, branch.effects, f"{node.name}/end"
+            )
             pivots.append(ended.outputs[0])
         merged = [self._primitive("merge", pair, context, node.name)[0] for pair in zip(*results, strict=True)]
         both = self._primitive("merge", pivots, context, node.name)[0]
@@ -268,7 +280,9 @@ class Lowered:
         inner.pivot = merged[0].node
         going = test(merged, fixed, inner)
         ports = [self._primitive("switch", [m, going], inner, name) for m in merged]
-        live = self._add(PassOp(), [ports[0][1]], [Spec(merged[0].shape, merged[0].dtype)], inner, (), f"{name}/runs", False)
+        live = self._add(
+            PassOp(), [ports[0][1]], [Spec(merged[0].shape, merged[0].dtype)], inner, (), f"{name}/runs", False
+        )
         iteration = _Context(inner.path, live, context.device)
         news = body([p[1] for p in ports], fixed, iteration)
         for m, new in zip(merged, news, strict=True):
@@ -322,7 +336,9 @@ class Lowered:
                 slices.append(self._add(RowOp(facts["reverse"]), [x, i], [spec], place, (), "row").outputs[0])
             results = self._body(sub, [*carry, *slices], fixed[facts["xs"] :], place)
             for j, row in enumerate([*results[carries:], *carry[:kept]]):
-                rows[j] = self._add(StoreOp(facts["reverse"]), [rows[j], i, row], [number], place, (), "store").outputs[0]
+                rows[j] = self._add(StoreOp(facts["reverse"]), [rows[j], i, row], [number], place, (), "store").outputs[
+                    0
+                ]
             following = self._add(CountOp(), [i], [number], place, (), "count").outputs[0]
             return [following, *results[:carries], *rows]
 

@@ -115,7 +115,9 @@ class Plan:
         self.initial = [u for u in self.units if not u.after]
 
     def _work(self) -> list[Node]:
-        return [n for n in self.nodes if n.op is not CONSTANT and not (n.op is PLACEHOLDER and n.outputs[0] in self.fed)]
+        return [
+            n for n in self.nodes if n.op is not CONSTANT and not (n.op is PLACEHOLDER and n.outputs[0] in self.fed)
+        ]
 
     def _regions(self) -> list[Unit]:
         nodes = self._work()
@@ -253,9 +255,7 @@ class Engine:
 
     def _inputs(self, unit: Unit) -> list[Any]:
         env, constants = self.env, self.plan.constants
-        return [
-            (env[v] if v in env else constants[v]) if v.__class__ is Value else v for v in unit.inputs
-        ]
+        return [(env[v] if v in env else constants[v]) if v.__class__ is Value else v for v in unit.inputs]
 
     def _start(self, unit: Unit) -> None:
         """Start a blocking node; it reports from any thread, perhaps at once."""

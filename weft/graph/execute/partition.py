@@ -86,7 +86,9 @@ def partition(plan: Plan, transport: Transport) -> list[Part]:
             if home[other] is part:
                 after.add(other.index)
                 continue
-            values: list[Value | None] = [v for v in used if plan.unit_of.get(v.node) is other] or [None]  # None: control
+            values: list[Value | None] = [v for v in used if plan.unit_of.get(v.node) is other] or [
+                None
+            ]  # None: control
             for v in values:
                 edge = (v if v is not None else other, part.device)
                 if edge not in receives:

@@ -92,9 +92,13 @@ MAX_DEVICES = 1024  # of a kind; each has an engine with threads of its own whil
 def configure_devices(cpu: int = 1, ref: int = 0) -> list[Device]:
     """Set how many virtual CPU devices and reference devices this process has. Steps made before keep their placement."""
     if not isinstance(cpu, int) or not isinstance(ref, int) or cpu < 1 or ref < 0:
-        raise ValueError(f"configure_devices: expected at least one cpu and no negative number. Got cpu={cpu!r}, ref={ref!r}.")
+        raise ValueError(
+            f"configure_devices: expected at least one cpu and no negative number. Got cpu={cpu!r}, ref={ref!r}."
+        )
     if cpu > MAX_DEVICES or ref > MAX_DEVICES:
-        raise ValueError(f"configure_devices: expected at most {MAX_DEVICES} devices of a kind. Got cpu={cpu}, ref={ref}.")
+        raise ValueError(
+            f"configure_devices: expected at most {MAX_DEVICES} devices of a kind. Got cpu={cpu}, ref={ref}."
+        )
     _configured[:] = [*[Device("cpu", i) for i in range(cpu)], *[Device("ref", i) for i in range(ref)]]
     return devices()
 
@@ -148,7 +152,9 @@ class Placement:
                 self._join(node, self._frame_key(node))
             other = getattr(node.graph, "colocated", {}).get(node)
             if other is not None:
-                self._join(node, other if other in here or not isinstance(other.op, (ReadOp, WriteOp)) else other.op.state)
+                self._join(
+                    node, other if other in here or not isinstance(other.op, (ReadOp, WriteOp)) else other.op.state
+                )
         self.groups: dict[Any, list[Node]] = {}
         for node in self.nodes:
             self.groups.setdefault(self._root(node), []).append(node)

@@ -44,7 +44,19 @@ class DynamicSize(Exception):
 class Region:
     """Nodes in order, with the values that come in and go out. Several threads may run one region at once."""
 
-    __slots__ = ("nodes", "inputs", "outputs", "writes", "write_ops", "states", "locks", "reference", "_made", "_lock", "_last")
+    __slots__ = (
+        "nodes",
+        "inputs",
+        "outputs",
+        "writes",
+        "write_ops",
+        "states",
+        "locks",
+        "reference",
+        "_made",
+        "_lock",
+        "_last",
+    )
 
     def __init__(
         self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], reference: bool = False
@@ -135,7 +147,13 @@ class Region:
         taken: set[int] = set()
         for v in self.outputs:
             a = env[v]
-            if a.base is not None or v.node.op is CONSTANT or id(a) in taken or any(a is b for b in arrays) or self.states:
+            if (
+                a.base is not None
+                or v.node.op is CONSTANT
+                or id(a) in taken
+                or any(a is b for b in arrays)
+                or self.states
+            ):
                 a = np.array(a)
             taken.add(id(a))
             owned.append(a)

@@ -32,7 +32,9 @@ class Run:
         self.changed = threading.Condition()
         self.executed = 0
         self.step_id = step_id
-        self._loops: dict[int, tuple[Any, threading.Timer | None]] = {}  # flags that stop native loops, and their timers
+        self._loops: dict[
+            int, tuple[Any, threading.Timer | None]
+        ] = {}  # flags that stop native loops, and their timers
 
     def cancel(self, reason: str) -> None:
         with self.changed:

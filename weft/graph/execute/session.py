@@ -116,7 +116,9 @@ class Session:
         nodes = needed_nodes([t.node if isinstance(t, Value) else t for t in targets if t not in given], set(given))
         _check_fed(nodes, set(given))
         kinds = tuple(dict.fromkeys([d.kind for d in as_devices(self.devices)]))
-        script = Script(nodes, set(given), [t for t in targets if isinstance(t, Value) and t not in given], {}, frame_of)
+        script = Script(
+            nodes, set(given), [t for t in targets if isinstance(t, Value) and t not in given], {}, frame_of
+        )
         run = Measuring(script, Run(None, next(_step_ids)), arrays, self.transport)
         run.kinds = kinds
         run.execute()
@@ -284,7 +286,9 @@ def _feed(value: Value, given: Any) -> ndarray:
                 f"Made at {value.node.where}."
             )
         try:
-            array = to_array(given, value.dtype if isinstance(given, (bool, int, float, complex, list, tuple)) else None)
+            array = to_array(
+                given, value.dtype if isinstance(given, (bool, int, float, complex, list, tuple)) else None
+            )
         except (TypeError, ValueError, OverflowError) as error:
             raise type(error)(f"run: cannot feed {value.name!r}, made at {value.node.where}. {error}") from None
     if array.dtype is not value.dtype and array.dtype != value.dtype:

@@ -62,7 +62,9 @@ class TokenPart:
 class TokenPlan:
     """A step with primitives, made ready to run."""
 
-    def __init__(self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any]
+    ) -> None:
         self.fed, self.fetched = fed, list(fetched)
         self.constants = {n.outputs[0]: n.attrs[0] for n in nodes if n.op is CONSTANT}
         self.parts: dict[Any, TokenPart] = {}
@@ -142,7 +144,9 @@ class _Slot:
 class TokenEngine:
     """Runs one part of a plan. Errors and cancellation as in `weft.graph.execute.executor`."""
 
-    def __init__(self, plan: TokenPlan, part: TokenPart, run: Run, env: dict[Value, Any], transport: Any, together: Any) -> None:
+    def __init__(
+        self, plan: TokenPlan, part: TokenPart, run: Run, env: dict[Value, Any], transport: Any, together: Any
+    ) -> None:
         self.part, self.run_state, self.transport, self.together = part, run, transport, together
         self.given = {**plan.constants, **env}
         self.wanted = set(plan.fetched)
@@ -282,7 +286,9 @@ class TokenEngine:
         self.executed += 1
         self.pending[key] = _nothing
         try:
-            withdraw = item.start(arrays, lambda error, outputs: self._report(key, item, tag, error, outputs), self.run_state)
+            withdraw = item.start(
+                arrays, lambda error, outputs: self._report(key, item, tag, error, outputs), self.run_state
+            )
         except Exception as error:
             del self.pending[key]
             raise located(error, item.node) from error.__cause__

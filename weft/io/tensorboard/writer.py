@@ -110,9 +110,7 @@ def graph_def(graph: Any) -> bytes:
     """A Weft graph as a GraphDef: one node per node, with shapes, dtypes and the user's line."""
     nodes = []
     for node in graph.nodes:
-        inputs = [
-            _reference(value) for value in node.inputs if value is not None
-        ]  # None: an operand left out
+        inputs = [_reference(value) for value in node.inputs if value is not None]  # None: an operand left out
         inputs += [f"^{before.name}" for before in node.control]
         first = node.outputs[0] if node.outputs else None
         notes = [("line", str(node.where))] if node.where is not None else []

@@ -147,7 +147,9 @@ class MultiheadAttention(Module):
         dropped = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
-            scores = matmul(q * (1 / math.sqrt(self.head_dim)), k.transpose(-2, -1))  # in this order no float16 overflows early
+            scores = matmul(
+                q * (1 / math.sqrt(self.head_dim)), k.transpose(-2, -1)
+            )  # in this order no float16 overflows early
             if mask is not None:
                 scores = scores + mask
             weights = F.softmax(scores, -1)
@@ -164,7 +166,11 @@ class MultiheadAttention(Module):
         return (y if self.batch_first else y.transpose(0, 1)), weights
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        for name, tensor, size in (("query", query, self.embed_dim), ("key", key, self.kdim), ("value", value, self.vdim)):
+        for name, tensor, size in (
+            ("query", query, self.embed_dim),
+            ("key", key, self.kdim),
+            ("value", value, self.vdim),
+        ):
             if tensor.shape[-1] != size:
                 raise ValueError(
                     f"MultiheadAttention: {name} must have {size} features in its last axis. "

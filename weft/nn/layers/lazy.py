@@ -91,7 +91,9 @@ class _LazyConv(_Lazy):
 
     def _shape(self, size: int) -> tuple[int, ...]:
         if size % self.groups:
-            raise ValueError(f"{type(self).__name__}: groups={self.groups} does not divide the {size} channels of the input.")
+            raise ValueError(
+                f"{type(self).__name__}: groups={self.groups} does not divide the {size} channels of the input."
+            )
         channels = (size, self.out_channels) if self._transposed else (self.out_channels, size)
         return channels[0], channels[1] // self.groups, *self.kernel_size
 

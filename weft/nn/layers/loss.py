@@ -144,9 +144,7 @@ class BCELoss(_Loss):
 class BCEWithLogitsLoss(_Loss):
     """The binary cross entropy of logits, stable; `pos_weight` weighs the positive class."""
 
-    def __init__(
-        self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None
-    ) -> None:
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)

@@ -42,7 +42,9 @@ class _Recurrent(Module):
         if not 0 <= dropout <= 1:
             raise ValueError(f"{op}: dropout must be between 0 and 1. Got {dropout}.")
         if proj_size and (self._states != 2 or not 0 < proj_size < hidden_size):
-            raise ValueError(f"{op}: proj_size is for LSTMs, and smaller than hidden_size={hidden_size}. Got {proj_size}.")
+            raise ValueError(
+                f"{op}: proj_size is for LSTMs, and smaller than hidden_size={hidden_size}. Got {proj_size}."
+            )
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.proj_size = proj_size
         self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
@@ -52,7 +54,10 @@ class _Recurrent(Module):
         for layer in range(num_layers):
             inputs = input_size if layer == 0 else shown * (1 + bidirectional)
             for suffix in ("", "_reverse")[: 1 + bidirectional]:
-                shapes: list[tuple[str, tuple[int, ...]]] = [("weight_ih", (rows, inputs)), ("weight_hh", (rows, shown))]
+                shapes: list[tuple[str, tuple[int, ...]]] = [
+                    ("weight_ih", (rows, inputs)),
+                    ("weight_hh", (rows, shown)),
+                ]
                 if bias:
                     shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))]
                 if proj_size:
@@ -128,9 +133,7 @@ class RNN(_Recurrent):
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNN: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype
-        )
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, x: Any, hx: Tensor | None = None, lengths: Any = None) -> Any:

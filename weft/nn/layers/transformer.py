@@ -58,7 +58,9 @@ class _Layer(Layer):
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
         if self._looks:
-            self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+            self.multihead_attn = MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype
+            )
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
@@ -81,14 +83,14 @@ class _Layer(Layer):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
-def _attend(attention: Module, memory: Tensor | None, mask: Any, padding: Any, causal: bool) -> Callable[[Tensor], Tensor]:
+def _attend(
+    attention: Module, memory: Tensor | None, mask: Any, padding: Any, causal: bool
+) -> Callable[[Tensor], Tensor]:
     """Attention of x to `memory`, or to itself, as a function of x."""
 
     def part(x: Tensor) -> Tensor:
         seen = x if memory is None else memory
-        y, _ = attention(
-            x, seen, seen, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=causal
-        )
+        y, _ = attention(x, seen, seen, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=causal)
         return y
 
     return part

@@ -43,9 +43,7 @@ def _operands(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     errors=lambda m: [Bad(ValueError, "isclose: shapes do not broadcast", m.normal(2), m.normal(3))],
     test={"no_gradient": True, "dtypes": ("float64",)},
 )
-def isclose(
-    x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
-) -> Tensor:
+def isclose(x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False) -> Tensor:
     """Whether two values differ by at most `atol + rtol * abs(x2)`. Equal infinities are close; NaN only on request."""
     number("isclose", "rtol", rtol, least=0)
     number("isclose", "atol", atol, least=0)
@@ -64,9 +62,7 @@ def isclose(
     samples=_close_samples,
     test={"no_gradient": True, "dtypes": ("float64",)},
 )
-def allclose(
-    x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
-) -> Tensor:
+def allclose(x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False) -> Tensor:
     """Whether all elements are close (see `isclose`), as a 0-d bool tensor."""
     return all_(isclose(x1, x2, rtol, atol, equal_nan=equal_nan))
 
@@ -106,9 +102,7 @@ def _limits(dtype: np.dtype, posinf: Any, neginf: Any) -> tuple[Any, Any]:
         Sample(np.array([np.nan + 1j, 2.0])),
     ],
 )
-def nan_to_num(
-    x: Tensor, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+def nan_to_num(x: Tensor, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """`x` with NaN and infinities replaced by numbers (0 and the largest and smallest finite ones by default)."""
     if not dtypes.is_inexact(x.dtype):
         return x

@@ -22,11 +22,7 @@ from ..core.spec import Spec, check_shape, check_size, is_known
 
 
 def tensor(
-    data: Any,
-    *,
-    dtype: DTypeLike | None = None,
-    requires_grad: bool = False,
-    device: DeviceLike | None = None,
+    data: Any, *, dtype: DTypeLike | None = None, requires_grad: bool = False, device: DeviceLike | None = None
 ) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
 
@@ -86,9 +82,7 @@ def asarray(
         if dtype is None or obj.dtype == dtypes.as_dtype(dtype):
             return obj
         if copy is False:
-            raise ValueError(
-                f"asarray: a cast from {obj.dtype.name} to {dtypes.as_dtype(dtype).name} needs a copy."
-            )
+            raise ValueError(f"asarray: a cast from {obj.dtype.name} to {dtypes.as_dtype(dtype).name} needs a copy.")
         from .elementwise import astype
 
         return astype(obj, dtype)
@@ -193,10 +187,7 @@ def ones(
 
 
 def empty(
-    *sizes: ShapeLike,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
+    *sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """A tensor whose elements are not set to anything in particular."""
     check_device("empty", device)
@@ -207,11 +198,7 @@ def empty(
 
 
 def full(
-    shape: ShapeLike,
-    fill_value: Scalar | Tensor,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
+    shape: ShapeLike, fill_value: Scalar | Tensor, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """A tensor of `shape` with every element `fill_value`, whose kind decides the dtype unless given."""
     check_device("full", device)
@@ -230,9 +217,7 @@ def full(
     resolved = dtypes.python_scalar_dtype(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     if dtypes.is_integral(resolved) and not isinstance(fill_value, (bool, complex)):
         if fill_value != fill_value or not float(fill_value).is_integer() and not isinstance(fill_value, int):
-            raise ValueError(
-                f"full: {fill_value} is not an integer; expected a value that {resolved.name} can hold."
-            )
+            raise ValueError(f"full: {fill_value} is not an integer; expected a value that {resolved.name} can hold.")
         info = np.iinfo(resolved)
         if not info.min <= fill_value <= info.max:
             raise OverflowError(
@@ -250,9 +235,7 @@ def zeros_like_spec(spec: Spec) -> Tensor:
 
 def _like(x: Any, value: Any, dtype: Any) -> Tensor:
     dtype = x.dtype if dtype is None else dtypes.as_dtype(dtype)
-    if x.is_symbolic and (
-        not is_known(x.shape) or hasattr(x._data, "level")
-    ):  # under vmap: a batch, like `x`
+    if x.is_symbolic and (not is_known(x.shape) or hasattr(x._data, "level")):  # under vmap: a batch, like `x`
         return filled_like(x, value, dtype)
     return filled(tuple(x.shape), value, dtype)
 

@@ -53,12 +53,7 @@ def _accumulate(ufunc: Any, x: ndarray, axis: int) -> ndarray:
 
 
 def _samples(m: Any) -> list[Sample]:
-    return [
-        Sample(m.normal(5), 0),
-        Sample(m.normal(2, 3), -1),
-        Sample(m.normal(3, 2, 2), 1),
-        Sample(m.normal(0, 2), 0),
-    ]
+    return [Sample(m.normal(5), 0), Sample(m.normal(2, 3), -1), Sample(m.normal(3, 2, 2), 1), Sample(m.normal(0, 2), 0)]
 
 
 def _errors(name: str) -> Any:
@@ -156,10 +151,7 @@ def _infer_recurrence(a: Any, b: Any, axis: Any, reverse: Any) -> Spec:
         and b.shape is not None
         and (
             len(a.shape) != len(b.shape)
-            or any(
-                isinstance(p, int) and isinstance(q, int) and p != q
-                for p, q in zip(a.shape, b.shape, strict=True)
-            )
+            or any(isinstance(p, int) and isinstance(q, int) and p != q for p, q in zip(a.shape, b.shape, strict=True))
         )
     ):
         raise ValueError(
@@ -199,9 +191,7 @@ def _shifted(x: Tensor, axis: int, back: bool) -> Tensor:
     return concat_axis((zero, slice_axis(x, axis, None, -1)), axis)
 
 
-def _recurrence_rule(
-    g: Tensor, a: Tensor, out: Tensor, axis: int, reverse: bool, needs: Any
-) -> tuple[Any, Any]:
+def _recurrence_rule(g: Tensor, a: Tensor, out: Tensor, axis: int, reverse: bool, needs: Any) -> tuple[Any, Any]:
     """gb[i] = g[i] + a[i+1] gb[i+1]: the same recurrence from the other end; ga[i] = gb[i] h[i-1]."""
     axis = axis % out.ndim
     gb = linear_recurrence(_shifted(a, axis, not reverse), g, axis, not reverse)
@@ -210,10 +200,7 @@ def _recurrence_rule(
 
 def _batch_recurrence(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
-    a, b = (
-        t if axis is not None else broadcast_to(t, (size, *t.shape))
-        for t, axis in zip(tensors, axes, strict=True)
-    )
+    a, b = (t if axis is not None else broadcast_to(t, (size, *t.shape)) for t, axis in zip(tensors, axes, strict=True))
     return linear_recurrence(a, b, normalize_axis("linear_recurrence", attrs[0], b.ndim - 1) + 1, attrs[1])
 
 
@@ -230,9 +217,7 @@ def _batch_recurrence(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         Sample(np.array([1.0, 0.0, 2.0]), m.normal(3)),
         Sample(m.normal(0, 2), m.normal(0, 2)),
     ],
-    errors=lambda m: [
-        Bad(ValueError, "linear_recurrence: a and b must have one shape", m.normal(2), m.normal(3))
-    ],
+    errors=lambda m: [Bad(ValueError, "linear_recurrence: a and b must have one shape", m.normal(2), m.normal(3))],
 )
 def linear_recurrence(a: Tensor, b: Tensor, /, axis: int = 0, reverse: bool = False) -> Any:
     """`h[i] = a[i] * h[i - 1] + b[i]` along `axis`, starting from zero (from the far end with `reverse`)."""
@@ -271,9 +256,7 @@ def accumulate_prod(x: Tensor, axis: int) -> Any:
 @composite(
     reference=_cumulative_reference(np.cumprod, 1),
     samples=_cumulative_samples,
-    errors=lambda m: [
-        Bad(ValueError, "cumulative_prod: axis is needed for a tensor with 2 axes", m.normal(2, 3))
-    ],
+    errors=lambda m: [Bad(ValueError, "cumulative_prod: axis is needed for a tensor with 2 axes", m.normal(2, 3))],
 )
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False

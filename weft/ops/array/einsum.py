@@ -43,8 +43,7 @@ def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise _error(
-            f"expected {len(terms)} operands, one per comma-separated term, but {len(ranks)} were given.",
-            equation,
+            f"expected {len(terms)} operands, one per comma-separated term, but {len(ranks)} were given.", equation
         )
     free = [chr(c) for c in range(ord("A"), ord("Z") + 1)] + [chr(c) for c in range(0x100, 0x200)]
     extra = [c for c in free if c not in text]  # letters for the axes that `...` stands for
@@ -107,9 +106,7 @@ def _pair_result(a: str, b: str, needed: set[str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _order(
-    terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ...]
-) -> tuple[tuple[int, int], ...]:
+def _order(terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ...]) -> tuple[tuple[int, int], ...]:
     """Which pairs to contract, in order; places refer to the shrinking list, the result goes to its end."""
     size = dict(sizes)
 
@@ -253,13 +250,7 @@ def _reference(equation: str, *operands: Any) -> np.ndarray:
     errors=lambda m: [
         Bad(ValueError, "einsum: expected 2 operands", "ij,jk->ik", m.normal(2, 3)),
         Bad(ValueError, "einsum: term 'ij' must name all 3 axes of operand 0", "ij->i", m.normal(2, 3, 4)),
-        Bad(
-            ValueError,
-            "einsum: index 'j' has size 3 and, in operand 1",
-            "ij,jk->ik",
-            m.normal(2, 3),
-            m.normal(4, 2),
-        ),
+        Bad(ValueError, "einsum: index 'j' has size 3 and, in operand 1", "ij,jk->ik", m.normal(2, 3), m.normal(4, 2)),
         Bad(ValueError, "einsum: index 'z' of the result", "ij->iz", m.normal(2, 3)),
         Bad(ValueError, "einsum: an index occurs twice in the result", "ij->ii", m.normal(2, 3)),
         Bad(ValueError, "einsum: term 'i1' must consist of letters", "i1->i", m.normal(2, 3)),
@@ -275,9 +266,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     the axes of `...` and then the indices that occur once, in alphabetical order.
     """
     if not isinstance(equation, str):
-        raise TypeError(
-            f"einsum: equation must be a string such as 'ij,jk->ik'. Got {type(equation).__name__}."
-        )
+        raise TypeError(f"einsum: equation must be a string such as 'ij,jk->ik'. Got {type(equation).__name__}.")
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     tensors: list[Tensor] = []

@@ -56,8 +56,11 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
     batch="elementwise",
     reference=lambda x, dtype: x.astype(dtype),
     samples=lambda m: [
-        Sample(m.normal(2, 3), dtypes.float64), Sample(m.ints(4), dtypes.float32),
-        Sample(m.normal(3), dtypes.int64), Sample(m.normal(3), dtypes.bool_), Sample(m.normal(3), dtypes.complex128),
+        Sample(m.normal(2, 3), dtypes.float64),
+        Sample(m.ints(4), dtypes.float32),
+        Sample(m.normal(3), dtypes.int64),
+        Sample(m.normal(3), dtypes.bool_),
+        Sample(m.normal(3), dtypes.complex128),
     ],
     errors=lambda m: [Bad(TypeError, "astype: a complex tensor", np.ones(2, "complex64"), dtypes.float32)],
     test={"dtypes": ("float64",)},
@@ -95,11 +98,7 @@ def add(x1: Term, x2: Term) -> Term:
 
 
 @elementwise(
-    numpy=np.subtract,
-    kind="arithmetic",
-    vjp=(lambda g: g, lambda g: -g),
-    reference=np.subtract,
-    samples=pairs(),
+    numpy=np.subtract, kind="arithmetic", vjp=(lambda g: g, lambda g: -g), reference=np.subtract, samples=pairs()
 )
 def subtract(x1: Term, x2: Term) -> Term:
     """`x1 - x2`, elementwise."""
@@ -126,7 +125,9 @@ def divide(x1: Term, x2: Term) -> Term:
     return s.div(x1, x2)
 
 
-@elementwise(numpy=np.floor_divide, kind="real", vjp=NOT_DIFFERENTIABLE, reference=np.floor_divide, samples=pairs(0.5, 3.0))
+@elementwise(
+    numpy=np.floor_divide, kind="real", vjp=NOT_DIFFERENTIABLE, reference=np.floor_divide, samples=pairs(0.5, 3.0)
+)
 def floor_divide(x1: Term, x2: Term) -> Term:
     """The floor of `x1 / x2`. An integer divided by zero is 0, as in NumPy."""
     return s.floor_divide(x1, x2)
@@ -147,10 +148,7 @@ def remainder(x1: Term, x2: Term) -> Term:
 @elementwise(
     numpy=np.power,
     kind="arithmetic",
-    vjp=(
-        lambda g, x1, x2: _power_base(g, x1, x2),
-        lambda g, x1, out: _power_exponent(g, x1, out),
-    ),
+    vjp=(lambda g, x1, x2: _power_base(g, x1, x2), lambda g, x1, out: _power_exponent(g, x1, out)),
     reference=np.power,
     samples=pairs(0.5, 3.0),
     refuse=lambda x1, x2: _refuse_negative_powers(x1, x2),
@@ -340,13 +338,17 @@ def log1p(x: Term) -> Term:
     return s.log1p(x)
 
 
-@elementwise(numpy=np.log2, kind="float", vjp=lambda g, x: g / (x * math.log(2)), reference=np.log2, samples=values(0.25, 4))
+@elementwise(
+    numpy=np.log2, kind="float", vjp=lambda g, x: g / (x * math.log(2)), reference=np.log2, samples=values(0.25, 4)
+)
 def log2(x: Term) -> Term:
     """The logarithm to base 2."""
     return s.log2(x)
 
 
-@elementwise(numpy=np.log10, kind="float", vjp=lambda g, x: g / (x * math.log(10)), reference=np.log10, samples=values(0.25, 4))
+@elementwise(
+    numpy=np.log10, kind="float", vjp=lambda g, x: g / (x * math.log(10)), reference=np.log10, samples=values(0.25, 4)
+)
 def log10(x: Term) -> Term:
     """The logarithm to base 10."""
     return s.log10(x)
@@ -432,19 +434,25 @@ def cos(x: Term) -> Term:
     return s.cos(x)
 
 
-@elementwise(numpy=np.tan, kind="float", vjp=lambda g, out: g * (out * out + 1), reference=np.tan, samples=values(-1, 1))
+@elementwise(
+    numpy=np.tan, kind="float", vjp=lambda g, out: g * (out * out + 1), reference=np.tan, samples=values(-1, 1)
+)
 def tan(x: Term) -> Term:
     """The tangent of x (radians)."""
     return s.tan(x)
 
 
-@elementwise(numpy=np.arcsin, kind="float", vjp=lambda g, x: g / sqrt(1 - x * x), reference=np.arcsin, samples=values(-0.9, 0.9))
+@elementwise(
+    numpy=np.arcsin, kind="float", vjp=lambda g, x: g / sqrt(1 - x * x), reference=np.arcsin, samples=values(-0.9, 0.9)
+)
 def asin(x: Term) -> Term:
     """The angle in [-π/2, π/2] whose sine is x."""
     return s.asin(x)
 
 
-@elementwise(numpy=np.arccos, kind="float", vjp=lambda g, x: -g / sqrt(1 - x * x), reference=np.arccos, samples=values(-0.9, 0.9))
+@elementwise(
+    numpy=np.arccos, kind="float", vjp=lambda g, x: -g / sqrt(1 - x * x), reference=np.arccos, samples=values(-0.9, 0.9)
+)
 def acos(x: Term) -> Term:
     """The angle in [0, π] whose cosine is x."""
     return s.acos(x)
@@ -465,10 +473,7 @@ def _turn(g: Any, part: Any, x1: Any, x2: Any) -> Any:
 @elementwise(
     numpy=np.arctan2,
     kind="real float",
-    vjp=(
-        lambda g, x1, x2: _turn(g, x2, x1, x2),
-        lambda g, x1, x2: -_turn(g, x1, x1, x2),
-    ),
+    vjp=(lambda g, x1, x2: _turn(g, x2, x1, x2), lambda g, x1, x2: -_turn(g, x1, x1, x2)),
     reference=np.arctan2,
     samples=pairs(0.5, 3),
 )
@@ -515,7 +520,9 @@ def tanh(x: Term) -> Term:
     return s.tanh(x)
 
 
-@elementwise(numpy=np.arcsinh, kind="float", vjp=lambda g, x: g / sqrt(x * x + 1), reference=np.arcsinh, samples=values())
+@elementwise(
+    numpy=np.arcsinh, kind="float", vjp=lambda g, x: g / sqrt(x * x + 1), reference=np.arcsinh, samples=values()
+)
 def asinh(x: Term) -> Term:
     """The inverse hyperbolic sine."""
     return s.asinh(x)
@@ -533,7 +540,9 @@ def acosh(x: Term) -> Term:
     return s.acosh(x)
 
 
-@elementwise(numpy=np.arctanh, kind="float", vjp=lambda g, x: g / (1 - x * x), reference=np.arctanh, samples=values(-0.9, 0.9))
+@elementwise(
+    numpy=np.arctanh, kind="float", vjp=lambda g, x: g / (1 - x * x), reference=np.arctanh, samples=values(-0.9, 0.9)
+)
 def atanh(x: Term) -> Term:
     """The inverse hyperbolic tangent."""
     return s.atanh(x)
@@ -580,7 +589,9 @@ def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "nu
 isnan = _predicate("isnan", s.isnan, np.isnan, "Whether x is not a number.")
 isinf = _predicate("isinf", s.isinf, np.isinf, "Whether x is infinite.")
 isfinite = _predicate("isfinite", s.isfinite, np.isfinite, "Whether x is neither infinite nor NaN.")
-signbit = _predicate("signbit", s.signbit, np.signbit, "Whether the sign bit of x is set (true for -0.0).", "real float")
+signbit = _predicate(
+    "signbit", s.signbit, np.signbit, "Whether the sign bit of x is set (true for -0.0).", "real float"
+)
 
 
 @elementwise(
@@ -639,7 +650,9 @@ def _shift_samples(m: Maker) -> list[Sample]:
     return [Sample(m.ints(3, low=0), m.ints(3, low=0)), Sample(m.ints(2, 3), m.ints(3, low=0))]
 
 
-def _bitwise(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "bitwise", samples: Any = _bit_samples) -> Any:
+def _bitwise(
+    name: str, expression: Any, ufunc: Any, doc: str, kind: str = "bitwise", samples: Any = _bit_samples
+) -> Any:
     def body(x1: Term, x2: Term) -> Term:
         return expression(x1, x2)
 
@@ -782,11 +795,7 @@ def make_complex(real: Tensor, imag: Tensor) -> Any:
     return np.asarray(real + 1j * imag, dtypes.complex_dtype(real.dtype))
 
 
-@composite(
-    reference=np.angle,
-    samples=lambda m: _complex_samples,
-    test={"complex_only": True},
-)
+@composite(reference=np.angle, samples=lambda m: _complex_samples, test={"complex_only": True})
 def angle(x: Tensor) -> Tensor:
     """The phase of a complex number, in [-π, π]."""
     return atan2(imag(x), real(x))
@@ -795,7 +804,9 @@ def angle(x: Tensor) -> Tensor:
 # Functions of models and statistics ------------------------------------------------------------------------------------------
 
 
-@elementwise(kind="real float", vjp=lambda g, x: g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=s.erf, samples=values())
+@elementwise(
+    kind="real float", vjp=lambda g, x: g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=s.erf, samples=values()
+)
 def erf(x: Term) -> Term:
     """The error function."""
     return s.erf(x)
@@ -938,7 +949,9 @@ def _bound(x: Tensor, bound: Any, end: int) -> Any:
         return Tensor(bound)
     if dtypes.is_integral(x.dtype):
         if isinstance(bound, float):
-            raise TypeError(f"clip: a float bound {bound} does not fit an {x.dtype.name} tensor. Cast the tensor first.")
+            raise TypeError(
+                f"clip: a float bound {bound} does not fit an {x.dtype.name} tensor. Cast the tensor first."
+            )
         if isinstance(bound, int):
             limits = np.iinfo(x.dtype)
             if bound > limits.max if end == 0 else bound < limits.min:

@@ -88,9 +88,7 @@ def _shift(axes: Any, n: int) -> tuple[int, ...]:
     title="fft",
     namespace="internal",
     vjp=lambda g, axes, inverse, norm: fft_complex(g, axes, inverse, norm),
-    batch=lambda axes, tensors, attrs: fft_complex(
-        tensors[0], _shift(attrs[0], tensors[0].ndim - 1), *attrs[1:]
-    ),
+    batch=lambda axes, tensors, attrs: fft_complex(tensors[0], _shift(attrs[0], tensors[0].ndim - 1), *attrs[1:]),
     cost=_cost,
     reference=_complex,
     samples=_complex_samples,
@@ -165,9 +163,7 @@ def _infer_back(x: Any, n: int, axis: int, norm: str) -> Spec:
         return Spec(None, dtype)
     axis = normalize_axis("irfft", axis, x.ndim)
     if not same_size(x.shape[axis], n // 2 + 1):
-        raise ValueError(
-            f"irfft: {n} values need {n // 2 + 1} frequencies. Got {x.shape[axis]} along axis {axis}."
-        )
+        raise ValueError(f"irfft: {n} values need {n // 2 + 1} frequencies. Got {x.shape[axis]} along axis {axis}.")
     return Spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), dtype)
 
 

@@ -154,9 +154,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
 
 @composite(
     reference=lambda x, axis, index: np.take_along_axis(
-        x[tuple(slice(0, n) if i != axis % x.ndim else slice(None) for i, n in enumerate(index.shape))],
-        index,
-        axis,
+        x[tuple(slice(0, n) if i != axis % x.ndim else slice(None) for i, n in enumerate(index.shape))], index, axis
     ),
     samples=lambda m: [
         Sample(m.normal(3, 4), 1, m.ints(3, 2, low=0, high=4)),
@@ -265,8 +263,10 @@ def _infer_index_add(x: Any, index: Any, source: Any, axis: Any) -> Spec:
     axis = normalize_axis("index_add", axis, x.ndim)
     if x.shape is not None and source.shape is not None and index.shape is not None:
         expected = (*x.shape[:axis], index.shape[0] if len(index.shape) == 1 else None, *x.shape[axis + 1 :])
-        if len(index.shape) != 1 or len(source.shape) != len(expected) or any(
-            not same_size(a, b) for a, b in zip(source.shape, expected, strict=True)
+        if (
+            len(index.shape) != 1
+            or len(source.shape) != len(expected)
+            or any(not same_size(a, b) for a, b in zip(source.shape, expected, strict=True))
         ):
             raise ValueError(
                 f"index_add: source must have shape {format_shape(expected)} for x {format_shape(x.shape)} and index "
@@ -280,7 +280,9 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
     out = np.array(x)
     axis = axis % x.ndim
     view = np.moveaxis(out, axis, 0)
-    np.add.at(view, index, np.moveaxis(dtypes.convert(source, out.dtype) if source.dtype != out.dtype else source, axis, 0))
+    np.add.at(
+        view, index, np.moveaxis(dtypes.convert(source, out.dtype) if source.dtype != out.dtype else source, axis, 0)
+    )
     return out
 
 
@@ -295,7 +297,9 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
         Sample(m.normal(4, 3), np.array([0, 2, 0]), m.normal(3, 3), 0),
         Sample(m.normal(2, 3), np.array([2, 2]), m.normal(2, 2), 1),
     ],
-    errors=lambda m: [Bad(ValueError, "index_add: source must have shape", m.normal(4, 3), np.array([0]), m.normal(2, 3), 0)],
+    errors=lambda m: [
+        Bad(ValueError, "index_add: source must have shape", m.normal(4, 3), np.array([0]), m.normal(2, 3), 0)
+    ],
 )
 def index_add(x: Tensor, index: Tensor, source: Tensor, axis: int = 0) -> Any:
     """A copy of `x` with the slices of `source` added to the slices of `x` at `index` along `axis`."""
@@ -330,8 +334,13 @@ def _infer_checked(x: Any, low: int, high: int, ignored: int | None, name: str) 
     batch="elementwise",
     effects=("check",),
     reference=lambda x, low, high, ignored, name: x,
-    samples=lambda m: [Sample(np.array([0, 2, 1]), 0, 3, None, "class"), Sample(np.array([0, -100]), 0, 3, -100, "class")],
-    errors=lambda m: [Bad(IndexError, "class 3 is out of range: expected 0 to 2", np.array([0, 3]), 0, 3, None, "class")],
+    samples=lambda m: [
+        Sample(np.array([0, 2, 1]), 0, 3, None, "class"),
+        Sample(np.array([0, -100]), 0, 3, -100, "class"),
+    ],
+    errors=lambda m: [
+        Bad(IndexError, "class 3 is out of range: expected 0 to 2", np.array([0, 3]), 0, 3, None, "class")
+    ],
 )
 def checked_indices(x: Tensor, low: int, high: int, ignored: int | None, name: str) -> Any:
     """`x`, after a check that every element is in [low, high) or is `ignored`."""

@@ -284,10 +284,14 @@ def _infer_advanced(arrays: Any, spec: Any) -> Spec:
     if x.shape is None or any(i.shape is None for i in indices):
         return Spec(None, x.dtype)
     broadcast = broadcast_shapes("index", *[i.shape for i in indices])
-    stand_ins = [np.broadcast_to(np.zeros((), np.intp), [d if isinstance(d, int) else 1 for d in i.shape]) for i in indices]
+    stand_ins = [
+        np.broadcast_to(np.zeros((), np.intp), [d if isinstance(d, int) else 1 for d in i.shape]) for i in indices
+    ]
     sizes = [d if isinstance(d, int) else 1 for d in x.shape]
     try:
-        shape = np.broadcast_to(np.empty((), np.int8), [max(d, 1) if d else d for d in sizes])[thaw(spec, stand_ins)].shape
+        shape = np.broadcast_to(np.empty((), np.int8), [max(d, 1) if d else d for d in sizes])[
+            thaw(spec, stand_ins)
+        ].shape
     except (IndexError, ValueError) as error:
         if 0 in sizes and all(0 in i.shape for i in stand_ins):
             shape = np.empty(sizes, np.int8)[thaw(spec, stand_ins)].shape

@@ -136,10 +136,7 @@ def _cube(x: Any, *_: Any, **__: Any) -> int:
     cost=_cube,
     reference=np.linalg.inv,
     samples=_square_samples,
-    errors=lambda m: [
-        *_square_errors("inv")(m),
-        Bad(ValueError, "inv: the matrix is singular", np.zeros((2, 2))),
-    ],
+    errors=lambda m: [*_square_errors("inv")(m), Bad(ValueError, "inv: the matrix is singular", np.zeros((2, 2)))],
     namespace="linalg",
     tolerance=10,
 )
@@ -242,9 +239,7 @@ def _cofactor_array(x: ndarray) -> ndarray:
     others = np.repeat(s[..., None, :], n, axis=-2)
     others[..., np.arange(n), np.arange(n)] = 1
     scale = np.prod(others, axis=-1) * np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None]
-    adjugate = np.matmul(
-        np.conj(np.swapaxes(vh, -1, -2)) * scale[..., None, :], np.conj(np.swapaxes(u, -1, -2))
-    )
+    adjugate = np.matmul(np.conj(np.swapaxes(vh, -1, -2)) * scale[..., None, :], np.conj(np.swapaxes(u, -1, -2)))
     return np.swapaxes(adjugate, -1, -2)
 
 
@@ -286,10 +281,7 @@ def _infer_det(name: str) -> Any:
     batch="elementwise",
     cost=_cube,
     reference=np.linalg.det,
-    samples=lambda m: [
-        *_square_samples(m),
-        Sample(np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])),
-    ],
+    samples=lambda m: [*_square_samples(m), Sample(np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]]))],
     errors=_square_errors("det"),
     namespace="linalg",
     tolerance=20,
@@ -396,9 +388,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Any:
 
     Only the Hermitian part (x + x.H) / 2 is looked at, so that the gradient is symmetric too.
     """
-    return narrow(
-        lapack("cholesky", "the matrix is not positive definite", _cholesky, wide(x), upper), x.dtype
-    )
+    return narrow(lapack("cholesky", "the matrix is not positive definite", _cholesky, wide(x), upper), x.dtype)
 
 
 # Pseudo-inverse and powers ---------------------------------------------------------------------------------------------------
@@ -450,9 +440,7 @@ def _pinv(x: ndarray, rtol: Any = None) -> ndarray:
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     keep = s > np.asarray(rtol)[..., None] * s.max(axis=-1, keepdims=True)
     inverse = np.where(keep, 1 / np.where(keep, s, 1), 0).astype(s.dtype)
-    return np.matmul(
-        np.conj(np.swapaxes(vh, -1, -2)) * inverse[..., None, :], np.conj(np.swapaxes(u, -1, -2))
-    )
+    return np.matmul(np.conj(np.swapaxes(vh, -1, -2)) * inverse[..., None, :], np.conj(np.swapaxes(u, -1, -2)))
 
 
 @primitive(

@@ -110,11 +110,7 @@ def _eigh_rule(g: Any, outs: Any) -> Tensor:
     batch="elementwise",
     cost=_cost,
     reference=lambda x: tuple(np.linalg.eigh(_hermitian_part(x))),
-    samples=lambda m: [
-        Sample(_spread_matrix(m, 3, 3)),
-        Sample(_spread_matrix(m, 2, 3, 3)),
-        Sample(m.normal(0, 0)),
-    ],
+    samples=lambda m: [Sample(_spread_matrix(m, 3, 3)), Sample(_spread_matrix(m, 2, 3, 3)), Sample(m.normal(0, 0))],
     errors=_errors("eigh"),
     tolerance=20,
     test={"gradient_tolerance": 1e-4},
@@ -417,10 +413,7 @@ def _qr_rule(g: Any, x: Tensor, outs: Any, mode: str) -> Tensor:
         Sample(_spread_matrix(m, 2, 3), mode="complete"),
         Sample(_spread_matrix(m, 4, 3) + 0.3j * m.normal(4, 3)),
     ],
-    errors=lambda m: [
-        *_errors("qr", False)(m),
-        Bad(ValueError, "qr: mode must be", m.normal(2, 2), mode="full"),
-    ],
+    errors=lambda m: [*_errors("qr", False)(m), Bad(ValueError, "qr: mode must be", m.normal(2, 2), mode="full")],
     tolerance=20,
     test={"gradient_tolerance": 1e-4},
 )
@@ -536,9 +529,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
         sums = sum_(_magnitude(x), axis=-2 if abs(ord) == 1 else -1)
         out = (max_ if ord > 0 else min_)(sums, axis=-1)
     else:
-        raise ValueError(
-            f"matrix_norm: ord must be one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf. Got {ord!r}."
-        )
+        raise ValueError(f"matrix_norm: ord must be one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf. Got {ord!r}.")
     return expand_dims(out, (-2, -1)) if keepdims else out
 
 

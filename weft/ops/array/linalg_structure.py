@@ -23,9 +23,7 @@ def matrix_shape(name: str, x: Any) -> Any:
     if x.shape is None:
         return None, None
     if len(x.shape) < 2:
-        raise ValueError(
-            f"{name}: expected a matrix or a stack of matrices. Got shape {format_shape(x.shape)}."
-        )
+        raise ValueError(f"{name}: expected a matrix or a stack of matrices. Got shape {format_shape(x.shape)}.")
     return x.shape[-2], x.shape[-1]
 
 
@@ -176,9 +174,7 @@ def _infer_diagonal_matrix(x: Any, rows: int, cols: int, offset: int) -> Spec:
         Sample(m.normal(2), 4, 3, -2),
         Sample(m.normal(0), 0, 0),
     ],
-    errors=lambda m: [
-        Bad(ValueError, "diag_embed: a diagonal of 2 elements cannot hold 3", m.normal(3), 2, 2)
-    ],
+    errors=lambda m: [Bad(ValueError, "diag_embed: a diagonal of 2 elements cannot hold 3", m.normal(3), 2, 2)],
 )
 def diagonal_matrix(x: Tensor, rows: int, cols: int, offset: int = 0) -> Any:
     """Matrices of zeros with the last axis of `x` on the `offset`-th diagonal: the transpose of `diagonal`."""
@@ -201,9 +197,7 @@ def diagonal_matrix_as(x: Tensor, like: Tensor, offset: int = 0) -> Any:
 
 
 @composite(
-    reference=lambda x, offset=0: _put_diagonal(
-        x, x.shape[-1] + abs(offset), x.shape[-1] + abs(offset), offset
-    ),
+    reference=lambda x, offset=0: _put_diagonal(x, x.shape[-1] + abs(offset), x.shape[-1] + abs(offset), offset),
     samples=lambda m: [Sample(m.normal(3)), Sample(m.normal(2, 3), offset=1), Sample(m.normal(2), offset=-1)],
     errors=lambda m: [Bad(ValueError, "diag_embed: expected a tensor with at least one axis", m.normal())],
 )
@@ -218,12 +212,7 @@ def diag_embed(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 @composite(
     reference=np.diag,
-    samples=lambda m: [
-        Sample(m.normal(3)),
-        Sample(m.normal(3), 1),
-        Sample(m.normal(3, 4)),
-        Sample(m.normal(3, 4), -1),
-    ],
+    samples=lambda m: [Sample(m.normal(3)), Sample(m.normal(3), 1), Sample(m.normal(3, 4)), Sample(m.normal(3, 4), -1)],
     errors=lambda m: [Bad(ValueError, "diag: expected a vector or a matrix", m.normal(2, 2, 2))],
 )
 def diag(x: Tensor, /, k: int = 0) -> Tensor:
@@ -339,7 +328,5 @@ def fliplr(x: Tensor, /) -> Tensor:
     from .repeating import flip
 
     if x.ndim < 2:
-        raise ValueError(
-            f"fliplr: expected a tensor with at least two axes. Got shape {format_shape(x.shape)}."
-        )
+        raise ValueError(f"fliplr: expected a tensor with at least two axes. Got shape {format_shape(x.shape)}.")
     return flip(x, axis=1)

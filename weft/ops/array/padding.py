@@ -40,9 +40,7 @@ def _widths(pad_width: Any, ndim: int | None) -> Pairs:
     if len(pairs) == 1 and ndim != 1:
         pairs = pairs * ndim
     if len(pairs) != ndim:
-        raise ValueError(
-            f"pad: expected one pair per axis, {ndim} here. Got {len(pairs)} pairs: {pad_width!r}."
-        )
+        raise ValueError(f"pad: expected one pair per axis, {ndim} here. Got {len(pairs)} pairs: {pad_width!r}.")
     return pairs
 
 
@@ -75,8 +73,7 @@ def _infer(x: Any, pad_width: Any, mode: str, value: Any) -> Spec:
     if x.shape is None:
         return Spec(None, x.dtype)
     return Spec(
-        tuple([_padded(d, p, i, mode, x.shape) for i, (d, p) in enumerate(zip(x.shape, pairs, strict=True))]),
-        x.dtype,
+        tuple([_padded(d, p, i, mode, x.shape) for i, (d, p) in enumerate(zip(x.shape, pairs, strict=True))]), x.dtype
     )
 
 
@@ -166,12 +163,8 @@ def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: float = 0) 
     if mode == "constant":
         if any(lo > 0 or hi > 0 for lo, hi in pairs):
             out.fill(value)
-        source = tuple(
-            [slice(max(-lo, 0), n - max(-hi, 0)) for (lo, hi), n in zip(pairs, x.shape, strict=True)]
-        )
-        target = tuple(
-            [slice(max(lo, 0), n - max(hi, 0)) for (lo, hi), n in zip(pairs, out.shape, strict=True)]
-        )
+        source = tuple([slice(max(-lo, 0), n - max(-hi, 0)) for (lo, hi), n in zip(pairs, x.shape, strict=True)])
+        target = tuple([slice(max(lo, 0), n - max(hi, 0)) for (lo, hi), n in zip(pairs, out.shape, strict=True)])
         out[target] = x[source]
         return out
     out[tuple([slice(lo, lo + n) for (lo, _), n in zip(pairs, x.shape, strict=True)])] = x
@@ -201,7 +194,10 @@ def _sides(axis: int, lo: int, hi: int, n: int, mode: str) -> list[tuple[Any, An
 def _infer_backward(g: Any, pad_width: Any, mode: str) -> Spec:
     if g.shape is None:
         return Spec(None, g.dtype)
-    shape = [d - lo - hi if isinstance(d, (int, np.integer)) else None for d, (lo, hi) in zip(g.shape, pad_width, strict=True)]
+    shape = [
+        d - lo - hi if isinstance(d, (int, np.integer)) else None
+        for d, (lo, hi) in zip(g.shape, pad_width, strict=True)
+    ]
     _infer(Spec(tuple(shape), g.dtype), pad_width, mode, 0)
     return Spec(tuple(shape), g.dtype)
 

@@ -114,7 +114,12 @@ def _batch_matmul(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         Sample(m.normal(2, 0), m.normal(0, 2)),
     ],
     errors=lambda m: [
-        Bad(ValueError, r"matmul: inner dimensions differ.*\(4, 3\).*\(5, 3\).*x1 @ x2.mT", m.normal(4, 3), m.normal(5, 3)),
+        Bad(
+            ValueError,
+            r"matmul: inner dimensions differ.*\(4, 3\).*\(5, 3\).*x1 @ x2.mT",
+            m.normal(4, 3),
+            m.normal(5, 3),
+        ),
         Bad(ValueError, "matmul: expected tensors with at least one axis", m.normal(4), m.normal()),
         Bad(ValueError, "matmul: shapes do not broadcast", m.normal(2, 2, 2), m.normal(3, 2, 2)),
     ],
@@ -141,7 +146,9 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     from .reduction import sum as sum_
 
     if x1.ndim and x2.ndim and not same_size(x1.shape[axis], x2.shape[axis]):
-        raise ValueError(f"vecdot: sizes along axis {axis} differ. Got {format_shape(x1.shape)} and {format_shape(x2.shape)}.")
+        raise ValueError(
+            f"vecdot: sizes along axis {axis} differ. Got {format_shape(x1.shape)} and {format_shape(x2.shape)}."
+        )
     dtype = dtypes.promote(x1.dtype, x2.dtype)
     return sum_((conj(x1) if dtypes.is_complex(x1.dtype) else x1) * x2, axis=axis, dtype=dtype)
 

@@ -274,9 +274,7 @@ def _infer_permutation(state: Any, n: int) -> Spec:
     infer=_infer_permutation,
     vjp=NOT_DIFFERENTIABLE,
     cost=lambda state, n: 100 * n,
-    reference=lambda state, n: np.argsort(
-        reference_draw(state, (n,), lambda a, b, c, d: a << 32 | b), kind="stable"
-    ),
+    reference=lambda state, n: np.argsort(reference_draw(state, (n,), lambda a, b, c, d: a << 32 | b), kind="stable"),
     samples=lambda m: [Sample(_STATE, 7), Sample(_STATE, 1), Sample(_STATE, 0)],
     errors=lambda m: [Bad(ValueError, "randperm: n must not be negative", _STATE, -1)],
 )
@@ -359,15 +357,11 @@ def _multinomial(weights: np.ndarray, uniform: np.ndarray, num_samples: int, rep
         last = weights.shape[-1] - 1 - np.argmax(weights[:, ::-1] > 0, -1)
         return np.minimum(np.array(rows).reshape(uniform.shape), last[:, None])
     with np.errstate(divide="ignore", invalid="ignore"):
-        keys = np.where(
-            weights > 0, np.log1p(-uniform) / weights, -np.inf
-        )  # minus an exponential variable of rate w
+        keys = np.where(weights > 0, np.log1p(-uniform) / weights, -np.inf)  # minus an exponential variable of rate w
     return np.argsort(-keys, -1, kind="stable")[:, :num_samples]
 
 
-def _reference_multinomial(
-    probabilities: Any, state: Any, num_samples: int, replacement: bool = False
-) -> np.ndarray:
+def _reference_multinomial(probabilities: Any, state: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
     weights = np.atleast_2d(probabilities)
     size = (len(weights), num_samples if replacement else weights.shape[1])
     uniform = reference_draw(state, size, _reference_uniform(dtypes.float64))
@@ -415,9 +409,7 @@ def _reference_multinomial(
         Bad(TypeError, "multinomial: probabilities must be floating", np.array([1, 2]), _STATE, 1, True),
     ],
 )
-def random_multinomial(
-    probabilities: Tensor, state: Tensor, num_samples: int, replacement: bool = False
-) -> Any:
+def random_multinomial(probabilities: Tensor, state: Tensor, num_samples: int, replacement: bool = False) -> Any:
     """Category numbers drawn with the given (unnormalised) probabilities."""
     weights = np.atleast_2d(np.asarray(probabilities, np.float64))
     if not np.isfinite(weights).all() or (weights < 0).any():

@@ -123,7 +123,13 @@ def sum(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keep
     [2.0, 2.0, 2.0]
     """
     have = x.dtype
-    wanted = have if dtype is None and have is dtypes.float32 else sum_dtype(have) if dtype is None else dtypes.as_dtype(dtype)
+    wanted = (
+        have
+        if dtype is None and have is dtypes.float32
+        else sum_dtype(have)
+        if dtype is None
+        else dtypes.as_dtype(dtype)
+    )
     if have is not wanted and have != wanted:
         x = astype(x, wanted)
     return reduce_sum(x, tuple(axis) if axis.__class__ is list else axis, keepdims)
@@ -268,7 +274,11 @@ def _bool(_: np.dtype) -> np.dtype:
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch(lambda: any_),
     reference=lambda x, axis=None, keepdims=False: np.any(x, axis=axis, keepdims=keepdims),
-    samples=lambda m: [Sample(m.bools(2, 3)), Sample(m.bools(2, 3), axis=0), Sample(m.ints(2, 0), axis=1, keepdims=True)],
+    samples=lambda m: [
+        Sample(m.bools(2, 3)),
+        Sample(m.bools(2, 3), axis=0),
+        Sample(m.ints(2, 0), axis=1, keepdims=True),
+    ],
 )
 def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether at least one element over `axis` is true (non-zero)."""
@@ -284,7 +294,11 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     vjp=NOT_DIFFERENTIABLE,
     batch=_batch(lambda: all_),
     reference=lambda x, axis=None, keepdims=False: np.all(x, axis=axis, keepdims=keepdims),
-    samples=lambda m: [Sample(m.bools(2, 3)), Sample(m.bools(2, 3), axis=0), Sample(m.ints(2, 0), axis=1, keepdims=True)],
+    samples=lambda m: [
+        Sample(m.bools(2, 3)),
+        Sample(m.bools(2, 3), axis=0),
+        Sample(m.ints(2, 0), axis=1, keepdims=True),
+    ],
 )
 def all_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether all elements over `axis` are true (non-zero)."""

@@ -66,9 +66,7 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
     checks_once=True,
     cost="move",
     infer=_infer_roll,
-    vjp=lambda g, shift, axis: roll(
-        g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis
-    ),
+    vjp=lambda g, shift, axis: roll(g, _roll_axes(shift, axis)[0] if isinstance(shift, tuple) else -shift, axis=axis),
     batch=vmap_rules.roll,
     reference=lambda x, shift, axis=None: np.roll(x, shift, axis),
     samples=lambda m: [
@@ -172,7 +170,11 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
     vjp=_repeat_rule,
     batch=vmap_rules.repeat_static,
     reference=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
-    samples=lambda m: [Sample(m.normal(2, 3), 2, None), Sample(m.normal(2, 3), (1, 3), 0), Sample(m.normal(2, 3), 2, -1)],
+    samples=lambda m: [
+        Sample(m.normal(2, 3), 2, None),
+        Sample(m.normal(2, 3), (1, 3), 0),
+        Sample(m.normal(2, 3), 2, -1),
+    ],
 )
 def repeat_static(x: Tensor, repeats: int | tuple[int, ...], axis: int | None = None) -> Any:
     """Each element repeated `repeats` (static) times along `axis`."""
@@ -186,7 +188,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
         repeats = repeats.tolist()
     if isinstance(repeats, (list, tuple)):
         repeats = tuple([operator.index(r) for r in repeats])
-        size = (x.size if axis is None else x.shape[normalize_axis("repeat", axis, x.ndim)])
+        size = x.size if axis is None else x.shape[normalize_axis("repeat", axis, x.ndim)]
         if len(repeats) == 1:
             repeats = repeats[0]
         elif len(repeats) != size:

@@ -106,9 +106,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 @composite(
-    reference=lambda x, axis=None, keepdims=False: np.asarray(
-        np.count_nonzero(x, axis=axis, keepdims=keepdims)
-    ),
+    reference=lambda x, axis=None, keepdims=False: np.asarray(np.count_nonzero(x, axis=axis, keepdims=keepdims)),
     samples=lambda m: [
         Sample(m.ints(2, 3, low=0, high=2)),
         Sample(m.ints(2, 3, low=0, high=2), axis=1),
@@ -116,13 +114,9 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
     ],
     errors=lambda m: [Bad(IndexError, "count_nonzero: axis 2", m.normal(2, 3), axis=2)],
 )
-def count_nonzero(
-    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-) -> Tensor:
+def count_nonzero(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """How many elements over `axis` (all by default) are not zero."""
-    return reduce_sum(
-        astype(not_equal(x, 0), dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims
-    )
+    return reduce_sum(astype(not_equal(x, 0), dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims)
 
 
 def _infer_nonzero(x: Any) -> Spec:
@@ -213,8 +207,7 @@ def _batch_search(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     if sorter is not None:
         size = next(t.shape[0] for t, a in zip(tensors, axes, strict=True) if a is not None)
         x1, sorter = (
-            t if a is not None else broadcast_to(t, (size, *t.shape))
-            for t, a in ((x1, axes[0]), (sorter, axes[2]))
+            t if a is not None else broadcast_to(t, (size, *t.shape)) for t, a in ((x1, axes[0]), (sorter, axes[2]))
         )
         x1 = take_along_axis(x1, sorter, axis=1)
     lead = x2.ndim - (axes[1] is not None)

@@ -141,7 +141,9 @@ def _inverse(axes: Any) -> tuple[int, ...]:
     vjp=lambda g, axes: permute_dims(g, _inverse(axes)),
     alias="x",
     put=lambda base, value, axes: permute_dims(value, _inverse(axes)),
-    batch=lambda axes, tensors, attrs: permute_dims(tensors[0], (0, *[a % (tensors[0].ndim - 1) + 1 for a in attrs[0]])),
+    batch=lambda axes, tensors, attrs: permute_dims(
+        tensors[0], (0, *[a % (tensors[0].ndim - 1) + 1 for a in attrs[0]])
+    ),
     reference=lambda x, axes: np.transpose(x, axes),
     samples=lambda m: [Sample(m.normal(2, 3, 4), (2, 0, 1)), Sample(m.normal(2, 3), (-1, 0)), Sample(m.normal(), ())],
     errors=lambda m: [
@@ -287,7 +289,9 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
     if x.shape is not None:
         result = _broadcast_shapes("broadcast_to", x.shape, target)
         if is_known(result) and result != target:
-            raise ValueError(f"broadcast_to: shape {format_shape(x.shape)} does not broadcast to {format_shape(target)}.")
+            raise ValueError(
+                f"broadcast_to: shape {format_shape(x.shape)} does not broadcast to {format_shape(target)}."
+            )
     return Spec(target, x.dtype)
 
 
@@ -590,8 +594,6 @@ def stop_gradient(x: Tensor) -> Any:
     return x
 
 
-
-
 @primitive(
     accumulate="exact",
     namespace="internal",
@@ -653,7 +655,13 @@ def unflatten(x: Tensor, axis: int, sizes: tuple[int, ...]) -> Tensor:
     sizes = tuple(sizes)
     here = x.shape[axis]
     known = math.prod([d for d in sizes if d != -1])
-    if -1 not in sizes and not same_size(known, here) or -1 in sizes and is_known((here,)) and (not known or here % known):
+    if (
+        -1 not in sizes
+        and not same_size(known, here)
+        or -1 in sizes
+        and is_known((here,))
+        and (not known or here % known)
+    ):
         raise ValueError(
             f"unflatten: axis {axis} of size {here} cannot be split into {sizes}. Got shape {format_shape(x.shape)}."
         )

@@ -29,9 +29,7 @@ def _comparable(x: np.ndarray) -> np.ndarray:
 
 def _check(name: str, x: Any, axis: Any) -> None:
     if dtypes.is_complex(x.dtype):
-        raise TypeError(
-            f"{name}: complex numbers have no order. Got {x.dtype.name}; sort `wf.abs(x)` or a part."
-        )
+        raise TypeError(f"{name}: complex numbers have no order. Got {x.dtype.name}; sort `wf.abs(x)` or a part.")
     if x.shape is not None:
         normalize_axis(name, axis, x.ndim)
 
@@ -179,9 +177,7 @@ def _first_of_equals(keys: np.ndarray, part: np.ndarray, axis: int, largest: boo
     return np.moveaxis(places, -1, axis)
 
 
-def _topk_array(
-    x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _topk_array(x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool) -> tuple[np.ndarray, np.ndarray]:
     n = x.shape[axis]
     keys = _comparable(x)
     if k * 8 < n and n > 256:  # partition first; then only k elements need sorting
@@ -247,9 +243,7 @@ class KthValue(NamedTuple):
     indices: Tensor
 
 
-def _kth_reference(
-    x: np.ndarray, k: int, axis: int = -1, keepdims: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def _kth_reference(x: np.ndarray, k: int, axis: int = -1, keepdims: bool = False) -> tuple[np.ndarray, np.ndarray]:
     order = np.take(np.argsort(x, axis, kind="stable"), [k - 1], axis)
     values = np.take_along_axis(x, order, axis)
     return (values, order) if keepdims else (np.squeeze(values, axis), np.squeeze(order, axis))

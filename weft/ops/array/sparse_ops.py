@@ -91,47 +91,21 @@ def _batch_sampled(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         None,
         None,
         lambda g, rows, columns, dense: sampled_matmul(rows, columns, g, dense),
-        lambda g, rows, columns, values, like_dense: sparse_matmul(
-            columns, rows, values, g, like_dense.shape[0]
-        ),
+        lambda g, rows, columns, values, like_dense: sparse_matmul(columns, rows, values, g, like_dense.shape[0]),
     ),
     batch=_batch_sparse_matmul,
     cost=lambda rows, columns, values, dense, size: 2 * (values.shape[0] or 0) * (dense.shape[1] or 0),
-    reference=lambda rows, columns, values, dense, size: _reference_matmul(
-        rows, columns, values, dense, size
-    ),
+    reference=lambda rows, columns, values, dense, size: _reference_matmul(rows, columns, values, dense, size),
     samples=lambda m: [
         Sample(np.array([0, 2, 2, 0]), np.array([1, 0, 2, 1]), m.normal(4), m.normal(3, 2), 4),
         Sample(np.array([2, 0, 1]), np.array([1, 1, 0]), m.normal(3), m.normal(2, 1), 3),
         Sample(np.zeros(0, np.int64), np.zeros(0, np.int64), m.normal(0), m.normal(2, 3), 2),
     ],
     errors=lambda m: [
+        Bad(IndexError, "sparse_matmul: rows holds 4", np.array([4]), np.array([0]), m.normal(1), m.normal(3, 2), 4),
+        Bad(IndexError, "sparse_matmul: columns holds 3", np.array([0]), np.array([3]), m.normal(1), m.normal(3, 2), 4),
         Bad(
-            IndexError,
-            "sparse_matmul: rows holds 4",
-            np.array([4]),
-            np.array([0]),
-            m.normal(1),
-            m.normal(3, 2),
-            4,
-        ),
-        Bad(
-            IndexError,
-            "sparse_matmul: columns holds 3",
-            np.array([0]),
-            np.array([3]),
-            m.normal(1),
-            m.normal(3, 2),
-            4,
-        ),
-        Bad(
-            ValueError,
-            "sparse_matmul: rows has shape",
-            np.array([0, 1]),
-            np.array([0]),
-            m.normal(1),
-            m.normal(3, 2),
-            4,
+            ValueError, "sparse_matmul: rows has shape", np.array([0, 1]), np.array([0]), m.normal(1), m.normal(3, 2), 4
         ),
         Bad(
             TypeError,
@@ -193,22 +167,8 @@ def _infer_sampled(rows: Any, columns: Any, x1: Any, x2: Any) -> Spec:
     reference=lambda rows, columns, x1, x2: (x1[rows] * x2[columns]).sum(-1),
     samples=lambda m: [Sample(np.array([0, 2, 2]), np.array([1, 0, 1]), m.normal(3, 4), m.normal(2, 4))],
     errors=lambda m: [
-        Bad(
-            ValueError,
-            "sampled_matmul: expected x1",
-            np.array([0]),
-            np.array([0]),
-            m.normal(3, 4),
-            m.normal(2, 3),
-        ),
-        Bad(
-            IndexError,
-            "sampled_matmul: rows holds 3",
-            np.array([3]),
-            np.array([0]),
-            m.normal(3, 4),
-            m.normal(2, 4),
-        ),
+        Bad(ValueError, "sampled_matmul: expected x1", np.array([0]), np.array([0]), m.normal(3, 4), m.normal(2, 3)),
+        Bad(IndexError, "sampled_matmul: rows holds 3", np.array([3]), np.array([0]), m.normal(3, 4), m.normal(2, 4)),
     ],
 )
 def sampled_matmul(rows: Tensor, columns: Tensor, x1: Tensor, x2: Tensor) -> Any:

@@ -63,9 +63,7 @@ def _real_like(x: Tensor) -> Tensor:
 
 @composite(
     accumulate="float32",
-    reference=lambda x, axis=None, correction=0, keepdims=False: np.var(
-        x, axis, ddof=correction, keepdims=keepdims
-    ),
+    reference=lambda x, axis=None, correction=0, keepdims=False: np.var(x, axis, ddof=correction, keepdims=keepdims),
     samples=_samples,
     errors=_bad("var"),
 )
@@ -79,9 +77,7 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepd
 
 @composite(
     accumulate="float32",
-    reference=lambda x, axis=None, correction=0, keepdims=False: np.std(
-        x, axis, ddof=correction, keepdims=keepdims
-    ),
+    reference=lambda x, axis=None, correction=0, keepdims=False: np.std(x, axis, ddof=correction, keepdims=keepdims),
     samples=_samples,
     errors=_bad("std"),
 )
@@ -95,9 +91,7 @@ def std(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepd
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _quantile_reference(
-    x: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear"
-) -> Any:
+def _quantile_reference(x: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear") -> Any:
     return np.quantile(x, q, axis=axis, keepdims=keepdims, method=method)  # type: ignore[call-overload]
 
 
@@ -122,9 +116,7 @@ def _quantile_reference(
     ],
     test={"differentiable_inputs": (0,)},
 )
-def quantile(
-    x: Tensor, /, q: Operand, *, axis: Axis = None, keepdims: bool = False, method: str = "linear"
-) -> Tensor:
+def quantile(x: Tensor, /, q: Operand, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> Tensor:
     """The values below which a share `q` (0 to 1, a number or a tensor) of the elements over `axis` lie.
 
     Between two elements the value is interpolated as `method` says: "linear", "lower", "higher", "midpoint" or
@@ -196,9 +188,7 @@ class Histogram(NamedTuple):
     bin_edges: Tensor
 
 
-def _histogram_reference(
-    x: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool = False
-) -> Any:
+def _histogram_reference(x: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool = False) -> Any:
     return np.histogram(x, bins, range, density or None, weights)
 
 
@@ -207,9 +197,7 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
     if isinstance(bins, (Tensor, np.ndarray, list, tuple)):
         edges = astype(asarray(bins), x.dtype)
         if edges.ndim != 1 or (isinstance(edges.shape[0], int) and edges.shape[0] < 2):
-            raise ValueError(
-                f"histogram: expected a vector of at least 2 bin edges. Got {format_shape(edges.shape)}."
-            )
+            raise ValueError(f"histogram: expected a vector of at least 2 bin edges. Got {format_shape(edges.shape)}.")
         if not edges.is_symbolic and not bool(np.all(np.diff(edges._array("histogram")) >= 0)):
             raise ValueError("histogram: bin edges must not decrease.")
         return edges
@@ -225,9 +213,7 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
         return linspace(0.0, 1.0, bins + 1, dtype=x.dtype)
     low_, high_ = min_(x), max_(x)
     if not x.is_symbolic and not (np.isfinite(low_.item()) and np.isfinite(high_.item())):
-        raise ValueError(
-            "histogram: the elements must be finite to choose a range. Give `range=(low, high)`."
-        )
+        raise ValueError("histogram: the elements must be finite to choose a range. Give `range=(low, high)`.")
     flat = low_ == high_
     low_, high_ = where(flat, low_ - 0.5, low_), where(flat, high_ + 0.5, high_)
     steps = linspace(0.0, float(bins), bins + 1, dtype=x.dtype)
@@ -258,13 +244,7 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
     test={"no_gradient": True},
 )
 def histogram(
-    x: Tensor,
-    /,
-    bins: Any = 10,
-    range: Any = None,
-    *,
-    weights: Tensor | None = None,
-    density: bool = False,
+    x: Tensor, /, bins: Any = 10, range: Any = None, *, weights: Tensor | None = None, density: bool = False
 ) -> Histogram:
     """How many elements fall into each of `bins` (a number of equal bins, or the edges); the last bin includes its end.
 
@@ -289,7 +269,5 @@ def histogram(
     amounts = where(inside, one, constant(np.zeros((), dtype)))
     hist = index_add(zeros(count, dtype=dtype), place, amounts, 0)
     if density:
-        hist = astype(hist, data.dtype) / (
-            (edges[1:] - edges[:-1]) * astype(reduce_sum(hist, None, False), data.dtype)
-        )
+        hist = astype(hist, data.dtype) / ((edges[1:] - edges[:-1]) * astype(reduce_sum(hist, None, False), data.dtype))
     return Histogram(hist, edges)

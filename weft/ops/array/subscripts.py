@@ -43,9 +43,9 @@ def _expand_masks(
     new_tensors: list[Tensor] = []
     rest = iter(tensors)
     consumed = 0
-    n_axes = sum(
-        next_.ndim if dtypes.is_bool(next_.dtype) else 1 for next_ in tensors
-    ) + sum(1 for i in spec if i.__class__ in (int, Slice))
+    n_axes = sum(next_.ndim if dtypes.is_bool(next_.dtype) else 1 for next_ in tensors) + sum(
+        1 for i in spec if i.__class__ in (int, Slice)
+    )
     for item in spec:
         if item is Ellipsis:
             consumed += x.ndim - n_axes
@@ -139,7 +139,13 @@ _advanced_op: Op = advanced_index.op  # type: ignore[attr-defined]
 def _rows_at(x: Tensor, index: Tensor) -> Tensor | None:
     """`x[index]` for one tensor of integers, or None: the usual way then raises the error that says what is wrong."""
     a, i = x._data, index._data
-    if a.__class__ is not ndarray or i.__class__ is not ndarray or i.dtype.kind != "i" or not i.ndim or a.size > define.LARGE:
+    if (
+        a.__class__ is not ndarray
+        or i.__class__ is not ndarray
+        or i.dtype.kind != "i"
+        or not i.ndim
+        or a.size > define.LARGE
+    ):
         return None
     try:
         out = wrap(np.asarray(a[i]))
@@ -195,7 +201,9 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> None:
         return
     if tensors and not isinstance(value, Tensor):
         value = define.constant(np.asarray(value, x.dtype))
-    if inplace.writer_of(x) is None and all(type(t._data) is ndarray for t in (value, *tensors) if isinstance(t, Tensor)):
+    if inplace.writer_of(x) is None and all(
+        type(t._data) is ndarray for t in (value, *tensors) if isinstance(t, Tensor)
+    ):
         _write_recorded(x, spec, tensors, value)
     elif not tensors:
         inplace.apply_inplace(setitem.op, x, (x, value, spec))  # type: ignore[attr-defined]

@@ -66,7 +66,9 @@ FAMILIES: dict[str, Family] = {
     # a multiplication and an addition for each element that comes out
     "scan": lambda inputs, outputs: Cost(2 * sum(map(size, outputs)), nbytes(*inputs, *outputs)),
     # about two neighbours, with weights, for each element of the larger side
-    "interpolate": lambda inputs, outputs: Cost(4 * max(size(inputs[0]), size(outputs[0])), nbytes(inputs[0], *outputs)),
+    "interpolate": lambda inputs, outputs: Cost(
+        4 * max(size(inputs[0]), size(outputs[0])), nbytes(inputs[0], *outputs)
+    ),
     # an optimiser's formula for each element that comes out: means, a root, a quotient
     "update": lambda inputs, outputs: Cost(15 * sum(map(size, outputs)), 2 * nbytes(*outputs)),
     # a walk down a sorted vector (the first input) for each element that comes out

@@ -75,9 +75,7 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
             return error
         if _is_function_name(found[1]):
             message = message[found.end() :]
-    if not isinstance(
-        error, _PLAIN
-    ):  # an AttributeError, KeyError …: the argument was of a kind nobody expected
+    if not isinstance(error, _PLAIN):  # an AttributeError, KeyError …: the argument was of a kind nobody expected
         message = f"cannot work with these arguments. {type(error).__name__}: {message}"
     return _kind(error)(f"{name}: {message}")
 
@@ -102,11 +100,7 @@ def _wrong_tensor(
             continue
         if "Sequence" in str(annotation) or "Any" in str(annotation):
             continue
-        hint = (
-            " Convert it with `wf.asarray(...)`."
-            if isinstance(value, (list, tuple, int, float, complex))
-            else ""
-        )
+        hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple, int, float, complex)) else ""
         return TypeError(f"{name}: {parameter} must be a tensor. Got {type(value).__name__}.{hint}")
     return None
 
@@ -206,10 +200,7 @@ def guarded(
             for i in slots:
                 if i < len(args) and isinstance(args[i], _ARRAYS):
                     args = tuple(
-                        [
-                            Tensor(a) if k in slots and isinstance(a, _ARRAYS) else a
-                            for k, a in enumerate(args)
-                        ]
+                        [Tensor(a) if k in slots and isinstance(a, _ARRAYS) else a for k, a in enumerate(args)]
                     )
                     break
             return run(*args, **kwargs)

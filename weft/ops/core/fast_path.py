@@ -72,7 +72,9 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
 @functools.cache
 def _keeper(names: tuple[str | None, ...]) -> Callable[..., tuple[Any, ...]]:
     """`lambda a, b, out: (b, None)` for the names of what is kept: looking it up in a loop would cost as much as an add."""
-    made: Callable[..., Any] = eval(compile(f"lambda a, b, out: ({''.join(f'{n}, ' for n in names)})", __file__, "eval"))
+    made: Callable[..., Any] = eval(
+        compile(f"lambda a, b, out: ({''.join(f'{n}, ' for n in names)})", __file__, "eval")
+    )
     return made
 
 
@@ -330,10 +332,10 @@ def make_checked_many(op: Op) -> Callable[..., Any]:
 def _make_checked_each(op: Op) -> Callable[..., Any]:
     """`make_checked_many` with its loops over the parameters written out, for example
 
-        x, weight, eps = args
-        x_data = x._data
-        weight_data = None if weight is None else weight._data
-        key = ((x_data.shape, x_data.dtype), None if weight_data is None else (...), (eps,))
+    x, weight, eps = args
+    x_data = x._data
+    weight_data = None if weight is None else weight._data
+    key = ((x_data.shape, x_data.dtype), None if weight_data is None else (...), (eps,))
     """
     params, tensors, optional = op.parameters, op.tensor_names, op.optional
     datas = [f"{n}_data" for n in tensors]
@@ -342,7 +344,8 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
     read = [f"None if {n} is None else {n}._data" if m else f"{n}._data" for n, m in zip(tensors, maybe, strict=True)]
     keyed = [f"None if {d} is None else {k}" if m else k for d, k, m in zip(datas, kinds, maybe, strict=True)]
     strange = [
-        f"{d}.__class__ is not ndarray" + (f" and {d} is not None" if m else "") for d, m in zip(datas, maybe, strict=True)
+        f"{d}.__class__ is not ndarray" + (f" and {d} is not None" if m else "")
+        for d, m in zip(datas, maybe, strict=True)
     ]
     needs = [
         f"({n} is not None and {n}._node is not None)" if m else f"({n}._node is not None)"

@@ -70,7 +70,9 @@ class LeafWriteError(RuntimeError):
 
 def check_writeable(name: str, x: Tensor) -> None:
     if not x._data.flags.writeable:
-        raise ReadOnlyError(f"{name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`.")
+        raise ReadOnlyError(
+            f"{name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`."
+        )
 
 
 def with_old_values(op: Op, x: Tensor, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -108,15 +108,11 @@ def _as_float(x: Any) -> tuple[np.ndarray, np.dtype]:
     """The operand as float64 and the dtype NumPy would answer in."""
     x = np.asarray(x)
     if x.dtype.kind == "c":
-        raise TypeError(
-            f"erf, erfc, lgamma: not defined for complex numbers. Got {x.dtype}; expected a real dtype."
-        )
+        raise TypeError(f"erf, erfc, lgamma: not defined for complex numbers. Got {x.dtype}; expected a real dtype.")
     if x.dtype.kind == "f" or x.dtype == _BFLOAT16:
         dtype = x.dtype
     else:
-        dtype = np.dtype(
-            np.float16 if x.dtype.itemsize == 1 else np.float32 if x.dtype.itemsize == 2 else np.float64
-        )
+        dtype = np.dtype(np.float16 if x.dtype.itemsize == 1 else np.float32 if x.dtype.itemsize == 2 else np.float64)
     return x.astype(np.float64), dtype
 
 
@@ -158,9 +154,7 @@ def _floating(x: Any) -> np.ndarray:
     x = np.asarray(x)
     if x.dtype.kind == "f":
         return x
-    return (
-        x if x.dtype == _BFLOAT16 or x.dtype.kind in "fc" else x.astype(np.sqrt(np.ones((), x.dtype)).dtype)
-    )
+    return x if x.dtype == _BFLOAT16 or x.dtype.kind in "fc" else x.astype(np.sqrt(np.ones((), x.dtype)).dtype)
 
 
 def sigmoid(x: Any) -> Any:

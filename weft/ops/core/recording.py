@@ -94,7 +94,10 @@ def make_node(
         unknown = outs.__class__ is not ndarray and not is_known(shape)  # equal unknown sizes may differ when they run
         for d in datas:
             if d is not None and (
-                unknown or getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype or dtype.itemsize == 2
+                unknown
+                or getattr(d, "shape", ()) != shape
+                or getattr(d, "dtype", dtype) != dtype
+                or dtype.itemsize == 2
             ):
                 node.specs = tuple([_spec(d) for d in datas])
                 break
@@ -197,7 +200,9 @@ class Origin(Base):
 
     __slots__ = ("op", "tensors", "attrs", "index", "clock", "depth")
 
-    def __init__(self, op: Op | None, tensors: tuple[Any, ...], attrs: tuple[Any, ...] = (), index: int = 0, depth: int = 0):
+    def __init__(
+        self, op: Op | None, tensors: tuple[Any, ...], attrs: tuple[Any, ...] = (), index: int = 0, depth: int = 0
+    ):
         self.views, self.limit = [], 16
         self.op, self.tensors, self.attrs, self.index, self.depth = op, tensors, attrs, index, depth
         self.clock = tick()

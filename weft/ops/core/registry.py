@@ -250,8 +250,7 @@ class Op:
         self.attr_names = tuple(names[i] for i in self.attr_slots)
         # places among the attributes that hold sizes, counts, axes: integers or tuples of them
         self.integer_attrs = tuple(
-            j for j, n in enumerate(self.attr_names)
-            if n != "shape" and _holds_integers(str(annotations.get(n, "")))
+            j for j, n in enumerate(self.attr_names) if n != "shape" and _holds_integers(str(annotations.get(n, "")))
         )
         # places among the tensors where None may stand
         self.optional = {j for j, i in enumerate(self.tensor_slots) if "None" in str(annotations.get(names[i], ""))}
@@ -342,7 +341,9 @@ class Op:
         self.joint_rule: Rule | None = None
         self.saved_items: tuple[tuple[str, int, int], ...] = ()
         self.pull: Callable[..., Any] | None = None  # pull(g, saved, attrs, edges): one gradient (or None) per input
-        self.pull_arrays: Callable[..., Any] | None = None  # the same on bare arrays, where the rules are plain arithmetic
+        self.pull_arrays: Callable[..., Any] | None = (
+            None  # the same on bare arrays, where the rules are plain arithmetic
+        )
         if vjp is None or vjp is NOT_DIFFERENTIABLE:
             return
         items: dict[tuple[str, int], int] = {}

@@ -74,8 +74,6 @@ def binary(low: float = -3.0, high: float = 3.0) -> Any:
 
     def make(m: Maker) -> list[Sample]:
         pairs = (((), ()), ((5,), (5,)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((0, 3), (3,)), ((3,), ()))
-        return [
-            Sample(m.uniform(*a, low=low, high=high), m.uniform(*b, low=low, high=high)) for a, b in pairs
-        ]
+        return [Sample(m.uniform(*a, low=low, high=high), m.uniform(*b, low=low, high=high)) for a, b in pairs]
 
     return make

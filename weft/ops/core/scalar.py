@@ -395,9 +395,7 @@ bitwise_or = _define("bitwise_or", "biu", "same", np.bitwise_or, "`x | y`.", 2)
 bitwise_xor = _define("bitwise_xor", "biu", "same", np.bitwise_xor, "`x ^ y`.", 2)
 bitwise_not = _define("bitwise_not", "biu", "same", np.invert, "`~x`.")
 left_shift = _define("left_shift", "iu", "same", np.left_shift, "`x << y`; 0 once y reaches the width.", 2)
-right_shift = _define(
-    "right_shift", "iu", "same", np.right_shift, "`x >> y`, arithmetic for signed types.", 2
-)
+right_shift = _define("right_shift", "iu", "same", np.right_shift, "`x >> y`, arithmetic for signed types.", 2)
 mulhi = _define("mulhi", "u", "same", _special.mulhi, "Upper 32 bits of the 64-bit product of two uint32.", 2)
 
 exp = _define("exp", "f", "float", np.exp, "e to the x.")
@@ -481,9 +479,7 @@ def bitcast(x: Term, dtype: DTypeLike) -> Any:
         return np.asarray(x).view(dtype)[()]
     dtype = _real(dtype, "bitcast")
     if dtype.itemsize != x.dtype.itemsize or BOOL in (dtype, x.dtype):
-        raise TypeError(
-            f"bitcast: sizes differ. Got {x.dtype} to {dtype}; expected types of one size, not bool."
-        )
+        raise TypeError(f"bitcast: sizes differ. Got {x.dtype} to {dtype}; expected types of one size, not bool.")
     return x if dtype == x.dtype else _intern("bitcast", (x,), dtype)
 
 
@@ -542,9 +538,7 @@ def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
         new = replace(node)
         if new is not None:
             if new.dtype != node.dtype:
-                raise TypeError(
-                    f"substitute: dtype changed. Got {new.dtype}; expected {node.dtype} for {node!r}."
-                )
+                raise TypeError(f"substitute: dtype changed. Got {new.dtype}; expected {node.dtype} for {node!r}.")
             done[stack.pop()] = new
             continue
         missing = [child for child in node.args if child not in done]

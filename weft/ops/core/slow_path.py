@@ -256,7 +256,9 @@ def as_arrays(outs: Any) -> Any:
 def promoted(op: Op, datas: Sequence[Any]) -> list[Any]:
     """The tensor arguments as arrays, cast to their common dtype if the op promotes."""
     if op.promote is None:
-        return [d if d is None or isinstance(d, ndarray) else np.asarray(d, dtypes.python_scalar_dtype(d)) for d in datas]
+        return [
+            d if d is None or isinstance(d, ndarray) else np.asarray(d, dtypes.python_scalar_dtype(d)) for d in datas
+        ]
     dtype = common_dtype(op, datas)
     return [None if d is None else cast_data(d, dtype) for d in datas]
 
@@ -282,7 +284,9 @@ def check_kind(op: Op, kind: str, dtype: np.dtype) -> np.dtype:
         raise TypeError(f"{op.title}: expected a floating tensor. Got {dtype.name}; use `x.astype(wf.float32)`.")
     if kind == "real" and dtypes.is_complex(dtype):
         raise TypeError(f"{op.title}: expected a real tensor. Got {dtype.name}; use `wf.real(x)` or `wf.abs(x)`.")
-    if kind == "wide float" and dtype.itemsize == 2 and dtypes.is_floating(dtype):  # computed in float32, it would be no step
+    if (
+        kind == "wide float" and dtype.itemsize == 2 and dtypes.is_floating(dtype)
+    ):  # computed in float32, it would be no step
         raise TypeError(f"{op.title}: expected float32 or float64. Got {dtype.name}; use `x.astype(wf.float32)`.")
     if kind in ("real float", "wide float"):
         if dtypes.is_complex(dtype):

@@ -106,7 +106,9 @@ def _layout(spec: Any, ndim: int) -> tuple[int, bool]:
     whether the index tensors and integers stand side by side (if not, NumPy puts their axes first)."""
     from ..array.indexing import HERE, Slice
 
-    advanced = [i for i, item in enumerate(spec) if item is not None and item is not Ellipsis and item.__class__ is not Slice]
+    advanced = [
+        i for i, item in enumerate(spec) if item is not None and item is not Ellipsis and item.__class__ is not Slice
+    ]
     together = advanced == list(range(advanced[0], advanced[-1] + 1))
     if not together:
         return 0, False
@@ -156,7 +158,10 @@ def advanced_put(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
     size = size_of(axes, tensors)
     x = with_axis(tensors[0], axes[0], size)
     indices, index_axes = tensors[2:], axes[2:]
-    inner = [Spec(tuple(t.shape[1:] if a is not None else t.shape), t.dtype) for t, a in zip(indices, index_axes, strict=True)]
+    inner = [
+        Spec(tuple(t.shape[1:] if a is not None else t.shape), t.dtype)
+        for t, a in zip(indices, index_axes, strict=True)
+    ]
     part = indexing._infer_advanced((Spec(tuple(x.shape[1:]), x.dtype), *inner), spec).shape
     value = with_axis(tensors[1], axes[1], size)
     value = broadcast_to(of_rank(value, len(part)), (size, *part))

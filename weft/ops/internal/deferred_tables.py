@@ -152,7 +152,13 @@ def _replay(index: Any, table: Any, mean: Any, square: Any, last: Any, step: Any
 def _sample(m: Any) -> Sample:
     history = m.positive(8, COLUMNS)
     return Sample(
-        np.array([3, 0, 3]), m.normal(4, 2), m.normal(4, 2), m.positive(4, 2), np.array([5, 9, 9, 2]), m.normal() * 0 + 9, history
+        np.array([3, 0, 3]),
+        m.normal(4, 2),
+        m.normal(4, 2),
+        m.positive(4, 2),
+        np.array([5, 9, 9, 2]),
+        m.normal() * 0 + 9,
+        history,
     )
 
 
@@ -255,6 +261,4 @@ def adam_rows(
         known: the rows of the table at the first len(values) positions, if somebody has let them catch up already.
         numbers: those of this step, as in a row of `history`.
     """
-    return _adam(
-        index, place, times, following, values, table, mean, square, last, step, history, known, numbers
-    )
+    return _adam(index, place, times, following, values, table, mean, square, last, step, history, known, numbers)

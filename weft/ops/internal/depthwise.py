@@ -127,7 +127,13 @@ def _infer_backward(
     ],
 )  # fmt: skip
 def depthwise_backward(
-    arrays: Sequence[Tensor], before: Steps, after: Steps, results: tuple[int, ...], stride: Any, padding: Any, dilation: Any
+    arrays: Sequence[Tensor],
+    before: Steps,
+    after: Steps,
+    results: tuple[int, ...],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
 ) -> Any:
     """The gradients of `depthwise_forward` in one op. `arrays` is (gradient of the result, x, weights, columns).
 

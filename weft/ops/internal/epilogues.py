@@ -78,9 +78,7 @@ def _reference_convolution(*values: Any) -> ndarray:
     return reference(*values)
 
 
-def _infer_convolution(
-    arrays: Any, steps: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Spec:
+def _infer_convolution(arrays: Any, steps: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Spec:
     infer: Any = table["convolution"].infer
     found = infer(arrays[0], arrays[1], None, stride, padding, dilation, groups)
     assert isinstance(found, Spec) and len(arrays) == 2 + _count(steps)

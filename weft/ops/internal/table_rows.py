@@ -34,7 +34,11 @@ def _infer_numbers(index: Any, rows: int) -> Spec:
     infer=_infer_numbers,
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda index, rows: np.clip(np.where(index < 0, index + rows, index), 0, rows - 1).astype(np.int64),
-    samples=lambda m: [Sample(np.array([0, 2, -1, 2]), 3), Sample(np.zeros((0,), np.int64), 3), Sample(np.array([1, 0]), 2)],
+    samples=lambda m: [
+        Sample(np.array([0, 2, -1, 2]), 3),
+        Sample(np.zeros((0,), np.int64), 3),
+        Sample(np.array([1, 0]), 2),
+    ],
     errors=lambda m: [Bad(TypeError, "row_numbers: index must hold integers", m.normal(2), 3)],
 )
 def row_numbers(index: Tensor, rows: int) -> Any:
@@ -64,7 +68,9 @@ def _first_places(index: Any) -> np.ndarray:
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda index, rows: np.array([list(index).index(i) for i in index], np.int64),
     samples=lambda m: [
-        Sample(np.array([4, 1, 4, 0, 1, 4]), 5), Sample(np.zeros((0,), np.int64), 5), Sample(np.array([2]), 3),
+        Sample(np.array([4, 1, 4, 0, 1, 4]), 5),
+        Sample(np.zeros((0,), np.int64), 5),
+        Sample(np.array([2]), 3),
     ],  # fmt: skip
     errors=lambda m: [Bad(ValueError, "row_places: index must be a vector", np.zeros((2, 2), np.int64), 3)],
 )
@@ -105,7 +111,9 @@ def _chain_reference(place: Any) -> tuple[np.ndarray, np.ndarray]:
     vjp=NOT_DIFFERENTIABLE,
     reference=_chain_reference,
     samples=lambda m: [
-        Sample(np.array([0, 1, 0, 3, 1, 0])), Sample(np.zeros((0,), np.int64)), Sample(np.array([0])),
+        Sample(np.array([0, 1, 0, 3, 1, 0])),
+        Sample(np.zeros((0,), np.int64)),
+        Sample(np.array([0])),
     ],  # fmt: skip
     errors=lambda m: [Bad(ValueError, "row_chain: place must be a vector", np.zeros((2, 2), np.int64))],
 )
@@ -144,7 +152,14 @@ def _put(x: np.ndarray, index: np.ndarray, source: np.ndarray, place: np.ndarray
         Sample(m.normal(4, 2, 3), np.zeros((0,), np.int64), m.normal(0, 2, 3), np.zeros((0,), np.int64)),
     ],
     errors=lambda m: [
-        Bad(ValueError, "put_rows: expected one row of shape", m.normal(5, 3), np.array([0]), m.normal(2, 3), np.array([0]))
+        Bad(
+            ValueError,
+            "put_rows: expected one row of shape",
+            m.normal(5, 3),
+            np.array([0]),
+            m.normal(2, 3),
+            np.array([0]),
+        )
     ],
 )
 def put_rows(x: Tensor, index: Tensor, source: Tensor, place: Tensor) -> Any:

@@ -30,17 +30,11 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _gradients(m: Maker) -> list[Sample]:
-    return [
-        Sample(m.normal(*shape), m.uniform(*shape, low=-3.0, high=3.0))
-        for shape in ((), (7,), (2, 3), (0, 2))
-    ]
+    return [Sample(m.normal(*shape), m.uniform(*shape, low=-3.0, high=3.0)) for shape in ((), (7,), (2, 3), (0, 2))]
 
 
 def _backward(
-    name: str,
-    slope: Callable[[Any], Any],
-    second: Callable[[Tensor], Any] | None,
-    reference: Callable[..., Any],
+    name: str, slope: Callable[[Any], Any], second: Callable[[Tensor], Any] | None, reference: Callable[..., Any]
 ) -> Any:
     """The op `grad * slope(x)` as one expression; `second` is the derivative of `slope`, None where it is zero."""
 
@@ -48,9 +42,7 @@ def _backward(
         return s.mul(grad, slope(x))
 
     body.__name__ = name
-    body.__doc__ = (
-        f"The gradient of `{name.removesuffix('_backward')}` in one pass: grad times its derivative at x."
-    )
+    body.__doc__ = f"The gradient of `{name.removesuffix('_backward')}` in one pass: grad times its derivative at x."
     by_x = None if second is None else lambda h, grad, x: h * grad * second(x)
     op: Any = elementwise(
         namespace="internal",
@@ -135,7 +127,9 @@ def _middle(g: Any, x: Any, low: Any, high: Any) -> Any:
         Sample(m.normal(4), m.uniform(4, low=-1, high=0), 0.5),
     ],
     check_call=lambda x, min_val, max_val: _check_bounds(min_val, max_val),
-    errors=lambda m: [Bad(ValueError, "hardtanh: min_val must not be above max_val. Got 2.0 and 1.0", m.normal(3), 2.0, 1.0)],
+    errors=lambda m: [
+        Bad(ValueError, "hardtanh: min_val must not be above max_val. Got 2.0 and 1.0", m.normal(3), 2.0, 1.0)
+    ],
 )
 def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
     """`x` limited to [min_val, max_val]."""
@@ -166,16 +160,9 @@ def _slope_samples(m: Maker) -> list[Sample]:
 @elementwise(
     namespace="internal",
     kind="real float",
-    vjp=(
-        lambda h, x, slope: leaky_relu_backward(h, x, slope),
-        None,
-        lambda h, grad, x: where(x > 0, 0.0, h * grad),
-    ),
+    vjp=(lambda h, x, slope: leaky_relu_backward(h, x, slope), None, lambda h, grad, x: where(x > 0, 0.0, h * grad)),
     reference=lambda grad, x, slope: np.where(x > 0, grad, grad * slope),
-    samples=lambda m: [
-        Sample(m.normal(7), m.normal(7), 0.1),
-        Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3)),
-    ],
+    samples=lambda m: [Sample(m.normal(7), m.normal(7), 0.1), Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3))],
 )
 def leaky_relu_backward(grad: Term, x: Term, slope: Term) -> Term:
     """The gradient of `leaky_relu`: grad where x is positive, else grad * slope."""
@@ -185,10 +172,7 @@ def leaky_relu_backward(grad: Term, x: Term, slope: Term) -> Term:
 @elementwise(
     namespace="nn",
     kind="real float",
-    vjp=(
-        lambda g, x, negative_slope: leaky_relu_backward(g, x, negative_slope),
-        lambda g, x: where(x > 0, 0.0, g * x),
-    ),
+    vjp=(lambda g, x, negative_slope: leaky_relu_backward(g, x, negative_slope), lambda g, x: where(x > 0, 0.0, g * x)),
     reference=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
     samples=_slope_samples,
 )
@@ -212,9 +196,7 @@ def _reference_prelu(x: Any, weight: Any) -> Any:
         Sample(m.normal(5), m.positive(1)),
         Sample(m.normal(2, 3), m.positive(1)),
     ],
-    errors=lambda m: [
-        Bad(ValueError, "prelu: weight must have 1 or 3 elements", m.normal(2, 3), m.positive(2))
-    ],
+    errors=lambda m: [Bad(ValueError, "prelu: weight must have 1 or 3 elements", m.normal(2, 3), m.positive(2))],
 )
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """`x` where positive, else `x * weight`, with one learned weight or one per channel (axis 1)."""
@@ -326,10 +308,7 @@ def hardsigmoid(x: Term) -> Term:
         lambda h, grad, x: where(x > 0, 0.0, h * grad * exp(where(x > 0, 0.0, x))),
     ),
     reference=lambda grad, x, alpha: np.where(x > 0, grad, grad * alpha * np.exp(x)),
-    samples=lambda m: [
-        Sample(m.normal(7), m.normal(7), 1.5),
-        Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3)),
-    ],
+    samples=lambda m: [Sample(m.normal(7), m.normal(7), 1.5), Sample(m.normal(2, 3), m.normal(2, 3), m.positive(3))],
 )
 def elu_backward(grad: Term, x: Term, alpha: Term) -> Term:
     """The gradient of `elu`: grad where x is positive, else grad * alpha * exp(x)."""
@@ -505,11 +484,7 @@ def _reference_gelu(x: Any, approximate: str = "none") -> Any:
 @composite(
     namespace="nn",
     reference=_reference_gelu,
-    samples=lambda m: [
-        Sample(m.normal(2, 3)),
-        Sample(m.normal(4), "tanh"),
-        Sample(m.normal(4), approximate="none"),
-    ],
+    samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(4), "tanh"), Sample(m.normal(4), approximate="none")],
     errors=lambda m: [Bad(ValueError, "gelu: approximate must be 'none' or 'tanh'", m.normal(3), "sigmoid")],
 )
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -573,9 +548,7 @@ def _softplus_beta(g: Any, x: Any, beta: Any, threshold: Any, out: Any) -> Any:
     namespace="nn",
     kind="real float",
     vjp=(_softplus_slope, _softplus_beta, None),
-    reference=lambda x, beta=1.0, threshold=20.0: np.where(
-        x * beta > threshold, x, np.logaddexp(0, x * beta) / beta
-    ),
+    reference=lambda x, beta=1.0, threshold=20.0: np.where(x * beta > threshold, x, np.logaddexp(0, x * beta) / beta),
     samples=lambda m: [
         Sample(m.normal(2, 3)),
         Sample(m.normal(7) * 30),
@@ -626,11 +599,7 @@ def _tanhshrink_rule(g: Tensor, x: Tensor) -> Tensor:
 
 
 @elementwise(
-    namespace="nn",
-    kind="real float",
-    vjp=_tanhshrink_rule,
-    reference=lambda x: x - np.tanh(x),
-    samples=values(),
+    namespace="nn", kind="real float", vjp=_tanhshrink_rule, reference=lambda x: x - np.tanh(x), samples=values()
 )
 def tanhshrink(x: Term) -> Term:
     """x - tanh(x)."""
@@ -659,7 +628,5 @@ def glu(x: Tensor, axis: int = -1) -> Tensor:
     place = normalize_axis("glu", axis, x.ndim)
     size = x.shape[place]
     if size is None or size % 2:
-        raise ValueError(
-            f"glu: axis {axis} has size {size}; expected an even size. Got shape {format_shape(x.shape)}."
-        )
+        raise ValueError(f"glu: axis {axis} has size {size}; expected an even size. Got shape {format_shape(x.shape)}.")
     return slice_axis(x, place, 0, size // 2) * sigmoid(slice_axis(x, place, size // 2, size))

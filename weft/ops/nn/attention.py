@@ -123,12 +123,7 @@ def _backward_ops(
     gs = weights * gp
     gm = None if mask is None or dtypes.is_bool(mask.dtype) else sum_to_like(gs, mask)
     scaled = gs * scale
-    return (
-        matmul(scaled, key),
-        matmul(matrix_transpose(scaled), query),
-        matmul(matrix_transpose(dropped), grad),
-        gm,
-    )
+    return (matmul(scaled, key), matmul(matrix_transpose(scaled), query), matmul(matrix_transpose(dropped), grad), gm)
 
 
 def _rule(
@@ -231,10 +226,7 @@ def _reference_backward(
     if mask_grad:
         extra = tuple(range(gs.ndim - mask.ndim))
         gm = gs.sum(
-            extra
-            + tuple(
-                i + len(extra) for i, d in enumerate(mask.shape) if d == 1 and gs.shape[i + len(extra)] != 1
-            ),
+            extra + tuple(i + len(extra) for i, d in enumerate(mask.shape) if d == 1 and gs.shape[i + len(extra)] != 1),
             keepdims=True,
         )
         gm = gm.reshape(mask.shape)
@@ -360,10 +352,7 @@ def attention_backward(
         from ..array.shaping import _sum_array
 
         gm = _sum_array(scores.reshape(*p.lead, p.rows, p.columns), mask.shape).astype(mask.dtype, copy=False)
-    return (
-        *[a.reshape(b.shape).astype(b.dtype, copy=False) for a, b in ((gq, query), (gk, key), (gv, value))],
-        gm,
-    )
+    return (*[a.reshape(b.shape).astype(b.dtype, copy=False) for a, b in ((gq, query), (gk, key), (gv, value))], gm)
 
 
 @primitive(
@@ -377,9 +366,7 @@ def attention_backward(
     samples=lambda m: [
         Sample(m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), None, None, 0.0, False, 0.5),
         Sample(m.normal(3, 4), m.normal(3, 4), m.normal(3, 2), None, None, 0.0, True, 0.7),
-        Sample(
-            m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), m.normal(3, 5), _STATE, 0.3, False, 0.5
-        ),
+        Sample(m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), m.normal(3, 5), _STATE, 0.3, False, 0.5),
         Sample(
             m.normal(1, 2, 3, 4),
             m.normal(1, 2, 5, 4),
@@ -448,11 +435,7 @@ def _reference_public(
             m.normal(5, 2),
         ),
         Bad(
-            ValueError,
-            "attention: key and value must be equally long",
-            m.normal(3, 4),
-            m.normal(5, 4),
-            m.normal(4, 2),
+            ValueError, "attention: key and value must be equally long", m.normal(3, 4), m.normal(5, 4), m.normal(4, 2)
         ),
         Bad(
             ValueError,
@@ -479,13 +462,7 @@ def _reference_public(
             m.normal(3, 2),
             dropout_p=2.0,
         ),
-        Bad(
-            ValueError,
-            "attention: query must have at least 2 axes",
-            m.normal(4),
-            m.normal(3, 4),
-            m.normal(3, 2),
-        ),
+        Bad(ValueError, "attention: query must have at least 2 axes", m.normal(4), m.normal(3, 4), m.normal(3, 2)),
         Bad(
             TypeError,
             "attention: attn_mask must be bool or floating",
@@ -550,9 +527,7 @@ def scaled_dot_product_attention(
         if scale is None
         else number(op, "scale", scale)
     )
-    return attention_forward(query, key, value, attn_mask, state, dropout_p, bool(is_causal), factor)[
-        0
-    ]
+    return attention_forward(query, key, value, attn_mask, state, dropout_p, bool(is_causal), factor)[0]
 
 
 def _lead(x: Tensor, lead: tuple[Any, ...]) -> Tensor:

@@ -19,9 +19,7 @@ from ..core import scalar as s
 from ..core.define import LARGE, compute, native_kernels
 
 BLOCK = 1 << 19  # scores at a time: two megabytes in float32
-CAUSAL_ROWS = (
-    256  # rows at a time under a causal mask, where keys behind the last row are left out altogether
-)
+CAUSAL_ROWS = 256  # rows at a time under a causal mask, where keys behind the last row are left out altogether
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -71,15 +69,7 @@ class Problem:
     """One call: leading axes joined, masks and dropout applied chunk by chunk."""
 
     def __init__(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        state: Any,
-        dropout_p: float,
-        is_causal: bool,
-        scale: float,
+        self, query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
     ) -> None:
         self.lead, self.rows, self.columns = query.shape[:-2], query.shape[-2], key.shape[-2]
         self.count = math.prod(self.lead)

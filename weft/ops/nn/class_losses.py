@@ -118,13 +118,7 @@ def _np_pick(x: Any, target: Any, ignore_index: int) -> Any:
         Sample(m.normal(3), np.array(1), -100),
     ],
     errors=lambda m: [
-        Bad(
-            IndexError,
-            "nll_loss: target holds -1; expected classes 0 to 2",
-            m.normal(2, 3),
-            np.array([0, -1]),
-            -100,
-        )
+        Bad(IndexError, "nll_loss: target holds -1; expected classes 0 to 2", m.normal(2, 3), np.array([0, -1]), -100)
     ],
 )
 def pick_class(x: Tensor, target: Tensor, ignore_index: int) -> Any:
@@ -150,9 +144,7 @@ def _cross_entropy_backward_ops(
     soft = exp(x - expand_dims(lse, axis)) * total
     if label_smoothing:
         soft = soft - live * (label_smoothing / x.shape[axis])
-    return scatter_add(
-        soft, expand_dims(where(counts, target, 0), axis), live * (label_smoothing - 1.0), axis
-    )
+    return scatter_add(soft, expand_dims(where(counts, target, 0), axis), live * (label_smoothing - 1.0), axis)
 
 
 @primitive(
@@ -163,19 +155,13 @@ def _cross_entropy_backward_ops(
     vjp=composed(_cross_entropy_backward_ops, "ignore_index", "label_smoothing"),
     cost=lambda grad, grad_lse, x, *_: 12 * (num_elements(x.shape) or 0),
     batch=folded_rows(lambda: cross_entropy_backward, 2),
-    reference=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: (
-        _reference_cross_entropy_backward(grad, grad_lse, x, lse, target, ignore_index, label_smoothing)
+    reference=lambda grad, grad_lse, x, lse, target, ignore_index, label_smoothing: _reference_cross_entropy_backward(
+        grad, grad_lse, x, lse, target, ignore_index, label_smoothing
     ),
     samples=lambda m: [
         Sample(m.normal(3), None, m.normal(3, 4), m.positive(3), np.array([0, 3, -1]), -1, 0.0),
         Sample(
-            m.normal(2, 2),
-            m.normal(2, 2),
-            m.normal(2, 3, 2),
-            m.positive(2, 2),
-            np.array([[0, 1], [2, 2]]),
-            -100,
-            0.2,
+            m.normal(2, 2), m.normal(2, 2), m.normal(2, 3, 2), m.positive(2, 2), np.array([[0, 1], [2, 2]]), -100, 0.2
         ),
     ],
 )
@@ -312,9 +298,7 @@ def _class_weights(op: str, weight: Tensor | None, x: Tensor) -> None:
         )
 
 
-def _reference_nll(
-    x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Any:
+def _reference_nll(x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
     classes = x.shape[_class_axis(x)]
     weight = np.ones(classes) if weight is None else weight
     counts = target != ignore_index
@@ -335,18 +319,9 @@ _nll_samples = lambda m: [
 def _nll_errors(op: str) -> Any:
     return lambda m: [
         Bad(IndexError, f"{op}: target holds 5; expected classes 0 to 2", m.normal(2, 3), np.array([0, 5])),
+        Bad(ValueError, rf"{op}: target has shape \(3,\); expected \(2,\)", m.normal(2, 3), np.array([0, 1, 2])),
         Bad(
-            ValueError,
-            rf"{op}: target has shape \(3,\); expected \(2,\)",
-            m.normal(2, 3),
-            np.array([0, 1, 2]),
-        ),
-        Bad(
-            ValueError,
-            f"{op}: weight must hold one number per class",
-            m.normal(2, 3),
-            np.array([0, 1]),
-            m.positive(2),
+            ValueError, f"{op}: weight must hold one number per class", m.normal(2, 3), np.array([0, 1]), m.positive(2)
         ),
         Bad(ValueError, f"{op}: reduction must be", m.normal(2, 3), np.array([0, 1]), reduction="max"),
         Bad(ValueError, f"{op}: input must have a class axis", m.normal(), np.array(1)),
@@ -364,11 +339,7 @@ def _nll_errors(op: str) -> Any:
     ],
 )
 def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
     """The negative log likelihood: -input at the target class, from log-probabilities (N, C, ...) and class numbers.
 
@@ -422,10 +393,7 @@ def _reference_cross_entropy(
     hot = np.moveaxis(np.eye(classes)[np.where(counts, target, 0)], -1, axis)
     row = (hot * w).sum(axis) * counts
     loss = (
-        -(
-            (1 - label_smoothing) * (hot * w * logp).sum(axis)
-            + label_smoothing / classes * (w * logp).sum(axis)
-        )
+        -((1 - label_smoothing) * (hot * w * logp).sum(axis) + label_smoothing / classes * (w * logp).sum(axis))
         * counts
     )
     return loss.sum() / row.sum() if reduction == "mean" else np_reduced(loss, reduction)
@@ -505,13 +473,7 @@ def cross_entropy(
     logp = log_softmax(input, _class_axis(input))
     if not label_smoothing:
         return _weighted_nll(
-            "cross_entropy",
-            -pick_class(logp, target, ignore_index),
-            input,
-            target,
-            weight,
-            ignore_index,
-            reduction,
+            "cross_entropy", -pick_class(logp, target, ignore_index), input, target, weight, ignore_index, reduction
         )
     _class_weights("cross_entropy", weight, input)
     hard = _weighted_nll(

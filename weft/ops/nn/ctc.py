@@ -35,22 +35,32 @@ def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
         raise ValueError(f"ctc_loss: blank must be a class, 0 to {classes - 1}. Got {blank}.")
     for name, value in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
         if is_known(value.shape) and tuple(value.shape) != (n,):
-            raise ValueError(f"ctc_loss: {name} must have one entry per sequence, ({n},). Got {format_shape(value.shape)}.")
+            raise ValueError(
+                f"ctc_loss: {name} must have one entry per sequence, ({n},). Got {format_shape(value.shape)}."
+            )
     if is_known(targets.shape) and len(targets.shape) == 2 and targets.shape[0] != n or len(targets.shape) > 2:
-        raise ValueError(f"ctc_loss: targets must be ({n}, S), or all in one vector. Got {format_shape(targets.shape)}.")
+        raise ValueError(
+            f"ctc_loss: targets must be ({n}, S), or all in one vector. Got {format_shape(targets.shape)}."
+        )
 
 
 def _check_values(targets: np.ndarray, inputs: np.ndarray, lengths: np.ndarray, shape: tuple[int, ...]) -> None:
     steps, _, classes = shape
     if inputs.size and (inputs.min() < 0 or inputs.max() > steps):
-        raise ValueError(f"ctc_loss: input_lengths must be 0 to {steps}, the number of time steps. Got {inputs.tolist()}.")
+        raise ValueError(
+            f"ctc_loss: input_lengths must be 0 to {steps}, the number of time steps. Got {inputs.tolist()}."
+        )
     longest = targets.shape[1] if targets.ndim == 2 else None
     if lengths.size and (lengths.min() < 0 or longest is not None and lengths.max() > longest):
         raise ValueError(f"ctc_loss: target_lengths must be 0 to {longest}. Got {lengths.tolist()}.")
     if targets.ndim == 1 and int(lengths.sum()) != len(targets):
-        raise ValueError(f"ctc_loss: target_lengths must add up to the {len(targets)} targets. Got {int(lengths.sum())}.")
+        raise ValueError(
+            f"ctc_loss: target_lengths must add up to the {len(targets)} targets. Got {int(lengths.sum())}."
+        )
     if targets.size and (targets.min() < 0 or targets.max() >= classes):
-        raise IndexError(f"ctc_loss: targets must be classes 0 to {classes - 1}. Got {targets.min()} to {targets.max()}.")
+        raise IndexError(
+            f"ctc_loss: targets must be classes 0 to {classes - 1}. Got {targets.min()} to {targets.max()}."
+        )
 
 
 def _infer(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int) -> tuple[Spec, ...]:

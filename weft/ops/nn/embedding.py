@@ -30,9 +30,7 @@ from .formulas import length
 
 def _check_rows(op: str, indices: Any, weight: Any) -> None:
     if not dtypes.is_integral(indices.dtype):
-        raise TypeError(
-            f"{op}: indices must be integers. Got {indices.dtype.name}; use `indices.astype(wf.int64)`."
-        )
+        raise TypeError(f"{op}: indices must be integers. Got {indices.dtype.name}; use `indices.astype(wf.int64)`.")
     if weight.shape is None:
         return
     if len(weight.shape) != 2:
@@ -101,14 +99,7 @@ def _arange(n: int) -> Tensor:
         Sample(np.zeros((0,), np.int64), m.normal(4, 3), None, False),
     ],
     errors=lambda m: [
-        Bad(
-            IndexError,
-            "embedding: indices hold 4; expected 0 to 3",
-            np.array([4]),
-            m.normal(4, 3),
-            None,
-            False,
-        )
+        Bad(IndexError, "embedding: indices hold 4; expected 0 to 3", np.array([4]), m.normal(4, 3), None, False)
     ],
 )
 def embedding_lookup(indices: Tensor, weight: Tensor, padding_idx: int | None, sparse: bool) -> Any:
@@ -213,9 +204,7 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
         check_size("embedding_bag", count, "count")
     if type(offsets) is np.ndarray and offsets.size:
         if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] > count:
-            raise ValueError(
-                f"embedding_bag: offsets must rise from 0 to at most {count}. Got {offsets.tolist()}."
-            )
+            raise ValueError(f"embedding_bag: offsets must rise from 0 to at most {count}. Got {offsets.tolist()}.")
     return Spec((count,), dtypes.int64)
 
 
@@ -256,9 +245,7 @@ def _segment_max_rule(g: Tensor, x: Tensor, segments: Tensor, out: Tensor, count
 def _np_segment_max(x: Any, segments: Any, count: int) -> Any:
     out = np.full((count, *x.shape[1:]), -np.inf, x.dtype)
     np.maximum.at(out, segments, x)
-    return np.where(np.isin(np.arange(count), segments).reshape(-1, *(1,) * (x.ndim - 1)), out, 0).astype(
-        x.dtype
-    )
+    return np.where(np.isin(np.arange(count), segments).reshape(-1, *(1,) * (x.ndim - 1)), out, 0).astype(x.dtype)
 
 
 @primitive(
@@ -271,9 +258,7 @@ def _np_segment_max(x: Any, segments: Any, count: int) -> Any:
         [x[segments == k].max(0) if (segments == k).any() else np.zeros(x.shape[1:]) for k in range(count)]
     ),
     samples=lambda m: [Sample(m.distinct(5, 2), np.array([0, 0, 2, 2, 2]), 4)],
-    errors=lambda m: [
-        Bad(ValueError, "segment_max: one segment number per row", m.normal(3, 2), np.array([0]), 1)
-    ],
+    errors=lambda m: [Bad(ValueError, "segment_max: one segment number per row", m.normal(3, 2), np.array([0]), 1)],
 )
 def segment_max(x: Tensor, segments: Tensor, count: int) -> Any:
     """The largest element of the rows of each segment; 0 for segments without rows."""
@@ -297,8 +282,7 @@ def _reference_bag(
         starts = offsets if not include_last_offset else offsets[:-1]
         bags = [list(indices[a:b]) for a, b in zip(starts, ends, strict=True)]
         scales = [
-            None if per_sample_weights is None else per_sample_weights[a:b]
-            for a, b in zip(starts, ends, strict=True)
+            None if per_sample_weights is None else per_sample_weights[a:b] for a, b in zip(starts, ends, strict=True)
         ]
     out = []
     for bag, scale in zip(bags, scales, strict=True):
@@ -320,9 +304,7 @@ def _reference_bag(
     samples=lambda m: [
         Sample(np.array([[0, 2], [2, 1]]), m.distinct(4, 3)),
         Sample(np.array([0, 2, 2, 1, 3]), m.distinct(4, 3), np.array([0, 2, 2]), "sum"),
-        Sample(
-            np.array([0, 2, 3, 1]), m.distinct(4, 3), np.array([0, 3, 4]), "max", include_last_offset=True
-        ),
+        Sample(np.array([0, 2, 3, 1]), m.distinct(4, 3), np.array([0, 3, 4]), "max", include_last_offset=True),
         Sample(np.array([[0, 2], [2, 1]]), m.distinct(4, 3), mode="sum", per_sample_weights=m.normal(2, 2)),
         Sample(np.array([[0, 2], [2, 2], [1, 1]]), m.distinct(4, 3), padding_idx=2),
         Sample(np.array([[0, 3], [1, 2]]), m.distinct(4, 3), mode="max"),
@@ -336,13 +318,7 @@ def _reference_bag(
             mode="min",
         ),
         Bad(ValueError, "embedding_bag: offsets are needed", np.array([0]), m.normal(4, 3)),
-        Bad(
-            ValueError,
-            "embedding_bag: offsets are for a vector",
-            np.array([[0]]),
-            m.normal(4, 3),
-            np.array([0]),
-        ),
+        Bad(ValueError, "embedding_bag: offsets are for a vector", np.array([[0]]), m.normal(4, 3), np.array([0])),
         Bad(
             ValueError,
             "embedding_bag: per_sample_weights are for mode='sum'",
@@ -389,13 +365,9 @@ def embedding_bag(
     if indices.ndim == 2 and offsets is not None:
         raise ValueError("embedding_bag: offsets are for a vector of indices. Got indices with 2 axes.")
     if indices.ndim == 1 and offsets is None:
-        raise ValueError(
-            "embedding_bag: offsets are needed for a vector of indices, to say where each bag starts."
-        )
+        raise ValueError("embedding_bag: offsets are needed for a vector of indices, to say where each bag starts.")
     if indices.ndim not in (1, 2):
-        raise ValueError(
-            f"embedding_bag: indices must have 1 or 2 axes. Got shape {format_shape(indices.shape)}."
-        )
+        raise ValueError(f"embedding_bag: indices must have 1 or 2 axes. Got shape {format_shape(indices.shape)}.")
     place = _padding("embedding_bag", padding_idx, weight)
     if max_norm is not None:
         _renormalize("embedding_bag", indices, weight, max_norm, norm_type)

@@ -82,20 +82,15 @@ def check_parameter(op: str, name: str, value: Any, shape: Any) -> None:
         value.shape is not None
         and shape is not None
         and (
-            len(value.shape) != len(shape)
-            or any(not same_size(a, b) for a, b in zip(value.shape, shape, strict=True))
+            len(value.shape) != len(shape) or any(not same_size(a, b) for a, b in zip(value.shape, shape, strict=True))
         )
     ):
-        raise ValueError(
-            f"{op}: {name} has shape {format_shape(value.shape)}; expected {format_shape(shape)}."
-        )
+        raise ValueError(f"{op}: {name} has shape {format_shape(value.shape)}; expected {format_shape(shape)}.")
 
 
 def check_floating(op: str, x: Any) -> None:
     if not dtypes.is_floating(x.dtype):
-        raise TypeError(
-            f"{op}: expected a real floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`."
-        )
+        raise TypeError(f"{op}: expected a real floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`.")
 
 
 def count(x: Tensor, axes: tuple[int, ...]) -> Any:

@@ -122,9 +122,7 @@ def grid_sample(
     if mode not in MODES:
         raise ValueError(f"grid_sample: mode must be 'bilinear' or 'nearest'. Got {mode!r}.")
     if padding_mode not in PADDING_MODES:
-        raise ValueError(
-            f"grid_sample: padding_mode must be one of {', '.join(PADDING_MODES)}. Got {padding_mode!r}."
-        )
+        raise ValueError(f"grid_sample: padding_mode must be one of {', '.join(PADDING_MODES)}. Got {padding_mode!r}.")
     if grid.ndim != n + 2 or grid.shape[-1] != n or not same_size(grid.shape[0], x.shape[0]):
         raise ValueError(
             f"grid_sample: grid must be (N, …, {n}) with {n + 2} axes. Got {format_shape(grid.shape)} "
@@ -209,9 +207,7 @@ def affine_grid(theta: Tensor, size: ShapeLike, align_corners: bool = False) -> 
     shape = check_shape("affine_grid", size, "size")
     n = len(shape) - 2
     if n not in (2, 3) or 0 in shape:
-        raise ValueError(
-            f"affine_grid: size must be (N, C, H, W) or (N, C, D, H, W), nothing empty. Got {size!r}."
-        )
+        raise ValueError(f"affine_grid: size must be (N, C, H, W) or (N, C, D, H, W), nothing empty. Got {size!r}.")
     if theta.ndim != 3 or tuple(theta.shape[1:]) != (n, n + 1) or not same_size(theta.shape[0], shape[0]):
         raise ValueError(
             f"affine_grid: theta must be (N, {n}, {n + 1}). Got {format_shape(theta.shape)}; N is {shape[0]}."

@@ -140,9 +140,7 @@ def _infer(x: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> 
     if kind not in KINDS:
         raise ValueError(f"resample: kind must be one of {', '.join(KINDS)}. Got {kind!r}.")
     if kind not in ("nearest", "nearest-exact") and not dtypes.is_inexact(x.dtype):
-        raise TypeError(
-            f"interpolate: expected a floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`."
-        )
+        raise TypeError(f"interpolate: expected a floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`.")
     if x.shape is None:
         return Spec(None, x.dtype)
     out = _out_size(x.shape[axis], size, scale)
@@ -163,9 +161,7 @@ def _matrix(size: int, out: int, kind: str, align: bool, scale: Any) -> np.ndarr
             m[o, start:stop] = 1 / (stop - start)
             continue
         ratio = size / out if scale is None else 1 / scale
-        center = (
-            o * (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else (o + 0.5) * ratio - 0.5
-        )
+        center = o * (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else (o + 0.5) * ratio - 0.5
         if kind == "nearest":
             m[o, min(math.floor(o * ratio), size - 1)] += 1
         elif kind == "nearest-exact":
@@ -205,9 +201,7 @@ _CASES = [
     checks_once=True,
     cost="interpolate",
     infer=_infer,
-    vjp=lambda g, like_x, axis, size, kind, align, scale: _gradient(
-        g, like_x, axis, size, kind, align, scale
-    ),
+    vjp=lambda g, like_x, axis, size, kind, align, scale: _gradient(g, like_x, axis, size, kind, align, scale),
     batch=lambda axes, tensors, attrs: resample(tensors[0], attrs[0] + 1, *attrs[1:]),
     namespace="internal",
     reference=_reference,
@@ -229,14 +223,10 @@ def _gradient(g: Tensor, like: Any, axis: int, size: Any, kind: str, align: bool
     return resample_backward(g, as_tensor(like), None, axis, size, kind, align, scale)
 
 
-def _infer_backward(
-    g: Any, like: Any, in_size: Any, axis: int, size: Any, kind: str, align: bool, scale: Any
-) -> Spec:
+def _infer_backward(g: Any, like: Any, in_size: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> Spec:
     if g.shape is None:
         return Spec(None, g.dtype)
-    return Spec(
-        (*g.shape[:axis], like.shape[axis] if in_size is None else in_size, *g.shape[axis + 1 :]), g.dtype
-    )
+    return Spec((*g.shape[:axis], like.shape[axis] if in_size is None else in_size, *g.shape[axis + 1 :]), g.dtype)
 
 
 def _backward_reference(
@@ -288,15 +278,7 @@ def resample_backward(
 
 # What users call -----------------------------------------------------------------------------------------------------
 
-MODES = {
-    "nearest": None,
-    "nearest-exact": None,
-    "linear": 1,
-    "bilinear": 2,
-    "trilinear": 3,
-    "bicubic": 2,
-    "area": None,
-}
+MODES = {"nearest": None, "nearest-exact": None, "linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "area": None}
 
 
 def _per_axis(name: str, value: Any, count: int) -> tuple[Any, ...]:
@@ -325,9 +307,7 @@ def _interpolate_reference(
         n = x.shape[2 + i]
         out = math.floor(n * f) if s is None else s
         f = None if recompute_scale_factor or mode == "area" else f
-        x = np.moveaxis(
-            np.moveaxis(x, 2 + i, -1) @ _matrix(n, out, kind, bool(align_corners), f).T, -1, 2 + i
-        )
+        x = np.moveaxis(np.moveaxis(x, 2 + i, -1) @ _matrix(n, out, kind, bool(align_corners), f).T, -1, 2 + i)
     return x
 
 
@@ -434,10 +414,7 @@ def _factor(value: Any) -> float:
     accumulate="float32",
     namespace="nn",
     reference=_interpolate_reference,
-    samples=lambda m: [
-        Sample(m.normal(1, 2, 3, 4), scale_factor=2),
-        Sample(m.normal(1, 2, 3), 5, mode="linear"),
-    ],
+    samples=lambda m: [Sample(m.normal(1, 2, 3, 4), scale_factor=2), Sample(m.normal(1, 2, 3), 5, mode="linear")],
 )
 def upsample(
     x: Tensor,

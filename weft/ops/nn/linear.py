@@ -38,22 +38,14 @@ def _check_bias(op: str, bias: Tensor | None, outputs: Any) -> None:
             m.normal(2, 4),
             m.normal(5, 3),
         ),
-        Bad(
-            ValueError,
-            r"linear: bias has shape \(3,\); expected \(5,\)",
-            m.normal(2, 3),
-            m.normal(5, 3),
-            m.normal(3),
-        ),
+        Bad(ValueError, r"linear: bias has shape \(3,\); expected \(5,\)", m.normal(2, 3), m.normal(5, 3), m.normal(3)),
         Bad(ValueError, "linear: weight must have shape", m.normal(2, 3), m.normal(3)),
     ],
 )
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x weightᵀ + bias, for `x` (..., inputs), `weight` (outputs, inputs) and `bias` (outputs,)."""
     if weight.ndim != 2:
-        raise ValueError(
-            f"linear: weight must have shape (outputs, inputs). Got {format_shape(weight.shape)}."
-        )
+        raise ValueError(f"linear: weight must have shape (outputs, inputs). Got {format_shape(weight.shape)}.")
     outputs, inputs = weight.shape
     if x.ndim == 0 or not same_size(x.shape[-1], inputs):
         raise ValueError(
@@ -84,14 +76,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     errors=lambda m: [
         Bad(ValueError, "bilinear: expected x1", m.normal(4, 3), m.normal(4, 3), m.normal(5, 3, 2)),
         Bad(ValueError, "bilinear: expected x1", m.normal(4, 3), m.normal(3, 2), m.normal(5, 3, 2)),
-        Bad(
-            ValueError,
-            "bilinear: bias has shape",
-            m.normal(4, 3),
-            m.normal(4, 2),
-            m.normal(5, 3, 2),
-            m.normal(2),
-        ),
+        Bad(ValueError, "bilinear: bias has shape", m.normal(4, 3), m.normal(4, 2), m.normal(5, 3, 2), m.normal(2)),
     ],
 )
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -26,9 +26,7 @@ def real_floats(op: str, x: Tensor) -> Tensor:
 
 def check_reduction(op: str, reduction: Any, *more: str) -> None:
     if reduction not in _REDUCTIONS and reduction not in more:
-        raise ValueError(
-            f"{op}: reduction must be one of {', '.join((*_REDUCTIONS, *more))}. Got {reduction!r}."
-        )
+        raise ValueError(f"{op}: reduction must be one of {', '.join((*_REDUCTIONS, *more))}. Got {reduction!r}.")
 
 
 def check_same(op: str, **operands: Any) -> None:

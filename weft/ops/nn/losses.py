@@ -99,11 +99,7 @@ def _huber_slope(g: Any, difference: Any, delta: Any) -> Any:
     reference=lambda difference, delta: np.where(
         np.abs(difference) < delta, 0.5 * difference**2, delta * (np.abs(difference) - 0.5 * delta)
     ),
-    samples=lambda m: [
-        Sample(m.normal(7), 1.0),
-        Sample(m.normal(2, 3), 0.25),
-        Sample(m.normal(3), m.positive(3)),
-    ],
+    samples=lambda m: [Sample(m.normal(7), 1.0), Sample(m.normal(2, 3), 0.25), Sample(m.normal(3), m.positive(3))],
 )
 def huber(difference: Term, delta: Term) -> Term:
     """d² / 2 where |d| is below delta, else delta (|d| - delta / 2)."""
@@ -215,14 +211,11 @@ def _np_weigh(loss: Any, weight: Any) -> Any:
     accumulate="float32",
     namespace="nn",
     reference=lambda input, target, weight=None, reduction="mean": np_reduced(
-        _np_weigh(_np_cross_entropy(input, target), weight),
-        reduction,
+        _np_weigh(_np_cross_entropy(input, target), weight), reduction
     ),
     samples=lambda m: [
         Sample(m.uniform(2, 3, low=0.05, high=0.95), m.uniform(2, 3, low=0, high=1)),
-        Sample(
-            m.uniform(4, low=0.05, high=0.95), m.uniform(4, low=0, high=1), m.positive(4), reduction="sum"
-        ),
+        Sample(m.uniform(4, low=0.05, high=0.95), m.uniform(4, low=0, high=1), m.positive(4), reduction="sum"),
     ],
     errors=lambda m: [
         *_pair_errors("binary_cross_entropy")(m),
@@ -268,9 +261,7 @@ def _softplus_of_minus(x: Any) -> Any:
         lambda g, x, pos_weight: g * ((pos_weight - 1) * _softplus_of_minus(x) - x),
         lambda g, x, target: g * target * _softplus_of_minus(x),
     ),
-    reference=lambda x, target, pos_weight: (
-        (1 - target) * x + (1 + (pos_weight - 1) * target) * np.logaddexp(0, -x)
-    ),
+    reference=lambda x, target, pos_weight: (1 - target) * x + (1 + (pos_weight - 1) * target) * np.logaddexp(0, -x),
     samples=lambda m: [
         Sample(m.normal(7), m.uniform(7, low=0, high=1), 1.0),
         Sample(m.normal(2, 3) * 9, m.uniform(2, 3), m.positive(3)),
@@ -348,13 +339,7 @@ def _reference_kl(input: Any, target: Any, reduction: str = "mean", log_target: 
     ],
     errors=lambda m: [
         Bad(ValueError, "kl_div: input and target must have one shape", m.normal(2, 3), m.positive(3)),
-        Bad(
-            ValueError,
-            "kl_div: reduction must be one of mean, sum, none, batchmean",
-            m.normal(2),
-            m.positive(2),
-            "x",
-        ),
+        Bad(ValueError, "kl_div: reduction must be one of mean, sum, none, batchmean", m.normal(2), m.positive(2), "x"),
     ],
     test={"differentiable_inputs": (0,)},  # t log t has no derivative at t = 0, where one sample is
 )
@@ -384,9 +369,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
         + (
             np.where(
                 target > 1,
-                target * np.log(np.maximum(target, 1))
-                - target
-                + 0.5 * np.log(2 * np.pi * np.maximum(target, 1)),
+                target * np.log(np.maximum(target, 1)) - target + 0.5 * np.log(2 * np.pi * np.maximum(target, 1)),
                 0,
             )
             if full
@@ -473,22 +456,11 @@ def _reference_gaussian(
             m.normal(3),
             m.positive(3),
         ),
-        Bad(
-            ValueError,
-            r"gaussian_nll_loss: var has shape \(3,\)",
-            m.normal(2, 3),
-            m.normal(2, 3),
-            m.positive(3),
-        ),
+        Bad(ValueError, r"gaussian_nll_loss: var has shape \(3,\)", m.normal(2, 3), m.normal(2, 3), m.positive(3)),
     ],
 )
 def gaussian_nll_loss(
-    input: Tensor,
-    target: Tensor,
-    var: Tensor | float,
-    full: bool = False,
-    eps: float = 1e-6,
-    reduction: str = "mean",
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
     """The negative log likelihood of the target under normal distributions with mean `input` and variance `var`.
 
@@ -546,16 +518,11 @@ def margin_ranking_loss(
     reference=lambda input, target, margin=1.0, reduction="mean": np_reduced(
         np.where(target == 1, input, np.maximum(margin - input, 0)), reduction
     ),
-    samples=lambda m: [
-        Sample(m.normal(5), _signs(m, 5)),
-        Sample(m.normal(2, 3), _signs(m, 2, 3), 0.5, "none"),
-    ],
+    samples=lambda m: [Sample(m.normal(5), _signs(m, 5)), Sample(m.normal(2, 3), _signs(m, 2, 3), 0.5, "none")],
     errors=_pair_errors("hinge_embedding_loss"),
     test={"differentiable_inputs": (0,)},  # the target is a sign
 )
-def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
-) -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """`input` (a distance) where the target is 1, max(0, margin - input) where it is -1."""
     check_reduction("hinge_embedding_loss", reduction)
     check_same("hinge_embedding_loss", input=input, target=target)
@@ -623,9 +590,7 @@ def cosine_embedding_loss(
             f"cosine_embedding_loss: expected vectors or rows of them. Got shape {format_shape(input1.shape)}."
         )
     expected = tuple(input1.shape[:-1])
-    if target.ndim != len(expected) or any(
-        not same_size(a, b) for a, b in zip(target.shape, expected, strict=True)
-    ):
+    if target.ndim != len(expected) or any(not same_size(a, b) for a, b in zip(target.shape, expected, strict=True)):
         raise ValueError(
             f"cosine_embedding_loss: target has shape {format_shape(target.shape)}; expected {format_shape(expected)}."
         )

@@ -116,9 +116,7 @@ def multi_head_attention_forward(
     return (out if batch_first else swapaxes(out, 0, 1)), weights
 
 
-def _project(
-    query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Tensor | None
-) -> tuple[Tensor, ...]:
+def _project(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Tensor | None) -> tuple[Tensor, ...]:
     """Query, key and value through their projections; one product if they are the same tensor."""
     embed = query.shape[-1]
     if isinstance(weight, (tuple, list)):

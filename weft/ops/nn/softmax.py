@@ -141,8 +141,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     reference=lambda x, axis=-1: (
         np.exp(x) / np.exp(x).sum(axis, keepdims=True)
         if np.max(x, initial=0) < 50
-        else np.exp(x - x.max(axis, keepdims=True))
-        / np.exp(x - x.max(axis, keepdims=True)).sum(axis, keepdims=True)
+        else np.exp(x - x.max(axis, keepdims=True)) / np.exp(x - x.max(axis, keepdims=True)).sum(axis, keepdims=True)
     ),
     samples=_samples,
     errors=_errors("softmax"),
@@ -239,11 +238,7 @@ def _infer_one_hot(x: Any, num_classes: int) -> Spec:
     vjp=NOT_DIFFERENTIABLE,
     batch=lambda axes, tensors, attrs: one_hot_encode(tensors[0], attrs[0]),
     reference=lambda x, num_classes: np.eye(num_classes, dtype=np.int64)[x],
-    samples=lambda m: [
-        Sample(m.ints(2, 3, low=0, high=4), 4),
-        Sample(np.array(1), 3),
-        Sample(m.ints(0, low=0), 2),
-    ],
+    samples=lambda m: [Sample(m.ints(2, 3, low=0, high=4), 4), Sample(np.array(1), 3), Sample(m.ints(0, low=0), 2)],
     errors=lambda m: [
         Bad(IndexError, "one_hot: x holds 4", np.array([0, 4]), 4),
         Bad(IndexError, "one_hot: x holds -1", np.array([0, -1]), 4),
@@ -293,14 +288,8 @@ def gumbel_softmax(
 @composite(
     accumulate="float32",
     namespace="nn",
-    reference=lambda x, p=2.0, axis=1, eps=1e-12: (
-        x / np.maximum(np.linalg.norm(x, p, axis, keepdims=True), eps)
-    ),
-    samples=lambda m: [
-        Sample(m.normal(2, 3)),
-        Sample(m.normal(2, 3), 1.0, 0),
-        Sample(m.normal(4, 3), 3.0, axis=-1),
-    ],
+    reference=lambda x, p=2.0, axis=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, p, axis, keepdims=True), eps),
+    samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal(2, 3), 1.0, 0), Sample(m.normal(4, 3), 3.0, axis=-1)],
     errors=lambda m: [Bad(IndexError, "axis 1 is out of range", m.normal(3))],
 )
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
@@ -327,7 +316,12 @@ def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
         Sample(m.normal(2, 3, 2), m.normal(2), axis=1),
     ],
     errors=lambda m: [
-        Bad(TypeError, "cosine_similarity: expected real tensors. Got x2 of complex128", m.normal(2, 3), m.normal(2, 3) + 1j)
+        Bad(
+            TypeError,
+            "cosine_similarity: expected real tensors. Got x2 of complex128",
+            m.normal(2, 3),
+            m.normal(2, 3) + 1j,
+        )
     ],
 )
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
@@ -345,7 +339,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
         x1, x2, shape = reshape(x1, (1,)), reshape(x2, (1,)), (1,)
     axis = normalize_axis("cosine_similarity", axis, len(shape)) - len(shape)
     # a vector that is spread along the axis is as long as what it is spread to
-    x1, x2 = (x if x.ndim >= -axis and same_size(x.shape[axis], shape[axis]) else broadcast_to(x, shape) for x in (x1, x2))
+    x1, x2 = (
+        x if x.ndim >= -axis and same_size(x.shape[axis], shape[axis]) else broadcast_to(x, shape) for x in (x1, x2)
+    )
     lengths = maximum(length(x1, 2, axis), eps) * maximum(length(x2, 2, axis), eps)
     return reduce_sum(x1 * x2, axis, False) / lengths
 
@@ -353,16 +349,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
 @composite(
     accumulate="float32",
     namespace="nn",
-    reference=lambda x1, x2, p=2.0, eps=1e-6, keepdims=False: np.linalg.norm(
-        x1 - x2 + eps, p, -1, keepdims=keepdims
-    ),
-    samples=lambda m: [
-        Sample(m.normal(2, 3), m.normal(2, 3)),
-        Sample(m.normal(4), m.normal(4), 1.0, keepdims=True),
-    ],
+    reference=lambda x1, x2, p=2.0, eps=1e-6, keepdims=False: np.linalg.norm(x1 - x2 + eps, p, -1, keepdims=keepdims),
+    samples=lambda m: [Sample(m.normal(2, 3), m.normal(2, 3)), Sample(m.normal(4), m.normal(4), 1.0, keepdims=True)],
 )
-def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
-) -> Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis."""
     return length(x1 - x2 + eps, p, -1, keepdims)

@@ -16,18 +16,7 @@ from ..core.define import composite, primitive
 from ..core.samples import Bad, Sample
 from ..core.spec import Spec, check_size, same_size
 from .pool.primitives import _gradient, fold_batch
-from .windows import (
-    Pairs,
-    batched,
-    offsets,
-    out_size,
-    out_sizes,
-    pad_pairs,
-    padded_last,
-    per_axis,
-    unpadded,
-    windows,
-)
+from .windows import Pairs, batched, offsets, out_size, out_sizes, pad_pairs, padded_last, per_axis, unpadded, windows
 
 Sizes = tuple[int, ...]
 
@@ -107,9 +96,7 @@ def _infer_image(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, paddi
     return Spec((g.shape[0], channels, *spatial), g.dtype)
 
 
-def _image_reference(
-    g: Any, like: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
-) -> np.ndarray:
+def _image_reference(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
     size = like.shape[2:] if size is None else size
     channels = g.shape[1] // int(np.prod(kernel))
     shape = (1, channels, *size)
@@ -129,10 +116,7 @@ def _columns_shape(shape: Any, window: Any) -> Any:
     checks_once=True,
     cost="reduce",
     infer=_infer_image,
-    vjp=(
-        lambda g, kernel, dilation, padding, stride: unfold_windows(g, kernel, dilation, padding, stride),
-        None,
-    ),
+    vjp=(lambda g, kernel, dilation, padding, stride: unfold_windows(g, kernel, dilation, padding, stride), None),
     batch=fold_batch(lambda: unfold_backward),
     namespace="internal",
     reference=_image_reference,
@@ -140,13 +124,7 @@ def _columns_shape(shape: Any, window: Any) -> Any:
     test={"differentiable_inputs": (0,)},
 )
 def unfold_backward(
-    g: Tensor,
-    like: Tensor | None,
-    size: Sizes | None,
-    kernel: Sizes,
-    dilation: Sizes,
-    padding: Pairs,
-    stride: Sizes,
+    g: Tensor, like: Tensor | None, size: Sizes | None, kernel: Sizes, dilation: Sizes, padding: Pairs, stride: Sizes
 ) -> Any:
     """(N, C·K, L) back to (N, C, *size): columns added up where they came from. The primitive behind `fold`."""
     spatial: Any = like.shape[2:] if size is None else size  # type: ignore[union-attr]
@@ -164,9 +142,7 @@ def _many(value: Any, n: int) -> tuple[int, ...]:
     return (value,) * n if isinstance(value, int) else tuple(value)
 
 
-def _unfold_reference(
-    x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> np.ndarray:
+def _unfold_reference(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> np.ndarray:
     k, d, p, s = (_many(v, 2) for v in (kernel_size, dilation, padding, stride))
     y = _columns_reference(x if x.ndim == 4 else x[None], k, d, [(v, v) for v in p], s)
     return y if x.ndim == 4 else y[0]
@@ -230,9 +206,7 @@ def fold(
 ) -> Tensor:
     """The transpose of `unfold`: (N, C·KH·KW, L) to (N, C, *output_size), overlapping windows added up."""
     if x.ndim not in (2, 3):
-        raise ValueError(
-            f"fold: expected x of shape (batch, channels · kernel, windows). Got {format_shape(x.shape)}."
-        )
+        raise ValueError(f"fold: expected x of shape (batch, channels · kernel, windows). Got {format_shape(x.shape)}.")
     single = x.ndim == 2
     if single:
         x = reshape(x, (1, *x.shape))

@@ -31,9 +31,7 @@ def per_axis(op: str, value: Any, count: int, name: str, least: int) -> tuple[in
         if len(value) == 1:
             value = tuple(value) * count
         if len(value) != count:
-            raise ValueError(
-                f"{op}: {name} must be a number or {count} numbers, one per spatial axis. Got {value!r}."
-            )
+            raise ValueError(f"{op}: {name} must be a number or {count} numbers, one per spatial axis. Got {value!r}.")
         items = tuple(value)
     else:
         items = (value,) * count
@@ -85,9 +83,7 @@ def batched(op: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
 # Sizes ---------------------------------------------------------------------------------------------------------------
 
 
-def out_size(
-    size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation: int, ceil: bool = False
-) -> Any:
+def out_size(size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation: int, ceil: bool = False) -> Any:
     """How many windows fit along one axis; None if the size is unknown, 0 or less if none fits.
 
     Every window op asks here before it forms views of memory, so this is where windows that would leave it are refused.
@@ -116,25 +112,14 @@ def out_size(
 
 
 def out_sizes(
-    op: str,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Pairs,
-    dilation: Any,
-    ceil: bool = False,
-    hint: str = "",
+    op: str, x: Any, kernel: Any, stride: Any, padding: Pairs, dilation: Any, ceil: bool = False, hint: str = ""
 ) -> tuple[Any, ...]:
     """The spatial sizes of the result; an error if no window fits."""
     spatial = x.shape[2:]
-    sizes = tuple(
-        [out_size(*item, ceil) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)]
-    )
+    sizes = tuple([out_size(*item, ceil) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)])
     if any(s is not None and s < 1 for s in sizes):
         reach = tuple([d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)])
-        padded = tuple(
-            [s if s is None else s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)]
-        )
+        padded = tuple([s if s is None else s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)])
         raise ValueError(
             f"{op}: the kernel is larger than the padded input. Got a kernel that reaches over {format_shape(reach)} and "
             f"an input of spatial size {format_shape(spatial)}, {format_shape(padded)} with padding; expected the kernel to fit. "
@@ -153,9 +138,7 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
 
 
-def padded_last(
-    x: np.ndarray, padding: Pairs, extra: tuple[int, ...] | None = None, fill: Any = 0
-) -> np.ndarray:
+def padded_last(x: np.ndarray, padding: Pairs, extra: tuple[int, ...] | None = None, fill: Any = 0) -> np.ndarray:
     """(N, C, *spatial) as a contiguous (N, *padded, C) array, in float32 if `x` is half. `extra`: more room after."""
     moved = np.moveaxis(x, 1, -1)
     dtype = compute_dtype(x.dtype)

@@ -31,9 +31,7 @@ class Case(NamedTuple):
 
     @property
     def y_shape(self) -> tuple[int, ...]:
-        sizes = reference.output_sizes(
-            self.x_shape[2:], self.w_shape[2:], self.stride, self.padding, self.dilation
-        )
+        sizes = reference.output_sizes(self.x_shape[2:], self.w_shape[2:], self.stride, self.padding, self.dilation)
         return (self.x_shape[0], self.w_shape[0], *sizes)
 
 
@@ -52,9 +50,7 @@ CASES = {
     "1-d": Case((3, 7, 20), (5, 7, 5), (2,), ((4, 0),), (1,), 1),
     "1-d causal dilated": Case((3, 8, 20), (8, 8, 3), (1,), ((8, 0),), (4,), 1),
     "3-d": Case((1, 4, 5, 6, 7), (6, 4, 3, 3, 3), (1, 2, 1), ((1, 1), (1, 1), (1, 1)), (1, 1, 1), 1),
-    "3-d, much padding": Case(
-        (2, 3, 2, 1, 4), (4, 3, 4, 4, 2), (2, 1, 2), ((3, 2), (2, 1), (1, 1)), (1, 1, 1), 1
-    ),
+    "3-d, much padding": Case((2, 3, 2, 1, 4), (4, 3, 4, 4, 2), (2, 1, 2), ((3, 2), (2, 1), (1, 1)), (1, 1, 1), 1),
     "one pixel": Case((2, 5, 1, 1), (3, 5, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
     "one channel": Case((2, 1, 6, 6), (1, 1, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 }
@@ -207,11 +203,7 @@ def test_bad_arguments() -> None:
         ((x[0], w, None, *good), ValueError, "bad ranks"),
         ((x, w[:, :3], None, *good), ValueError, r"channels do not fit.*\(1, 4, 5, 5\).*\(2, 3, 3, 3\)"),
         ((x, w, None, (1, 1), ((0, 0), (0, 0)), (1, 1), 0), ValueError, "channels do not fit"),
-        (
-            (x, w, np.ones(3, np.float32), *good),
-            ValueError,
-            r"bias has the wrong shape. Got \(3,\); expected \(2,\)",
-        ),
+        ((x, w, np.ones(3, np.float32), *good), ValueError, r"bias has the wrong shape. Got \(3,\); expected \(2,\)"),
         ((x, w, None, (0, 1), ((0, 0), (0, 0)), (1, 1), 1), ValueError, "bad stride"),
         ((x, w, None, (1,), ((0, 0), (0, 0)), (1, 1), 1), ValueError, "bad stride"),
         ((x, w, None, (1, 1), ((0, 0),), (1, 1), 1), ValueError, "bad padding"),

@@ -80,10 +80,7 @@ def test_threads_share_cached_primitives(rng: np.random.Generator) -> None:
     def work(which: int) -> None:
         try:
             for _ in range(25):
-                if not all(
-                    np.array_equal(*pair)
-                    for pair in zip(compute(inputs[which]), expected[which], strict=True)
-                ):
+                if not all(np.array_equal(*pair) for pair in zip(compute(inputs[which]), expected[which], strict=True)):
                     wrong.append(which)
         except BaseException as error:
             errors.append(error)

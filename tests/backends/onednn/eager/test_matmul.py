@@ -27,9 +27,7 @@ def check(actual: np.ndarray, a: np.ndarray, b: np.ndarray, bias: np.ndarray | N
     if bias is not None:
         expected = expected + bias
     assert actual.dtype == a.dtype and actual.shape == expected.shape
-    np.testing.assert_allclose(
-        actual, expected, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(expected).max()))
-    )
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(expected).max())))
 
 
 # Each layout takes an array's final shape to an array of that shape lying differently in memory.
@@ -111,9 +109,11 @@ def test_large_results_come_from_the_pool(rng: np.random.Generator) -> None:
 
 def test_a_batch_that_shares_its_right_operand_is_one_product(rng: np.random.Generator) -> None:
     a, b = random(rng, 4, 5, 6), random(rng, 6, 7)
-    assert [argument.desc.shape for argument in _prepare(a, b, None, None).kernel.work.arguments][
-        :3
-    ] == [(20, 6), (6, 7), (20, 7)]
+    assert [argument.desc.shape for argument in _prepare(a, b, None, None).kernel.work.arguments][:3] == [
+        (20, 6),
+        (6, 7),
+        (20, 7),
+    ]
 
 
 def test_bfloat16_accumulates_in_float32(rng: np.random.Generator) -> None:
@@ -145,11 +145,7 @@ def _ones(*shape: int) -> np.ndarray:
     ("arguments", "error", "message"),
     [
         ((_ones(3), _ones(3, 2)), ValueError, "must be matrices"),
-        (
-            (_ones(2, 3), _ones(4, 2)),
-            ValueError,
-            r"inner dimensions differ. Got shapes \(2, 3\) and \(4, 2\)",
-        ),
+        ((_ones(2, 3), _ones(4, 2)), ValueError, r"inner dimensions differ. Got shapes \(2, 3\) and \(4, 2\)"),
         ((_ones(2, 2, 3), _ones(3, 3, 2)), ValueError, "batch axes do not broadcast"),
         ((_ones(2, 3), _ones(3, 2).astype(np.float64)), TypeError, "dtypes differ"),
         (

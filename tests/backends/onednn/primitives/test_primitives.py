@@ -116,9 +116,7 @@ def test_matmul_with_bias_and_every_post_op(rng: np.random.Generator) -> None:
     post_ops = [Sum(0.5), Binary(Alg.BINARY_ADD, plain(6, 7)), Eltwise(Alg.ELTWISE_RELU)]
     primitive = matmul(plain(6, 5), plain(5, 7), plain(6, 7), plain(1, 7), post_ops)
     operand = capi.post_op_argument(1)
-    result = run(primitive, {Arg.SRC: a, Arg.WEIGHTS: b, Arg.BIAS: bias, operand: other, Arg.DST: old})[
-        Arg.DST
-    ]
+    result = run(primitive, {Arg.SRC: a, Arg.WEIGHTS: b, Arg.BIAS: bias, operand: other, Arg.DST: old})[Arg.DST]
     close(result, np.maximum(a @ b + bias + 0.5 * old + other, 0))
 
 
@@ -136,22 +134,11 @@ def test_matmul_broadcasts_batch_axes(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_convolution_with_post_ops(rng: np.random.Generator, training: bool) -> None:
-    x, w, bias, old = (
-        random(rng, 2, 5, 7, 6),
-        random(rng, 9, 5, 3, 3),
-        random(rng, 9),
-        random(rng, 2, 9, 7, 6),
-    )
+    x, w, bias, old = (random(rng, 2, 5, 7, 6), random(rng, 9, 5, 3, 3), random(rng, 9), random(rng, 2, 9, 7, 6))
     window = Window((1, 1), (1, 1), (1, 1), (1, 1))
     post_ops = [Sum(1.0), Eltwise(Alg.ELTWISE_CLIP_V2, 0.0, 6.0), Binary(Alg.BINARY_MUL, image(1, 9, 1, 1))]
     primitive = convolution_forward(
-        image(*x.shape),
-        MemoryDesc.any(w.shape, F32),
-        plain(9),
-        image(*old.shape),
-        window,
-        post_ops,
-        training=training,
+        image(*x.shape), MemoryDesc.any(w.shape, F32), plain(9), image(*old.shape), window, post_ops, training=training
     )
     factor = random(rng, 1, 9, 1, 1)
     values = {Arg.SRC: x, Arg.WEIGHTS: w, Arg.BIAS: bias, Arg.DST: old, capi.post_op_argument(2): factor}
@@ -161,12 +148,7 @@ def test_convolution_with_post_ops(rng: np.random.Generator, training: bool) -> 
 
 def test_transposed_convolution(rng: np.random.Generator) -> None:
     # (N, 4, 5, 5) -> (N, 6, 11, 11): weights are (O, C, k, k) to oneDNN.
-    x, w, bias, g = (
-        random(rng, 2, 4, 5, 5),
-        random(rng, 6, 4, 3, 3),
-        random(rng, 6),
-        random(rng, 2, 6, 11, 11),
-    )
+    x, w, bias, g = (random(rng, 2, 4, 5, 5), random(rng, 6, 4, 3, 3), random(rng, 6), random(rng, 2, 6, 11, 11))
     window = Window((2, 2), (0, 0), (0, 0), (1, 1))
     xd, wd, yd = image(*x.shape), MemoryDesc.any(w.shape, F32), image(*g.shape)
     settings = ((2, 2), ((0, 0), (0, 0)), (1, 1), 1)
@@ -178,8 +160,7 @@ def test_transposed_convolution(rng: np.random.Generator) -> None:
     expected = reference.conv(g, flipped, None, *settings)
     close(run(backward, {Arg.DIFF_DST: g, Arg.WEIGHTS: w})[Arg.DIFF_SRC], expected)
     weights = run(
-        convolution_backward_weights(xd, wd, plain(6), yd, window, transposed=True),
-        {Arg.SRC: x, Arg.DIFF_DST: g},
+        convolution_backward_weights(xd, wd, plain(6), yd, window, transposed=True), {Arg.SRC: x, Arg.DIFF_DST: g}
     )
     expected = reference.conv_backward_weights(g, x, flipped.shape, *settings).swapaxes(0, 1)
     close(weights[Arg.DIFF_WEIGHTS], expected)
@@ -223,8 +204,7 @@ def test_layer_norm(rng: np.random.Generator) -> None:
     x, g, scale, shift = random(rng, 6, 19), random(rng, 6, 19), random(rng, 19), random(rng, 19)
     flags = NormFlags.USE_SCALE | NormFlags.USE_SHIFT
     forward = run(
-        layer_norm_forward(plain(6, 19), plain(6), 1e-5, flags),
-        {Arg.SRC: x, Arg.SCALE: scale, Arg.SHIFT: shift},
+        layer_norm_forward(plain(6, 19), plain(6), 1e-5, flags), {Arg.SRC: x, Arg.SCALE: scale, Arg.SHIFT: shift}
     )
     mean, variance = x.astype(np.float64).mean(1, keepdims=True), x.astype(np.float64).var(1, keepdims=True)
     normal = (x - mean) / np.sqrt(variance + 1e-5)
@@ -244,9 +224,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def _lstm(
-    x: np.ndarray, h: np.ndarray, c: np.ndarray, w: np.ndarray, u: np.ndarray, b: np.ndarray
-) -> np.ndarray:
+def _lstm(x: np.ndarray, h: np.ndarray, c: np.ndarray, w: np.ndarray, u: np.ndarray, b: np.ndarray) -> np.ndarray:
     outputs = []
     for step in x:
         i, f, n, o = (step @ w[:, k] + h @ u[:, k] + b[k] for k in range(4))
@@ -267,9 +245,7 @@ def _gru(x: np.ndarray, h: np.ndarray, w: np.ndarray, u: np.ndarray, b: np.ndarr
     return np.stack(outputs)
 
 
-def _recurrent_descs(
-    steps: int, batch: int, inputs: int, hidden: int, gates: int, rows: int
-) -> RecurrentDescs:
+def _recurrent_descs(steps: int, batch: int, inputs: int, hidden: int, gates: int, rows: int) -> RecurrentDescs:
     state = plain(1, 1, batch, hidden)
     cell = state if gates == 4 else None
     return RecurrentDescs(
@@ -282,11 +258,7 @@ def _recurrent_descs(
 def test_recurrent(rng: np.random.Generator, cell: str) -> None:
     steps, batch, inputs, hidden = 3, 2, 5, 4
     gates, rows = (4, 4) if cell == "lstm" else (3, 4)
-    x, h, c = (
-        random(rng, steps, batch, inputs),
-        random(rng, 1, 1, batch, hidden),
-        random(rng, 1, 1, batch, hidden),
-    )
+    x, h, c = (random(rng, steps, batch, inputs), random(rng, 1, 1, batch, hidden), random(rng, 1, 1, batch, hidden))
     w, u, b = (
         random(rng, 1, 1, inputs, gates, hidden),
         random(rng, 1, 1, hidden, gates, hidden),
@@ -299,9 +271,7 @@ def test_recurrent(rng: np.random.Generator, cell: str) -> None:
 
     def model(x: np.ndarray, w: np.ndarray, u: np.ndarray, b: np.ndarray) -> np.ndarray:
         if cell == "lstm":
-            return _lstm(
-                x, h[0, 0].astype(np.float64), c[0, 0].astype(np.float64), w[0, 0], u[0, 0], b[0, 0]
-            )[:-1]
+            return _lstm(x, h[0, 0].astype(np.float64), c[0, 0].astype(np.float64), w[0, 0], u[0, 0], b[0, 0])[:-1]
         return _gru(x, h[0, 0].astype(np.float64), w[0, 0], u[0, 0], b[0, 0])
 
     forward = run(recurrent_forward(descs, Direction.LEFT_TO_RIGHT), values)
@@ -332,9 +302,7 @@ def test_recurrent(rng: np.random.Generator, cell: str) -> None:
 def test_one_primitive_runs_in_two_threads_at_once(rng: np.random.Generator) -> None:
     x, w = random(rng, 4, 16, 20, 20), random(rng, 32, 16, 3, 3)
     window = Window((1, 1), (1, 1), (1, 1), (1, 1))
-    primitive = convolution_forward(
-        image(*x.shape), MemoryDesc.any(w.shape, F32), None, image(4, 32, 20, 20), window
-    )
+    primitive = convolution_forward(image(*x.shape), MemoryDesc.any(w.shape, F32), None, image(4, 32, 20, 20), window)
     inputs = [x * factor for factor in (1.0, 2.0)]
     expected = [run(primitive, {Arg.SRC: value, Arg.WEIGHTS: w})[Arg.DST] for value in inputs]
     mismatches: list[int] = []
@@ -366,9 +334,7 @@ def test_native_code_can_execute_it(rng: np.random.Generator) -> None:
     if scratch.size:
         execution.bind(Arg.SCRATCHPAD, scratch.ctypes.data)
     lib = library.require()
-    signature = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
-    )
+    signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
     threads.ensure_width()
     status = signature(lib.execute_address)(primitive.handle, lib.stream, execution.nargs, execution.address)
     assert status == 0
@@ -421,9 +387,7 @@ def test_unsupported_dtypes_say_so() -> None:
 
 
 def test_impossible_shapes_raise_runtime_error_with_the_shapes() -> None:
-    with pytest.raises(
-        RuntimeError, match=r"dnnl_matmul_primitive_desc_create: invalid_arguments.*\(8, 4\).*\(5, 6\)"
-    ):
+    with pytest.raises(RuntimeError, match=r"dnnl_matmul_primitive_desc_create: invalid_arguments.*\(8, 4\).*\(5, 6\)"):
         matmul(plain(8, 4), plain(5, 6), plain(8, 6))
 
 
@@ -450,9 +414,7 @@ def test_shapes_for_which_gemm_is_chosen(rng: np.random.Generator, m: int, k: in
 
 def test_gemm_is_not_forced_where_there_is_none() -> None:
     half = MemoryDesc.strided((1, 40), BFLOAT16)
-    assert matmul(
-        half, MemoryDesc.strided((40, 30), BFLOAT16), MemoryDesc.strided((1, 30), BFLOAT16)
-    ).implementation
+    assert matmul(half, MemoryDesc.strided((40, 30), BFLOAT16), MemoryDesc.strided((1, 30), BFLOAT16)).implementation
     assert "gemm" not in matmul(plain(64, 64), plain(64, 64), plain(64, 64)).implementation
 
 

@@ -11,17 +11,13 @@ _Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 
 
-def window_of(
-    op: str, spatial: int, stride: tuple[int, ...], padding: Padding, dilation: tuple[int, ...]
-) -> Window:
+def window_of(op: str, spatial: int, stride: tuple[int, ...], padding: Padding, dilation: tuple[int, ...]) -> Window:
     """The checked `Window`; every tuple has one entry per spatial axis, `padding` pairs (before, after)."""
     if not 1 <= spatial <= 3:
         raise Unsupported(f"{op}: oneDNN has 1 to 3 spatial axes. Got {spatial}.")
     for name, values, least in (("stride", stride, 1), ("dilation", dilation, 1)):
         if len(values) != spatial or any(value < least for value in values):
-            raise ValueError(
-                f"{op}: bad {name}. Got {values}; expected {spatial} integers of at least {least}."
-            )
+            raise ValueError(f"{op}: bad {name}. Got {values}; expected {spatial} integers of at least {least}.")
     if len(padding) != spatial or any(len(pair) != 2 for pair in padding):
         raise ValueError(f"{op}: bad padding. Got {padding}; expected {spatial} pairs (before, after).")
     if any(amount < 0 for pair in padding for amount in pair):
@@ -30,9 +26,7 @@ def window_of(
     return Window(tuple(stride), before, after, tuple(dilation))
 
 
-def sliding_sizes(
-    op: str, sizes: tuple[int, ...], kernel: tuple[int, ...], window: Window
-) -> tuple[int, ...]:
+def sliding_sizes(op: str, sizes: tuple[int, ...], kernel: tuple[int, ...], window: Window) -> tuple[int, ...]:
     """Spatial sizes of what a window of this kernel produces; raises if the kernel does not fit even once."""
     result = tuple(
         (size + before + after - (dilation * (k - 1) + 1)) // stride + 1

@@ -54,13 +54,7 @@ def conv_forward(
 
 
 def conv_backward_data(
-    g: np.ndarray,
-    w: np.ndarray,
-    x_shape: _Ints,
-    stride: _Ints,
-    padding: Padding,
-    dilation: _Ints,
-    groups: int,
+    g: np.ndarray, w: np.ndarray, x_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
 ) -> np.ndarray:
     """Gradient of `conv_forward` in `x`: `g` is the gradient of the result, `x_shape` the shape of `x`.
 
@@ -110,16 +104,12 @@ class _Forward:
         self._order = memory.channels_last_order(x.ndim)
         self._out = out is not None and not is_channels_last(out)
 
-    def __call__(
-        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, out: np.ndarray | None
-    ) -> np.ndarray:
+    def __call__(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
         if self._x is not None:
             x = self._x(x)
         if self._w is not None:
             w = self._w(grouped_weights(w, self._w_view) if self._w_view else w)
-        target = (
-            out if out is not None and not self._out else memory.empty(self._shape, self._dtype, self._order)
-        )
+        target = out if out is not None and not self._out else memory.empty(self._shape, self._dtype, self._order)
         if out is not None and not out.flags.writeable:
             raise ValueError("conv: out is read-only.")
         if bias is None:
@@ -150,12 +140,12 @@ class _BackwardData:
         op = "conv_backward_data"
         window = check_conv(op, x_shape, w.shape, stride, padding, dilation, groups)
         self._dtype = same_dtype(op, g, w)
-        expect_shape(
-            op, "g", g, (x_shape[0], w.shape[0], *sliding_sizes(op, x_shape[2:], w.shape[2:], window))
-        )
+        expect_shape(op, "g", g, (x_shape[0], w.shape[0], *sliding_sizes(op, x_shape[2:], w.shape[2:], window)))
         view = grouped_weights(w, groups)
         work = reject_reference(
-            shares.conv_backward_data(tuple(x_shape), MemoryDesc.any(view.shape, self._dtype), g.shape, self._dtype, window)
+            shares.conv_backward_data(
+                tuple(x_shape), MemoryDesc.any(view.shape, self._dtype), g.shape, self._dtype, window
+            )
         )
         self._kernel = Kernel(work)
         self._g = stage_input(g, channels_last_desc(g.shape, self._dtype))

@@ -51,13 +51,7 @@ def conv_transpose_forward(
 
 
 def conv_transpose_shape(
-    x_shape: _Ints,
-    w_shape: _Ints,
-    stride: _Ints,
-    padding: Padding,
-    dilation: _Ints,
-    groups: int,
-    output_padding: _Ints,
+    x_shape: _Ints, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int, output_padding: _Ints
 ) -> _Ints:
     """The shape of the result; raises `ValueError` if the arguments do not fit together."""
     op = "conv_transpose"
@@ -67,9 +61,7 @@ def conv_transpose_shape(
             "(N, C, spatial...) and (C, O/groups, kernel...)."
         )
     window = window_of(op, len(x_shape) - 2, stride, padding, dilation)
-    if len(output_padding) != len(stride) or any(
-        not 0 <= p < s for p, s in zip(output_padding, stride, strict=True)
-    ):
+    if len(output_padding) != len(stride) or any(not 0 <= p < s for p, s in zip(output_padding, stride, strict=True)):
         raise capi.Unsupported(f"{op}: output_padding {output_padding} is not below the stride {stride}.")
     sizes = tuple(
         (n - 1) * s - before - after + d * (k - 1) + 1 + extra
@@ -85,9 +77,7 @@ def conv_transpose_shape(
         )  # fmt: skip
     )
     if any(size < 1 for size in sizes):
-        raise ValueError(
-            f"{op}: the result would be empty. Got x of shape {x_shape}, w of shape {w_shape}, {window}."
-        )
+        raise ValueError(f"{op}: the result would be empty. Got x of shape {x_shape}, w of shape {w_shape}, {window}.")
     return (x_shape[0], w_shape[1] * groups, *sizes)
 
 

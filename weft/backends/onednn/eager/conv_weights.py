@@ -59,13 +59,7 @@ class _BackwardWeights:
     __slots__ = ("_bias_nbytes", "_dtype", "_g", "_kernel", "_nbytes", "_partial", "_shape", "_w", "_x")
 
     def __init__(
-        self,
-        x: np.ndarray,
-        g: np.ndarray,
-        w_shape: _Ints,
-        window: Window,
-        groups: int,
-        with_bias: bool,
+        self, x: np.ndarray, g: np.ndarray, w_shape: _Ints, window: Window, groups: int, with_bias: bool
     ) -> None:
         self._dtype = x.dtype
         shape = grouped_shape(w_shape, groups)
@@ -117,9 +111,7 @@ class _PointwiseBackwardWeights:
 
     def __init__(self, x: np.ndarray, g: np.ndarray, w_shape: _Ints, stride: _Ints) -> None:
         self._shape, self._dtype = tuple(w_shape), x.dtype
-        self._used: Any = (
-            None if all(s == 1 for s in stride) else (..., *(slice(None, None, s) for s in stride))
-        )
+        self._used: Any = None if all(s == 1 for s in stride) else (..., *(slice(None, None, s) for s in stride))
         used = x if self._used is None else x[self._used]
         self._x = stage_input(used, channels_last_desc(used.shape, x.dtype))
         self._g = stage_input(g, channels_last_desc(g.shape, g.dtype))

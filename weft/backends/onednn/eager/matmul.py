@@ -20,9 +20,7 @@ _Shape = tuple[int, ...]
 _FLOAT32 = np.dtype(np.float32)
 
 
-def matmul(
-    a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, bias: np.ndarray | None = None
-) -> np.ndarray:
+def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, bias: np.ndarray | None = None) -> np.ndarray:
     """`a @ b + bias`.
 
     Args:
@@ -58,19 +56,12 @@ class _Call:
     __slots__ = ("copy_a", "copy_b", "copy_bias", "copy_out", "dtype", "kernel", "shape", "swap")
 
     def __init__(
-        self,
-        kernel: Kernel,
-        shape: _Shape,
-        dtype: np.dtype,
-        copies: tuple[bool, bool, bool, bool],
-        swap: bool,
+        self, kernel: Kernel, shape: _Shape, dtype: np.dtype, copies: tuple[bool, bool, bool, bool], swap: bool
     ) -> None:
         self.kernel, self.shape, self.dtype, self.swap = kernel, shape, dtype, swap
         self.copy_a, self.copy_b, self.copy_out, self.copy_bias = copies
 
-    def __call__(
-        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarray | None
-    ) -> np.ndarray:
+    def __call__(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarray | None) -> np.ndarray:
         if self.copy_a:
             a = _contiguous(a)
         if self.copy_b:
@@ -219,15 +210,9 @@ def _check(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarra
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise ValueError(
-            f"matmul: batch axes do not broadcast. Got shapes {a.shape} and {b.shape}."
-        ) from None
+        raise ValueError(f"matmul: batch axes do not broadcast. Got shapes {a.shape} and {b.shape}.") from None
     shape = (*batch, a.shape[-2], b.shape[-1])
-    if (
-        a.dtype != b.dtype
-        or (bias is not None and bias.dtype != a.dtype)
-        or (out is not None and out.dtype != a.dtype)
-    ):
+    if a.dtype != b.dtype or (bias is not None and bias.dtype != a.dtype) or (out is not None and out.dtype != a.dtype):
         raise TypeError(
             f"matmul: dtypes differ. Got a {a.dtype}, b {b.dtype}, bias {None if bias is None else bias.dtype}, "
             f"out {None if out is None else out.dtype}; expected one dtype."
@@ -279,17 +264,13 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
             refused = work
             continue
         return _Call(Kernel(work), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
-    raise capi.Unsupported(
-        f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused})."
-    )
+    raise capi.Unsupported(f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused}).")
 
 
 def _spans_batch(matrices: Sequence[_Matrix]) -> bool:
     """Whether every batch axis of the result comes from an operand (one broadcast in both has to be copied)."""
     a, b, out = matrices
-    return all(
-        n == 1 or n in (i, j) for i, j, n in zip(a.shape[:-2], b.shape[:-2], out.shape[:-2], strict=True)
-    )
+    return all(n == 1 or n in (i, j) for i, j, n in zip(a.shape[:-2], b.shape[:-2], out.shape[:-2], strict=True))
 
 
 def _attempts(out: np.ndarray | None) -> Iterator[tuple[bool, bool, bool]]:

@@ -31,17 +31,7 @@ def max_pool_forward(
     Returns:
         (N, C, spatial...) channels-last, and opaque bytes.
     """
-    key = (
-        "max_pool",
-        x.shape,
-        x.strides,
-        x.dtype,
-        kernel,
-        stride,
-        padding,
-        dilation,
-        threads.get_num_threads(),
-    )
+    key = ("max_pool", x.shape, x.strides, x.dtype, kernel, stride, padding, dilation, threads.get_num_threads())
     call = cache.lookup(key)
     if call is None:
         call = cache.make(key, lambda: _Forward(Alg.POOLING_MAX, x, kernel, stride, padding, dilation))
@@ -67,9 +57,7 @@ def max_pool_backward(
            threads.get_num_threads())  # fmt: skip
     call = cache.lookup(key)
     if call is None:
-        call = cache.make(
-            key, lambda: _Backward(Alg.POOLING_MAX, g, x_shape, kernel, stride, padding, dilation)
-        )
+        call = cache.make(key, lambda: _Backward(Alg.POOLING_MAX, g, x_shape, kernel, stride, padding, dilation))
     result: np.ndarray = call(g, workspace)
     return result
 
@@ -78,17 +66,7 @@ def avg_pool_forward(
     x: np.ndarray, kernel: _Ints, stride: _Ints, padding: Padding, include_padding: bool
 ) -> np.ndarray:
     """The mean of each window; with `include_padding` the zeros of the padding count."""
-    key = (
-        "avg_pool",
-        x.shape,
-        x.strides,
-        x.dtype,
-        kernel,
-        stride,
-        padding,
-        include_padding,
-        threads.get_num_threads(),
-    )
+    key = ("avg_pool", x.shape, x.strides, x.dtype, kernel, stride, padding, include_padding, threads.get_num_threads())
     call = cache.lookup(key)
     if call is None:
         call = cache.make(
@@ -117,9 +95,7 @@ def _average(include_padding: bool) -> Alg:
     return Alg.POOLING_AVG_INCLUDE_PADDING if include_padding else Alg.POOLING_AVG_EXCLUDE_PADDING
 
 
-def _check(
-    x_shape: _Ints, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints
-) -> tuple[Window, _Ints]:
+def _check(x_shape: _Ints, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints) -> tuple[Window, _Ints]:
     """The window and the shape of the result."""
     op = "pool"
     if len(x_shape) < 3 or len(kernel) != len(x_shape) - 2 or any(k < 1 for k in kernel):
@@ -134,9 +110,7 @@ def _check(
     for (before, _), k, n, s, out in zip(padding, kernel, x_shape[2:], stride, shape[2:], strict=True):
         # A window that sees nothing but padding has no largest element and no mean.
         if before >= k or (out - 1) * s - before >= n:
-            raise Unsupported(
-                f"{op}: a window lies wholly in the padding. Got kernel {kernel}, padding {padding}."
-            )
+            raise Unsupported(f"{op}: a window lies wholly in the padding. Got kernel {kernel}, padding {padding}.")
     return window, shape
 
 
@@ -170,14 +144,7 @@ class _Backward:
     __slots__ = ("_dtype", "_g", "_kernel", "_order", "_shape", "_workspace")
 
     def __init__(
-        self,
-        alg: Alg,
-        g: np.ndarray,
-        x_shape: _Ints,
-        kernel: _Ints,
-        stride: _Ints,
-        padding: Padding,
-        dilation: _Ints,
+        self, alg: Alg, g: np.ndarray, x_shape: _Ints, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints
     ) -> None:
         self._dtype = same_dtype("pool", g)
         window, shape = _check(x_shape, kernel, stride, padding, dilation)
@@ -196,8 +163,6 @@ class _Backward:
             self._kernel(address(g), address(dx))
             return dx
         if workspace is None or workspace.nbytes != self._workspace or not workspace.flags.c_contiguous:
-            raise ValueError(
-                f"max_pool_backward: not a workspace of this pooling. Expected {self._workspace} bytes."
-            )
+            raise ValueError(f"max_pool_backward: not a workspace of this pooling. Expected {self._workspace} bytes.")
         self._kernel(address(g), address(workspace), address(dx))
         return dx

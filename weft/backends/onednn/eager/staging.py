@@ -129,6 +129,4 @@ def grouped_weights(w: np.ndarray, groups: int) -> np.ndarray:
     if groups == 1:
         return w
     outer = w.strides[0] * (w.shape[0] // groups)
-    return np.lib.stride_tricks.as_strided(
-        w, grouped_shape(w.shape, groups), (outer, *w.strides), writeable=False
-    )
+    return np.lib.stride_tricks.as_strided(w, grouped_shape(w.shape, groups), (outer, *w.strides), writeable=False)

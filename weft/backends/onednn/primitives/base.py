@@ -83,9 +83,7 @@ class PrimitiveDesc:
         """
         lib = library.require()
         self.exact = exact
-        handles = [
-            item.handle if isinstance(item, MemoryDesc | PrimitiveDesc) else item for item in arguments
-        ]
+        handles = [item.handle if isinstance(item, MemoryDesc | PrimitiveDesc) else item for item in arguments]
         attributes = _attributes(lib, post_ops)
         try:
             with _at_width(exact):
@@ -98,9 +96,7 @@ class PrimitiveDesc:
     def implementation(self) -> str:
         """oneDNN's name for the kernel it chose, such as "brgconv:avx512_core"."""
         text = ctypes.c_char_p()
-        library.require().call(
-            "primitive_desc_query", self.handle, Query.IMPL_INFO_STR, 0, ctypes.byref(text)
-        )
+        library.require().call("primitive_desc_query", self.handle, Query.IMPL_INFO_STR, 0, ctypes.byref(text))
         return (text.value or b"").decode()
 
     def next_implementation(self) -> None:
@@ -226,9 +222,7 @@ class Execution:
         memories: list[int] = []
         weakref.finalize(self, _destroy_memories, lib, memories).atexit = False
         for i, argument in enumerate(primitive.arguments):
-            memory = lib.create(
-                "memory_create", argument.desc.handle, lib.engine, None, what=argument.desc
-            )
+            memory = lib.create("memory_create", argument.desc.handle, lib.engine, None, what=argument.desc)
             memories.append(memory)
             self._array[i].arg, self._array[i].memory = argument.index, memory
         self.memories = tuple(memories)
@@ -248,16 +242,12 @@ class Execution:
         if self.last[position] != pointer:
             status = library.require().set_data_handle(self.memories[position], pointer)
             if status:
-                raise capi.failure(
-                    "dnnl_memory_set_data_handle", status, f"argument {position} of {self.primitive}"
-                )
+                raise capi.failure("dnnl_memory_set_data_handle", status, f"argument {position} of {self.primitive}")
             self.last[position] = pointer
 
     def unbound(self) -> list[int]:
         """Indices of the arguments that have no memory yet."""
-        return [
-            a.index for a, pointer in zip(self.primitive.arguments, self.last, strict=True) if not pointer
-        ]
+        return [a.index for a, pointer in zip(self.primitive.arguments, self.last, strict=True) if not pointer]
 
     def run(self) -> None:
         """Executes now, in this thread, with the GIL released. Every argument must be bound."""

@@ -88,24 +88,13 @@ def convolution_backward_data(
 
 
 def convolution_backward_weights(
-    x: MemoryDesc,
-    w: MemoryDesc,
-    bias: MemoryDesc | None,
-    y: MemoryDesc,
-    window: Window,
-    transposed: bool = False,
+    x: MemoryDesc, w: MemoryDesc, bias: MemoryDesc | None, y: MemoryDesc, window: Window, transposed: bool = False
 ) -> Primitive:
     """Gradient in weights and bias: (SRC, DIFF_DST) -> DIFF_WEIGHTS, and DIFF_BIAS if `bias` is given."""
     name, alg = _names(transposed)
     hint = _forward_desc(x, w, bias, y, window, transposed)
     desc = PrimitiveDesc(f"{name}_backward_weights_primitive_desc_create", library.require().engine, alg, x, w, bias, y,
                          *window.native(), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
-    while (
-        len(window.stride) == 3
-        and max(window.pad_before) > _SAFE_PADDING_3D
-        and "gemm" not in desc.implementation
-    ):
+    while len(window.stride) == 3 and max(window.pad_before) > _SAFE_PADDING_3D and "gemm" not in desc.implementation:
         desc.next_implementation()
-    return Primitive(
-        f"{name}_backward_weights", desc, (Arg.SRC, Arg.DIFF_DST), (Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS)
-    )
+    return Primitive(f"{name}_backward_weights", desc, (Arg.SRC, Arg.DIFF_DST), (Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS))

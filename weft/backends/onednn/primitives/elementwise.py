@@ -25,15 +25,11 @@ def eltwise_backward(alg: Alg, x: MemoryDesc, alpha: float = 0.0, beta: float = 
     what = f"{alg.name}, x {x}"
     hint = PrimitiveDesc("eltwise_forward_primitive_desc_create", engine, Prop.FORWARD_TRAINING, alg, x, x, alpha, beta,
                          what=what)  # fmt: skip
-    desc = PrimitiveDesc(
-        "eltwise_backward_primitive_desc_create", engine, alg, x, x, x, alpha, beta, hint, what=what
-    )
+    desc = PrimitiveDesc("eltwise_backward_primitive_desc_create", engine, alg, x, x, x, alpha, beta, hint, what=what)
     return Primitive("eltwise_backward", desc, (Arg.SRC, Arg.DIFF_DST), (Arg.DIFF_SRC,))
 
 
-def binary(
-    alg: Alg, a: MemoryDesc, b: MemoryDesc, out: MemoryDesc, post_ops: Sequence[PostOp] = ()
-) -> Primitive:
+def binary(alg: Alg, a: MemoryDesc, b: MemoryDesc, out: MemoryDesc, post_ops: Sequence[PostOp] = ()) -> Primitive:
     """`DST = f(SRC, SRC_1)`; axes of size 1 broadcast, the number of axes must agree."""
     desc = PrimitiveDesc("binary_primitive_desc_create", library.require().engine, alg, a, b, out,
                          what=f"{alg.name}, a {a}, b {b}", post_ops=post_ops, exact=not post_ops)  # fmt: skip

@@ -37,9 +37,7 @@ def matmul(
 
     def describe() -> PrimitiveDesc:
         engine = library.require().engine
-        return PrimitiveDesc(
-            "matmul_primitive_desc_create", engine, a, b, bias, out, what=what, post_ops=post_ops
-        )
+        return PrimitiveDesc("matmul_primitive_desc_create", engine, a, b, bias, out, what=what, post_ops=post_ops)
 
     desc = describe()
     if gemm_is_faster(a, b) if gemm is None else gemm:

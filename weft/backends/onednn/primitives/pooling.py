@@ -29,9 +29,7 @@ def pooling_forward(
     return Primitive("pooling", desc, (Arg.SRC,), (Arg.DST, Arg.WORKSPACE))
 
 
-def pooling_backward(
-    alg: Alg, x: MemoryDesc, y: MemoryDesc, kernel: tuple[int, ...], window: Window
-) -> Primitive:
+def pooling_backward(alg: Alg, x: MemoryDesc, y: MemoryDesc, kernel: tuple[int, ...], window: Window) -> Primitive:
     """DIFF_DST like `y` (and, for max, the forward's WORKSPACE) -> DIFF_SRC like `x`."""
     hint = _forward_desc(alg, x, y, kernel, window, Prop.FORWARD_TRAINING)
     stride, dilation, before, after = window.native()

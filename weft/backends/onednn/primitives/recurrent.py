@@ -74,12 +74,5 @@ def recurrent_backward(descs: RecurrentDescs, diffs: RecurrentDescs, direction: 
     desc = PrimitiveDesc(f"{kind}_backward_primitive_desc_create", library.require().engine, Prop.BACKWARD, direction,
                          *descs.native(), *diffs.native(), 0, hint, what=descs)  # fmt: skip
     inputs = (*_INPUTS, *_OUTPUTS, Arg.DIFF_DST, Arg.DIFF_DST_1, Arg.DIFF_DST_2, Arg.WORKSPACE)
-    outputs = (
-        Arg.DIFF_SRC,
-        Arg.DIFF_SRC_1,
-        Arg.DIFF_SRC_2,
-        Arg.DIFF_WEIGHTS,
-        Arg.DIFF_WEIGHTS_1,
-        Arg.DIFF_BIAS,
-    )
+    outputs = (Arg.DIFF_SRC, Arg.DIFF_SRC_1, Arg.DIFF_SRC_2, Arg.DIFF_WEIGHTS, Arg.DIFF_WEIGHTS_1, Arg.DIFF_BIAS)
     return Primitive(f"{kind}_backward", desc, inputs, outputs)

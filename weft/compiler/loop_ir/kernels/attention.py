@@ -84,9 +84,7 @@ def _visible(score: Expr, mask: _Operand | None, row: Expr, key: Expr, diagonal:
     return score
 
 
-def _turn(
-    tag: str, target: Buffer, source: Callable[[Expr, Expr], Expr], rows: int, columns: int
-) -> Statement:
+def _turn(tag: str, target: Buffer, source: Callable[[Expr, Expr], Expr], rows: int, columns: int) -> Statement:
     """target[column, row] = source(row, column)."""
     r, c = s.index(tag + "r"), s.index(tag + "c")
     store = loops.store(target[c, r], source(r, c))
@@ -118,14 +116,7 @@ def _over_keys(
 
 
 def attention_forward(
-    query: Layout,
-    key: Layout,
-    value: Layout,
-    mask: Layout | None,
-    out: Layout,
-    lse: Layout,
-    causal: bool,
-    scale: float,
+    query: Layout, key: Layout, value: Layout, mask: Layout | None, out: Layout, lse: Layout, causal: bool, scale: float
 ) -> Kernel:
     """out = softmax(query keyᵀ · scale + mask) value and the log-sum-exp of every row of scores.
 
@@ -231,9 +222,7 @@ def attention_backward(
 
     def over_block(tag: str, key0: Expr, diagonal: bool) -> list[Statement]:
         def weigh(c: Expr, r: Expr, x: Expr) -> Statement:
-            return loops.store(
-                weights[c, r], s.exp(_visible(x, m, first.var + r, key0 + c, diagonal) - level[r])
-            )
+            return loops.store(weights[c, r], s.exp(_visible(x, m, first.var + r, key0 + c, diagonal) - level[r]))
 
         def slope(c: Expr, r: Expr, x: Expr) -> Statement:
             return loops.store(slopes[c, r], weights[c, r] * (x - delta[r]) * factor)

@@ -270,13 +270,17 @@ class _Block:
         return [
             Local(self.sums),
             loops.loop(f"{self.tag}zr", self.rows, [loops.loop(f"{self.tag}zc", self.columns, [clear], "vector")]),
-            loops.loop(f"{self.tag}d", -(-self.depth // self.deepest), [at, deep, *self._piece(self.tag, at.var, deep.var)]),
+            loops.loop(
+                f"{self.tag}d", -(-self.depth // self.deepest), [at, deep, *self._piece(self.tag, at.var, deep.var)]
+            ),
         ]
 
     def _piece(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
         """A piece of the depth, from `k0` on. What is packed or copied by the task is walked through again and again, the
         other operand once: so its tiles are the outer loop."""
-        rows = [(f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)]
+        rows = [
+            (f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)
+        ]
         columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, COLUMNS)]
         outer, inner = (rows, columns) if self.copied is None else (columns, rows)
         made: list[Statement] = []
@@ -303,16 +307,18 @@ class _Block:
         start = Let(f"{name}a", (self.i0 + i) * down + k0 + self.a_layout.offset)
         return start, lambda r, k: self.a[start.var + r * down + k]
 
-    def _tile(
-        self, name: str, i: Expr, j: Expr, k0: Expr, size: tuple[int, int, int | Expr]
-    ) -> list[Statement]:
+    def _tile(self, name: str, i: Expr, j: Expr, k0: Expr, size: tuple[int, int, int | Expr]) -> list[Statement]:
         rows, columns, depth = size
         left, of_left = self._left(name, i, k0)
         first, step = self.right.tile(self.j0 + j, k0, self.depth, columns)
         start = Let(f"{name}s", first)
         of_right = lambda k, c: self.right.buffer[start.var + k * step + c]
         finish = lambda r, c, x: self.finish(self.i0 + i + r, self.j0 + j + c, x, name)
-        soon = (self._next_left(i, j, k0, rows), self._next_right(i, j, k0, rows), self._end_of_tile(i, j, rows, columns))
+        soon = (
+            self._next_left(i, j, k0, rows),
+            self._next_right(i, j, k0, rows),
+            self._end_of_tile(i, j, rows, columns),
+        )
         each = lambda k: [p for ask in soon for p in ask(k)]
         if self.deepest >= self.depth:
             return [left, start, *product(name, size, of_left, of_right, finish, each=each)]
@@ -329,7 +335,10 @@ class _Block:
         across = -(-columns // SQUARE)
         deep = min(self.depth, self.deepest)
         lines = rows * across
-        every, many = 1 << max((deep // lines).bit_length() - 1, 0), -(-lines // deep)  # steps for a line, lines in a step
+        every, many = (
+            1 << max((deep // lines).bit_length() - 1, 0),
+            -(-lines // deep),
+        )  # steps for a line, lines in a step
 
         def ask(k: Expr) -> list[Statement]:
             lines = [s.floor_divide(k, every) * many + n for n in range(many)]

@@ -33,9 +33,7 @@ class _Axis:
 
 
 @functools.lru_cache(4 * loops.MAX_KEPT)
-def copy_kernel(
-    shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place
-) -> Kernel:
+def copy_kernel(shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place) -> Kernel:
     """copy(source, target): loops in the order of the target's memory. If the source runs in another direction, squares of it
     are turned in registers instead of picking their numbers one by one."""
     axes = _joined(shape, source[0], target[0])
@@ -90,7 +88,10 @@ def _turning(
     made: list[Statement] = []
     for row0, strips, rows in parts(across.size, STRIP):
         tag = f"t{row0}"
-        places = [(s.floor_divide(s.index(tag), strips), first), (s.remainder(s.index(tag), strips) * rows + row0, across)]
+        places = [
+            (s.floor_divide(s.index(tag), strips), first),
+            (s.remainder(s.index(tag), strips) * rows + row0, across),
+        ]
         places += [(s.index(f"{tag}i{k}"), a) for k, a in enumerate(rest)]
         start = Let(f"{tag}s", _sum([i * a.source for i, a in places]))
         end = Let(f"{tag}e", _sum([i * a.target for i, a in places]))

@@ -63,7 +63,9 @@ def shares(rows: int, columns: int, depth: int) -> Deep:
 def scratch(rows: int, right: Layout, size: Deep) -> tuple[int, int]:
     """Elements that the sums of all shares take, and the room of all threads if the right operand has to be packed."""
     columns = right.shape[1]
-    return size.shares * rows * columns, 1 if right.strides[1] == 1 else min(WORKERS, size.shares) * size.piece * columns
+    return size.shares * rows * columns, 1 if right.strides[1] == 1 else min(
+        WORKERS, size.shares
+    ) * size.piece * columns
 
 
 def deep_product(
@@ -130,7 +132,13 @@ class _Share:
     """One task: a share of the depth, all rows and columns."""
 
     def __init__(
-        self, left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, room: Buffer, mine: Expr, at: Expr
+        self,
+        left: tuple[Buffer, Layout],
+        right: tuple[Buffer, Layout],
+        sums: Buffer,
+        room: Buffer,
+        mine: Expr,
+        at: Expr,
     ) -> None:
         (self.a, self.a_layout), self.right = left, right
         self.sums, self.room, self.mine, self.at = sums, room, mine, at

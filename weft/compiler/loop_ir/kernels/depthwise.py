@@ -153,9 +153,7 @@ class Grid:
         strips = min(self.tiles, -(-TASKS // images))
         return [strips, strips * images]
 
-    def over_tiles(
-        self, make: Callable[[str, Tile], list[Statement]], around: Around | None = None
-    ) -> list[Statement]:
+    def over_tiles(self, make: Callable[[str, Tile], list[Statement]], around: Around | None = None) -> list[Statement]:
         """Statements for the tiles of task `task`, with `make(tag, tile)` for one of them; a tag makes names unique."""
         strips = s.param("strips")
         image = Let("image", s.floor_divide(s.index("task"), strips))
@@ -188,7 +186,12 @@ class Tile(NamedTuple):
     column: Expr
 
     def source(
-        self, tag: str, x: Buffer, width: int, channels: int, made: Callable[[Expr, Expr], Expr] = lambda value, _: value
+        self,
+        tag: str,
+        x: Buffer,
+        width: int,
+        channels: int,
+        made: Callable[[Expr, Expr], Expr] = lambda value, _: value,
     ) -> tuple[list[Let], Callable[[int, int, Expr], Expr]]:
         """(lets, load): `load(i, j, c)` is channel c at the place (i, j) of what the tile reads of the images `x`, and what
         `made(value, c)` makes of it; zero where that is outside."""
@@ -330,9 +333,7 @@ def convolution(
     finished = Then(then)
     columns = Columns(count_inputs(before) - 1)
     channels = shape.channels
-    height, width = (
-        (shape.rows.size, shape.columns.size) if turned else (shape.rows.result, shape.columns.result)
-    )
+    height, width = (shape.rows.size, shape.columns.size) if turned else (shape.rows.result, shape.columns.result)
     x_width = shape.columns.result if turned else shape.columns.size
     grid = Grid(shape, turned)
     kept = Moments(shape) if moments else None

@@ -73,10 +73,7 @@ def elementwise(
         if len(values) == 1:
             return [loops.store(outs[0][where], values[0], streaming)]
         lets = [Let(f"v{i}", value) for i, value in enumerate(values)]
-        return [
-            *lets,
-            *(loops.store(b[where], let.var, streaming) for b, let in zip(outs, lets, strict=True)),
-        ]
+        return [*lets, *(loops.store(b[where], let.var, streaming) for b, let in zip(outs, lets, strict=True))]
 
     work = grain(exprs)
     if ndim == 1:
@@ -96,9 +93,7 @@ def elementwise(
             part,
             *lets,
             start,
-            loops.loop(
-                "j", s.minimum(block, inner - start.var), body((*outer, start.var + s.index("j"))), "vector"
-            ),
+            loops.loop("j", s.minimum(block, inner - start.var), body((*outer, start.var + s.index("j"))), "vector"),
         ],
         parallel=True,
         grain=loops.grain_for(block, work),

@@ -19,10 +19,7 @@ class Dims(NamedTuple):
 
 
 def collapse(
-    shape: Sequence[int],
-    strides: Sequence[Sequence[int]],
-    labels: Sequence[str] | None = None,
-    first: int = 0,
+    shape: Sequence[int], strides: Sequence[Sequence[int]], labels: Sequence[str] | None = None, first: int = 0
 ) -> Dims:
     """Fewest dimensions that visit the same elements.
 

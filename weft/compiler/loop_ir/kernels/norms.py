@@ -85,15 +85,7 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     for name, wanted in (("weight", weight), ("bias", bias)):
         if wanted:
             sums.append((Buffer.of(f"d{name}", dtype, (n,)), Buffer.of(f"{name}_parts", c, (chunks, n))))
-    buffers = [
-        g,
-        x,
-        *([w] if w else []),
-        *([mean] if mean else []),
-        rstd,
-        dx,
-        *(b for pair in sums for b in pair),
-    ]
+    buffers = [g, x, *([w] if w else []), *([mean] if mean else []), rstd, dx, *(b for pair in sums for b in pair)]
 
     start = Let("start", s.index("chunk_") * chunk)
     row = Let("row", start.var + s.index("line"))
@@ -124,9 +116,7 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     clear: list[Statement] = []
     for target, part in sums:
         here = part[s.index("chunk_"), j1]
-        second.append(
-            loops.store(here, here + (g_let.var * h_let.var if target.name == "dweight" else g_let.var))
-        )
+        second.append(loops.store(here, here + (g_let.var * h_let.var if target.name == "dweight" else g_let.var)))
         clear.append(loops.store(part[s.index("chunk_"), j2], s.const(0, c)))
     second.append(loops.store(dx[row.var, j1], slope * scale.var, streaming))
     line: list[Statement] = [
@@ -145,10 +135,7 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     if sums:
         statements.append(_join(sums, n, chunks, c))
     return Kernel(
-        "layer_norm_backward" if centred else "rms_norm_backward",
-        tuple(buffers),
-        tuple(params),
-        tuple(statements),
+        "layer_norm_backward" if centred else "rms_norm_backward", tuple(buffers), tuple(params), tuple(statements)
     )
 
 
@@ -308,4 +295,6 @@ def batch_norm_backward(dtype: np.dtype, streaming: bool) -> Kernel:
     row, j = s.index("row"), s.index("j")
     value = s.cast(g[row, j], c) * by_g[j] + (s.cast(x[row, j], c) - mean[j]) * by_x[j] + shift[j]
     buffers = (g, x, mean, by_g, by_x, shift, dx)
-    return Kernel("batch_norm_backward", buffers, ("rows", "n"), (_over_rows([loops.store(dx[row, j], value, streaming)]),))
+    return Kernel(
+        "batch_norm_backward", buffers, ("rows", "n"), (_over_rows([loops.store(dx[row, j], value, streaming)]),)
+    )

@@ -44,7 +44,14 @@ def side_by_side(packing: Sequence[Loop], right: Layout) -> list[Loop]:
 
 
 def panels_of(
-    tag: str, right: Operand, k0: Expr, depth: int, packed: Buffer, at: Expr, j0: Expr | int = 0, width: int | None = None
+    tag: str,
+    right: Operand,
+    k0: Expr,
+    depth: int,
+    packed: Buffer,
+    at: Expr,
+    j0: Expr | int = 0,
+    width: int | None = None,
 ) -> list[Loop]:
     """Loops that pack `depth` rows of the right operand, from row `k0` on, to the place `at`: all columns, or `width` of
     them from `j0` on. Rows are read from one end to the other, which memory likes better than a panel after the other."""

@@ -36,9 +36,7 @@ class _Matrix:
 
 
 def _kernel(name: str, operands: list[_Matrix], tasks: int, body: list[Statement]) -> Kernel:
-    return Kernel(
-        name, tuple([m.buffer for m in operands]), (), (loops.loop("task", tasks, body, parallel=True),)
-    )
+    return Kernel(name, tuple([m.buffer for m in operands]), (), (loops.loop("task", tasks, body, parallel=True),))
 
 
 def pack_gates(weight: Layout, packed: Layout) -> Kernel:
@@ -83,13 +81,7 @@ def _times_panel(
 
 
 def lstm_step(
-    gates: Layout,
-    h: Layout | None,
-    c: Layout,
-    packed: Layout | None,
-    hidden: Layout,
-    cells: Layout,
-    acts: Layout,
+    gates: Layout, h: Layout | None, c: Layout, packed: Layout | None, hidden: Layout, cells: Layout, acts: Layout
 ) -> Kernel:
     """i, f, o = σ, g = tanh of gates + h Wᵀ; c' = f c + i g; h' = o tanh(c').
 
@@ -108,9 +100,7 @@ def lstm_step(
         b, u = s.index(f"{tag}b"), s.index(f"{tag}u")
         z, g, v = s.index(f"{tag}z"), s.index(f"{tag}g"), s.index(f"{tag}v")
         load = loops.store(sums[z, g * UNITS + v], m["a"].at(base + z, g * size + first.var + v))
-        i, f, o = (
-            Let(f"{tag}{n}", s.sigmoid(sums[b, k * UNITS + u])) for n, k in (("i", 0), ("f", 1), ("o", 3))
-        )
+        i, f, o = (Let(f"{tag}{n}", s.sigmoid(sums[b, k * UNITS + u])) for n, k in (("i", 0), ("f", 1), ("o", 3)))
         cell = Let(f"{tag}c", s.tanh(sums[b, 2 * UNITS + u]))
         unit = first.var + u
         new = Let(f"{tag}n", s.fma(i.var, cell.var, f.var * m["c"].at(base + b, unit)))
@@ -162,16 +152,12 @@ def lstm_step_backward(
             inside: list[Statement] = [
                 Local(sums),
                 loops.loop(
-                    f"{tag}z",
-                    count,
-                    [loops.loop(f"{tag}v", columns, [loops.store(sums[z, v], start)], "vector")],
+                    f"{tag}z", count, [loops.loop(f"{tag}v", columns, [loops.store(sums[z, v], start)], "vector")]
                 ),
             ]
             if later is not None:
                 at = first.var * (4 * size) + (packed.offset if packed is not None else 0)
-                inside += _times_panel(
-                    tag, sums, (base, count), 4 * size, m["later"], m["w"].buffer, at, columns
-                )
+                inside += _times_panel(tag, sums, (base, count), 4 * size, m["later"], m["w"].buffer, at, columns)
             unit = first.var + u
             row = base + b
             i, f, g, o = (m["acts"].at(row, unit + k * size) for k in range(4))

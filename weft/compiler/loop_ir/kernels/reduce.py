@@ -134,10 +134,7 @@ def _product(sizes: Sequence[Expr]) -> Expr:
 
 
 def _nest(
-    b: _Builder,
-    dims: Sequence[int],
-    indices: dict[int, Expr],
-    innermost: Callable[[dict[int, Expr]], Statement],
+    b: _Builder, dims: Sequence[int], indices: dict[int, Expr], innermost: Callable[[dict[int, Expr]], Statement]
 ) -> Statement:
     """Serial loops over `dims` around one statement."""
     if not dims:
@@ -203,9 +200,7 @@ def _rows(b: _Builder) -> Kernel:
     lets, outer = unflatten(last_row, [b.sizes[d] for d in kept], "f") if kept else ([], [])
     place = tuple(b.spread(dict(zip(kept, outer, strict=True))))
     c = s.index("c")
-    joined = loops.update(
-        final, parts[last_row, c], where_parts[last_row, c] if where_parts is not None else None
-    )
+    joined = loops.update(final, parts[last_row, c], where_parts[last_row, c] if where_parts is not None else None)
     second = loops.loop(
         "row_", rows, [*lets, final, loops.loop("c", chunks, [joined], "vector"), loops.store(b.output[place], b.result(final))]
     )  # fmt: skip
@@ -230,9 +225,7 @@ def _strips(b: _Builder) -> Kernel:
     lanes = loops.loop("j", s.minimum(chunk, b.sizes[lane] - start.var), body, "vector")
     rows = _product([b.sizes[d] for d in outer_kept])
     work = chunk * _product([b.sizes[d] for d in b.reduced])
-    loop = loops.loop(
-        "task", rows * chunks, [row, start, *lets, lanes], parallel=True, grain=loops.grain_for(work)
-    )
+    loop = loops.loop("task", rows * chunks, [row, start, *lets, lanes], parallel=True, grain=loops.grain_for(work))
     return b.kernel([loop])
 
 
@@ -259,9 +252,7 @@ def _columns(b: _Builder) -> Kernel:
 
     def add(var: str, value: Expr, first: bool) -> Loop:
         target = parts[row.var, part.var, s.index(var)]
-        return loops.loop(
-            var, width, [loops.store(target, value if first else combine(target, value))], "vector"
-        )
+        return loops.loop(var, width, [loops.store(target, value if first else combine(target, value))], "vector")
 
     # The first row starts the partial results; then groups of rows; then what is left over.
     first_lets, first_value = line(start.var, "a", s.index("j0"))
@@ -286,9 +277,7 @@ def _columns(b: _Builder) -> Kernel:
     first_loop = loops.loop("task", rows * chunks, body, parallel=True, grain=loops.grain_for(chunk * width))
 
     final = b.accumulator("final")
-    lets, outer = (
-        unflatten(s.index("row_"), [b.sizes[d] for d in outer_kept], "f") if outer_kept else ([], [])
-    )
+    lets, outer = unflatten(s.index("row_"), [b.sizes[d] for d in outer_kept], "f") if outer_kept else ([], [])
     place = tuple(b.spread({**dict(zip(outer_kept, outer, strict=True)), lane: s.index("j3")}))
     c = s.index("c")
     joined = loops.loop("c", chunks, [loops.update(final, parts[s.index("row_"), c, s.index("j3")])])

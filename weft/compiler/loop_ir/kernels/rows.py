@@ -40,9 +40,7 @@ class Rows:
 
     def __init__(self, name: str, scheme: str, streaming: bool = False) -> None:
         self.name = name
-        self.streaming = (
-            streaming  # whether what is stored along rows is too large to be found in a cache later
-        )
+        self.streaming = streaming  # whether what is stored along rows is too large to be found in a cache later
         self.strips = scheme == "strips"
         self.n = s.param("n")
         self.params = ["outer", "inner", "n"] if self.strips else ["rows", "n"]
@@ -105,9 +103,7 @@ class Rows:
         self.statements.append(definition)
         return definition.var
 
-    def reduce(
-        self, name: str, op: ReduceOp, value: Callable[[Expr], Expr], index: bool = False
-    ) -> Accumulator:
+    def reduce(self, name: str, op: ReduceOp, value: Callable[[Expr], Expr], index: bool = False) -> Accumulator:
         """Reduce along the row; read the result by `.value`."""
         return self.each([(name, op, value)])[0]
 
@@ -124,9 +120,7 @@ class Rows:
 
         def body(j: Expr) -> list[Statement]:
             lets = names(j) if names else []
-            updates = [
-                loops.update(a, value(j)) for a, (_, _, value) in zip(accumulators, reductions, strict=True)
-            ]
+            updates = [loops.update(a, value(j)) for a, (_, _, value) in zip(accumulators, reductions, strict=True)]
             places = [
                 loops.store(b[(self.row[0], j, *self.row[1:])], v, self.streaming)
                 for b, v in (stores(j) if stores else [])
@@ -152,13 +146,9 @@ class Rows:
             return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
         pieces, inner = s.param("pieces"), s.param("inner")
         outer = Let("o", s.floor_divide(s.index("task"), pieces))
-        lanes = loops.loop(
-            "k", s.minimum(loops.as_index(STRIP), inner - self.lane.var), self.statements, "vector"
-        )
+        lanes = loops.loop("k", s.minimum(loops.as_index(STRIP), inner - self.lane.var), self.statements, "vector")
         grain = loops.grain_for(self.n * STRIP, 8192)
-        loop = loops.loop(
-            "task", s.param("outer") * pieces, [outer, self.lane, lanes], parallel=True, grain=grain
-        )
+        loop = loops.loop("task", s.param("outer") * pieces, [outer, self.lane, lanes], parallel=True, grain=grain)
         return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
 
 
@@ -175,9 +165,7 @@ def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
     return base, r.let(s.log(total.value), "log_total")
 
 
-def softmax(
-    scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool, held: bool = False
-) -> Kernel:
+def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool, held: bool = False) -> Kernel:
     """softmax(x, y): y = exp(x - max) / sum. `held`: no row has more than `HELD` elements."""
     r = Rows("softmax", scheme, streaming)
     x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
@@ -231,9 +219,7 @@ def log_softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streamin
     return r.kernel()
 
 
-def log_softmax_backward(
-    scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool
-) -> Kernel:
+def log_softmax_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int, int], streaming: bool) -> Kernel:
     """log_softmax_backward(g, y, dx): dx = g - exp(y) * sum(g)."""
     r = Rows("log_softmax_backward", scheme, streaming)
     g, y, dx = (r.full(name, dtype, st) for name, st in zip(("g", "y", "dx"), strides, strict=True))

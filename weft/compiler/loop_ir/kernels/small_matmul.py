@@ -42,9 +42,7 @@ def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c:
     body: list[Statement] = []
     for row, rows, row_tile in _parts(m, ROWS):
         for column, columns, column_tile in _parts(n, COLUMNS):
-            body += _tiles(
-                len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile)
-            )
+            body += _tiles(len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile))
     return Kernel("matmul", tuple(buffers), (), tuple(body))
 
 
@@ -70,9 +68,7 @@ def _tiles(
     def lanes(name: str, body: Any) -> Statement:
         """Over the elements of the tile: rows written out, columns in vectors."""
         r, v = s.index(tag + name + "r"), s.index(tag + name + "v")
-        return loops.loop(
-            tag + name + "r", mr, [loops.loop(tag + name + "v", nr, [body(r, v)], "vector")], "unroll"
-        )
+        return loops.loop(tag + name + "r", mr, [loops.loop(tag + name + "v", nr, [body(r, v)], "vector")], "unroll")
 
     depth = s.index(tag + "k")
 

@@ -90,9 +90,7 @@ def tiled_elementwise(
     results = [Let(f"v{n}", place_arguments(e, values)) for n, e in enumerate(exprs)]
     place = (*outer, start_i.var + i, start_j.var + j)
     stores = [loops.store(b[place], r.var, streaming) for b, r in zip(outs, results, strict=True)]
-    body.append(
-        loops.loop("i", rows_here.var, [loops.loop("j", columns_here.var, [*results, *stores], "vector")])
-    )
+    body.append(loops.loop("i", rows_here.var, [loops.loop("j", columns_here.var, [*results, *stores], "vector")]))
     work = loops.grain_for(side * side, grain(exprs))
     loop = loops.loop("task", s.param("rows") * tiles_i * tiles_j, body, parallel=True, grain=work)
     return Kernel(name, tuple(buffers), tuple(params), (loop,))

@@ -109,13 +109,14 @@ def product(
             def first(r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j) -> Statement:
                 return loops.store(sums[r, v], s.const(0, dtype) if start is None else start(i + r, j + v))
 
-            def multiply(
-                r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j, k: Expr = k
-            ) -> Statement:
+            def multiply(r: Expr, v: Expr, sums: Buffer = sums, i: Expr = i, j: Expr = j, k: Expr = k) -> Statement:
                 return loops.store(sums[r, v], s.fma(left(i + r, k), right(k, j + v), sums[r, v]))
 
             def ends(
-                then: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]], sums: Buffer = sums, i: Expr = i, j: Expr = j
+                then: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]],
+                sums: Buffer = sums,
+                i: Expr = i,
+                j: Expr = j,
             ) -> Callable[[Expr, Expr], Statement | Sequence[Statement]]:
                 return lambda r, v: then(i + r, j + v, sums[r, v])
 

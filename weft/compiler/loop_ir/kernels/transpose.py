@@ -50,9 +50,7 @@ def turned_copy(
     ]
 
 
-def plain_copy(
-    tag: str, rows: tuple[int, int], columns: tuple[int, int], to: Element, of: Element
-) -> list[Statement]:
+def plain_copy(tag: str, rows: tuple[int, int], columns: tuple[int, int], to: Element, of: Element) -> list[Statement]:
     """Statements that copy a part one by one; `rows` and `columns` are the first one and how many."""
     if not rows[1] or not columns[1]:
         return []

@@ -154,9 +154,7 @@ def _grid(m: int, before: bool) -> tuple[list[Let], Expr, Expr, Expr]:
     return [tile, row, image, top, left], image.var, top.var, left.var
 
 
-def _places(
-    count: int, start: Expr, size: Expr, stride: Expr, name: str
-) -> tuple[list[Let], list[Expr], list[Expr]]:
+def _places(count: int, start: Expr, size: Expr, stride: Expr, name: str) -> tuple[list[Let], list[Expr], list[Expr]]:
     """(lets, offsets, masks) of `count` places from `start`, moved inside [0, size); a mask is 0 for those outside."""
     lets, offsets, masks = [], [], []
     for i in range(count):
@@ -184,9 +182,7 @@ def _into_tiles(m: int, name: str, size: int, before: bool, product: Product, ma
     x, v = Buffer.of("x", FLOAT, MEMORY), Buffer.of("v", FLOAT, MEMORY)
     lets, image, top, left = _grid(m, before)
     rows, row_offsets, row_masks = _places(size, top, s.param("height"), s.param("row_stride"), "y")
-    columns, column_offsets, column_masks = _places(
-        size, left, s.param("width"), s.param("column_stride"), "x"
-    )
+    columns, column_offsets, column_masks = _places(size, left, s.param("width"), s.param("column_stride"), "x")
     start = Let("start", s.param("offset") + image * s.param("image_stride"))
     c = s.index("c")
     masks: list[Let] = []
@@ -203,9 +199,7 @@ def _into_tiles(m: int, name: str, size: int, before: bool, product: Product, ma
     place = s.index("t") * s.param("channels") + c
     n = len(done)
     stores = [
-        loops.store(v[place + s.param("position_stride") * (i * n + j)], done[i][j])
-        for i in range(n)
-        for j in range(n)
+        loops.store(v[place + s.param("position_stride") * (i * n + j)], done[i][j]) for i in range(n) for j in range(n)
     ]
     over = loops.loop("c", s.param("channels"), [*half, *stores], "vector")
     body: list[Statement] = [*lets, *rows, *columns, start, *masks, over]
@@ -254,9 +248,7 @@ def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
     params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *finished.params)
     buffers = (v, *finished.buffers, y)
     name = "_".join([f"winograd_output{m}", *then])
-    return Kernel(
-        name, buffers, params, (_per_tile([*lets, *used, start, over], s.param("channels") * (n * n)),)
-    )
+    return Kernel(name, buffers, params, (_per_tile([*lets, *used, start, over], s.param("channels") * (n * n)),))
 
 
 WEIGHT = (
@@ -304,15 +296,11 @@ def weight_transform(m: int) -> Kernel:
     n = m + 2
     place = (row + k) * s.param("columns") + column + v
     stores = [
-        loops.store(u[place + s.param("position_stride") * (a * n + b)], done[a][b])
-        for a in range(n)
-        for b in range(n)
+        loops.store(u[place + s.param("position_stride") * (a * n + b)], done[a][b]) for a in range(n) for b in range(n)
     ]
     over = loops.loop("v", here.var, [*half, *stores], "vector")
     transform = loops.loop("k", s.minimum(s.param("rows") - row, ROWS), [over])
-    across = loops.loop(
-        "columns_from", _parts(s.param("columns"), COLUMNS), [here, Local(near), bring, transform]
-    )
+    across = loops.loop("columns_from", _parts(s.param("columns"), COLUMNS), [here, Local(near), bring, transform])
     grain = loops.grain_for(s.param("columns") * (ROWS * n * n), 1 << 16)
     down = loops.loop("rows_from", _parts(s.param("rows"), ROWS), [across], parallel=True, grain=grain)
     return Kernel(f"winograd_weight{m}", (w, u), WEIGHT, (down,))
@@ -327,9 +315,7 @@ def weight_gradient_transform(m: int) -> Kernel:
     tile = [[u[place + s.param("position_stride") * (i * n + j)] for j in range(n)] for i in range(n)]
     half, done = _both_sides(paired_columns, transposed(matrices(m)[1]), tile, "h")
     stores = [
-        loops.store(_tap(w, i, j, s.index("r"), s.index("c")), done[i][j])
-        for i in range(TAPS)
-        for j in range(TAPS)
+        loops.store(_tap(w, i, j, s.index("r"), s.index("c")), done[i][j]) for i in range(TAPS) for j in range(TAPS)
     ]
     over = loops.loop("c", s.param("columns"), [*half, *stores], "vector")
     grain = loops.grain_for(s.param("columns") * (n * n), 1 << 16)

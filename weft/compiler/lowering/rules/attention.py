@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 def serves_forward(query: Any, key: Any, value: Any, mask: Any, dropout_p: float) -> bool:
     """Whether `attention_forward` has a kernel here. Takes tensors, values or arrays."""
-    return (
-        not dropout_p and suits(query, key, value) and (mask is None or mask.dtype in (np.bool_, np.float32))
-    )
+    return not dropout_p and suits(query, key, value) and (mask is None or mask.dtype in (np.bool_, np.float32))
 
 
 def serves_backward(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, mask_grad: bool) -> bool:
@@ -79,9 +77,7 @@ def lower_backward(lowering: Lowering, node: Node) -> bool:
     mask = None if m_value is None else _spread(lowering.layout_of(m_value), (*q.shape[:-1], k.shape[-2]))
     places: list[Layout] = []
     for i, x in enumerate((q, k, v)):
-        places.append(
-            lowering.place(node, i, like_order(tuple(node.outputs[i].shape), x.strides), node, None)
-        )
+        places.append(lowering.place(node, i, like_order(tuple(node.outputs[i].shape), x.strides), node, None))
     lowering.place(node, 3, (1,), node, None)  # the gradient of the mask: empty
     gq, gk, gv = places
     kernel = attention_backward(g, g_lse, q, k, v, mask, out, lse, gq, gk, gv, bool(causal), float(scale))

@@ -53,7 +53,9 @@ def out_of_blocks(lowering: Lowering, node: Node, room: Layout, has: Any, target
         lowering.copy(blocked, node, plain, OUT_OF)
 
 
-def _by_library(lowering: Lowering, node: Node, source: tuple[Layout, Any], target: tuple[Layout, Any], label: str) -> None:
+def _by_library(
+    lowering: Lowering, node: Node, source: tuple[Layout, Any], target: tuple[Layout, Any], label: str
+) -> None:
     from ....backends.onednn.capi import Arg
     from ....backends.onednn.primitives.reorder import reorder
 
@@ -84,7 +86,12 @@ def _parts(plain: Layout, described: Any, room: Layout) -> list[tuple[Layout, La
 
 
 def _part(
-    plain: Layout, room: Layout, outer: tuple[int, ...], inner: dict[int, int], sizes: dict[int, int], cut: int | None = None
+    plain: Layout,
+    room: Layout,
+    outer: tuple[int, ...],
+    inner: dict[int, int],
+    sizes: dict[int, int],
+    cut: int | None = None,
 ) -> tuple[Layout, Layout]:
     """Whole blocks along every axis, or what is left along the axis `cut`."""
     axes: list[tuple[int, int, int]] = []  # size, stride in `plain`, stride in `room`

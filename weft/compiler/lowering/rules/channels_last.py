@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 def applies(*values: Any) -> bool:
     """Float32, nothing empty, and oneDNN is there."""
     return available() and all(
-        v is None or v.dtype == np.float32 and 0 not in v.shape
-        for v in values
-        if isinstance(v, Value) or v is None
+        v is None or v.dtype == np.float32 and 0 not in v.shape for v in values if isinstance(v, Value) or v is None
     )
 
 
@@ -51,9 +49,7 @@ def window_of(stride: Any, padding: Any, dilation: Any) -> Any:
     """oneDNN's description of how a window moves over an image."""
     from ....backends.onednn.primitives.convolution import Window
 
-    return Window(
-        tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation)
-    )
+    return Window(tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation))
 
 
 def primitive_or_none(build: Callable[[], Any]) -> Any:

@@ -305,9 +305,7 @@ def lower_image(
     certain = False  # that the preferred way is the fastest: a trial would only cost the time to compile its kernel
     frozen = node.inputs[1] in lowering.still and not node.op.name.startswith("convolution_backward_w")
     stride, padding, dilation, groups = node.attrs[-4:]
-    (_, c, _, _), (n, k, height, width) = (
-        (images.x.shape, images.y.shape) if len(kernel) == 2 else ((0,) * 4,) * 2
-    )
+    (_, c, _, _), (n, k, height, width) = (images.x.shape, images.y.shape) if len(kernel) == 2 else ((0,) * 4,) * 2
     if winograd.suits(stride, dilation, groups, kernel):
         ways |= {name: partial(tiled, m) for name, m in TILES.items()}
         preferred = winograd.preferred(c, k, n, height, width, frozen)
@@ -321,7 +319,9 @@ def lower_image(
         certain = min(c, k) >= FEW_CHANNELS and deep_matmul.suits(k, c, n * height * width) and leads(library_product)
         preferred = "matmul" if certain or min(c, k) >= 128 else "direct"
         tried = ["direct", "matmul"]
-    elif _is_product(node, kernel) and pixels.suits(*((k, c) if node.op.name == "convolution_backward_input" else (c, k))):
+    elif _is_product(node, kernel) and pixels.suits(
+        *((k, c) if node.op.name == "convolution_backward_input" else (c, k))
+    ):
         ways["pixels"] = by_pixel
         certain = not frozen and pixels.leads(images.y.shape)
         preferred, tried, least = "pixels" if certain else "direct", ["direct", "pixels"], WORTH_TRYING / 10
@@ -415,4 +415,6 @@ def lower_backward_weight(lowering: Lowering, node: Node) -> bool:
         return False
     images = Images("conv grad weight", node.inputs[0], node.inputs[1], (0, 1))
     kernel = tuple(node.outputs[0].shape[2:])
-    return lower_image(lowering, node, images, kernel, _direct_weight, _winograd_weight, _depthwise_weight, _matmul_weight)
+    return lower_image(
+        lowering, node, images, kernel, _direct_weight, _winograd_weight, _depthwise_weight, _matmul_weight
+    )

@@ -33,9 +33,7 @@ LARGE = 16 << 20
 def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> d.Shape:
     """Of a convolution from images of shape `x` to `y`; `attrs` are (stride, padding, dilation, groups)."""
     stride, padding, dilation, _ = attrs
-    rows, columns = (
-        d.Axis(x[2 + i], y[2 + i], kernel[i], stride[i], padding[i][0], dilation[i]) for i in range(2)
-    )
+    rows, columns = (d.Axis(x[2 + i], y[2 + i], kernel[i], stride[i], padding[i][0], dilation[i]) for i in range(2))
     return d.Shape(x[1], rows, columns)
 
 
@@ -113,13 +111,7 @@ def convolve(
     w = ordered_weights(lowering, node, shape, weight)
     streaming = 4 * prod(y.shape) >= STREAMING
     kernel = d.convolution(shape, turned, then, streaming)
-    params = [
-        *d.Grid(shape, turned).split(x.shape[0]),
-        x.offset,
-        w.offset,
-        y.offset,
-        *[z.offset for z in operands],
-    ]
+    params = [*d.Grid(shape, turned).split(x.shape[0]), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
     add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
 
 

@@ -75,9 +75,7 @@ def lower_matmul_then(lowering: Lowering, node: Node) -> bool:
         return multiply(lowering, node, a, b, steps, columns)
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     bias = columns[0] if steps[0] == "add" and columns[0].shape[0] == 1 else None
-    post, arguments = _post_ops(
-        steps[1:] if bias is not None else steps, columns[1:] if bias is not None else columns
-    )
+    post, arguments = _post_ops(steps[1:] if bias is not None else steps, columns[1:] if bias is not None else columns)
     primitive = matmul(desc(a), desc(b), desc(c), None if bias is None else desc(bias), post)
     arguments |= {int(Arg.SRC): a, int(Arg.WEIGHTS): b, int(Arg.DST): c}
     if bias is not None:

@@ -36,7 +36,12 @@ def lower_matmul(lowering: Lowering, node: Node) -> bool:
     if deep and leads(library_product):
         multiply_deep(lowering, node, a, b, lowering.place(node, 0, row_major(tuple(out.shape)), node, None))
         return True
-    return suits_blocks(a, b) and leads(library_product) and lower_blocks(lowering, node) or library_product(lowering, node)
+    return (
+        suits_blocks(a, b)
+        and leads(library_product)
+        and lower_blocks(lowering, node)
+        or library_product(lowering, node)
+    )
 
 
 def library_product(lowering: Lowering, node: Node) -> bool:
@@ -58,9 +63,7 @@ def library_product(lowering: Lowering, node: Node) -> bool:
     if not usable(ma, mb, mc) or len(ma.shape) > 6:
         ma, mb = dense(lowering, ma, node), dense(lowering, mb, node)
     primitive = matmul(desc(ma), desc(mb), desc(mc))
-    add_primitive(
-        lowering, node, primitive, {int(Arg.SRC): ma, int(Arg.WEIGHTS): mb, int(Arg.DST): mc}, "matmul"
-    )
+    add_primitive(lowering, node, primitive, {int(Arg.SRC): ma, int(Arg.WEIGHTS): mb, int(Arg.DST): mc}, "matmul")
     return True
 
 
@@ -97,11 +100,7 @@ def _small(lowering: Lowering, node: Node, a: Layout, b: Layout) -> bool:
     """
     out = node.outputs[0]
     shape = tuple(out.shape)
-    if (
-        len(a.shape) != 2
-        or len(b.shape) != 2
-        or not suits(a, b, Layout(a.storage, a.dtype, shape, row_major(shape)))
-    ):
+    if len(a.shape) != 2 or len(b.shape) != 2 or not suits(a, b, Layout(a.storage, a.dtype, shape, row_major(shape))):
         return False
     fixed = out in lowering.wanted  # the layout of a result that leaves the program is not ours to choose
     straight = _price(a, b)
@@ -148,26 +147,20 @@ def _multiply(lowering: Lowering, node: Node, a: Layout, b: Layout) -> Layout:
     padded_b = Layout(b.storage, b.dtype, (k, wide), b.strides, b.offset)
     storages = [a.storage, b.storage, room.storage]
     lowering.steps.append(
-        Step(
-            "kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, padded_b, room), storages
-        )
+        Step("kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, padded_b, room), storages)
     )
     return Layout(room.storage, a.dtype, (m, n), (wide, 1))
 
 
 def _operand(lowering: Lowering, x: Layout, node: Node) -> Layout:
     """oneDNN wants one of the two matrix axes to be dense; broadcast or oddly strided operands are copied."""
-    if len(x.shape) >= 2 and any(
-        st == 0 and d > 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)
-    ):
+    if len(x.shape) >= 2 and any(st == 0 and d > 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)):
         return lowering.copy(x, node)
     if len(x.shape) == 1 and x.strides[0] == 0 and x.shape[0] > 1:
         return lowering.copy(x, node)
     if any(st < 0 for st in x.strides):
         return lowering.copy(x, node)
-    if len(x.shape) >= 2 and not any(
-        st == 1 or d == 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)
-    ):
+    if len(x.shape) >= 2 and not any(st == 1 or d == 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)):
         return lowering.copy(x, node)
     if any(st == 0 and d > 1 for st, d in zip(x.strides[:-2], x.shape[:-2], strict=True)):
         keep = tuple([1 if st == 0 else d for st, d in zip(x.strides[:-2], x.shape[:-2], strict=True)])

@@ -44,9 +44,7 @@ def lower_concat(lowering: Lowering, node: Node) -> bool:
 def _order(first: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Images stay channels-last; everything else is row-major, as what reads it expects."""
     last = (
-        len(shape) > 2
-        and first.shape[1] > 1
-        and same_strides(first.strides, channels_last(first.shape), first.shape)
+        len(shape) > 2 and first.shape[1] > 1 and same_strides(first.strides, channels_last(first.shape), first.shape)
     )
     return channels_last(shape) if last else row_major(shape)
 
@@ -112,9 +110,7 @@ def _windows(x: Layout, kernel: Any, dilation: Any, stride: Any, sizes: Any) -> 
     steps = x.strides[2:]
     inner = tuple([st * d for st, d in zip(steps, dilation, strict=True)])
     outer = tuple([st * t for st, t in zip(steps, stride, strict=True)])
-    return Layout(
-        x.storage, x.dtype, (*x.shape[:2], *kernel, *sizes), (*x.strides[:2], *inner, *outer), x.offset
-    )
+    return Layout(x.storage, x.dtype, (*x.shape[:2], *kernel, *sizes), (*x.strides[:2], *inner, *outer), x.offset)
 
 
 def _inner(padding: Any, spatial: Any) -> tuple[Any, ...]:
@@ -175,9 +171,7 @@ def lower_fold(lowering: Lowering, node: Node) -> bool:
         names = [*[f"k{i}" for i in range(len(kernel))], *[f"o{i}" for i in range(len(sizes))]]
         place = (*at, *[s.index(v) for v in names])
         body: list[Any] = [loops.store(target.at(*place), target.at(*place) + source.at(*place))]
-        for position, (name, size) in enumerate(
-            zip(reversed(names), reversed((*kernel, *sizes)), strict=True)
-        ):
+        for position, (name, size) in enumerate(zip(reversed(names), reversed((*kernel, *sizes)), strict=True)):
             body = [loops.loop(name, size, body, "vector" if position == 0 and size > 1 else "serial")]
         return body
 

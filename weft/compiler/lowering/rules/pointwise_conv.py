@@ -42,7 +42,9 @@ def multiply(
     depth, columns = matrix.shape
     wide = p.tile_of(columns)[1]
     down, along = matrix.strides
-    panels = Layout(matrix.storage, matrix.dtype, (columns // wide, depth, wide), (wide * along, down, along), matrix.offset)
+    panels = Layout(
+        matrix.storage, matrix.dtype, (columns // wide, depth, wide), (wide * along, down, along), matrix.offset
+    )
     w = panels if panels.contiguous else lowering.copy(panels, node, label=INTO)
     rows = x.shape[0] * prod(x.shape[2:])
     params = [rows, *p.split(rows, columns), x.offset, w.offset, y.offset, *[z.offset for z in operands]]

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ..lower import Lowering
 
 
-def _padding(
-    x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> Any:
+def _padding(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     """Padding that makes the windows of `ceil_mode` end where oneDNN expects."""
     made = []
     for i in range(len(kernel)):
@@ -107,9 +105,7 @@ def _average(include: bool) -> Any:
 
 def _exact(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any) -> bool:
     """Whether the windows end inside the padding: oneDNN counts padding that `ceil_mode` adds differently."""
-    return all(
-        (y[i + 2] - 1) * stride[i] + kernel[i] <= x[i + 2] + sum(padding[i]) for i in range(len(kernel))
-    )
+    return all((y[i + 2] - 1) * stride[i] + kernel[i] <= x[i + 2] + sum(padding[i]) for i in range(len(kernel)))
 
 
 @lowers("avg_pool", "avg_pool_backward")
@@ -117,9 +113,7 @@ def lower_avg_pool(lowering: Lowering, node: Node) -> bool:
     backward = node.op.name == "avg_pool_backward"
     value, out = node.inputs[0], node.outputs[0]
     kernel, stride, padding, _, include, divisor = node.attrs[1:] if backward else node.attrs
-    x_shape, y_shape = (
-        (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))
-    )
+    x_shape, y_shape = (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))
     if not applies(value) or divisor is not None or not _exact(x_shape, y_shape, kernel, stride, padding):
         return False
     from ....backends.onednn.capi import Arg
@@ -128,9 +122,7 @@ def lower_avg_pool(lowering: Lowering, node: Node) -> bool:
     ones = (1,) * len(kernel)
     window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
     make = pool_backward if backward else pool_forward
-    primitive = primitive_or_none(
-        lambda: make(_average(include), x_shape, y_shape, value.dtype, tuple(kernel), window)
-    )
+    primitive = primitive_or_none(lambda: make(_average(include), x_shape, y_shape, value.dtype, tuple(kernel), window))
     if primitive is None:
         return False
     source = channels_last_layout(lowering, lowering.layout_of(value), node)

@@ -94,7 +94,10 @@ def multiply(
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
     kernel, (private, shared) = product_kernel(a, b, target, steps, operands)
-    storages = [x.storage for x in (a, b, lowering.room(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)]
+    storages = [
+        x.storage
+        for x in (a, b, lowering.room(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)
+    ]
     reads = [storages[0], storages[1], *storages[5:]]
     label = " + ".join(["matmul", *steps])
     lowering.steps.append(Step("kernel", label, [node], reads, storages[2:5], kernel, storages))

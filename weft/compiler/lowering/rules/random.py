@@ -27,12 +27,7 @@ _WORK = 16  # a draw costs as much as this many additions
 
 
 def draw_into(
-    lowering: Lowering,
-    node: Node,
-    state: Layout,
-    out: Layout,
-    make: Callable[[Any, list[Expr]], Expr],
-    *beside: Layout,
+    lowering: Lowering, node: Node, state: Layout, out: Layout, make: Callable[[Any, list[Expr]], Expr], *beside: Layout
 ) -> None:
     """A step that stores `make(words, elements of beside)` for every element of `out`, counted in row-major order."""
     r = Routine(lowering, node, "draw")
@@ -42,10 +37,7 @@ def draw_into(
     seed, offset = Let("seed", source.at(0)), Let("offset", source.at(1))
     if flat:
         size = max(int(np.prod(out.shape)), 1)
-        views = [
-            Layout(o.layout.storage, o.layout.dtype, (size,), (1,), o.layout.offset)
-            for o in (target, *others)
-        ]
+        views = [Layout(o.layout.storage, o.layout.dtype, (size,), (1,), o.layout.offset) for o in (target, *others)]
         for operand, view in zip((target, *others), views, strict=True):
             operand.layout = view
     shape = target.layout.shape
@@ -82,9 +74,7 @@ def lower_bits(lowering: Lowering, node: Node) -> bool:
         return False
     state = lowering.layout_of(node.inputs[0])
     one = node.outputs[0].dtype.itemsize == 4
-    draw_into(
-        lowering, node, state, _out(lowering, node), lambda w, _: w[0] if one else philox.join(w[1], w[0])
-    )
+    draw_into(lowering, node, state, _out(lowering, node), lambda w, _: w[0] if one else philox.join(w[1], w[0]))
     return True
 
 

@@ -46,9 +46,7 @@ def _dense(lowering: Lowering, value: Value | None, node: Node) -> Layout | None
     return layout if layout.strides[-1] == 1 else lowering.copy(layout, node)
 
 
-def _step(
-    node: Node, label: str, kernel: Kernel, reads: Sequence[Layout | None], writes: Sequence[Layout]
-) -> Step:
+def _step(node: Node, label: str, kernel: Kernel, reads: Sequence[Layout | None], writes: Sequence[Layout]) -> Step:
     inputs = [x.storage for x in reads if x is not None]
     outputs = [x.storage for x in writes]
     return Step("kernel", label, [node], inputs, outputs, kernel, [*inputs, *outputs])
@@ -111,9 +109,7 @@ def lower_lstm(lowering: Lowering, node: Node) -> bool:
         return False
     gates, h0, c0, weight = (_dense(lowering, v, node) for v in (gates_value, h_value, c_value, w_value))
     assert gates is not None and h0 is not None and c0 is not None and weight is not None
-    results = [
-        lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
-    ]
+    results = [lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)]
     packed = _pack(lowering, node, weight, kernels.pack_gates)
     count = gates.shape[0]
     first, direction = (count - 1, -1) if reverse else (0, 1)
@@ -177,8 +173,6 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
     assert whole is not None
     if lowering.is_read(node.outputs[1]):  # layers mostly start from zeros, whose gradient nobody wants
         lowering.steps.append(
-            _step(
-                node, "lstm initial state", kernels.times_panels(whole, packed, g_h0), [whole, packed], [g_h0]
-            )
+            _step(node, "lstm initial state", kernels.times_panels(whole, packed, g_h0), [whole, packed], [g_h0])
         )
     return True

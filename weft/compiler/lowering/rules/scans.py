@@ -56,13 +56,10 @@ def scan_steps(
         if reverse:
             place = n - 1 - place
         new = advance([st[lane] for st in states], [x.at(*at, place) for x in xs], place)
-        lets = [
-            Let(f"new{i}", s.cast(v, st.dtype)) for i, (v, st) in enumerate(zip(new, states, strict=True))
-        ]
+        lets = [Let(f"new{i}", s.cast(v, st.dtype)) for i, (v, st) in enumerate(zip(new, states, strict=True))]
         stores = [loops.store(st[lane], let.var) for st, let in zip(states, lets, strict=True)]
         results = [
-            loops.store(y.at(*at, place), s.cast(let.var, y.layout.dtype))
-            for y, let in zip(ys, lets, strict=True)
+            loops.store(y.at(*at, place), s.cast(let.var, y.layout.dtype)) for y, let in zip(ys, lets, strict=True)
         ]
         return [*lets, *stores, *results]
 
@@ -140,9 +137,7 @@ def lower_running_extreme(lowering: Lowering, node: Node) -> bool:
             takes = s.where(s.isnan(state[0]), s.isnan(value), takes)
         return [s.where(takes, value, state[0]), s.where(takes, place, state[1])]
 
-    scan_steps(
-        lowering, node, [x], [values, places], node.attrs[0], [start, s.const(0, np.int64)], advance, "scan"
-    )
+    scan_steps(lowering, node, [x], [values, places], node.attrs[0], [start, s.const(0, np.int64)], advance, "scan")
     return True
 
 

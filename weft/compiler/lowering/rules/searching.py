@@ -47,9 +47,7 @@ def lower_arg(lowering: Lowering, node: Node) -> bool:
         x = last_axis(x, axis)
         if len(out.shape) == len(x.shape):  # keepdims
             kept = [a for a in range(len(out.shape)) if a != place]
-            result = Layout(
-                out.storage, out.dtype, x.shape[:-1], tuple([out.strides[a] for a in kept]), out.offset
-            )
+            result = Layout(out.storage, out.dtype, x.shape[:-1], tuple([out.strides[a] for a in kept]), out.offset)
         else:
             result = out
     _extremes(lowering, node, x, result)
@@ -65,9 +63,7 @@ def _extremes(lowering: Lowering, node: Node, x: Layout, out: Layout) -> None:
     def row(at: list[Any]) -> list[Any]:
         best = _accumulator(node, x)
         j = s.index("j")
-        walk = loops.loop(
-            "j", n, [loops.update(best, _plain(source.at(*at, j)), j)], "serial" if lanes else "vector"
-        )
+        walk = loops.loop("j", n, [loops.update(best, _plain(source.at(*at, j)), j)], "serial" if lanes else "vector")
         return [best, walk, loops.store(target.at(*at), best.index)]
 
     r.add(over_rows(x.shape[:-1], row, work=n, vector=lanes))

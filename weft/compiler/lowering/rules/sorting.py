@@ -111,10 +111,7 @@ def _rank(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bo
 
     def row(at: list[Any]) -> list[Any]:
         i, j, k, m = (s.index(v) for v in "ijkm")
-        fill = [
-            loops.store(keys[i], key(source.at(*at, i), descending)),
-            loops.store(rank[i], s.const(0, np.int32)),
-        ]
+        fill = [loops.store(keys[i], key(source.at(*at, i), descending)), loops.store(rank[i], s.const(0, np.int32))]
         goes_first = s.cast(before(keys[k], k, keys[j], j), np.int32)
         count = loops.loop("j", n, [loops.store(rank[j], rank[j] + goes_first)], "vector")
         place = loops.store(target.at(*at, s.cast(rank[m], np.int64)), s.cast(m, out.dtype))
@@ -189,11 +186,7 @@ def _radix(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: b
                 loops.loop(
                     f"c{d}",
                     1 << width,
-                    [
-                        held,
-                        loops.store(counts[d, c], running[0]),
-                        loops.store(running[0], running[0] + held.var),
-                    ],
+                    [held, loops.store(counts[d, c], running[0]), loops.store(running[0], running[0] + held.var)],
                 )
             )
             body.append(loops.loop(f"m{d}", n, _scatter(p, d, at, m, counts, (d,), shift, width)))
@@ -229,9 +222,7 @@ def _radix_chunks(lowering: Lowering, node: Node, x: Layout, out: Layout, descen
     for d, (shift, width) in enumerate(p.digits):
         k, q = s.index(f"k{d}"), s.index(f"q{d}")
         i, j, z = s.index(f"i{d}"), s.index(f"j{d}"), s.index(f"z{d}")
-        clear = loops.loop(
-            f"z{d}", 1 << width, [loops.store(counts.at(k, z), s.const(0, np.int32))], "vector"
-        )
+        clear = loops.loop(f"z{d}", 1 << width, [loops.store(counts.at(k, z), s.const(0, np.int32))], "vector")
         slot = Let(f"slot{d}", digit(p.key(d, [], k * part + i), shift, width))
         count = loops.loop(
             f"i{d}",
@@ -308,10 +299,4 @@ def _convert(lowering: Lowering, node: Node, source: Layout, target: Layout) -> 
     """A copy into another dtype."""
     r = Routine(lowering, node, "convert")
     x, y = r.reads(source), r.writes(target)
-    r.add(
-        over_rows(
-            source.shape,
-            lambda at: [loops.store(y.at(*at), s.cast(x.at(*at), target.dtype))],
-            vector=True,
-        )
-    )
+    r.add(over_rows(source.shape, lambda at: [loops.store(y.at(*at), s.cast(x.at(*at), target.dtype))], vector=True))

@@ -201,9 +201,7 @@ def _walk(
     return loops.loop(lane, width, [*lets, *reversed(stores)], "vector")
 
 
-def _catch_up(
-    row: Sequence[Row | None], width: int, start: Any, behind: Any, history: Operand, tag: str
-) -> loops.Loop:
+def _catch_up(row: Sequence[Row | None], width: int, start: Any, behind: Any, history: Operand, tag: str) -> loops.Loop:
     """The steps after `start` that a row has missed, with a gradient of zero; `tag` makes names unique."""
     slot = loops.Let(f"slot{tag}", s.remainder(start + 1 + s.index(f"missed{tag}"), history.layout.shape[0]))
     numbers = [loops.Let(f"n{i}{tag}", history.at(slot.var, i)) for i in range(history.layout.shape[1])]

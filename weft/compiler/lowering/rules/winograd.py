@@ -83,9 +83,7 @@ def _add(
 ) -> None:
     """A step that runs a kernel on buffers `reads` and then `write`."""
     storages = [x.storage for x in (*reads, write)]
-    lowering.steps.append(
-        Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages, params)
-    )
+    lowering.steps.append(Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages, params))
 
 
 def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumulate: bool = False) -> Any:

@@ -19,12 +19,7 @@ from ..decompose import counting, decomposition
 @decomposition("matmul")
 def matmul(x1: Any, x2: Any) -> Any:
     """An outer product is a multiplication, which fuses with what is around it."""
-    if (
-        len(x1.shape) < 2
-        or len(x2.shape) < 2
-        or x1.shape[-1] != 1
-        or x1.dtype not in (np.float32, np.float64)
-    ):
+    if len(x1.shape) < 2 or len(x2.shape) < 2 or x1.shape[-1] != 1 or x1.dtype not in (np.float32, np.float64):
         return NotImplemented
     return x1 * x2
 
@@ -176,9 +171,7 @@ def pick_class(x: Any, target: Any, ignore_index: int) -> Any:
 @decomposition("embedding_lookup")
 def embedding_lookup(indices: Any, weight: Any, padding_idx: int | None, sparse: bool) -> Any:
     rows = weight.shape[0]
-    return gathering.take_axis(
-        weight, gathering.checked_indices(indices, 0, rows, None, "embedding: index"), 0
-    )
+    return gathering.take_axis(weight, gathering.checked_indices(indices, 0, rows, None, "embedding: index"), 0)
 
 
 def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
@@ -234,11 +227,7 @@ def attention_backward(
     else:
         g_mask = wrap(query._data.node.graph.constant(np.zeros(0, query.dtype)))
     scaled = g_scores * scale
-    gradients = (
-        scaled @ key,
-        shaping.matrix_transpose(scaled) @ query,
-        shaping.matrix_transpose(dropped) @ grad,
-    )
+    gradients = (scaled @ key, shaping.matrix_transpose(scaled) @ query, shaping.matrix_transpose(dropped) @ grad)
     # leading axes that were broadcast are summed again
     sums = [
         g if tuple(g.shape) == tuple(x.shape) else shaping.sum_to(g, tuple(x.shape))

@@ -46,18 +46,14 @@ def positions(x: Any, axis: int) -> Any:
 @decomposition("flip")
 def flip(x: Any, *, axis: Any = None) -> Any:
     axes = normalize_axes("flip", axis, len(x.shape))
-    return indexing.getitem(
-        x, tuple([Slice(None, None, -1) if a in axes else _ALL for a in range(len(x.shape))])
-    )
+    return indexing.getitem(x, tuple([Slice(None, None, -1) if a in axes else _ALL for a in range(len(x.shape))]))
 
 
 @decomposition("roll")
 def roll(x: Any, shift: Any, *, axis: Any = None) -> Any:
     if axis is None:
         flat = shaping.reshape(x, (-1,))
-        return shaping.reshape(
-            _rolled(flat, sum(shift) if isinstance(shift, tuple) else shift, 0), tuple(x.shape)
-        )
+        return shaping.reshape(_rolled(flat, sum(shift) if isinstance(shift, tuple) else shift, 0), tuple(x.shape))
     axes = axis if isinstance(axis, tuple) else (axis,)
     shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
     for n, a in zip(shifts, axes, strict=True):
@@ -156,17 +152,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: float = 0) -> Any
         return x
     shape = tuple([d + low + high for d, (low, high) in zip(x.shape, pairs, strict=True)])
     inside = indexing.getitem(
-        x,
-        tuple(
-            [
-                Slice(max(-low, 0), d - max(-high, 0), None)
-                for d, (low, high) in zip(x.shape, pairs, strict=True)
-            ]
-        ),
+        x, tuple([Slice(max(-low, 0), d - max(-high, 0), None) for d, (low, high) in zip(x.shape, pairs, strict=True)])
     )
-    place = tuple(
-        [Slice(max(low, 0), d - max(high, 0), None) for d, (low, high) in zip(shape, pairs, strict=True)]
-    )
+    place = tuple([Slice(max(low, 0), d - max(high, 0), None) for d, (low, high) in zip(shape, pairs, strict=True)])
     if 0 in inside.shape:
         return filled(shape, value, x.dtype)
     if value == 0:
@@ -217,9 +205,7 @@ def resample(x: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -
 
 
 @decomposition("resample_backward")
-def resample_backward(
-    g: Any, like: Any, in_size: Any, axis: int, size: Any, kind: str, align: bool, scale: Any
-) -> Any:
+def resample_backward(g: Any, like: Any, in_size: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> Any:
     n = like.shape[axis] if in_size is None else in_size
     index, weight = _taps(n, g.shape[axis], kind, align, scale)
     if g.dtype.kind == "c" or len(index) > 32:
@@ -395,12 +381,7 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     n = x.shape[axis]
     rest_equal = all(a == b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis)
     computed = x._data.node.op.expression is not None
-    if (
-        not computed
-        or indices.shape[axis] != 1
-        or not rest_equal
-        or x.dtype not in (dtypes.float32, dtypes.float64)
-    ):
+    if not computed or indices.shape[axis] != 1 or not rest_equal or x.dtype not in (dtypes.float32, dtypes.float64):
         return NotImplemented
     checked = gathering.checked_indices(indices, -n, n, None, "take_along_axis: index")
     place = e.where(checked < 0, checked + n, checked)

@@ -51,9 +51,7 @@ def layer_norm_backward(
     rank = len(x.shape)
     axes, rows = tuple(range(rank - num_axes, rank)), tuple(range(rank - num_axes))
     gm, gr, m, r = [_tail(v, num_axes) for v in (grad_mean, grad_rstd, mean, rstd)]
-    gx, product = input_gradient(
-        grad, gm, gr, x, weight, m, r, axes=axes, count=count(x, axes), total=sum_tensors
-    )
+    gx, product = input_gradient(grad, gm, gr, x, weight, m, r, axes=axes, count=count(x, axes), total=sum_tensors)
     gw = _nothing(x) if weight is None else reduction.reduce_sum(product, rows, False)
     return gx, gw, reduction.reduce_sum(grad, rows, False)
 

@@ -26,17 +26,12 @@ MOST = 32  # places of a window that one nest reads
 _ALL = Slice(None, None, None)
 
 
-def _views(
-    x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, sizes: Any, value: Any
-) -> list[Any]:
+def _views(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, sizes: Any, value: Any) -> list[Any]:
     """One view per place of the kernel, of the image padded with `value`."""
     spatial = tuple(x.shape[2:])
     extra = _extra(spatial, kernel, stride, padding, dilation, sizes)
     if any(lo or hi for lo, hi in padding) or any(extra):
-        shape = (
-            *x.shape[:2],
-            *[n + lo + hi + m for n, (lo, hi), m in zip(spatial, padding, extra, strict=True)],
-        )
+        shape = (*x.shape[:2], *[n + lo + hi + m for n, (lo, hi), m in zip(spatial, padding, extra, strict=True)])
         inside = (_ALL, _ALL, *[Slice(lo, lo + n, None) for n, (lo, _) in zip(spatial, padding, strict=True)])
         x = indexing.setitem(filled(shape, value, x.dtype), x, inside)
     return [
@@ -82,15 +77,7 @@ def _columns(places: Any, kernel: Any, value: Any) -> Any:
 
 @decomposition("max_pool_backward")
 def max_pool_backward(
-    g: Any,
-    places: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
+    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Any:
     spatial = tuple(like.shape[2:] if size is None else size)
     if _direct(g, dilation) or g.dtype.itemsize == 2:
@@ -102,9 +89,7 @@ def max_pool_backward(
 
 
 @decomposition("max_pool_select")
-def max_pool_select(
-    x: Any, places: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
+def max_pool_select(x: Any, places: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
     if prod(kernel) > MOST or x.dtype.itemsize == 2:
         return NotImplemented
     nothing = constant(x, np.zeros((), x.dtype))
@@ -130,9 +115,7 @@ def max_pool_indices(places: Any, like: Any, kernel: Any, stride: Any, padding: 
 
 
 @decomposition("avg_pool")
-def avg_pool(
-    x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
-) -> Any:
+def avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Any:
     """Windows that end beyond the padding, or whose sum is divided by something else."""
     ones = (1,) * len(kernel)
     sizes = out_sizes("avg_pool", x, kernel, stride, padding, ones, ceil_mode)
@@ -147,14 +130,7 @@ def avg_pool(
 
 
 def _share(
-    like: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    sizes: Any,
-    include: bool,
-    divisor: Any,
-    spatial: Any = None,
+    like: Any, kernel: Any, stride: Any, padding: Any, sizes: Any, include: bool, divisor: Any, spatial: Any = None
 ) -> Any:
     check_room("avg_pool", tuple(sizes), like.dtype)
     share = np.asarray(_shares(spatial or like.shape[2:], kernel, stride, padding, sizes, include, divisor))
@@ -164,15 +140,7 @@ def _share(
 
 @decomposition("avg_pool_backward")
 def avg_pool_backward(
-    g: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    include: bool,
-    divisor: Any,
+    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
 ) -> Any:
     spatial = tuple(like.shape[2:] if size is None else size)
     ones = (1,) * len(kernel)

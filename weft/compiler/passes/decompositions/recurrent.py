@@ -88,12 +88,7 @@ def lstm_sequence_backward(
         tc = e.tanh(c)
         d = (1.0 - tc * tc) * dh * o + dc
         d_a = shaping.concat(
-            [
-                d * g * i * (1.0 - i),
-                d * c_before * f * (1.0 - f),
-                d * i * (1.0 - g * g),
-                dh * tc * o * (1.0 - o),
-            ],
+            [d * g * i * (1.0 - i), d * c_before * f * (1.0 - f), d * i * (1.0 - g * g), dh * tc * o * (1.0 - o)],
             axis=-1,
         )
         d_a = _keep(kept, d_a, 0.0)
@@ -186,7 +181,5 @@ def rnn_sequence_backward(
         return (before,), d
 
     start = indexing.slice_axis(hidden, 0, 0, 1) * 0.0
-    (dh,), out = _walk(
-        step, (shaping.reshape(start, tuple(hidden.shape[1:])),), [g_hidden, hidden, mask], not reverse
-    )
+    (dh,), out = _walk(step, (shaping.reshape(start, tuple(hidden.shape[1:])),), [g_hidden, hidden, mask], not reverse)
     return out, dh

@@ -34,9 +34,7 @@ def _check_dtypes(op: str, **tensors: Any) -> np.dtype:
     first = next(iter(given.values()))
     if any(d != first for d in given.values()):
         listed = ", ".join(f"{name} {d.name}" for name, d in given.items())
-        raise TypeError(
-            f"{op}: the tensors must have one dtype. Got {listed}. Cast with `x.astype(weight.dtype)`."
-        )
+        raise TypeError(f"{op}: the tensors must have one dtype. Got {listed}. Cast with `x.astype(weight.dtype)`.")
     if dtypes.is_bool(first):
         raise TypeError(f"{op}: expected numbers. Got bool; use `x.astype(wf.float32)`.")
     return first
@@ -67,15 +65,11 @@ def _check_channels(op: str, channels: Any, weight: Any, groups: int, x: Any) ->
 def _check_attrs(op: str, n: int, stride: Any, padding: Any, dilation: Any) -> None:
     for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):
         if not isinstance(value, tuple) or len(value) != n:
-            raise ValueError(
-                f"{op}: {name} must be a tuple with one entry per spatial axis, {n} here. Got {value!r}."
-            )
+            raise ValueError(f"{op}: {name} must be a tuple with one entry per spatial axis, {n} here. Got {value!r}.")
 
 
 @lru_cache(4096)
-def _convolved_shape(
-    x_shape: Any, w_shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def _convolved_shape(x_shape: Any, w_shape: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     op = f"conv{len(w_shape) - 2}d"
     x, weight = Spec(x_shape, dtypes.float32), Spec(w_shape, dtypes.float32)
     if not 3 <= len(w_shape) <= 5 or len(x_shape) != len(w_shape):
@@ -95,11 +89,7 @@ def _infer(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: 
     op = f"conv{len(weight.shape) - 2}d"
     dtype = _check_dtypes(op, x=x, weight=weight, bias=bias)
     shape = _convolved_shape(x.shape, weight.shape, stride, padding, dilation, groups)
-    if (
-        bias is not None
-        and bias.shape is not None
-        and (len(bias.shape) != 1 or not same_size(bias.shape[0], shape[1]))
-    ):
+    if bias is not None and bias.shape is not None and (len(bias.shape) != 1 or not same_size(bias.shape[0], shape[1])):
         raise ValueError(
             f"{op}: bias must have one number per output channel. Got bias of shape {format_shape(bias.shape)}; "
             f"expected {format_shape(shape[1:2])}."
@@ -119,9 +109,7 @@ def _infer_input(
         return Spec((g.shape[0], None, *spatial), dtype)
     shape = (g.shape[0], weight.shape[1] * groups, *spatial)
     expected = _convolved_shape(shape, weight.shape, stride, padding, dilation, groups)
-    if len(expected) != len(g.shape) or not all(
-        same_size(a, b) for a, b in zip(expected, g.shape, strict=True)
-    ):
+    if len(expected) != len(g.shape) or not all(same_size(a, b) for a, b in zip(expected, g.shape, strict=True)):
         raise ValueError(
             f"{op}: g does not have the shape of the convolution's result. Got {format_shape(g.shape)}; "
             f"expected {format_shape(expected)}."
@@ -139,9 +127,7 @@ def _infer_weight(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilati
         return Spec((out, None, *kernel), dtype)
     shape = (out, channels // groups, *kernel)
     expected = _convolved_shape(x.shape, shape, stride, padding, dilation, groups)
-    if len(expected) != len(g.shape) or not all(
-        same_size(a, b) for a, b in zip(expected, g.shape, strict=True)
-    ):
+    if len(expected) != len(g.shape) or not all(same_size(a, b) for a, b in zip(expected, g.shape, strict=True)):
         raise ValueError(
             f"{op}: g does not have the shape of the convolution's result. Got {format_shape(g.shape)}; "
             f"expected {format_shape(expected)}."
@@ -252,9 +238,7 @@ def _cost(x_shape: Any, w_shape: Any, out_shape: Any) -> int:
         lambda g: _bias_gradient(g),
     ),
     batch=_batch,
-    cost=lambda x, weight, bias, *window: _cost(
-        x.shape, weight.shape, _infer(x, weight, bias, *window).shape
-    ),
+    cost=lambda x, weight, bias, *window: _cost(x.shape, weight.shape, _infer(x, weight, bias, *window).shape),
     namespace="nn",
     reference=_conv_arrays.reference,
     tolerance=4.0,
@@ -301,13 +285,7 @@ def _cost(x_shape: Any, w_shape: Any, out_shape: Any) -> int:
     ],
 )
 def convolution(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sizes,
-    padding: Pairs,
-    dilation: Sizes,
-    groups: int,
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
 ) -> Any:
     """The primitive behind `conv1d`, `conv2d` and `conv3d`: one entry per spatial axis, padding as (before, after).
 
@@ -346,14 +324,7 @@ def convolution(
         Sample(m.normal(2, 6, 3, 3), m.normal(6, 2, 3, 3), None, (6, 5), (2, 2), ((1, 1), (1, 1)), (1, 1), 2),
         Sample(m.normal(2, 6, 5, 4), m.normal(6, 1, 3, 3), None, (5, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
         Sample(
-            m.normal(2, 4, 2, 2),
-            m.normal(4, 3, 2, 2),
-            m.normal(2, 3, 3, 3),
-            None,
-            (1, 1),
-            ((0, 0), (0, 0)),
-            (1, 1),
-            1,
+            m.normal(2, 4, 2, 2), m.normal(4, 3, 2, 2), m.normal(2, 3, 3, 3), None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1
         ),
     ],
     test={"differentiable_inputs": (0, 1)},
@@ -369,7 +340,7 @@ def convolution(
             ((1, 1),),
             (1,),
             1,
-        ),
+        )
     ],
 )
 def convolution_backward_input(
@@ -415,7 +386,7 @@ def convolution_backward_input(
             ((1, 1),),
             (1,),
             1,
-        ),
+        )
     ],
 )
 def convolution_backward_weight(
@@ -429,9 +400,7 @@ def convolution_backward_weight(
 
 
 @lru_cache(1024)
-def _window(
-    op: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> tuple[Sizes, Pairs, Sizes]:
+def _window(op: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[Sizes, Pairs, Sizes]:
     strides = per_axis(op, stride, n, "stride", 1)
     dilations = per_axis(op, dilation, n, "dilation", 1)
     if isinstance(padding, str):
@@ -461,34 +430,19 @@ def _check_weight(op: str, weight: Tensor, n: int) -> None:
 
 
 def _conv(
-    n: int,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
+    n: int, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     op = f"conv{n}d"
     _check_weight(op, weight, n)
     x, single = batched(op, x, n)
-    window = _window(
-        op, n, tuple(weight.shape[2:]), _hashable(stride), _hashable(padding), _hashable(dilation)
-    )
+    window = _window(op, n, tuple(weight.shape[2:]), _hashable(stride), _hashable(padding), _hashable(dilation))
     y = convolution(x, weight, bias, *window, groups)
     return squeeze(y, 0) if single else y
 
 
 def _conv_reference(n: int) -> Any:
     def reference(
-        x: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
+        x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
     ) -> np.ndarray:
         single = x.ndim == n + 1
         many = [(v,) * n if isinstance(v, int) else tuple(v) for v in (stride, dilation)]
@@ -496,9 +450,7 @@ def _conv_reference(n: int) -> Any:
             total = [d * (k - 1) for d, k in zip(many[1], weight.shape[2:], strict=True)]
             pads = [(t // 2, t - t // 2) for t in total]
         else:
-            values = (
-                (0,) * n if padding == "valid" else (padding,) * n if isinstance(padding, int) else padding
-            )
+            values = (0,) * n if padding == "valid" else (padding,) * n if isinstance(padding, int) else padding
             pads = [p if isinstance(p, tuple) else (p, p) for p in values]
         y = _conv_arrays.reference(x[None] if single else x, weight, bias, many[0], pads, many[1], groups)
         return y[0] if single else y
@@ -512,49 +464,20 @@ def _bad(op: str, n: int) -> Any:
     def errors(m: Any) -> list[Bad]:
         x, w = m.normal(2, 4, *sizes), m.normal(6, 4, *(3,) * n)
         return [
-            Bad(
-                ValueError,
-                f"{op}: the channels of x and weight do not fit.*groups=2",
-                x,
-                m.normal(6, 2, *(3,) * n),
-            ),
-            Bad(
-                ValueError,
-                f"{op}: groups must divide the input channels",
-                x,
-                m.normal(6, 1, *(3,) * n),
-                groups=3,
-            ),
-            Bad(
-                ValueError,
-                f"{op}: groups must divide the output channels",
-                x,
-                m.normal(5, 2, *(3,) * n),
-                groups=2,
-            ),
+            Bad(ValueError, f"{op}: the channels of x and weight do not fit.*groups=2", x, m.normal(6, 2, *(3,) * n)),
+            Bad(ValueError, f"{op}: groups must divide the input channels", x, m.normal(6, 1, *(3,) * n), groups=3),
+            Bad(ValueError, f"{op}: groups must divide the output channels", x, m.normal(5, 2, *(3,) * n), groups=2),
             Bad(ValueError, f"{op}: groups must be at least 1", x, w, groups=0),
             Bad(
-                ValueError,
-                f"{op}: the kernel is larger than the padded input",
-                x,
-                m.normal(6, 4, *(9,) * n),
-                padding=1,
+                ValueError, f"{op}: the kernel is larger than the padded input", x, m.normal(6, 4, *(9,) * n), padding=1
             ),
-            Bad(
-                ValueError, f"{op}: the kernel is larger than the padded input", m.normal(2, 4, *(0,) * n), w
-            ),
+            Bad(ValueError, f"{op}: the kernel is larger than the padded input", m.normal(2, 4, *(0,) * n), w),
             Bad(ValueError, f"{op}: stride must be at least 1", x, w, stride=0),
             Bad(ValueError, f"{op}: padding must be at least 0", x, w, padding=-1),
             Bad(ValueError, f"{op}: dilation must be at least 1", x, w, dilation=0),
             Bad(ValueError, f"{op}: stride must be a number or {n} numbers", x, w, stride=(1,) * (n + 1)),
             Bad(TypeError, f"{op}: stride must be an integer", x, w, stride=1.5),
-            Bad(
-                ValueError,
-                f"{op}: padding must be a number, numbers, 'same' or 'valid'",
-                x,
-                w,
-                padding="full",
-            ),
+            Bad(ValueError, f"{op}: padding must be a number, numbers, 'same' or 'valid'", x, w, padding="full"),
             Bad(ValueError, f"{op}: padding='same' needs a stride of 1", x, w, padding="same", stride=2),
             Bad(ValueError, f"{op}: weight must have {n + 2} axes", x, m.normal(4, 3)),
             Bad(ValueError, f"{op}: expected x of shape \\(batch, channels", m.normal(4), w),

@@ -13,16 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime import memory
-from ..windows import (
-    Pairs,
-    compute_dtype,
-    images_per_chunk,
-    offsets,
-    out_size,
-    padded_last,
-    unpadded,
-    windows,
-)
+from ..windows import Pairs, compute_dtype, images_per_chunk, offsets, out_size, padded_last, unpadded, windows
 
 Sizes = tuple[int, ...]
 
@@ -91,13 +82,7 @@ def forward(
 
 
 def backward_input(
-    g: np.ndarray,
-    weight: np.ndarray,
-    size: Sizes,
-    stride: Sizes,
-    padding: Pairs,
-    dilation: Sizes,
-    groups: int,
+    g: np.ndarray, weight: np.ndarray, size: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
 ) -> np.ndarray:
     kernel, sizes = weight.shape[2:], g.shape[2:]
     channels = weight.shape[1] * groups
@@ -158,16 +143,12 @@ def _places(kernel: Any, out: Any, stride: Any, padding: Any, dilation: Any, siz
     """All (output place, kernel place, input place) that a convolution connects."""
     for o in np.ndindex(*out):
         for k in np.ndindex(*kernel):
-            i = tuple(
-                a * s + b * d - p[0] for a, b, s, d, p in zip(o, k, stride, dilation, padding, strict=True)
-            )
+            i = tuple(a * s + b * d - p[0] for a, b, s, d, p in zip(o, k, stride, dilation, padding, strict=True))
             if all(0 <= a < n for a, n in zip(i, size, strict=True)):
                 yield o, k, i
 
 
-def reference(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> np.ndarray:
+def reference(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> np.ndarray:
     out = [(n + sum(p) - d * (k - 1) - 1) // s + 1
            for n, p, d, k, s in zip(x.shape[2:], padding, dilation, weight.shape[2:], stride, strict=True)]  # fmt: skip
     y = np.zeros((x.shape[0], weight.shape[0], *out), np.result_type(x, weight))
@@ -194,9 +175,7 @@ def reference_input(
     return x
 
 
-def reference_weight(
-    x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> np.ndarray:
+def reference_weight(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> np.ndarray:
     c, m = x.shape[1] // groups, g.shape[1] // groups
     w = np.zeros((g.shape[1], c, *kernel), np.result_type(x, g))
     for o, k, i in _places(kernel, g.shape[2:], stride, padding, dilation, x.shape[2:]):

@@ -42,9 +42,7 @@ def _check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int)
         )
 
 
-def _sizes(
-    op: str, x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, extra: Sizes, dilation: Sizes
-) -> Sizes:
+def _sizes(op: str, x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, extra: Sizes, dilation: Sizes) -> Sizes:
     if not is_known(x.shape[2:]):
         raise ValueError(f"{op}: the spatial sizes of x must be known. Got {format_shape(x.shape)}.")
     for e, s, d in zip(extra, stride, dilation, strict=True):
@@ -56,9 +54,7 @@ def _sizes(
     sizes = tuple(
         [
             (n - 1) * s - lo - hi + d * (k - 1) + e + 1
-            for n, s, (lo, hi), d, k, e in zip(
-                x.shape[2:], stride, padding, dilation, kernel, extra, strict=True
-            )
+            for n, s, (lo, hi), d, k, e in zip(x.shape[2:], stride, padding, dilation, kernel, extra, strict=True)
         ]
     )
     if any(n < 1 for n in sizes):
@@ -105,9 +101,7 @@ def _reference(n: int) -> Any:
     ) -> np.ndarray:  # fmt: skip
         single = x.ndim == n + 1
         x = x[None] if single else x
-        s, p, e, d = (
-            (v,) * n if isinstance(v, int) else tuple(v) for v in (stride, padding, output_padding, dilation)
-        )
+        s, p, e, d = ((v,) * n if isinstance(v, int) else tuple(v) for v in (stride, padding, output_padding, dilation))
         kernel = weight.shape[2:]
         reach = [(x.shape[2 + i] - 1) * s[i] + 1 for i in range(n)]  # of one element of the kernel
         whole = [reach[i] + d[i] * (kernel[i] - 1) + e[i] for i in range(n)]
@@ -214,13 +208,8 @@ def conv_transpose2d(
     tolerance=4.0,
     samples=lambda m: [
         Sample(
-            m.normal(1, 2, 2, 3, 2),
-            m.normal(2, 2, 2, 3, 2),
-            m.normal(2),
-            stride=2,
-            padding=1,
-            output_padding=(0, 1, 0),
-        ),
+            m.normal(1, 2, 2, 3, 2), m.normal(2, 2, 2, 3, 2), m.normal(2), stride=2, padding=1, output_padding=(0, 1, 0)
+        )
     ],
     errors=_bad(3),
 )

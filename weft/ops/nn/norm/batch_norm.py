@@ -79,23 +79,12 @@ def _infer_batch_norm_backward(
 
 
 def _batch_norm_core(
-    grad: Any,
-    g_mean: Any,
-    g_var: Any,
-    x: Any,
-    weight: Any,
-    mean: Any,
-    var: Any,
-    rstd: Any,
-    n: Any,
-    total: Any,
+    grad: Any, g_mean: Any, g_var: Any, x: Any, weight: Any, mean: Any, var: Any, rstd: Any, n: Any, total: Any
 ) -> tuple[Any, Any]:
     """`input_gradient` for batch norm: the gradient of r = (var + eps)^-1/2 stands in for that of the variance."""
     g_mean, g_var, mean, rstd, weight = (_column(v, x.ndim) for v in (g_mean, g_var, mean, rstd, weight))
     g_rstd = None if g_var is None else g_var * -2 / (rstd * rstd * rstd)
-    return input_gradient(
-        grad, g_mean, g_rstd, x, weight, mean, rstd, axes=_other_axes(x.ndim), count=n, total=total
-    )
+    return input_gradient(grad, g_mean, g_rstd, x, weight, mean, rstd, axes=_other_axes(x.ndim), count=n, total=total)
 
 
 def _batch_norm_backward_ops(
@@ -103,15 +92,11 @@ def _batch_norm_backward_ops(
 ) -> tuple[Any, Any, Any]:
     axes = _other_axes(x.ndim)
     n = count(x, axes)
-    gx, product = _batch_norm_core(
-        grad, g_mean, g_var, x, weight, mean, var, rsqrt(var + eps), n, sum_tensors
-    )
+    gx, product = _batch_norm_core(grad, g_mean, g_var, x, weight, mean, var, rsqrt(var + eps), n, sum_tensors)
     return gx, None if weight is None else reduce_sum(product, axes, False), reduce_sum(grad, axes, False)
 
 
-def _batch_norm_rule(
-    g: Any, x: Any, weight: Any, like_bias: Any, out1: Any, out2: Any, eps: float, needs: Any
-) -> Any:
+def _batch_norm_rule(g: Any, x: Any, weight: Any, like_bias: Any, out1: Any, out2: Any, eps: float, needs: Any) -> Any:
     grad = zeros_like(x) if g[0] is None else g[0]
     gx, gw, gb = batch_norm_backward(grad, g[1], g[2], x, weight, out1, out2, eps)
     return gx, gw if needs[1] else None, cast_like(gb, like_bias) if needs[2] else None
@@ -181,16 +166,7 @@ def _reference_batch_norm_backward(
     reference=_reference_batch_norm_backward,
     samples=lambda m: [
         Sample(m.normal(4, 3), None, None, m.normal(4, 3), m.normal(3), m.normal(3), m.positive(3), 1e-5),
-        Sample(
-            m.normal(2, 3, 4),
-            m.normal(3),
-            m.normal(3),
-            m.normal(2, 3, 4),
-            None,
-            m.normal(3),
-            m.positive(3),
-            0.1,
-        ),
+        Sample(m.normal(2, 3, 4), m.normal(3), m.normal(3), m.normal(2, 3, 4), None, m.normal(3), m.positive(3), 0.1),
     ],
 )
 def batch_norm_backward(
@@ -268,10 +244,7 @@ def batch_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, ep
     namespace="internal",
     vjp=(lambda g, scale: g * scale, lambda g, x: g * x, lambda g: g),
     reference=lambda x, scale, shift: x * scale + shift,
-    samples=lambda m: [
-        Sample(m.normal(2, 3), m.normal(3), m.normal(3)),
-        Sample(m.normal(4), 2.0, m.normal(1)),
-    ],
+    samples=lambda m: [Sample(m.normal(2, 3), m.normal(3), m.normal(3)), Sample(m.normal(4), 2.0, m.normal(1))],
 )
 def scale_shift(x: Term, scale: Term, shift: Term) -> Term:
     """x · scale + shift in one pass."""
@@ -310,32 +283,12 @@ def _reference_batch_norm_eval(
         Sample(m.normal(4, 3, 2), None, None, m.normal(3), m.normal(3), True),
     ],
     errors=lambda m: [
-        Bad(
-            ValueError, r"batch_norm: expected shape \(N, C, \.\.\.\)", m.normal(3), None, None, training=True
-        ),
-        Bad(
-            ValueError,
-            "batch_norm: more than one value per channel",
-            m.normal(1, 3),
-            None,
-            None,
-            training=True,
-        ),
+        Bad(ValueError, r"batch_norm: expected shape \(N, C, \.\.\.\)", m.normal(3), None, None, training=True),
+        Bad(ValueError, "batch_norm: more than one value per channel", m.normal(1, 3), None, None, training=True),
         Bad(ValueError, "batch_norm: running_mean and running_var are needed", m.normal(2, 3), None, None),
+        Bad(ValueError, r"batch_norm: running_mean has shape \(2,\)", m.normal(2, 3), m.normal(2), m.positive(2)),
         Bad(
-            ValueError,
-            r"batch_norm: running_mean has shape \(2,\)",
-            m.normal(2, 3),
-            m.normal(2),
-            m.positive(2),
-        ),
-        Bad(
-            ValueError,
-            r"batch_norm: weight has shape \(2,\)",
-            m.normal(2, 3),
-            m.normal(3),
-            m.positive(3),
-            m.normal(2),
+            ValueError, r"batch_norm: weight has shape \(2,\)", m.normal(2, 3), m.normal(3), m.positive(3), m.normal(2)
         ),
         Bad(TypeError, "batch_norm: expected a real floating", m.ints(2, 3), None, None, training=True),
     ],
@@ -372,9 +325,7 @@ def batch_norm(
         check_parameter("batch_norm", name, value, channels)
     if not training:
         if running_mean is None or running_var is None:
-            raise ValueError(
-                "batch_norm: running_mean and running_var are needed unless training=True. Got None."
-            )
+            raise ValueError("batch_norm: running_mean and running_var are needed unless training=True. Got None.")
         running_mean, running_var, weight, bias = widened((running_mean, running_var, weight, bias))
         scale = rsqrt(running_var + eps)
         scale = scale if weight is None else scale * weight
@@ -396,9 +347,7 @@ def batch_norm(
     return y
 
 
-def _eval_at_once(
-    x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: Any
-) -> Tensor | None:
+def _eval_at_once(x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: Any) -> Tensor | None:
     """What `batch_norm` gives with running statistics, for a few numbers of which nothing is recorded; else None."""
     found = small_arrays.arrays(x, running_mean, running_var, weight, bias)
     if found is None:
@@ -436,9 +385,7 @@ def _unbiased(var: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
 # Across channels ------------------------------------------------------------------------------------------------------
 
 
-def _reference_local_response(
-    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
+def _reference_local_response(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     square, total = np.square(x), np.zeros_like(x)
     for c in range(x.shape[1]):
         low = max(0, c - size // 2)
@@ -460,9 +407,7 @@ def _reference_local_response(
         Bad(ValueError, r"local_response_norm: expected shape \(N, C", m.normal(3), 2),
     ],
 )
-def local_response_norm(
-    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Tensor:
+def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha · mean of squares over `size` neighbouring channels)^beta."""
     _check_channels("local_response_norm", x)
     size = check_size("local_response_norm", size, "size", 1)

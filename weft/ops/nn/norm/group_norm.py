@@ -30,25 +30,13 @@ from ..formulas import (
     sum_tensors,
     wide,
 )
-from .batch_norm import (
-    _check_channels,
-    _column,
-    _move_average,
-    _other_axes,
-    _reference_batch_norm_eval,
-    batch_norm,
-)
+from .batch_norm import _check_channels, _column, _move_average, _other_axes, _reference_batch_norm_eval, batch_norm
 
 
 def _groups(x: Any, num_groups: int) -> tuple[Any, ...]:
     """(N, groups, channels per group, elements per channel)."""
     spatial = num_elements(x.shape[2:])
-    return (
-        x.shape[0],
-        num_groups,
-        x.shape[1] // num_groups,
-        -1 if spatial is None else spatial,
-    )
+    return (x.shape[0], num_groups, x.shape[1] // num_groups, -1 if spatial is None else spatial)
 
 
 def _infer_group_norm(x: Any, weight: Any, bias: Any, num_groups: int, eps: float) -> tuple[Spec, Spec, Spec]:
@@ -82,27 +70,11 @@ def _group_views(
 
     full = [view(v, shape) for v in (grad, x)]
     stats = [view(v, (shape[0], num_groups, 1, 1)) for v in (gm, gr, mean, rstd)]
-    return [
-        full[0],
-        stats[0],
-        stats[1],
-        full[1],
-        view(weight, (1, num_groups, shape[2], 1)),
-        stats[2],
-        stats[3],
-    ]
+    return [full[0], stats[0], stats[1], full[1], view(weight, (1, num_groups, shape[2], 1)), stats[2], stats[3]]
 
 
 def _group_norm_backward_ops(
-    grad: Any,
-    gm: Any,
-    gr: Any,
-    x: Any,
-    weight: Any,
-    mean: Any,
-    rstd: Any,
-    num_groups: int,
-    batch: int | None = None,
+    grad: Any, gm: Any, gr: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_groups: int, batch: int | None = None
 ) -> tuple[Any, Any, Any]:
     """The backward pass in public ops; with `batch`, axis 0 holds that many batches whose parameters stay apart."""
     views = _group_views(grad, gm, gr, x, weight, mean, rstd, num_groups=num_groups)
@@ -114,11 +86,7 @@ def _group_norm_backward_ops(
         apart = reshape(v, (batch, v.shape[0] // batch, *v.shape[1:]))
         return reshape(reduce_sum(apart, (1, 4), False), (batch, x.shape[1]))
 
-    return (
-        reshape(gx, tuple(x.shape)),
-        None if weight is None else per_channel(product),
-        per_channel(views[0]),
-    )
+    return (reshape(gx, tuple(x.shape)), None if weight is None else per_channel(product), per_channel(views[0]))
 
 
 def _group_norm_rule(
@@ -151,9 +119,7 @@ def _batch_group_norm(axes: Any, tensors: Any, attrs: Any) -> Any:
 def _batch_group_norm_backward(axes: Any, tensors: Any, attrs: Any) -> Any:
     grad, gm, gr, x, weight, mean, rstd = batched(tensors, axes)
     size = x.shape[0]
-    if (
-        weight is not None
-    ):  # fold each batch's weight into its gradient; divide out of the weight's own gradient below
+    if weight is not None:  # fold each batch's weight into its gradient; divide out of the weight's own gradient below
         grad_w = grad * reshape(weight, (size, 1, -1, *(1,) * (x.ndim - 3)))
     else:
         grad_w = grad
@@ -168,9 +134,7 @@ def _batch_group_norm_backward(axes: Any, tensors: Any, attrs: Any) -> Any:
     return _split(gx, size), zeros_like(gb[:, :0]) if gw is None else gw, gb
 
 
-def _reference_group_norm(
-    x: Any, weight: Any = None, bias: Any = None, num_groups: int = 1, eps: float = 1e-5
-) -> Any:
+def _reference_group_norm(x: Any, weight: Any = None, bias: Any = None, num_groups: int = 1, eps: float = 1e-5) -> Any:
     groups = x.reshape(x.shape[0], num_groups, -1)
     mean, var = groups.mean(-1), groups.var(-1)
     y = ((groups - mean[..., None]) / np.sqrt(var + eps)[..., None]).reshape(x.shape)
@@ -207,18 +171,9 @@ def _reference_group_norm_backward(
     cost=cost_per_element(12),
     reference=_reference_group_norm_backward,
     samples=lambda m: [
+        Sample(m.normal(2, 4, 3), None, None, m.normal(2, 4, 3), m.normal(4), m.normal(2, 2), m.positive(2, 2), 2),
         Sample(
-            m.normal(2, 4, 3), None, None, m.normal(2, 4, 3), m.normal(4), m.normal(2, 2), m.positive(2, 2), 2
-        ),
-        Sample(
-            m.normal(2, 4),
-            m.normal(2, 2),
-            m.normal(2, 2),
-            m.normal(2, 4),
-            None,
-            m.normal(2, 2),
-            m.positive(2, 2),
-            2,
+            m.normal(2, 4), m.normal(2, 2), m.normal(2, 2), m.normal(2, 4), None, m.normal(2, 2), m.positive(2, 2), 2
         ),
     ],
 )
@@ -258,9 +213,7 @@ def group_norm_backward(
         Sample(m.normal(3, 4), m.normal(4), None, 1, 1e-5),
     ],
 )
-def group_norm_forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, num_groups: int, eps: float
-) -> Any:
+def group_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, num_groups: int, eps: float) -> Any:
     """(y, mean, rstd): `x` (N, C, ...) normalised within groups of channels of each example."""
     xs, w, b = wide(x, weight, bias)  # type: ignore[arg-type]
     y, mean, var = statistics(xs.reshape(_groups(x, num_groups)), (2, 3))
@@ -362,9 +315,7 @@ def instance_norm(
     _check_channels("instance_norm", x)
     if not use_input_stats:
         if running_mean is None or running_var is None:
-            raise ValueError(
-                "instance_norm: running_mean and running_var are needed unless use_input_stats. Got None."
-            )
+            raise ValueError("instance_norm: running_mean and running_var are needed unless use_input_stats. Got None.")
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     if num_elements(x.shape[2:]) in (0, 1):
         raise ValueError(

@@ -85,15 +85,7 @@ def _rows_view(stat: Any, num_axes: int) -> Any:
 
 
 def _layer_norm_backward_ops(
-    grad: Any,
-    g_mean: Any,
-    g_rstd: Any,
-    x: Any,
-    weight: Any,
-    mean: Any,
-    rstd: Any,
-    num_axes: int,
-    keep: int = 0,
+    grad: Any, g_mean: Any, g_rstd: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_axes: int, keep: int = 0
 ) -> tuple[Any, Any, Any]:
     """The backward pass in public ops; gradients of the parameters keep `keep` leading (batch) axes."""
     n = x.ndim
@@ -138,9 +130,7 @@ def _batch_layer_norm_backward(axes: Any, tensors: Any, attrs: Any) -> Any:
     return gx, zeros_like(reshape(gb, (gb.shape[0], -1))[:, :0]) if gw is None else gw, gb
 
 
-def _reference_layer_norm(
-    x: Any, weight: Any = None, bias: Any = None, num_axes: int = 1, eps: float = 1e-5
-) -> Any:
+def _reference_layer_norm(x: Any, weight: Any = None, bias: Any = None, num_axes: int = 1, eps: float = 1e-5) -> Any:
     axes = tuple(range(x.ndim - num_axes, x.ndim))
     mean, var = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     y = (x - mean) / np.sqrt(var + eps)
@@ -187,16 +177,7 @@ def _reference_backward(
     ),
     samples=lambda m: [
         Sample(m.normal(4, 3), None, None, m.normal(4, 3), m.normal(3), m.normal(4), m.positive(4), 1),
-        Sample(
-            m.normal(2, 3, 2),
-            m.normal(2),
-            m.normal(2),
-            m.normal(2, 3, 2),
-            None,
-            m.normal(2),
-            m.positive(2),
-            2,
-        ),
+        Sample(m.normal(2, 3, 2), m.normal(2), m.normal(2), m.normal(2, 3, 2), None, m.normal(2), m.positive(2), 2),
     ],
 )
 def layer_norm_backward(
@@ -238,9 +219,7 @@ def layer_norm_backward(
         Sample(m.normal(0, 3), m.normal(3), m.normal(3), 1, 1e-5),
     ],
 )
-def layer_norm_forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, num_axes: int, eps: float
-) -> Any:
+def layer_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, num_axes: int, eps: float) -> Any:
     """(y, mean, rstd): `x` normalised over its last `num_axes` axes, with the statistics used."""
     xs, w, b = wide(x, weight, bias)  # type: ignore[arg-type]
     y, mean, var = statistics(xs, tuple(range(x.ndim - num_axes, x.ndim)))
@@ -288,19 +267,8 @@ def _sizes(shape: Any) -> int:
         Sample(m.normal(2, 5), (5,), m.normal(5), eps=1e-2),
     ],
     errors=lambda m: [
-        Bad(
-            ValueError,
-            r"layer_norm: normalized_shape \(4,\) must be the last sizes of x",
-            m.normal(2, 3),
-            (4,),
-        ),
-        Bad(
-            ValueError,
-            r"layer_norm: weight has shape \(2,\); expected \(3,\)",
-            m.normal(2, 3),
-            (3,),
-            m.normal(2),
-        ),
+        Bad(ValueError, r"layer_norm: normalized_shape \(4,\) must be the last sizes of x", m.normal(2, 3), (4,)),
+        Bad(ValueError, r"layer_norm: weight has shape \(2,\); expected \(3,\)", m.normal(2, 3), (3,), m.normal(2)),
         Bad(TypeError, "layer_norm: expected a real floating tensor", m.ints(2, 3), (3,)),
     ],
 )
@@ -423,10 +391,7 @@ def rms_norm_backward(
     batch=_batch_rms_norm,
     cost=cost_per_element(5),
     reference=_reference_rms_norm,
-    samples=lambda m: [
-        Sample(m.normal(4, 3), m.normal(3), 1, 1e-5),
-        Sample(m.normal(2, 3, 2), None, 2, 1e-3),
-    ],
+    samples=lambda m: [Sample(m.normal(4, 3), m.normal(3), 1, 1e-5), Sample(m.normal(2, 3, 2), None, 2, 1e-3)],
 )
 def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float) -> Any:
     """(y, rstd): `x` divided by its root mean square over its last `num_axes` axes."""
@@ -437,9 +402,7 @@ def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float
     y = xs * rstd
     if w is not None:
         y *= w
-    return y.astype(x.dtype, copy=False), rstd.reshape(x.shape[: x.ndim - num_axes]).astype(
-        stat_dtype(x), copy=False
-    )
+    return y.astype(x.dtype, copy=False), rstd.reshape(x.shape[: x.ndim - num_axes]).astype(stat_dtype(x), copy=False)
 
 
 @composite(

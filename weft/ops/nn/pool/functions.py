@@ -46,14 +46,7 @@ def _undo(single: bool, *tensors: Tensor) -> Any:
 
 
 def _max_pool(
-    n: int,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    return_indices: bool,
+    n: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, return_indices: bool
 ) -> Any:
     op = f"max_pool{n}d"
     x, single = batched(op, x, n)
@@ -81,9 +74,7 @@ def _max_pool_reference(n: int) -> Any:
         y, places = _max_reference(x, kernel, strides, pads, dilations, ceil_mode)
         k = np.unravel_index(places, kernel)
         grid = np.indices(places.shape)[2:]
-        where = [
-            g * s + j * d - p[0] for g, s, j, d, p in zip(grid, strides, k, dilations, pads, strict=True)
-        ]
+        where = [g * s + j * d - p[0] for g, s, j, d, p in zip(grid, strides, k, dilations, pads, strict=True)]
         indices = np.ravel_multi_index(where, x.shape[2:])
         if single:
             y, indices = y[0], indices[0]
@@ -195,9 +186,7 @@ def _scatter_flat(values: Tensor, indices: Tensor, size: Any, add: bool) -> Tens
 
     lead = tuple(values.shape[:2])
     base = zeros(*lead, prod(size), dtype=values.dtype)
-    flat = (scatter_add if add else scatter)(
-        base, flatten(indices, 2), flatten(values, 2), axis=2
-    )
+    flat = (scatter_add if add else scatter)(base, flatten(indices, 2), flatten(values, 2), axis=2)
     return reshape(flat, (*lead, *size))
 
 
@@ -212,9 +201,7 @@ def _max_unpool(
             f"{op}: x and indices must have one shape. Got {format_shape(x.shape)} and {format_shape(indices.shape)}."
         )
     kernel, strides, pairs, _ = _window(op, n, kernel_size, stride, padding, 1)
-    size = tuple(
-        [(d - 1) * s - 2 * p[0] + k for d, s, p, k in zip(x.shape[2:], strides, pairs, kernel, strict=True)]
-    )
+    size = tuple([(d - 1) * s - 2 * p[0] + k for d, s, p, k in zip(x.shape[2:], strides, pairs, kernel, strict=True)])
     if output_size is not None:
         wanted = per_axis(op, tuple(output_size)[-n:], n, "output_size", 1)
         if any(abs(a - b) >= s for a, b, s in zip(wanted, size, strides, strict=True)):
@@ -296,14 +283,7 @@ def max_unpool3d(
 
 
 def _avg_pool(
-    n: int,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    include: bool,
-    divisor: Any,
+    n: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
 ) -> Tensor:
     op = f"avg_pool{n}d"
     x, single = batched(op, x, n)
@@ -421,9 +401,7 @@ def _lp_reference(n: int) -> Any:
     ) -> np.ndarray:
         k = _many(kernel_size, n)
         s = k if stride is None else _many(stride, n)
-        return _avg_reference(np.abs(x) ** norm_type, k, s, ((0, 0),) * n, ceil_mode, True, 1) ** (
-            1 / norm_type
-        )
+        return _avg_reference(np.abs(x) ** norm_type, k, s, ((0, 0),) * n, ceil_mode, True, 1) ** (1 / norm_type)
 
     return reference
 
@@ -435,11 +413,7 @@ def _lp_reference(n: int) -> Any:
     errors=lambda m: [Bad(ValueError, "lp_pool1d: norm_type must be positive", m.normal(2, 3, 4), 0, 2)],
 )  # fmt: skip
 def lp_pool1d(
-    x: Tensor,
-    norm_type: float,
-    kernel_size: ShapeLike,
-    stride: ShapeLike | None = None,
-    ceil_mode: bool = False,
+    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, L) or (C, L), with p = `norm_type`."""
     return _lp_pool(1, x, norm_type, kernel_size, stride, ceil_mode)
@@ -451,11 +425,7 @@ def lp_pool1d(
     samples=lambda m: [Sample(m.normal(2, 3, 4, 4), 2, 2), Sample(m.positive(1, 2, 5, 5), 3.0, (2, 3), 2, True)],
 )  # fmt: skip
 def lp_pool2d(
-    x: Tensor,
-    norm_type: float,
-    kernel_size: ShapeLike,
-    stride: ShapeLike | None = None,
-    ceil_mode: bool = False,
+    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, H, W) or (C, H, W), with p = `norm_type`."""
     return _lp_pool(2, x, norm_type, kernel_size, stride, ceil_mode)
@@ -467,11 +437,7 @@ def lp_pool2d(
     samples=lambda m: [Sample(m.normal(1, 2, 2, 4, 4), 2, 2)],
 )  # fmt: skip
 def lp_pool3d(
-    x: Tensor,
-    norm_type: float,
-    kernel_size: ShapeLike,
-    stride: ShapeLike | None = None,
-    ceil_mode: bool = False,
+    x: Tensor, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) over every window of (N, C, D, H, W) or (C, D, H, W), with p = `norm_type`."""
     return _lp_pool(3, x, norm_type, kernel_size, stride, ceil_mode)
@@ -488,10 +454,7 @@ def _output_size(op: str, x: Tensor, output_size: Any, n: int) -> tuple[Any, ...
             f"{op}: output_size must be a number or {n} numbers, one per spatial axis. Got {output_size!r}."
         )
     sizes = tuple(
-        [
-            x.shape[2 + i] if s is None else per_axis(op, s, 1, "output_size", 1)[0]
-            for i, s in enumerate(items)
-        ]
+        [x.shape[2 + i] if s is None else per_axis(op, s, 1, "output_size", 1)[0] for i, s in enumerate(items)]
     )
     if 0 in x.shape[2:]:
         raise ValueError(f"{op}: there is nothing to pool. Got x of shape {format_shape(x.shape)}.")
@@ -531,9 +494,7 @@ def _adaptive_avg_reference(x: Any, output_size: Any) -> np.ndarray:
     n = len(items) if items else x.ndim - 2
     for axis, s in zip(range(-n, 0), items or (output_size,) * n, strict=True):
         if s is not None:
-            x = np.moveaxis(
-                np.moveaxis(x, axis, -1) @ _matrix(x.shape[axis], s, "area", False, None).T, -1, axis
-            )
+            x = np.moveaxis(np.moveaxis(x, axis, -1) @ _matrix(x.shape[axis], s, "area", False, None).T, -1, axis)
     return x
 
 
@@ -542,10 +503,7 @@ def _adaptive_bad(kind: str, n: int) -> Any:
     return lambda m: [
         Bad(ValueError, f"{op}: output_size must be at least 1", m.normal(2, 3, *(4,) * n), 0),
         Bad(
-            ValueError,
-            f"{op}: output_size must be a number or {n} numbers",
-            m.normal(2, 3, *(4,) * n),
-            (2,) * (n + 1),
+            ValueError, f"{op}: output_size must be a number or {n} numbers", m.normal(2, 3, *(4,) * n), (2,) * (n + 1)
         ),
         Bad(ValueError, f"{op}: there is nothing to pool", m.normal(2, 3, *(0,) * n), 1),
         Bad(ValueError, f"{op}: expected x of shape", m.normal(2), 1),
@@ -596,9 +554,7 @@ def _adaptive_reference(x: Any, size: Any) -> Any:
     indices = np.empty(y.shape, np.int64)
     places = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:])
     for cell in np.ndindex(*size):
-        cut = tuple(
-            slice(i * n // s, -((i + 1) * n // -s)) for i, n, s in zip(cell, x.shape[2:], size, strict=True)
-        )
+        cut = tuple(slice(i * n // s, -((i + 1) * n // -s)) for i, n, s in zip(cell, x.shape[2:], size, strict=True))
         part = x[(slice(None), slice(None), *cut)].reshape(*x.shape[:2], -1)
         y[(slice(None), slice(None), *cell)] = part.max(-1)
         indices[(slice(None), slice(None), *cell)] = places[cut].reshape(-1)[part.argmax(-1)]

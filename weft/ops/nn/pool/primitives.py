@@ -90,9 +90,7 @@ def _check_out(op: str, g: Any, expected: Any) -> None:
 # Max pooling ---------------------------------------------------------------------------------------------------------
 
 
-def _infer_max(
-    x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Spec, Spec]:
+def _infer_max(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Spec, Spec]:
     if dtypes.is_complex(x.dtype) or dtypes.is_bool(x.dtype):
         raise TypeError(f"max_pool{len(kernel)}d: expected real numbers. Got {x.dtype.name}.")
     if x.shape is None:
@@ -118,17 +116,14 @@ def _first_places(kernel: Any, stride: Any, padding: Pairs, dilation: Any, out: 
 
 
 def _max_reference(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    out = _infer_max(Spec(x.shape, np.dtype(np.float64)), kernel, stride, padding, dilation, ceil_mode)[
-        0
-    ].shape
+    out = _infer_max(Spec(x.shape, np.dtype(np.float64)), kernel, stride, padding, dilation, ceil_mode)[0].shape
     assert out is not None
     y, places = np.empty(out), np.empty(out, np.int64)
     for cell in np.ndindex(*out):
         best, where = None, 0
         for i, k in enumerate(np.ndindex(*kernel)):
             at = tuple(
-                o * s + j * d - p[0]
-                for o, s, j, d, p in zip(cell[2:], stride, k, dilation, padding, strict=True)
+                o * s + j * d - p[0] for o, s, j, d, p in zip(cell[2:], stride, k, dilation, padding, strict=True)
             )
             if all(0 <= a < n for a, n in zip(at, x.shape[2:], strict=True)):
                 v = x[(*cell[:2], *at)]
@@ -163,9 +158,7 @@ _WINDOWS = [
         Sample(m.normal(0, 2, 3), (2,), (1,), ((0, 0),), (1,), False),
     ],
 )  # fmt: skip
-def max_pool(
-    x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, ceil_mode: bool
-) -> Any:
+def max_pool(x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, ceil_mode: bool) -> Any:
     """The largest value of every window, and where in its window it is. NaN is the largest of all."""
     sizes: Any = out_sizes("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
     extra = _extra(x.shape[2:], kernel, stride, padding, dilation, sizes)
@@ -187,23 +180,13 @@ def max_pool(
 
 
 def _infer_put(
-    g: Any,
-    places: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
+    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Spec:
     spatial = tuple(like.shape[2:] if size is None else size)
     if g.shape is None:
         return Spec((None, None, *spatial), g.dtype)
     shape = (*g.shape[:2], *spatial)
-    expected = out_sizes(
-        "max_pool_backward", Spec(shape, g.dtype), kernel, stride, padding, dilation, ceil_mode
-    )
+    expected = out_sizes("max_pool_backward", Spec(shape, g.dtype), kernel, stride, padding, dilation, ceil_mode)
     _check_out("max_pool_backward", g, expected)
     return Spec(shape, g.dtype)
 
@@ -222,15 +205,7 @@ def _inputs(places: Any, size: Any, kernel: Any, stride: Any, padding: Any, dila
 
 
 def _put_reference(
-    g: Any,
-    places: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
+    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> np.ndarray:
     x = np.zeros((*g.shape[:2], *(like.shape[2:] if size is None else size)))
     where = _inputs(places, x.shape[2:], kernel, stride, padding, dilation)
@@ -273,9 +248,7 @@ def max_pool_backward(
     return unpadded(xp, padding, spatial, g.dtype)
 
 
-def _infer_select(
-    x: Any, places: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Spec:
+def _infer_select(x: Any, places: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Spec:
     out_sizes(_check_images("max_pool", x, kernel), x, kernel, stride, padding, dilation, ceil_mode)
     return Spec(places.shape, x.dtype)
 
@@ -316,9 +289,7 @@ def max_pool_select(
     return np.moveaxis(out.astype(x.dtype, copy=False), -1, 1)
 
 
-def _index_reference(
-    places: Any, like: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> np.ndarray:
+def _index_reference(places: Any, like: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> np.ndarray:
     where = _inputs(places, like.shape[2:], kernel, stride, padding, dilation)
     return np.ravel_multi_index(where, like.shape[2:])
 
@@ -352,9 +323,7 @@ def max_pool_indices(
 # Average pooling -----------------------------------------------------------------------------------------------------
 
 
-def _infer_avg(
-    x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
-) -> Spec:
+def _infer_avg(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Spec:
     if not dtypes.is_inexact(x.dtype):
         raise TypeError(
             f"avg_pool{len(kernel)}d: expected a floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`."
@@ -362,14 +331,10 @@ def _infer_avg(
     if x.shape is None:
         return Spec(None, x.dtype)
     op = _check_images("avg_pool", x, kernel)
-    return Spec(
-        (*x.shape[:2], *out_sizes(op, x, kernel, stride, padding, (1,) * len(kernel), ceil_mode)), x.dtype
-    )
+    return Spec((*x.shape[:2], *out_sizes(op, x, kernel, stride, padding, (1,) * len(kernel), ceil_mode)), x.dtype)
 
 
-def _shares(
-    size: Any, kernel: Any, stride: Any, padding: Pairs, out: Any, include: bool, divisor: Any
-) -> np.ndarray:
+def _shares(size: Any, kernel: Any, stride: Any, padding: Pairs, out: Any, include: bool, divisor: Any) -> np.ndarray:
     """One over the number of elements that each window counts, (*out, 1)."""
     if divisor is not None:
         return np.full((1,) * (len(out) + 1), 1.0 / divisor)
@@ -382,18 +347,14 @@ def _shares(
     return (1.0 / counts)[..., None]
 
 
-def _avg_places(
-    size: Any, kernel: Any, stride: Any, padding: Any, out: Any, include: bool, divisor: Any
-) -> Any:
+def _avg_places(size: Any, kernel: Any, stride: Any, padding: Any, out: Any, include: bool, divisor: Any) -> Any:
     """All (output place, input place, share) that average pooling connects."""
     for o in np.ndindex(*out):
         start = [a * s - p[0] for a, s, p in zip(o, stride, padding, strict=True)]
         inside = [(max(b, 0), min(b + k, n)) for b, k, n in zip(start, kernel, size, strict=True)]
         counted = inside
         if include:
-            counted = [
-                (b, min(b + k, n + p[1])) for b, k, n, p in zip(start, kernel, size, padding, strict=True)
-            ]
+            counted = [(b, min(b + k, n + p[1])) for b, k, n, p in zip(start, kernel, size, padding, strict=True)]
         share = 1 / (divisor or np.prod([b - a for a, b in counted]))
         for i in np.ndindex(*[b - a for a, b in inside]):
             yield o, tuple(a + j for (a, _), j in zip(inside, i, strict=True)), share
@@ -434,13 +395,7 @@ _AVERAGES = [
     samples=lambda m: [Sample(m.normal(*shape), *window) for shape, *window in _AVERAGES],
 )
 def avg_pool(
-    x: Tensor,
-    kernel: Sizes,
-    stride: Sizes,
-    padding: Pairs,
-    ceil_mode: bool,
-    include: bool,
-    divisor: int | None,
+    x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, ceil_mode: bool, include: bool, divisor: int | None
 ) -> Any:
     """The mean of every window. `include`: padding counts as zeros; `divisor`: what the sum is divided by instead."""
     ones = (1,) * len(kernel)
@@ -460,15 +415,7 @@ def avg_pool(
 
 
 def _infer_spread(
-    g: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    include: bool,
-    divisor: Any,
+    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
 ) -> Spec:
     spatial = tuple(like.shape[2:] if size is None else size)
     if g.shape is None:
@@ -477,23 +424,13 @@ def _infer_spread(
     _check_out(
         "avg_pool_backward",
         g,
-        out_sizes(
-            "avg_pool_backward", Spec(shape, g.dtype), kernel, stride, padding, (1,) * len(kernel), ceil_mode
-        ),
+        out_sizes("avg_pool_backward", Spec(shape, g.dtype), kernel, stride, padding, (1,) * len(kernel), ceil_mode),
     )
     return Spec(shape, g.dtype)
 
 
 def _spread_reference(
-    g: Any,
-    like: Any,
-    size: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    include: bool,
-    divisor: Any,
+    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
 ) -> np.ndarray:
     size = like.shape[2:] if size is None else size
     x = np.zeros((*g.shape[:2], *size))

@@ -24,14 +24,7 @@ from ...array.shaping import concat, expand_dims, flatten, matrix_transpose, res
 from ...core.define import composite
 from ...core.samples import Bad, Sample
 from ...core.spec import is_known, same_size
-from .primitives import (
-    _gru_reference,
-    _lstm_reference,
-    _rnn_reference,
-    gru_sequence,
-    lstm_sequence,
-    rnn_sequence,
-)
+from .primitives import _gru_reference, _lstm_reference, _rnn_reference, gru_sequence, lstm_sequence, rnn_sequence
 from .recurrence import gru_step, lstm_step, rnn_step, split_gates
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -120,9 +113,7 @@ def _layers(
             )
         for b in (b_ih, b_hh):
             if b is not None and tuple(b.shape) != (expected,):
-                raise ValueError(
-                    f"{op}: bias {i} does not fit. Got {format_shape(b.shape)}; expected ({expected},)."
-                )
+                raise ValueError(f"{op}: bias {i} does not fit. Got {format_shape(b.shape)}; expected ({expected},).")
     for state, size in zip(states or (), (shown, hidden), strict=False):
         fits = (
             state.ndim == 3
@@ -238,11 +229,7 @@ def _reference(op: str) -> Any:
         states = [np.zeros((num_layers * directions, x.shape[1], hidden))] * 2
         if hx is not None:
             states = [s[:, None] if single else s for s in (hx if op == "lstm" else (hx,))]
-        mask = (
-            None
-            if lengths is None
-            else (np.arange(len(x))[:, None, None] < np.asarray(lengths)[None, :, None])
-        )
+        mask = None if lengths is None else (np.arange(len(x))[:, None, None] < np.asarray(lengths)[None, :, None])
         last: Any = [[], []]
         for layer in range(num_layers):
             outs = []
@@ -315,9 +302,7 @@ def _bad(op: str) -> Any:
                 None,
                 w,
             ),
-            Bad(
-                ValueError, f"{op}: weight_hh 0 does not fit", x, None, (w[0], m.normal(n + 2, 2), w[2], w[3])
-            ),
+            Bad(ValueError, f"{op}: weight_hh 0 does not fit", x, None, (w[0], m.normal(n + 2, 2), w[2], w[3])),
             Bad(ValueError, f"{op}: bias 0 does not fit", x, None, (w[0], w[1], w[2], m.normal(3))),
             Bad(ValueError, f"{op}: the initial state does not fit", x, _states(m, op, 1, 3, 2), w),
             Bad(ValueError, f"{op}: lengths must be one integer per sequence", x, None, w, lengths=(4, 4, 4)),
@@ -461,9 +446,7 @@ def _cell_bad(op: str) -> Any:
     ]
 
 
-@composite(
-    namespace="nn", reference=_cell_reference("lstm"), samples=_cell_samples("lstm"), errors=_cell_bad("lstm")
-)
+@composite(namespace="nn", reference=_cell_reference("lstm"), samples=_cell_samples("lstm"), errors=_cell_bad("lstm"))
 def lstm_cell(
     x: Tensor,
     hx: Any,
@@ -474,14 +457,10 @@ def lstm_cell(
 ) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: from x (N, inputs) and (h, c), each (N, H), to the next (h, c)."""
     h, c = hx
-    return lstm_step(_cell_gates("lstm_cell", x, h, weight_ih, weight_hh, bias_ih, bias_hh), h, c, weight_hh)[
-        :2
-    ]
+    return lstm_step(_cell_gates("lstm_cell", x, h, weight_ih, weight_hh, bias_ih, bias_hh), h, c, weight_hh)[:2]
 
 
-@composite(
-    namespace="nn", reference=_cell_reference("gru"), samples=_cell_samples("gru"), errors=_cell_bad("gru")
-)
+@composite(namespace="nn", reference=_cell_reference("gru"), samples=_cell_samples("gru"), errors=_cell_bad("gru"))
 def gru_cell(
     x: Tensor,
     hx: Tensor,
@@ -491,9 +470,7 @@ def gru_cell(
     bias_hh: Tensor | None = None,
 ) -> Tensor:
     """One step of a GRU: from x (N, inputs) and h (N, H) to the next h."""
-    return gru_step(
-        _cell_gates("gru_cell", x, hx, weight_ih, weight_hh, bias_ih, None), hx, weight_hh, bias_hh
-    )[0]
+    return gru_step(_cell_gates("gru_cell", x, hx, weight_ih, weight_hh, bias_ih, None), hx, weight_hh, bias_hh)[0]
 
 
 @composite(
@@ -512,6 +489,4 @@ def rnn_cell(
     """One step of a plain recurrent network: from x (N, inputs) and h (N, H) to the next h."""
     if nonlinearity not in ("tanh", "relu"):
         raise ValueError(f"rnn_cell: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
-    return rnn_step(
-        _cell_gates("rnn_cell", x, hx, weight_ih, weight_hh, bias_ih, bias_hh), hx, weight_hh, nonlinearity
-    )
+    return rnn_step(_cell_gates("rnn_cell", x, hx, weight_ih, weight_hh, bias_ih, bias_hh), hx, weight_hh, nonlinearity)

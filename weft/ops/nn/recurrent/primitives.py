@@ -49,15 +49,7 @@ def _infer_lstm(gates: Any, h0: Any, c0: Any, weight_hh: Any, mask: Any, reverse
 
 
 def _lstm_rule(
-    g: Any,
-    gates: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    weight_hh: Tensor,
-    mask: Any,
-    outs: Any,
-    reverse: bool,
-    needs: Any,
+    g: Any, gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask: Any, outs: Any, reverse: bool, needs: Any
 ) -> list[Any]:
     if is_grad_enabled() or g[2] is not None:
 
@@ -102,12 +94,8 @@ def _mask(m: Any) -> np.ndarray:
     outputs=3,
     infer=_infer_lstm,
     vjp=joint(_lstm_rule, fill=False),
-    batch=batch_walk(
-        lambda: lstm_sequence, (True, False, False, False, True), (False, False, False, True, False)
-    ),
-    cost=lambda gates, h0, c0, w, mask, reverse: (
-        2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1]
-    ),
+    batch=batch_walk(lambda: lstm_sequence, (True, False, False, False, True), (False, False, False, True, False)),
+    cost=lambda gates, h0, c0, w, mask, reverse: 2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1],
     namespace="internal",
     reference=_lstm_reference,
     samples=lambda m: [
@@ -139,9 +127,7 @@ def _mask(m: Any) -> np.ndarray:
         ),
     ],
 )
-def lstm_sequence(
-    gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask: Tensor | None, reverse: bool
-) -> Any:
+def lstm_sequence(gates: Tensor, h0: Tensor, c0: Tensor, weight_hh: Tensor, mask: Tensor | None, reverse: bool) -> Any:
     """One LSTM layer over time: (hidden states, cells, activated gates), each (T, N, …).
 
     Args:
@@ -192,13 +178,7 @@ def _lstm_backward_reference(
         tc = np.tanh(cells[t])
         d = (dc + dh * o * (1 - tc**2)) * keep
         out[t] = np.concatenate(
-            [
-                d * g * i * (1 - i),
-                d * c_before * f * (1 - f),
-                d * i * (1 - g**2),
-                keep * dh * tc * o * (1 - o),
-            ],
-            1,
+            [d * g * i * (1 - i), d * c_before * f * (1 - f), d * i * (1 - g**2), keep * dh * tc * o * (1 - o)], 1
         )
         dh, dc = out[t] @ weight_hh + dh * (1 - keep), d * f + dc * (1 - keep)
     return out, dh, dc
@@ -269,23 +249,13 @@ def lstm_sequence_backward(
 # GRU -----------------------------------------------------------------------------------------------------------------
 
 
-def _infer_gru(
-    gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any, reverse: bool
-) -> tuple[Spec, Spec]:
+def _infer_gru(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any, reverse: bool) -> tuple[Spec, Spec]:
     t, n, h = check_sequence("gru", 3, gates, weight_hh, {"h0": h0}, mask)
     return Spec((t, n, h), gates.dtype), Spec((t, n, 4 * h if isinstance(h, int) else None), gates.dtype)
 
 
 def _gru_rule(
-    g: Any,
-    gates: Tensor,
-    h0: Tensor,
-    weight_hh: Tensor,
-    bias_hh: Any,
-    mask: Any,
-    outs: Any,
-    reverse: bool,
-    needs: Any,
+    g: Any, gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Any, mask: Any, outs: Any, reverse: bool, needs: Any
 ) -> list[Any]:
     if is_grad_enabled() or g[1] is not None:
 
@@ -323,9 +293,7 @@ def _gru_reference(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any,
     outputs=2,
     infer=_infer_gru,
     vjp=joint(_gru_rule, fill=False),
-    batch=batch_walk(
-        lambda: gru_sequence, (True, False, False, False, True), (False, False, True, True, False)
-    ),
+    batch=batch_walk(lambda: gru_sequence, (True, False, False, False, True), (False, False, True, True, False)),
     cost=lambda gates, h0, w, b, mask, reverse: 2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1],
     namespace="internal",
     reference=_gru_reference,
@@ -345,7 +313,7 @@ def _gru_reference(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any,
             m.normal(9),
             None,
             False,
-        ),
+        )
     ],
 )
 def gru_sequence(
@@ -434,13 +402,7 @@ def _gru_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
     ],
 )  # fmt: skip
 def gru_sequence_backward(
-    g_hidden: Tensor,
-    h0: Tensor,
-    weight_hh: Tensor,
-    hidden: Tensor,
-    acts: Tensor,
-    mask: Tensor | None,
-    reverse: bool,
+    g_hidden: Tensor, h0: Tensor, weight_hh: Tensor, hidden: Tensor, acts: Tensor, mask: Tensor | None, reverse: bool
 ) -> Any:
     """The gradients of `gru_sequence` in gates, in the recurrent units before the gates, and in h0."""
     gh, first, w, h_all, a_all = work(g_hidden, h0, weight_hh, hidden, acts)
@@ -518,9 +480,7 @@ def _rnn_reference(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity:
     infer=_infer_rnn,
     vjp=joint(_rnn_rule),
     batch=batch_walk(lambda: rnn_sequence, (True, False, False, True), (False, False, True, False)),
-    cost=lambda gates, h0, w, mask, kind, reverse: (
-        2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1]
-    ),
+    cost=lambda gates, h0, w, mask, kind, reverse: 2 * gates.shape[0] * gates.shape[1] * w.shape[0] * w.shape[1],
     namespace="internal",
     reference=_rnn_reference,
     samples=lambda m: [
@@ -540,16 +500,7 @@ def _rnn_reference(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity:
             "gelu",
             False,
         ),
-        Bad(
-            ValueError,
-            "rnn: expected gates",
-            m.normal(3, 2, 4),
-            m.normal(2, 3),
-            m.normal(3, 3),
-            None,
-            "tanh",
-            False,
-        ),
+        Bad(ValueError, "rnn: expected gates", m.normal(3, 2, 4), m.normal(2, 3), m.normal(3, 3), None, "tanh", False),
     ],
 )
 def rnn_sequence(

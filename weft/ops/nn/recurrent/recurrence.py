@@ -18,17 +18,7 @@ from ....tensor import Tensor
 from ...array.elementwise import sigmoid, tanh, where
 from ...array.indexing import slice_axis
 from ...array.products import matmul
-from ...array.shaping import (
-    broadcast_to,
-    clone,
-    concat,
-    flatten,
-    matrix_transpose,
-    moveaxis,
-    reshape,
-    stack,
-    unstack,
-)
+from ...array.shaping import broadcast_to, clone, concat, flatten, matrix_transpose, moveaxis, reshape, stack, unstack
 from ...core.spec import same_size
 from ..windows import compute_dtype
 
@@ -68,11 +58,7 @@ def rnn_step(a: Tensor, h: Tensor, weight_hh: Tensor, nonlinearity: str) -> Tens
 
 
 def walk(
-    step: Callable[..., tuple[Tensor, ...]],
-    gates: Tensor,
-    states: tuple[Tensor, ...],
-    mask: Any,
-    reverse: bool,
+    step: Callable[..., tuple[Tensor, ...]], gates: Tensor, states: tuple[Tensor, ...], mask: Any, reverse: bool
 ) -> tuple[Tensor, ...]:
     """All results of a recurrence, each (T, N, …), from `step(gates of one time, *states)`, which returns the new states
     and what else it found."""
@@ -88,11 +74,7 @@ def walk(
     found: list[Any] = [None] * length
     for t in reversed(range(length)) if reverse else range(length):
         new = step(steps[t], *states)
-        kept = (
-            new[:count]
-            if masks is None
-            else [where(masks[t], n, s) for n, s in zip(new, states, strict=False)]
-        )
+        kept = new[:count] if masks is None else [where(masks[t], n, s) for n, s in zip(new, states, strict=False)]
         states = tuple(kept)
         found[t] = (*states, *new[count:])
     return tuple([stack([f[i] for f in found]) for i in range(len(found[0]))])
@@ -111,11 +93,7 @@ def through_composition(
     again = is_grad_enabled()
     with enable_grad():
         watched = [
-            None
-            if x is None
-            else clone(x)
-            if again
-            else x.detach().requires_grad_(dtypes.is_inexact(x.dtype))
+            None if x is None else clone(x) if again else x.detach().requires_grad_(dtypes.is_inexact(x.dtype))
             for x in inputs
         ]
         outputs = run(*watched)
@@ -203,18 +181,12 @@ def check_sequence(
             f"{format_shape(gates.shape)} and {format_shape(weight_hh.shape)}."
         )
     for name, state in states.items():
-        if (
-            len(state.shape) != 2
-            or not same_size(state.shape[0], batch)
-            or not same_size(state.shape[1], hidden)
-        ):
+        if len(state.shape) != 2 or not same_size(state.shape[0], batch) or not same_size(state.shape[1], hidden):
             raise ValueError(
                 f"{op}: {name} must be (N, H). Got {format_shape(state.shape)}; expected {format_shape((batch, hidden))}."
             )
     if mask is not None and (mask.dtype != dtypes.bool_ or len(mask.shape) != 3):
-        raise ValueError(
-            f"{op}: mask must be bool (T, N, 1). Got {mask.dtype.name} {format_shape(mask.shape)}."
-        )
+        raise ValueError(f"{op}: mask must be bool (T, N, 1). Got {mask.dtype.name} {format_shape(mask.shape)}.")
     return steps, batch, hidden
 
 
@@ -231,8 +203,7 @@ def batch_walk(op: Any, stepwise: tuple[bool, ...], shared: tuple[bool, ...]) ->
             each = [
                 function(
                     *function.op.merge(
-                        [t if a is None or t is None else t[i] for t, a in zip(tensors, axes, strict=True)],
-                        attrs,
+                        [t if a is None or t is None else t[i] for t, a in zip(tensors, axes, strict=True)], attrs
                     )
                 )
                 for i in range(size)
