@@ -56,6 +56,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         FileNotFoundError: there is nothing at `path`.
         FileError: the file is damaged, or is not one of these; it says where.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"load: expected a path. Got {type(path).__name__}.")
     if os.path.isdir(path):
         from .checkpoint import open_checkpoint
 

@@ -406,7 +406,9 @@ class Trace:
             containers = _containers((*call_args, *call_kwargs.values()))
             result = [python(*call_args, **call_kwargs)]
             if any(not _same_items(c, items) for c, items in containers):
-                self.reason = "it changes a list or dict argument. Return the new values, or write into the tensors in place"
+                self.reason = (
+                    "it changes a list or dict argument. Return the new values, or write into the tensors in place"
+                )
             return result
 
     def _collect(self, result: list[Any]) -> None:
