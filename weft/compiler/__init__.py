@@ -1,5 +1,5 @@
-"""From graph to native program: the loop IR and the kernels and passes built on it.
+"""Compiler from graphs to native programs: passes, lowering, and the loop IR that kernels are written in.
 
-`loops` is the language kernels are written in, `kernels` builds the common ones in it. Nothing here knows a
-machine: no vector width, no pointer size, no LLVM. `weft.backends` turns loop IR into code.
+`passes` rewrite a flow, `lowering` turns it into the steps of a program, `loop_ir` is the kernel language with the kernels
+written in it. `weft.backends` turns loop IR into machine code; the IR itself knows no vector width and no pointer size.
 """

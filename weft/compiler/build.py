@@ -1,4 +1,4 @@
-"""From a flow to a program: optimise, lower, plan memory, generate code."""
+"""Compiles a flow to a program: optimise, lower, plan memory, generate code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Structural checks of flows: what every pass must leave intact.
+"""Structural checks of flows: the invariants that every pass must preserve.
 
-%a = exp(%x); %b = add(%a, %c)      refused, if %c is made later, or in another flow
-%a: float32[3] = exp(%x: float32[2])    refused: exp of two elements has two
+%a = exp(%x); %b = add(%a, %c)      rejected if %c is defined later, or in another flow
+%a: float32[3] = exp(%x: float32[2])    rejected: exp of two elements has two
 
 With `WEFT_VALIDATE=1` the flow is checked after every pass, and an error names the pass that broke it.
 """

@@ -1,4 +1,4 @@
-"""`explain()`: what a captured function was compiled to, for people."""
+"""`explain()`: a readable report of what a captured function was compiled to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow: the graph a compiler works on, purely functional: inputs in, outputs out, nothing else is observable.
+"""Flow: the compiler's graph. It is purely functional: inputs in, outputs out, nothing else is observable.
 
 Passes are functions from Flow to Flow. `rebuild` copies a flow node by node and lets a rule replace some of them.
 """

@@ -1,10 +1,10 @@
-"""Fusion: which nodes become one loop nest.
+"""Fusion: decides which nodes become one loop nest.
 
-A *cluster* has a space (the shape its loops run over) and a set of reduced axes. Its members are elementwise ops and
-gathers over the whole space ("full"), reductions of full members over exactly the reduced axes, and elementwise ops on
-their results ("reduced"), which may feed full members again: softmax, layer norm and losses are single clusters. A node
-joins the clusters of its producers as long as the clusters still form an acyclic graph; what is used outside a cluster
-is stored, everything else lives in registers.
+A *cluster* has an iteration space (a shape) and a set of reduced axes. Its members are elementwise ops and gathers over
+the whole space ("full"), reductions of full members over exactly the reduced axes, and elementwise ops on their results
+("reduced"), which may feed full members again: softmax, layer norm and losses are single clusters. A node joins the
+clusters of its producers as long as the clusters still form an acyclic graph. Values used outside a cluster are stored;
+everything else lives in registers.
 """
 
 from __future__ import annotations

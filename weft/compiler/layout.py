@@ -1,4 +1,4 @@
-"""Layouts: where the elements of a value lie. A view is another layout on the same storage, and costs nothing."""
+"""Layouts: shape, strides and offset of a value in a storage. A view is another layout of the same storage, and free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials: a node alone, lowered in each of several ways, run on memory of its own, with the clock running."""
+"""Trials: times the candidate lowerings of a single node on scratch memory."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which of several lowerings a node gets: by a quick measurement, remembered; or by a rule of thumb.
+"""Chooses between the lowerings of a node: by a short measurement, which is remembered, or by a heuristic.
 
 A rule that knows several *ways* to compute a node calls `lower_tuned`. The way is, in this order: the one a test forces;
 the one a checkpoint brought (`adopt`); the one chosen before, in this process or on disk; the fastest in a trial, if the
-program being compiled may still spend time on trials; else the rule's own preference. What is remembered on disk lies
-beside the object code, under the same rules for files (`weft.backends.llvm.cache`), and belongs to one machine and version.
+program being compiled has time left for trials; else the rule's own preference. Choices on disk are stored next to the
+object code, under the same rules for files (`weft.backends.llvm.cache`), and belong to one machine and version.
 
-`WEFT_TUNE=0` switches trials off and looks at nothing remembered, so that every process chooses alike. The choice decides
-about rounding: programs look at it when they are compiled, `export` says what was chosen, and a run that continues from a
+`WEFT_TUNE=0` switches trials off and ignores remembered choices, so that every process chooses alike. The choice affects
+rounding: programs read it when they are compiled, `export` reports what was chosen, and a run that continues from a
 checkpoint adopts it.
 """
 

@@ -1,12 +1,13 @@
-"""Object code on disk: one file per kernel, in a directory only its owner can enter.
+"""On-disk cache of object code: one file per kernel, in a directory that only its owner can enter.
 
 Directory: `WEFT_CACHE_DIR`, or `$XDG_CACHE_HOME/weft`, or `~/.cache/weft`; `WEFT_CACHE=0` switches the cache off. Where
-there is no home directory, or nothing can be made in it (a container with `--user`, a read-only file system), it is
-`weft-<user id>` in the system's directory for temporary files.
-Loading code is running it, so an entry counts only if the directory and the file belong to this user, nobody else
-may write them, and the contents match the checksum stored with them. Anything else is ignored and written anew.
-No failure here is an error for the caller: a cache that cannot be read or written is slower, not wrong.
-Its size is bounded, see `weft.backends.llvm.cache_limit`.
+there is no writable home directory (a container with `--user`, a read-only file system), it is `weft-<user id>` in the
+system's directory for temporary files.
+
+Loading code means running it, so an entry is used only if the directory and the file belong to this user, no other user
+may write them, and the contents match the stored checksum. Anything else is ignored and rewritten.
+No failure here is an error for the caller: an unreadable or unwritable cache only costs time.
+The size is bounded, see `weft.backends.llvm.cache_limit`.
 """
 
 from __future__ import annotations

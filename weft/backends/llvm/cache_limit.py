@@ -1,8 +1,8 @@
-"""The kernel cache's size: entries that were used longest ago are removed when it grows past `WEFT_CACHE_SIZE`.
+"""LRU eviction for the kernel cache: least recently used entries are removed when it exceeds `WEFT_CACHE_SIZE`.
 
-An entry's modification time is when it was last used: a read renews it, at most once an hour. Any number of processes
-may prune, read and write one directory at once. Removing a file is atomic, a process that has opened it reads it to the
-end, and one that finds it gone compiles anew; so no lock is needed, and a process that dies leaves nothing locked.
+An entry's modification time is its last use: a read renews it, at most once an hour. Any number of processes may prune,
+read and write one directory concurrently. No lock is needed: removing a file is atomic, a process that has it open can
+finish reading it, and one that finds it gone recompiles.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What eager ops call, on NumPy arrays: elementwise loops, reductions, fused rows, random numbers.
+"""Native kernels for eager ops on NumPy arrays: elementwise loops, reductions, fused row kernels, random numbers.
 
-Every function returns None where native code does not serve, and the caller takes its NumPy path.
+Every function returns None where native code does not apply, and the caller takes its NumPy path.
 """
 
 from __future__ import annotations

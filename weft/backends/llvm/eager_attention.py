@@ -1,8 +1,8 @@
-"""Attention on NumPy arrays with the kernels of `weft.compiler.loop_ir.kernels.attention`, which never write the scores.
+"""Eager attention on NumPy arrays, with the kernels of `weft.compiler.loop_ir.kernels.attention` (scores never in memory).
 
-A kernel is made for one combination of shapes and strides, which takes a fraction of a second the first time on a machine;
-it is made at the first call, because the NumPy way rounds differently and a run should not depend on its history. Small
-problems take the NumPy way always.
+A kernel is specialised for one combination of shapes and strides and compiled at the first call (a fraction of a second,
+once per machine). It is not delayed to a later call because the NumPy path rounds differently, and results must not depend
+on call history. Small problems always take the NumPy path.
 """
 
 from __future__ import annotations

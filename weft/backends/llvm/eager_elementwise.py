@@ -1,7 +1,7 @@
 """Elementwise expressions on NumPy arrays.
 
-A call looks up a *plan* by expression, dtypes, shapes and strides: the loaded kernel and its integer arguments. Plans
-are bounded in number; kernels, of which there are few, are shared by all shapes of one structure.
+A call looks up a *plan* by expression, dtypes, shapes and strides: the loaded kernel and its integer arguments. The number
+of plans is bounded; the few kernels are shared by all shapes of one structure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Products of a matrix and a vector on NumPy arrays: sums of products, at the speed at which the matrix can be read.
+"""Matrix-vector products on NumPy arrays, as reductions that run at memory bandwidth.
 
-Why not NumPy's: OpenBLAS computes them on threads of its own, from about 9,000 numbers on, and those keep spinning for
-milliseconds on the processors that the ops after it need. A network on one image took three times as long because of the
-layer at its end.
+Why not NumPy: from about 9,000 elements OpenBLAS uses its own thread pool, whose threads keep spinning for milliseconds on
+the cores that the next op needs. A network on one image took three times as long because of its last layer.
 """
 
 from __future__ import annotations

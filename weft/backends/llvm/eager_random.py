@@ -1,4 +1,4 @@
-"""Random draws as native loops."""
+"""Random draws on NumPy arrays as native loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions on NumPy arrays: any axes, any strides, any thread count with the same bits."""
+"""Reductions of NumPy arrays over any axes and strides, bitwise reproducible for any number of threads."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Softmax, normalisation and cross entropy on NumPy arrays.
 
-Arrays whose axes do not fall into rows (see `weft.compiler.loop_ir.kernels.rows`) are copied into a layout that does: all
-arguments of one call share one layout, so results come back in the shape and order of the first.
+Arrays whose axes do not form rows (see `weft.compiler.loop_ir.kernels.rows`) are copied into a layout that does. All
+arguments of a call share one layout, so results have the shape and memory order of the first.
 
-Note [Prepared calls]. What a call on small arrays that need no copy comes down to (a native function and a few integers)
-is remembered by dtypes, shapes and strides: on a few numbers everything around the native call costs more than the call.
+Note [Prepared calls]. For small arrays that need no copy, the native function and its integer arguments are cached by
+dtypes, shapes and strides: on a few elements the overhead around the native call exceeds the call.
 """
 
 from __future__ import annotations

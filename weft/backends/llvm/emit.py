@@ -1,20 +1,20 @@
-"""Loop IR to LLVM IR, with explicit vector code.
+"""Lowers loop IR to LLVM IR with explicit vector code.
 
-Each statement is written out in order; the emitter decides what LLVM's own vectoriser would have to guess:
+Statements are emitted in order. The emitter decides what LLVM's vectoriser would have to guess:
 
-* *lanes* of a vector loop come from the target's register width and the widest element the loop computes with;
-* the loop runs in whole vectors (several at a time when the body is light, so that reductions have independent
-  sums), and the rest under a mask, with the same instructions: an element's result never depends on where a
-  loop was split, hence not on the number of threads;
-* every memory access is classed by how its address moves with the vector index: not at all (one scalar load,
-  spread), by one element (a vector load or store), or otherwise (gather, scatter);
-* a parallel loop becomes a function of a range. Threads take ranges until none is left (`parallel.py`).
+* the *lanes* of a vector loop follow from the target's register width and the widest element type in the loop;
+* the loop runs in whole vectors (unrolled when the body is light, so that reductions have independent accumulators), and
+  the tail under a mask with the same instructions: an element's result never depends on where a loop was split, hence
+  not on the number of threads;
+* every memory access is classified by its stride along the vector index: 0 (scalar load and broadcast), 1 (vector load
+  or store), or other (gather, scatter);
+* a parallel loop becomes a function of an iteration range; threads take ranges until none is left (`parallel.py`).
 
-LLVM is left with what it does well: registers, common subexpressions, loop invariants, instruction selection.
+Register allocation, common subexpressions, loop-invariant code motion and instruction selection are left to LLVM.
 
-Note [One lane]. For x86 LLVM turns a masked store of which it knows that exactly one lane is on into a scalar store, and
-takes the width of the value before it was made narrower: a tail of one bfloat16 is written as four bytes, over the
-neighbour or past the end. So we write such a tail as a scalar ourselves, and hide counts that LLVM could find out.
+Note [One lane]. On x86, LLVM turns a masked store with exactly one known active lane into a scalar store, but uses the
+width of the value before truncation: a one-element bfloat16 tail is written as four bytes, over its neighbour or past the
+end. So such tails are emitted as scalar stores here, and counts that LLVM could infer are hidden from it.
 """
 
 from __future__ import annotations

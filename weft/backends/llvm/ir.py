@@ -1,6 +1,6 @@
-"""Writing LLVM IR as text: typed values, constants and one function at a time.
+"""Builder for LLVM IR as text: typed values, constants and one function at a time.
 
-Text is faster to make than a tree of Python objects, and it is what one reads when something looks wrong.
+Text is faster to build than a tree of Python objects, and it is what one reads when debugging.
 """
 
 from __future__ import annotations

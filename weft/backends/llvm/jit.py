@@ -1,14 +1,14 @@
-"""From LLVM IR to a callable: optimise, generate object code, cache it on disk, load it.
+"""JIT compiler: optimises LLVM IR, generates object code, caches it on disk and loads it.
 
-Threads: everything here may be called from several threads, one of which compiles at a time; it spreads many modules
-over threads of its own (Note [Compiling in parallel]). Code stays loaded as long as its `Code` object lives: a program
-and everything else that calls an address holds on to it.
+Threads: everything here is thread-safe; one thread compiles at a time and spreads many modules over worker threads
+(Note [Compiling in parallel]). Code stays loaded as long as its `Code` object lives: a program, or anything else that
+calls an address, must hold a reference to it.
 
-Note [Compiling in parallel]. LLVM may work in several threads if each has a context and a target machine of its own, which
-is so here. llvmlite puts one lock around every call all the same, because its users share a context by default; the two
-calls that take nine tenths of the time go around that lock, straight to the C function, which lets the GIL go as well.
-The threads are plain ones. An executor of `concurrent.futures` takes a lock of the whole process to start work, which a fork
-takes before it waits for ours (each would wait for the other), and it refuses work as soon as the main thread has ended.
+Note [Compiling in parallel]. LLVM may run in several threads if each has its own context and target machine, as here.
+llvmlite nevertheless takes one lock around every call, because its users share a context by default; the two calls that
+take 90 % of the time bypass that lock and go straight to the C function, which also releases the GIL.
+The workers are plain threads. A `concurrent.futures` executor takes a process-wide lock to start work, which `fork` takes
+before it waits for ours (a deadlock), and it refuses work as soon as the main thread has ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Native kernels of ops that are more than an expression: `register()` adds them to the op table.
+"""Registers native kernels for ops that are more than an elementwise expression.
 
-Elementwise ops need no entry here: their expressions are compiled as they are. A kernel's `when` is a few comparisons; what
-a kernel refuses all the same goes to the op's NumPy body, so that registering changes speed and nothing else. LLVM itself
-is loaded by the first kernel that runs.
+Elementwise ops need no entry: their expressions are compiled directly. A kernel's `when` is a few comparisons; a call that
+the kernel still declines falls back to the op's NumPy body, so registration affects only speed. LLVM is loaded by the
+first kernel that runs.
 """
 
 from __future__ import annotations

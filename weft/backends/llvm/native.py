@@ -1,8 +1,8 @@
-"""Kernels and calls in the form a compiled program runs: `int32 step(int64 *block)`, with no Python in between.
+"""ABI of compiled programs: kernels and calls as `int32 step(int64 *block)`, without Python in between.
 
-A *block* is an array of 64-bit words that belongs to one program instance. A kernel's block holds the addresses of
-pointer *slots*, one per buffer; the slots hold the data pointers and are what changes from call to call. A status other
-than 0 stops the program.
+A *block* is an array of 64-bit words owned by one program instance. A kernel's block holds the addresses of pointer
+*slots*, one per buffer; the slots hold the data pointers, which change from call to call. A non-zero status stops the
+program.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Parallel loops: one function for a range of iterations, and threads that take ranges until none is left.
+"""Parallel loops: a function of an iteration range, run by a team of work-stealing threads.
 
-How many threads run is read from the process's width cell at each loop (see `weft.runtime.threads`); with one, or
-with little work, the calling thread does everything. Ranges change nothing in the result: an iteration is the same
-code wherever it runs. `GOMP_parallel` is the OpenMP library that oneDNN uses, so both share one team of threads.
+The number of threads is read from the process's width cell at each loop (see `weft.runtime.threads`); with one thread, or
+little work, the calling thread does everything. Ranges never change a result: an iteration is the same code wherever it
+runs. `GOMP_parallel` is the OpenMP runtime that oneDNN uses, so both share one team of threads.
 
-Every thread has a share of the iterations, the same in each loop of that length, takes ranges of it first, and then of those
-of others who are late. So what a thread wrote it mostly reads itself later: what lies in another processor's cache takes
-longer to get than what lies in memory.
+Every thread owns a share of the iterations, the same in each loop of that length. It takes ranges from its own share
+first and then steals from slower threads. So a thread mostly reads what it wrote itself: fetching a line from another
+core's cache takes longer than from memory.
 """
 
 from __future__ import annotations

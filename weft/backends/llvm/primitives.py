@@ -1,7 +1,7 @@
 """Scalar functions that are one or a few LLVM instructions; everything else is composed of them in `mathlib`.
 
 Each emitter gets the function under construction, the expression and its operands as values of equal lane count.
-Nothing here may trap or yield poison, whatever the operands: lanes that are masked off hold anything.
+Nothing here may trap or yield poison for any operands: masked-off lanes hold arbitrary values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Accumulators in LLVM IR: identities, combination, and the fixed tree that joins lanes."""
+"""Accumulators in LLVM IR: identities, combination, and the fixed tree that reduces lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routines that run a program, as LLVM IR: the loop over its steps, oneDNN calls, checks, branches and loops.
+"""Runtime routines of a program in LLVM IR: the step loop, oneDNN calls, checks, branches and loops.
 
 Each but the first is `int32 step(int64 *block)`; the words of a block are read by `words`, in the order in which
 `weft.runtime.program` writes them. A *slot* is the address of a word that holds a data pointer.

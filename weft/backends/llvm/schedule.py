@@ -1,4 +1,4 @@
-"""How a vector loop is run: lanes, how many vectors at a time, and whether it is written out."""
+"""Vector loop schedules: lane count, unroll factor, and whether the loop is fully unrolled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code is generated for. The only place that knows a CPU's name, vector width and pointer size."""
+"""Target description: the only place that knows a CPU's name, vector width and pointer size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weft's only door to oneDNN, through its C API with ctypes. Importing this loads nothing.
+"""ctypes binding of oneDNN's C API, the only importer of the library. Importing this package loads nothing.
 
 * `library`: finds and loads libdnnl on first use; `capi`: its prototypes; `descriptors`: shapes and layouts.
 * `primitives`: what a compiled program executes, on memory that the program owns.

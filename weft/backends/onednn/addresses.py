@@ -1,8 +1,8 @@
-"""Where an array's data begins, quickly.
+"""Fast access to the data pointer of a NumPy array.
 
-`array.ctypes.data` takes 1.6 µs, more than a oneDNN call of a small matrix. The first field of a NumPy array object
-behind the object header is the data pointer, fixed by NumPy's stable C ABI; reading it takes 0.16 µs. The layout is
-tried out once at import; where it does not hold (another Python implementation) the slow way is used.
+`array.ctypes.data` takes 1.6 µs, more than a oneDNN call on a small matrix. The data pointer is the first field behind the
+object header, fixed by NumPy's stable C ABI; reading it directly takes 0.16 µs. The layout is verified once at import;
+where it does not hold (another Python implementation) `ctypes.data` is used.
 """
 
 from __future__ import annotations

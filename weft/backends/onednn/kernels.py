@@ -1,12 +1,13 @@
-"""oneDNN kernels of ops: `register()` adds them to the op table; before that, ops run in NumPy.
+"""Registers oneDNN kernels in the op table; without them, ops run in NumPy.
 
-Each kernel's `when` is a few comparisons on dtypes and sizes. What oneDNN refuses all the same (`Unsupported`) goes to the op's
-NumPy body, so that registering changes speed and nothing else.
+Each kernel's `when` is a few comparisons on dtypes and sizes. A call that oneDNN still declines (`Unsupported`) falls back
+to the op's NumPy body, so registration affects only speed.
 
-Note [Small products]. NumPy's OpenBLAS starts threads of its own from about 2**18 multiplications on, and they keep spinning for
-milliseconds after a product, on the cores that OpenMP's threads need: a following oneDNN call takes up to four times as
-long. Therefore everything above `WORK` goes to oneDNN, also where OpenBLAS would be a little faster, products with a vector
-go to loops of our own (`backends/llvm/eager_products.py`), and OpenBLAS is left with what it computes on one thread.
+Note [Small products]. NumPy's OpenBLAS starts its own threads from about 2**18 multiplications, and they keep spinning for
+milliseconds after a product on the cores that OpenMP's threads need: a following oneDNN call takes up to four times as
+long. Therefore everything above `MIN_MATMUL_WORK` goes to oneDNN, even where OpenBLAS would be slightly faster,
+matrix-vector products go to native loops (`backends/llvm/eager_products.py`), and OpenBLAS keeps what it computes on one
+thread.
 """
 
 from __future__ import annotations

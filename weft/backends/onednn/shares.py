@@ -1,11 +1,11 @@
-"""Work cut into shares by shape alone: each share is a primitive for one thread, and shares run in parallel.
+"""Splits work into shares by shape alone: each share is a single-threaded primitive, and shares run in parallel.
 
-See Note [One thread per primitive] in `primitives/base.py` for the reason. Images are cut into groups of images, or where
-there are few, into bands of rows; products into rows, columns or batches. Shares of these write results of their own. The
-shares of a weight gradient (and of a product that is deep and nothing else) write one partial result each, `partial` of
-them, which the caller adds up in order.
+See Note [One thread per primitive] in `primitives/base.py` for the reason. Images are split into groups of images or,
+where there are few, bands of rows; matmuls into rows, columns or batches. These shares write disjoint results. The shares
+of a weight gradient (and of a matmul that is large only in depth) write one partial result each, `partial` of them, which
+the caller adds up in order.
 
-A `Shares` shows what callers ask of a primitive. Its arguments are those of the whole work: a share finds its part
+A `Shares` has the interface of a primitive. Its arguments are those of the whole computation: a share finds its part
 `Share.offsets[index]` bytes behind the start of each.
 """
 

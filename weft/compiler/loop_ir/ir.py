@@ -23,15 +23,15 @@ Meaning
   other except through accumulators. Buffers may share memory only if equal indices mean the same element.
 * A *parallel* loop's iterations may also run on several threads. It stands at the top of the kernel; fewer than
   `grain` iterations are not worth a thread, and how they are shared out never changes the result. If it has `workers`,
-  no more threads than these run it, and `var.worker` is the number of the one that runs an iteration: for scratch
-  memory of its own, which stays in its cache. No result may depend on that number.
+  no more threads than these run it, and `var.worker` is the number of the one that runs an iteration: for
+  a scratch buffer per thread, which stays in its cache. No result may depend on that number.
 * An accumulator belongs to the iteration that declares it: declared outside a vector loop and updated inside, it
   combines lanes and is reduced when it is read; declared inside, every lane has its own. The order of combination
   depends on extents only, never on the number of threads.
 * An *unroll* loop has a constant extent and is written out. A `Local` buffer with constant shape, indexed only by
   unrolled and vector loops of constant extent, lives in registers: that is how a matmul tile is written.
-* `transpose` moves a square of `SQUARE` rows and columns, rows becoming columns, through registers.
-* `prefetch b[i]` fetches a cache line that is needed soon. It changes nothing, and its place may lie outside the buffer.
+* `transpose` transposes a tile of `SQUARE` x `SQUARE` elements through registers.
+* `prefetch b[i]` prefetches a cache line. It has no effect on results, and its address may lie outside the buffer.
 
 The IR knows no vector width and no pointer size; a backend chooses them. `validate` checks structure.
 """

@@ -1,4 +1,4 @@
-"""A memory budget: as little recomputation as fits it, or a refusal that says what it would need."""
+"""Memory budgets: the least recomputation that fits one, or an error that says how much memory is needed."""
 
 from __future__ import annotations
 

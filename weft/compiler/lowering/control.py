@@ -1,8 +1,8 @@
-"""Lowering of structured control flow: native branches and loops over steps of their own.
+"""Lowering of structured control flow to native branches and loops over nested steps.
 
-A branch writes its results to where the node's results lie. A loop keeps its state in memory that lives as long as the
+A branch writes its results into the node's result storages. A loop keeps its state in memory that lives as long as the
 loop; every iteration computes the new state and then copies it over the old one. A scan reads slices of its inputs and
-writes slices of its outputs through *cursors*: storages whose address moves from iteration to iteration.
+writes slices of its outputs through *cursors*: storages whose address advances with each iteration.
 """
 
 from __future__ import annotations

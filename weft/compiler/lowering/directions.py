@@ -1,9 +1,9 @@
-"""Operands that run another way than the rest of their cluster: they are copied to run the same way first.
+"""Copies operands whose fastest axis differs from the rest of their cluster into the cluster's memory order.
 
     %z = add(%x.T, %y)        one of the two would be read a cache line per element
     %t = copy(%x.T); %z = add(%t, %y)
 
-Turning a matrix in squares (`kernels/copy.py`) and reading it once more is several times faster than that.
+A transposing copy (`kernels/copy.py`) plus one more read is several times faster than the strided access.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Frozen programs: what depends only on tensors that stay as they are is computed once and kept.
+"""Frozen programs: hoists the steps that depend only on constant tensors into a prologue that runs once.
 
 A captured function that is frozen (`wf.function(freeze=True)`) promises that the outside tensors it only reads do not
-change behind its back. Of its steps, those that read nothing but such tensors and constants (weights brought into a
-kernel's layout, transformed for Winograd's products, scaled by a batch normalisation) become the *prologue*: it runs
-before the first call, and again when one of the tensors has changed.
+change. Steps that read nothing but such tensors and constants (weights reordered for a kernel, transformed for Winograd,
+scaled by a batch normalisation) become the *prologue*: it runs before the first call, and again when one of the tensors
+has changed.
 
 steps:    reorder(w) -> t0;  convolution(x, t0) -> t1;  multiply(g, s) -> t2;  scale(t1, t2) -> y
 prologue: reorder(w) -> t0;  multiply(g, s) -> t2        main: convolution(x, t0) -> t1;  scale(t1, t2) -> y

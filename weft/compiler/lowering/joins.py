@@ -1,9 +1,9 @@
-"""Parts of a concatenation are computed where they end up.
+"""Computes the parts of a concatenation directly in the memory of the result.
 
 %a = multiply(%x, %y); %b = take_axis(%t, %i); %c = concat_axis(%a, %b, axis=1)
 
-The loop nests of %a and %b write into the columns of %c, and nothing is left to copy. A part keeps the strides of the
-whole, so this is for parts whose readers take any strides, and whose rows are long enough for loops over them.
+The loop nests of %a and %b write into the columns of %c, which removes the copies. A part has the strides of the whole, so
+this applies to parts whose readers accept any strides and whose rows are long enough for loops over them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lowering: from a flow to the steps of a program, each with the memory it reads and writes.
 
-Views become layouts. Clusters become kernels. Matmul, convolution and their kin become oneDNN primitives where the
-backend offers them (see `weft.compiler.lowering.primitives`). Whatever is left runs as a host call: the op's NumPy kernel on the
-program's memory, listed by `explain()`.
+Views become layouts. Clusters become kernels. Matmul, convolution and their kin become native kernels or oneDNN primitives
+where a rule applies (see `weft.compiler.lowering.primitives`). Everything else runs as a host call: the op's NumPy kernel
+on the program's memory, listed by `explain()`.
 """
 
 from __future__ import annotations

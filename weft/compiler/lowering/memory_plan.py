@@ -1,5 +1,4 @@
-"""The memory plan: every temporary of a program gets a place in one arena; values that are never alive at the same
-time share it."""
+"""Memory planning: places every temporary of a program in one arena; values with disjoint lifetimes share memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members of a cluster as scalar expressions over loads: what a loop nest computes, before there are loops."""
+"""The members of a cluster as scalar expressions over loads: what a loop nest computes, before loops exist."""
 
 from __future__ import annotations
 

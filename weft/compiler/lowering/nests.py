@@ -1,21 +1,21 @@
-"""From the expressions of a cluster to its loop nest: phases, order of loops.
+"""Builds the loop nest of a cluster from its expressions: phases and loop order.
 
 Note [Phases]. A cluster with reductions runs, for every point of its outer axes, a sequence of inner loops: phase 0
 accumulates the reductions that need nothing else, phase 1 those that need the results of phase 0, and so on; a value
 over the whole space is stored in the first phase in which it is known. A later phase recomputes what it needs, loads
-it if it was stored, or finds it in a row of scratch memory if recomputing is dear.
+it if it was stored, or reads it from a scratch row if recomputing is expensive.
 
-Note [Two schedules]. Where the reduced axes lie next to each other in memory the inner loop is the vector loop. Where
-an outer axis does (a column sum), rows are walked one after another and a row of accumulators in scratch memory is
-updated by a vector loop across the columns: memory is read in order either way.
+Note [Two schedules]. Where the reduced axes are innermost in memory, the inner loop is the vector loop. Where they are
+outer (a column sum), rows are walked one after another and a scratch row of accumulators is updated by a vector loop
+across the columns: memory is read sequentially either way.
 
-Note [Blocks of rows]. Where all the rows go into one row of sums (the gradient of a bias), a block of rows after the other is
-walked through from end to end, each with sums of its own, and the sums of the blocks are combined in order: threads share out
-the blocks, and whatever else is computed per element streams through memory. The size of a block depends on the shape alone.
+Note [Blocks of rows]. Where all rows reduce to one row of sums (the gradient of a bias), rows are processed in blocks, each
+with its own sums, and the sums of the blocks are combined in order: blocks run in parallel, and whatever else is computed
+per element streams through memory. The size of a block depends on the shape alone.
 
-Note [Equal clusters]. A deep network repeats its layers, so most clusters of a program equal another one up to the memory
-they work on. A kernel depends on the members and on how values lie, not on which storages they lie in: `Memo` keeps, by
-that signature, what was found and made for a cluster, with storages as numbers.
+Note [Equal clusters]. A deep network repeats its layers, so most clusters of a program equal another one up to the storages
+they use. A kernel depends on the members and on the layouts of values, not on their storages: `Memo` caches, by that
+signature, what was built for a cluster, with storages as numbers.
 """
 
 from __future__ import annotations

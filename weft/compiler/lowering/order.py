@@ -1,9 +1,9 @@
-"""The order of steps: variables are updated as soon as they may be.
+"""Step scheduling: moves variable updates up to the earliest legal point.
 
-A training step ends with its updates, so every gradient would wait in memory for the end of the backward pass. An update
-whose result nobody in the program reads moves up to right behind the last step that it needs, that still reads the old
-value, or that may fail (a failed step leaves all variables as they were). Its gradient is then gone, and was still in
-the caches when it was read.
+A training step ends with its updates, so every gradient would stay alive until the end of the backward pass. An update
+whose result no other step reads moves up to right behind the last step that it depends on, that still reads the old value,
+or that may fail (a failed step leaves all variables unchanged). This ends the gradient's lifetime, and the gradient is
+still in cache when it is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nodes that become oneDNN primitives: matmul, convolution, pooling, normalisation.
+"""Registry of lowering rules for ops that are not loop nests: matmul, convolution, pooling, normalisation.
 
-A rule `rule(lowering, node) -> bool` adds the steps for a node, or returns False where the primitive does not apply (its
-dtype, size or layout); the node then runs as a host call. Rules are keyed by op name with `@lowers`.
+A rule `rule(lowering, node) -> bool` adds the steps for a node, or returns False where it does not apply (dtype, size or
+layout); the node then runs as a host call. Rules are keyed by op name with `@lowers`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Loop nests that rules write by hand: kernels whose operands are layouts.
+"""`Routine`: hand-written loop nests of lowering rules, with layouts as operands.
 
     r = Routine(lowering, node, "reverse")
     x, y = r.reads(source), r.writes(target)
     r.add(over_rows(source.shape[:1], lambda i: [loops.store(y.at(*i), x.at(9 - i[0]))]))
 
-`at` turns indices into a place in memory, whatever the strides, so a rule never asks whether its operand is a view.
+`at` maps indices to memory for any strides, so a rule never has to check whether its operand is a view.
 """
 
 from __future__ import annotations

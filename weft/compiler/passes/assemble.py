@@ -1,9 +1,9 @@
-"""Gradients of parts are put together, instead of each being added to zeros of the whole.
+"""Replaces a sum of slices padded with zeros by one concatenation.
 
 %p = put_into_zeros(%q, (3, n), [0]); %r = put_into_zeros(%k, (3, n), [1]); %s = add(%p, %r)      before
 %s = concat_axis(%q, %k, 0 …, axis=0)                                                            after
 
-That is what differentiating `q, k, v = x[0], x[1], x[2]` or `x.split(...)` leaves behind.
+The gradient of `q, k, v = x[0], x[1], x[2]` or `x.split(...)` has this form.
 """
 
 from __future__ import annotations

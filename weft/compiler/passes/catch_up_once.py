@@ -1,4 +1,4 @@
-"""Rows of a deferred table that a look-up has let catch up need not do it again for their update.
+"""Reuses rows of a deferred table that a look-up has already brought up to date, instead of updating them twice.
 
 %p:0, … = caught_up(%i, %table, %m, %v, %last, %t, %history)
 %new:0, … = adam_rows(%i and others, …, %table, %m, %v, %last, add(%t, 1), %history, None, …)      before

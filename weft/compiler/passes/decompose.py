@@ -1,10 +1,10 @@
-"""Ops that fuse better as their parts are replaced by them.
+"""Replaces ops that fuse better as their parts by a decomposition.
 
     %y = softmax(%x, axis=-1)                                                          before
     %m = max(%x); %e = exp(%x - %m); %s = reduce_sum(%e); %y = %e / %s                after
 
 A decomposition is a Python function with the op's parameters, written with public ops; `decomposition(name)` registers
-one. It is traced into the flow, so whatever it is made of is simplified and fused like everything else.
+one. It is traced into the flow, so its parts are simplified and fused like everything else.
 """
 
 from __future__ import annotations

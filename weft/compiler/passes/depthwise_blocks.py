@@ -1,4 +1,4 @@
-"""A depthwise convolution reads and writes what lies around it itself: memory is what it waits for.
+"""Fuses the neighbouring normalisation and activation into a depthwise convolution, which is bound by memory bandwidth.
 
 %h = relu6(add(multiply(subtract(%x, %m), %s), %b)); %y = convolution(%h, %w); %mean, %var = channel_moments(%y)   before
 %y, %mean, %var = depthwise_forward(%x, %w, %m, %s, %b, before=...)                                                after
@@ -7,10 +7,10 @@
 %t = reduce_sum(%a); %p = reduce_sum(multiply(%a, subtract(%x, %m)))
 %a, %dw, %t, %p = depthwise_backward(%g, %x, %w, %m, %s, %b, before=..., after=...)
 
-What is normalised and activated before the convolution is made of each number as it is read, and never stored; its moments
-are found while it is written. The backward op computes both gradients from one reading, takes the activation's gradient
-into it, and the sums that the normalisation's gradient needs. Of the eight readings and writings of an image in the forward
-part of such a block five are left, and nine of the thirteen of the backward part.
+Forward, the normalised and activated input is computed from each element as it is read and never stored; the moments of
+the result are accumulated while it is written. The backward op computes both gradients in one read, with the activation's
+gradient and the sums that the normalisation's gradient needs. Image reads and writes per block drop from eight to five
+(forward) and from thirteen to nine (backward).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Duplication: a value is computed in two loop nests where that moves less memory than storing it in one.
+"""Duplication: recomputes a cheap value in a second loop nest where that moves less memory than storing it.
 
 %h = where(%mask, %g, 0); %s = sum(%h); …; %d = subtract(%h, f(%s))                               before
 %h = where(%mask, %g, 0); %s = sum(%h); …; %i = where(%mask, %g, 0); %d = subtract(%i, f(%s))     after
 
-The gradient of an activation before a normalisation is the example: two nests need it, and both can make it from what
-they read anyway. Only arithmetic that is cheaper than memory is done twice, and only where fusion would have stored the
-value: this pass looks at the clusters that fusion would make, and comes last.
+The gradient of an activation before a normalisation is the typical case: two nests need it, and both can compute it from
+operands they read anyway. Only arithmetic that is cheaper than memory traffic is duplicated, and only where fusion would
+have stored the value: this pass inspects the clusters that fusion would make, and runs last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values without elements are known: nothing is computed for them, and what is made of them alone is known too.
+"""Replaces values without elements, and reductions of them, by constants.
 
 %y = exp(%x: (0, 3))                      before
 %y = constant (0, 3)                      after

@@ -1,4 +1,4 @@
-"""What follows a matrix product or a convolution element by element is done before the result is written.
+"""Fuses elementwise ops behind a matmul or convolution into its epilogue.
 
 %y = matmul(%x, %w); %z = add(%y, %b); %r = gelu_tanh(%z)                         before
 %r = matmul_then(%x, %w, %b, steps=("add", "gelu_tanh"))                          after
@@ -7,11 +7,10 @@
 %r = convolution_then(%x, %w, %a, %b, %old, steps=("multiply", "add", "add", "relu"))
 
 The second is a convolution with the batch normalisation of inference, a residual connection and an activation: one
-primitive. Only results that nobody else reads are taken in, and only where oneDNN computes the product: small products
-and those that Winograd serves better keep their own kernels, and elementwise nests follow them.
-
-In frozen functions convolutions with a bias take steps too, and those that Winograd may serve take the steps that its last
-transform can do.
+primitive. Only results without other readers are fused, and only where oneDNN computes the product: small matmuls and
+convolutions that Winograd serves better keep their own kernels, followed by elementwise nests.
+In frozen functions convolutions with a bias take steps too, and those that Winograd may serve take the steps that its
+output transform supports.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""In frozen functions, the batch normalisation of inference becomes part of the convolution before it.
+"""Folds the batch normalisation of inference into the preceding convolution, in frozen functions.
 
-%y = convolution(%x, %w); %z = scale_shift(%y, %a, %b)            before; w, a and b stay as they are from call to call
+%y = convolution(%x, %w); %z = scale_shift(%y, %a, %b)            before; w, a and b are constant from call to call
 %v = multiply(%w, %a); %z = convolution(%x, %v, %b)               after: v is computed once
 
-A bias of the convolution is scaled along. Only convolutions whose result nobody else reads are changed.
+A bias of the convolution is scaled too. Only convolutions whose result has no other reader are changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Common subexpressions: equal computations are done once.
+"""Common subexpression elimination.
 
 %a = exp(%x); %b = exp(%x); %c = add(%a, %b)      before
 %a = exp(%x); %c = add(%a, %a)                    after

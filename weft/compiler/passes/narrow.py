@@ -1,11 +1,11 @@
-"""Values that are spread from small operands and then read only in parts are made part by part.
+"""Moves slicing in front of a broadcasting op whose result is read only in slices.
 
 %g = multiply(%column, %row); %a = getitem(%g, [:, 0:64]); %b = getitem(%g, [:, 64:128])                before
 %a = multiply(%column, getitem(%row, [:, 0:64])); %b = multiply(%column, getitem(%row, [:, 64:128]))    after
 
-That is what the gradient of `concat([x, y], axis=1) @ w` with one output leaves behind: a large array that nobody reads as
-a whole. Its parts share loops with what reads them. Where an operand is as large as the result this would gain nothing,
-and keep a bias out of the product before it.
+The gradient of `concat([x, y], axis=1) @ w` with one output has this form: a large array that is never read as a whole.
+Its slices fuse with their readers. Where an operand is as large as the result this would gain nothing, and keep a bias out
+of the preceding product's epilogue.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Recomputation: a value that waits long for its last readers is computed again right before them, to save memory.
+"""Rematerialisation: recomputes a long-lived value right before its last readers, to save memory.
 
 %a = relu(%x); %b = conv(%a, %w); …; %g = conv_grad(%a, %d)                        before
 %a = relu(%x); %b = conv(%a, %w); …; %c = relu(%x); %g = conv_grad(%c, %d)         after
 
-Only ops that cost a pass over memory are done twice, and only from values that are there anyway at the later time. This
-is not among the passes that always run: `weft.compiler.build` asks for as much of it as a memory budget needs.
+Only ops that cost one pass over memory are recomputed, and only from values that are alive at the later point anyway. This
+pass does not run by default: `weft.compiler.build` requests as much of it as a memory budget needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Algebra: constants folded, neutral elements and inverse pairs removed, reshapes and transposes joined.
+"""Algebraic simplification: folds constants, removes neutral elements and inverse pairs, joins reshapes and transposes.
 
 %b = multiply(%a, 1.0); %c = permute_dims(permute_dims(%b, (1, 0)), (1, 0))      before
 %a                                                                               after

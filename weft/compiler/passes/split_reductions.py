@@ -1,4 +1,4 @@
-"""Large reductions to few results are done in two steps, so that several threads have work.
+"""Splits large reductions with few results into two steps, so that several threads have work.
 
 %s = reduce_sum(%x: (64, 4096), axis=None)                       before
 %p = reduce_sum(%x, axis=(1,)); %s = reduce_sum(%p, axis=None)   after

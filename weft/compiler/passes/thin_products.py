@@ -1,5 +1,4 @@
-"""Products with one column or one row over many numbers become sums of products: memory is what limits them, and sums share
-loops with what comes before and after.
+"""Rewrites large matrix-vector products as multiply and sum: they are bound by memory bandwidth, and sums fuse.
 
 %y = matmul(%x: (20000, 512), %w: (512, 1))                                before
 %p = multiply(%x, %w.T); %y = reduce_sum(%p, axis=1, keepdims=True)        after

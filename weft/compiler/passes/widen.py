@@ -1,10 +1,10 @@
-"""Ops that must not add up short floats get float32 operands, see Note [Short floats] in `weft.ops.core.registry`.
+"""Gives float32 operands to ops that must not accumulate in 16-bit floats, see Note [Short floats] in `weft.ops.core.registry`.
 
 %y: bfloat16 = reduce_sum(%x: bfloat16)                                              before
 %w = cast(%x, float32); %s: float32 = reduce_sum(%w); %y = cast(%s, bfloat16)        after
 
-The casts fuse with what is around them. All later passes and the lowering rules meet 16-bit floats only in elementwise ops
-(whose scalar expressions are computed in float32 anyway), in ops that move numbers, and in products.
+The casts fuse with their neighbours. Later passes and the lowering rules see 16-bit floats only in elementwise ops (whose
+scalar expressions are computed in float32 anyway), in ops that move elements, and in matmuls.
 """
 
 from __future__ import annotations

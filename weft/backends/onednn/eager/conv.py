@@ -1,9 +1,9 @@
-"""Convolution of NumPy arrays: forward and gradient in the input (for that in the weights see `conv_weights`).
+"""Convolution of NumPy arrays: forward and input gradient (for the weight gradient see `conv_weights`).
 
-Images are (N, C, spatial...) and best channels-last in memory; weights are plain (O, C/G, kernel...) arrays in any
-strides. oneDNN is fastest with channels-last images and weights in a format of its own choice (with plain weights it
-has only its reference loops), so weights are reordered in each call: 1 to 2 % of the time over ResNet-50,
-more in its last layers, which have many weights and few pixels.
+Images are (N, C, spatial...), preferably channels-last in memory; weights are plain (O, C/G, kernel...) arrays with any
+strides. oneDNN is fastest with channels-last images and weights in a format of its choice (for plain weights it has only
+reference loops), so weights are reordered in each call: 1 to 2 % of the time over ResNet-50, more in its last layers,
+which have many weights and few pixels.
 """
 
 from __future__ import annotations

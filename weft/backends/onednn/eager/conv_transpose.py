@@ -1,7 +1,7 @@
-"""Transposed convolution of NumPy arrays: each part is a part of the convolution that it transposes.
+"""Transposed convolution of NumPy arrays, in terms of the convolution that it transposes.
 
-The convolution in question maps the *result* (O channels) to the input (C channels), with the same weights
-(C, O/G, kernel...): its gradient in the data is our forward, its forward our gradient in the data.
+That convolution maps the *result* (O channels) to the input (C channels) with the same weights (C, O/G, kernel...): its
+input gradient is our forward pass, and its forward pass is our input gradient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The convolution's gradient in weights and bias: a matrix product for 1x1 kernels, oneDNN's own for the rest."""
+"""Weight and bias gradients of a convolution: a matmul for 1x1 kernels, oneDNN's primitive for the rest."""
 
 from __future__ import annotations
 

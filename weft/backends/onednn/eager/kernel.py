@@ -1,7 +1,7 @@
-"""`Kernel`: shares of a computation that eager code calls with addresses; and the bounded cache of prepared calls.
+"""`Kernel`: a computation split into shares that eager code calls with addresses; and the bounded cache of prepared calls.
 
-Processor time of Python around the native call, one thread: 4 to 5 µs for a matmul, 12 µs for a convolution, which
-calls two kernels (its weights are reordered first).
+Python overhead around the native call, one thread: 4 to 5 µs for a matmul, 12 µs for a convolution, which calls two
+kernels (its weights are reordered first).
 """
 
 from __future__ import annotations

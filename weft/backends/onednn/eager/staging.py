@@ -1,7 +1,7 @@
-"""Bringing an array into the layout a primitive wants, and back.
+"""Staging copies: an operand is copied into the layout a primitive requires, or a result out of it.
 
-A `Staged` input is copied into a temporary block from the pool before the primitive runs; a `Staged` output is
-produced in such a block and then copied into the caller's array. Both are prepared once per signature.
+A `Staged` input is copied into a scratch block from the pool before the primitive runs; a `Staged` output is produced in
+such a block and then copied into the caller's array. Both are prepared once per signature.
 """
 
 from __future__ import annotations

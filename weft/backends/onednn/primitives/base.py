@@ -1,16 +1,15 @@
-"""`Primitive`: one oneDNN computation, fixed in shapes and layouts. `Execution`: its arguments.
+"""`Primitive`: one oneDNN computation with fixed shapes and layouts. `Execution`: its arguments.
 
-A `Primitive` is immutable and may be executed by several threads at once, each with an `Execution` of its own.
-It never owns memory: scratchpad and workspace are arguments like any other, so that a compiled program can
-plan them.
+A `Primitive` is immutable and may be executed by several threads at once, each with its own `Execution`. It never owns
+memory: scratchpad and workspace are arguments like any other, so that a compiled program can plan them.
 
-Note [One thread per primitive]. oneDNN looks at the number of threads when it creates a primitive: it splits sums between
-them, and chooses blocks whose sizes decide about the order of additions. So a primitive is created for one thread and run
-by one, and its bits do not depend on how many there are. `shares.py` cuts large work into shares, by shape, and runs
-them in parallel; inside such a region, and with OpenMP set to one thread (`weft.runtime.threads.alone`), a primitive
-starts no threads. Primitives whose every result is a single rounding (`exact`: copies, maxima, one addition) keep the
-process's width, which is frozen into them: they run in a thread that called `ensure_width()`, never inside an OpenMP
-region, where they would hang.
+Note [One thread per primitive]. oneDNN reads the number of threads when it creates a primitive: it splits sums between
+them and chooses block sizes that determine the order of additions. So a primitive is created for one thread and run by
+one, and its bits do not depend on the thread count. `shares.py` splits large work into shares, by shape, and runs them in
+parallel; inside such a region, and with OpenMP set to one thread (`weft.runtime.threads.alone`), a primitive starts no
+threads. Primitives whose every result is a single rounding (`exact`: copies, maxima, one addition) use the process's
+width, which is baked into them: they run in a thread that called `ensure_width()`, never inside an OpenMP region, where
+they would hang.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Kernels in loop IR: one file per family, each a function from a description to a `Kernel`.
 
-`layout` turns shapes and strides into well-shaped loops, `elementwise` and `reduce` serve any arrays, `rows` holds
-the fused kernels that work row by row (softmax, normalisation), `random` the counter-based generator, `small_matmul`
-small matrix products, `sorting` the keys that elements are sorted by and `copy` copies between layouts.
+`layout` simplifies shapes and strides before loops are built. `elementwise`, `tiled`, `copy`, `transpose` and `reduce`
+take arrays of any strides; `rows` and `norms` are fused row kernels (softmax, normalisation). `tiles` and `panels` are the
+register tile and the packing that the matmuls (`blocked_matmul`, `deep_matmul`, `skinny_matmul`, `small_matmul`),
+`attention` and `recurrent` share; `depthwise`, `pointwise_conv` and `winograd` are convolutions.
 """

@@ -1,12 +1,12 @@
-"""Attention that never writes the whole matrix of scores: a block of rows by a block of keys at a time.
+"""Blocked attention that never stores the full score matrix: a block of queries by a block of keys at a time.
 
     forward, for a block of queries:  for every block of keys: scores, running maximum and sum, out = out · correction + p v
-    backward, for a head:             the probabilities of a block again from the log-sum-exp, then its five products
+    backward, for a head:             recompute a block's probabilities from the log-sum-exp, then its five products
 
-Scores are kept *transposed*, a row per key, so that a vector holds several queries: maxima and sums need no step across a
-vector, and neither keys nor values are ever transposed; only the block of queries is, once. Blocks of keys that a causal
-mask hides altogether are left out. A task is a block of queries (forward) or a whole head (backward), whose order of
-additions is fixed: the result does not depend on the number of threads.
+Scores are kept *transposed*, a row per key, so that a vector holds several queries: maxima and sums need no horizontal
+operations, and neither keys nor values are ever transposed; only the block of queries is, once. Blocks of keys that a
+causal mask hides completely are skipped. A task is a block of queries (forward) or a whole head (backward) with a fixed
+order of additions: the result does not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Large matrix products of our own: blocks that fit the caches, register tiles inside, anything elementwise at the end.
+"""Cache-blocked matmul with register tiles and an elementwise epilogue.
 
     for some rows, for a block of columns (in parallel):
-        pack these columns of the right operand into panels    in memory of the thread's own, always the same
+        pack these columns of the right operand into panels    in a scratch buffer per thread, reused
         for a block of rows:
-            for a piece of the depth:                  the right operand's piece stays in the second cache
-                for a few rows:                        theirs of the left operand stay in the first
+            for a slice of the depth:                  the right operand's slice stays in L2
+                for a few rows:                        the left operand's rows stay in L1
                     for a panel:                       sums += left @ right, in registers
-            finish(row, column, sum)                   in registers, too, after the last piece
+            finish(row, column, sum)                   the epilogue, in registers after the last slice
 
-A tile runs at 99 % of the multiply-adds that the processor can do. What is left is waiting for memory: what a tile will
-need is asked for while the one before it is computed, a line at every step of the depth. A library's product does not know
-what comes after it: here a bias, an activation or an optimiser's step is done to the tile before it is written.
+A tile reaches 99 % of peak multiply-add throughput. The rest is memory latency: each tile prefetches the next tile's
+operands, one cache line per step of the depth. Unlike a library call, the matmul has an arbitrary epilogue: a bias, an
+activation or an optimiser step is applied to the tile before it is stored.
 
 The order of a sum depends on the depth alone: blocks of rows and columns never change a result.
 """

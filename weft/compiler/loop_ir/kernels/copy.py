@@ -1,4 +1,4 @@
-"""Copies between two layouts of one shape, made once per pair of layouts."""
+"""Copies between two layouts of one shape, specialised for each pair of layouts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Products of little width and height over a great depth: weight gradients, whose depth is a batch of samples or pixels.
+"""Matmul with few rows and columns and a large depth: weight gradients, whose depth is a batch of samples or pixels (split-K).
 
-    for a share of the depth (in parallel), a piece at a time:
-        sums[share] += left @ right        operands as they lie: read from memory once, then from the second cache
+    for a share of the depth (in parallel), a slice at a time:
+        sums[share] += left @ right        unpacked operands: read from memory once, then from L2
     finish(row, column, sum over the shares in order)
 
-How many shares there are follows from sizes alone, so the order of a sum is the same for any number of threads.
+The number of shares follows from sizes alone, so the order of a sum is the same for any number of threads.
 """
 
 from __future__ import annotations

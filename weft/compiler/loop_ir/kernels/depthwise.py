@@ -1,14 +1,14 @@
-"""Depthwise convolution on channels-last images: every channel has a small filter of its own.
+"""Depthwise convolution on channels-last images: every channel has its own small filter.
 
-Such a convolution does a few multiply-adds per number it reads, so it should run as fast as memory. The result is made in
-tiles of a few rows by one or two columns, with channels in vectors: a number that was loaded is used for every result of
-the tile that wants it, and each row is read from its beginning to its end. (Tiles of several columns are up to twice as
-slow on images that are not in a cache: their loads jump back and forth within a row.)
+Such a convolution does a few multiply-adds per element it reads, so it should run at memory bandwidth. The result is
+computed in tiles of a few rows by one or two columns, vectorised over channels: a loaded element is used for every result
+of the tile that needs it, and each row is read sequentially. (Wider tiles are up to twice as slow on images that are not
+in cache: their loads jump back and forth within a row.)
 
-Result, gradient of the input and gradient of the weight read along an axis in a way that `forward` and `backward` write
-down as a table: for each place the taps and what they multiply. Tiles with the same table (shifted) are a *run* and share
-their code. Of columns, the places outside the image are left out of the table, so that those at the borders are runs of
-their own; of rows, a tile's first and last may lie outside, and are masked: it is one run for all but a rest.
+The result, the input gradient and the weight gradient each read along an axis in a pattern that `forward` and `backward`
+describe as a table: for each position, the taps and what they multiply. Tiles with the same table (shifted) form a *run*
+and share code. Columns outside the image are left out of the table, so border columns are runs of their own; a tile's
+first and last rows may lie outside and are masked: all tiles but a remainder are one run.
 
 Kernels are the same for any number of images: trials run on a few of them.
 """

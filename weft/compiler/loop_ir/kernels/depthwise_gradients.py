@@ -1,13 +1,14 @@
-"""Both gradients of a depthwise convolution in one pass over memory, with what lies around it on the side of the image.
+"""Both gradients of a depthwise convolution in one pass over memory, fused with the ops on its input side.
 
     h = before(x); y = convolution(h, w); ...                        forward: see `depthwise.convolution`
+
     g                                                                the gradient of y
     dw = convolution_backward_weight(h, g)
     dh = convolution_backward_input(g, w)
-    a, b, c = after(dh, x); a is kept, b and c are summed up         the gradient of the activation, and what a batch norm needs
+    a, b, c = after(dh, x); a is stored, b and c are summed          the activation's gradient, and the sums of a batch norm
 
-Two images are read and one is written, where the ops one by one read six and write two. A tile goes over what it reads
-twice, first for dw, then for the rest, while it is in the first cache: the sums of both would not fit into the registers.
+Two images are read and one is written, where separate ops read six and write two. A tile reads its input twice, first for
+dw, then for the rest, while it is in L1: the accumulators of both would not fit into registers.
 """
 
 from __future__ import annotations

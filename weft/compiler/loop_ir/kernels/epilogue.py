@@ -1,7 +1,7 @@
-"""What is done to a result of a convolution before it is written.
+"""The epilogue of a convolution kernel: elementwise steps applied to a result before it is stored.
 
-Steps are "bias" (adds an operand's number of the channel), "image" (adds the same place of an operand that lies like the
-result), and names of elementwise ops of one operand.
+Steps are "bias" (adds an operand indexed by channel), "image" (adds an operand with the layout of the result), and names
+of unary elementwise ops.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Normalisation: layer norm and RMS norm over rows, batch statistics over columns.
 
-Gradients of weights are sums over rows. They are kept per chunk of rows, a number that depends on the shape alone,
-while the row is in cache anyway, and joined at the end: one sweep over the data, the same bits for any thread count.
+Weight gradients are sums over rows. They are accumulated per chunk of rows while a row is in cache, and the chunks are
+summed at the end. The number of chunks depends on the shape alone: one pass over the data, the same bits for any number
+of threads.
 """
 
 from __future__ import annotations

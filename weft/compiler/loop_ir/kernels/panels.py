@@ -1,4 +1,4 @@
-"""The right operand of a product in panels of 64 columns: what a register tile reads lies together, in the order it is read."""
+"""Packing of a matmul's right operand into panels of 64 columns, contiguous in the order a register tile reads them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Many rows times a small matrix: 1 x 1 convolutions of few channels, whose rows are the pixels of channels-last images.
+"""Pointwise (1 x 1) convolution of few channels: many rows (pixels of channels-last images) times a small matrix.
 
-The matrix stays in a cache; the rows come from memory, one tile of them after the other, and go back there. A tile has
-little to compute for what it reads, and it reads its rows side by side, which no processor foresees: so every tile asks
-for the rows of the next one while it multiplies, a line or two at every step of the depth.
+The matrix stays in cache; rows are streamed from memory and back, one tile after the other. A tile has little arithmetic
+per byte, and it reads several rows side by side, which hardware prefetchers do not predict: so each tile prefetches the
+next tile's rows, one or two cache lines per step of the depth.
 
-Of 32 columns and fewer, vectors hold eight numbers: 24 fill three such vectors, and half of a vector of sixteen would be
-empty. Each number of a row is then used for more vectors, too, and loading it costs as much as multiplying by it.
+For up to 32 columns vectors have 8 lanes: 24 columns fill three of them, where half of a 16-lane vector would be empty.
+Each element of a row is then also used for more vectors, and a broadcast load costs as much as a multiply-add.
 
 Kernels are the same for any number of rows: trials run on a few of them.
 """

@@ -1,4 +1,4 @@
-"""Random numbers as a loop: element i is a function of the generator's state and i, nothing else."""
+"""Counter-based random numbers as a loop: element i is a function of the generator's state and i, nothing else."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""One step of an LSTM layer as one kernel: the product with the recurrent weights and everything the gates do with it.
+"""One time step of an LSTM layer as one kernel: the recurrent matmul with the gates as its epilogue.
 
-A task owns some hidden units for the whole batch. Its weights lie together (packed once per sequence, used in every step):
-forward, 16 units by their four gates are the 64 columns of a register tile; backward, 64 units are. The first cache holds
-the part of the weights being used, the sums of a block of rows stay beside it, and the gates are computed on them before
-anything is written. Which task computes a unit does not change how.
+A task owns some hidden units for the whole batch. Its weights are packed once per sequence and used in every step:
+forward, 16 units by their four gates are the 64 columns of a register tile; backward, 64 units are. L1 holds the current
+panel of weights and the sums of a block of rows, and the gates are computed on those before anything is stored. Which task
+computes a unit does not change the result.
 """
 
 from __future__ import annotations

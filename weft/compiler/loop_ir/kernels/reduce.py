@@ -4,12 +4,12 @@ Dimensions are labelled `k` (kept) or `r` (reduced) and ordered from outermost t
 cover all cases:
 
 * *rows*: the innermost dimension is reduced. Each kept element is a row: lanes run along it.
-* *strips*: the innermost kept dimension spreads over the lanes, and each lane walks its reduced elements. For few
-  reduced elements, and for argmax/argmin along outer axes.
-* *columns*: as strips, for many reduced elements: whole rows are added into a row of partial results, several at a
-  time, so memory is read in order.
+* *strips*: the innermost kept dimension is vectorised, and each lane walks its reduced elements. For few reduced
+  elements, and for argmax/argmin along outer axes.
+* *columns*: like strips, for many reduced elements: whole rows are added into a row of partial results, several at a
+  time, so memory is read sequentially.
 
-Rows and columns cut long reductions into chunks whose number depends on the shape alone; their partial results are
+Rows and columns split long reductions into chunks whose number depends on the shape alone; the partial results are
 combined in order afterwards. So the result has the same bits for any number of threads.
 """
 

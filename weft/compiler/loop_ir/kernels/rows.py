@@ -1,9 +1,9 @@
 """Fused kernels along one axis: softmax and its relatives.
 
-A *row* is what lies along the axis. Each kernel is a short program per row, written once against `Rows`: reduce an
-expression over the row, name a scalar, store along the row. `Rows` lays it out in one of two schemes:
+A *row* is a one-dimensional slice along the axis. Each kernel is a short program per row, written once against `Rows`:
+reduce an expression over the row, name a scalar, store along the row. `Rows` maps it to one of two schemes:
 
-* *rows*: the row is contiguous (or nearly); lanes run along it, one row after another;
+* *rows*: the row is (nearly) contiguous; lanes run along it, one row after another;
 * *strips*: the axis is an outer one; lanes hold neighbouring rows, and each walks along its own.
 """
 

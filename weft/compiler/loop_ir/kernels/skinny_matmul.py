@@ -1,9 +1,9 @@
-"""A few rows times a large matrix that is read once, as it lies: what a model does for one token or one sample.
+"""Skinny matmul: a few rows times a large unpacked matrix, which is read once (inference on one token or one sample).
 
 `y = x @ w.T` where every row of `w` (a column of the product) is contiguous: the layout of a `Linear` layer's weight. The
-time is that of reading `w`, so nothing is packed, and `w` is read from its beginning to its end: one stream that the
-processor can foresee. (Several rows side by side, as in a product in tiles, take twice as long.) What follows the product
-element by element is done to a vector of results at a time.
+kernel is bound by the bandwidth of reading `w`, so nothing is packed and `w` is read sequentially: one stream that the
+hardware prefetches. (Several rows side by side, as in a tiled matmul, take twice as long.) The elementwise epilogue is
+applied to one vector of results at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A matrix product for matrices so small that calling a library would cost more than multiplying.
+"""Matmul for matrices so small that a library call would cost more than the multiplication.
 
 A oneDNN call costs microseconds. Here the result is computed in register tiles of a few rows by a few vectors: local
-buffers of constant shape, over which unrolled and vector loops become registers, so that the loop over the inner
-dimension holds nothing but multiply-adds. Shapes and strides are constants; half precision is computed in float32.
+buffers of constant shape, which unrolled and vector loops keep in registers, so that the loop over the depth holds nothing
+but multiply-adds. Shapes and strides are constants; half precision is computed in float32.
 """
 
 from __future__ import annotations

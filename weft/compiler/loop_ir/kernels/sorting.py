@@ -1,8 +1,7 @@
-"""Sorting as loops without branches, by unsigned keys that order as the elements do.
+"""Branch-free sorting by unsigned keys that order as the elements do.
 
-Short rows are sorted by rank: an element's place is the number of elements that go before it, counted for all elements
-of the row at once. Longer ones by radix: a pass per digit, from the least to the most significant, each of which keeps
-the order of the one before. Both are stable, and neither looks at how many threads there are.
+Short rows are sorted by rank: an element's position is the number of elements that precede it, counted for all elements of
+the row at once. Longer rows use an LSD radix sort. Both are stable and independent of the number of threads.
 
 Note [Sort keys]. NaN is the largest element, all NaNs are equal and so are the two zeros; the key of a descending sort is
 the complement of the key of an ascending one, so that equal elements keep their order either way.

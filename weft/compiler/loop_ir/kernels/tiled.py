@@ -1,8 +1,7 @@
-"""Elementwise kernels whose operands run in different directions: a transpose, channels first to channels last.
+"""Tiled elementwise kernels for operands with different fastest axes: a transpose, channels first to channels last.
 
-Whatever order the loops take, one operand would be read with a large stride, a cache line per element. So the two
-directions are cut into square tiles: an operand that runs the other way is read along its own direction into a local
-tile, and from there along the output's.
+In any loop order one operand would be read with a large stride, a cache line per element. So the two axes are cut into
+square tiles: an operand with the other fastest axis is read along it into a local tile, and from there along the output's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Matrix products as register tiles: the part that other kernels (attention, products of our own) are built around.
+"""Register tiles: the matmul micro-kernel that the matmul and attention kernels are built around.
 
-A tile is a few rows by a few vectors of the result, kept in registers while the depth is walked through. The left operand
-is read one number at a time and may lie anyhow; the right operand and the result are read and written in vectors along
-their columns.
+A tile is a few rows by a few vectors of the result, kept in registers over the whole depth. The left operand is read
+through broadcast loads and may have any strides; the right operand and the result are accessed in vectors along their
+columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies that turn a matrix: columns that are dense where it lies become rows that are dense where it goes."""
+"""Transposing copies: a matrix with contiguous columns is copied to one with contiguous rows, 16 x 16 in registers."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""Winograd convolution F(m x m, 3 x 3): the transforms around the products.
+"""Winograd convolution F(m x m, 3 x 3): the transforms around the matmuls.
 
 A tile of m x m results of a 3 x 3 convolution needs (m + 2)**2 multiplications per pair of channels instead of 9 m**2::
 
-    y = At [ (G w Gt) * (Bt x B) ] A        one tile; `*` is elementwise, and sums over channels become matrix products
+    y = At [ (G w Gt) * (Bt x B) ] A        one tile; `*` is elementwise, and sums over channels become matmuls
 
 and its gradients use the same matrices, transposed (`g` is the gradient of `y`)::
 
-    dx = the same with w turned by 180 degrees and its channel axes exchanged
+    dx = the same with w rotated by 180 degrees and its channel axes exchanged
     dw = Gt [ (Bt x B) * (A g At) ] G       summed over tiles
 
 The matrices follow from interpolation points 0, +-a, +-b, infinity. For m = 4 the points are 3/4 and 3/2 instead of the
 usual 1 and 2: the rounding error is four times smaller (2e-6 of the largest result for 512 channels, against 8e-6), and
 points that come in pairs still share their even and odd parts.
 
-Images are read and written as (n, y, x) strides with channels next to each other. Transformed values lie as
-(position in the tile, tile, channel), so that each of the (m + 2)**2 positions is one matrix. Sizes are run-time numbers:
-one kernel serves every layer. Tiles that stand over the edge read zeros there and write nothing.
+Images have (n, y, x) strides and contiguous channels. Transformed values are laid out as (position in the tile, tile,
+channel), so that each of the (m + 2)**2 positions is one matrix. Sizes are run-time integers: one kernel serves every
+layer. Tiles that extend past the edge read zeros there and skip the stores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How ops that are not loops are lowered, one file per family. Importing this package registers the rules."""
+"""Lowering rules for ops that are not loop nests, one file per family. Importing this package registers them."""
 
 from . import attention as attention
 from . import checks as checks

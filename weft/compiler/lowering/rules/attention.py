@@ -1,7 +1,7 @@
-"""Attention in blocks, forward and backward, by kernels of our own (see `kernels/attention.py`).
+"""Lowers attention, forward and backward, to the blocked kernels of `kernels/attention.py`.
 
-What they do not serve (dropout, odd sizes, a gradient for the mask) is decomposed into products and a softmax before it
-comes here, or runs as a host call.
+Unsupported cases (dropout, odd sizes, a gradient for the mask) are decomposed into matmuls and a softmax earlier, or run
+as a host call.
 """
 
 from __future__ import annotations

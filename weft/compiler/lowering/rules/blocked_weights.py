@@ -1,9 +1,9 @@
-"""Weights in blocks, the layout that the library's convolutions want, and gradients brought back from it.
+"""Packs convolution weights into oneDNN's blocked layouts, and unpacks gradients from them.
 
-    (2048, 1024, 1, 1) as "Acdb48a": 43 blocks, each 1024 rows of 48 numbers; the last block is filled up with zeros
+    (2048, 1024, 1, 1) as "Acdb48a": 43 blocks, each 1024 rows of 48 elements; the last block is padded with zeros
 
-Where the kernel is a single pixel, the library picks the numbers of a block one by one, at a fifth of the speed of a copy;
-ours turns squares of them (see `kernels/copy.py`). For larger kernels the library's way is the faster one.
+For 1 x 1 kernels oneDNN gathers the elements of a block one by one, at a fifth of the speed of a copy; ours is a
+transposing copy (see `kernels/copy.py`). For larger kernels oneDNN's reorder is faster.
 """
 
 from __future__ import annotations

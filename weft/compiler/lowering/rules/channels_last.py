@@ -1,4 +1,4 @@
-"""What the rules for images share: channels lie next to each other, for oneDNN as for kernels of our own."""
+"""Helpers shared by the image rules: channels-last layouts, for oneDNN and for native kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that run natively: a flag is computed by a kernel and looked at before anything is written."""
+"""Native run-time checks: a kernel computes a flag, which is tested before anything is written."""
 
 from __future__ import annotations
 

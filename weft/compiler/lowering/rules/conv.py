@@ -1,8 +1,8 @@
-"""Convolution and its gradients on channels-last activations: oneDNN, or kernels of our own where they are faster.
+"""Lowers convolution and its gradients on channels-last activations, to oneDNN or to native kernels where those are faster.
 
-Weights stay plain arrays outside; oneDNN is fastest with a layout of its own, so they are reordered on the way in and
-their gradient on the way out (a few per cent of the convolution's time). Which way a convolution is computed is for
-`weft.compiler.tuning` to say.
+Weights are plain arrays outside; oneDNN is fastest with its blocked layouts, so they are reordered on the way in and their
+gradient on the way out (a few per cent of the convolution's time). `weft.compiler.tuning` chooses between the ways to
+compute a convolution.
 """
 
 from __future__ import annotations

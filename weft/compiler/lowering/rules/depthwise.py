@@ -1,4 +1,4 @@
-"""Depthwise convolutions by kernels of our own: the steps around `weft.compiler.loop_ir.kernels.depthwise`."""
+"""Lowers depthwise convolutions to the kernels of `weft.compiler.loop_ir.kernels.depthwise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Depthwise convolutions with their neighbours: the steps around the kernels of `kernels/depthwise*.py`."""
+"""Lowers depthwise convolutions fused with their neighbours to the kernels of `kernels/depthwise*.py`."""
 
 from __future__ import annotations
 

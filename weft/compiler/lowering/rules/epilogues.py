@@ -1,4 +1,4 @@
-"""Products and convolutions with post-ops: oneDNN does the steps while the result is in registers."""
+"""Lowers matmuls and convolutions with an epilogue: to oneDNN post-ops, or to native kernels with an epilogue."""
 
 from __future__ import annotations
 

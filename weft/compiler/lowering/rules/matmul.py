@@ -1,4 +1,4 @@
-"""Matrix products: by a kernel of our own or by oneDNN, on the operands as they lie, transposed views included."""
+"""Lowers matmuls to a native kernel or to oneDNN, on operands of any strides, transposed views included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that only move elements: joining, writing into a part, windows as columns and back. Each is a few copies."""
+"""Lowers ops that only move elements (concatenation, slice assignment, im2col and back) to a few copies each."""
 
 from __future__ import annotations
 

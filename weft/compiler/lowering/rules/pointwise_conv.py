@@ -1,4 +1,4 @@
-"""1 x 1 convolutions of few channels by a kernel of our own: the steps around `weft.compiler.loop_ir.kernels.pointwise_conv`."""
+"""Lowers 1 x 1 convolutions of few channels to the kernel of `weft.compiler.loop_ir.kernels.pointwise_conv`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Pooling: oneDNN on channels-last activations.
+"""Lowers pooling to oneDNN on channels-last activations.
 
-Max pooling remembers where its maxima were. oneDNN's workspace holds the place in the window of every maximum, laid out
-like the result: what the op returns. Where it is of another kind, it serves as long as only the gradient reads it.
+Max pooling stores the positions of its maxima. oneDNN's workspace holds each maximum's position in its window, in the
+layout of the result, which is what the op returns. A workspace in another format is usable as long as only the gradient
+reads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Matrix products by our own kernel, in blocks (`kernels/product.py`), and whether it is the faster one on this machine.
+"""Lowers matmuls to the blocked kernel (`kernels/blocked_matmul.py`) where it is faster than oneDNN on this machine.
 
-Its lead over the library is a few per cent where what is packed is used often enough (`suits`), and what follows a product
-costs nothing. One product of this kind is tried, once per machine, instead of every product of
-every program: a trial costs more time than most programs would gain.
+It leads by a few per cent where packed panels are reused often enough (`suits`), and its epilogue is free. One such
+product is timed once per machine, instead of every product of every program: a trial costs more time than most programs
+would gain.
 """
 
 from __future__ import annotations

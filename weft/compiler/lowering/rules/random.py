@@ -1,4 +1,4 @@
-"""Random draws: element i of a draw is a function of the generator's state and i, in any order and on any thread."""
+"""Lowers random draws: element i of a draw is a function of the generator's state and i, in any order and on any thread."""
 
 from __future__ import annotations
 

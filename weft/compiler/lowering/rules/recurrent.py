@@ -1,7 +1,8 @@
-"""LSTM layers over time: a native loop whose body is one kernel (see `kernels/recurrent.py`).
+"""Lowers LSTM layers to a native loop over time whose body is one kernel (see `kernels/recurrent.py`).
 
-The weights are packed once per sequence. A step reads the state that the step before wrote into the results themselves,
-through cursors that move with time: nothing is copied. Masks, other dtypes and odd sizes are decomposed or run on the host.
+The weights are packed once per sequence. A step reads the state that the previous step wrote into the results themselves,
+through cursors that advance with time: nothing is copied. Masks, other dtypes and odd sizes are decomposed or run on the
+host.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Running sums, products, extremes and recurrences: one pass along the axis that carries a state.
+"""Lowers running sums, products, extremes and recurrences: one pass along the axis that carries a state.
 
-Rows are shared out among threads; where the axis is not the last one, the states of many columns lie side by side and
-one vector operation advances all of them. The order of operations along the axis is that of the definition.
+Rows are distributed over threads; where the axis is not the last one, the states of many columns are contiguous and one
+vector operation advances all of them. The order of operations along the axis is that of the definition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Elements and rows written to computed places: scatter, scatter_add, index_add (the gradient of an embedding), segment_max.
+"""Lowers scatter, scatter_add, index_add (the gradient of an embedding) and segment_max.
 
-Along the indexed axis elements are written one after another, so that of repeated places the last wins and sums add up in
-order; the other axes are shared out among vectors and threads, which never meet in one place.
+Along the indexed axis elements are written sequentially, so that for repeated indices the last write wins and sums are
+added in order; the other axes are vectorised and run in parallel, without conflicting writes.
 """
 
 from __future__ import annotations

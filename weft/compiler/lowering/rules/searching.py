@@ -1,4 +1,4 @@
-"""Places of extremes and places in sorted vectors."""
+"""Lowers argmax, argmin and searchsorted."""
 
 from __future__ import annotations
 

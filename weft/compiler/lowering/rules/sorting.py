@@ -1,4 +1,4 @@
-"""sort, argsort and topk as native loops; see `weft.compiler.loop_ir.kernels.sorting` for how they sort."""
+"""Lowers sort, argsort and topk to native loops; see `weft.compiler.loop_ir.kernels.sorting` for the algorithms."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Rows of a table that an optimiser updates: which position names a row first, rows put in the table's own memory, and
-rows that catch up with steps they have missed.
+"""Lowers row-wise optimiser updates of embedding tables: first occurrences of rows, in-place updates, deferred rows.
 
-Indices were found valid by the look-up they come from. They are clamped all the same, so that whatever they are, nothing
-else is read or written; there is no check that could fail after a variable was written.
+Indices were validated by the look-up they come from. They are clamped all the same, so that no other memory is ever read
+or written; there is no check that could fail after a variable was written.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Weight gradients that an optimiser's step uses up at once: the product and the step become one kernel.
+"""Fuses a matmul into the elementwise cluster that consumes it: a weight gradient into its optimiser step, for example.
 
     %g = matmul(%grad.T, %x); %m' = gather_speed(%m, %g); %w' = descend(%w, %m')          two steps, %g in memory
-    %w', %m' = (one kernel, see `kernels/product.py`)                                        one step, %g nowhere
+    %w', %m' = (one kernel, see `kernels/blocked_matmul.py`)                                 one step, %g in registers
 
-    %y = matmul(%x, %w.T); %z = add(%y, %b); %r = relu(%z)                                      and so for other neighbours
+    %y = matmul(%x, %w.T); %z = add(%y, %b); %r = relu(%z)                                      likewise for other epilogues
     %r = (one kernel)
 
-A product is put off (`put_off`) when its one reader is an elementwise cluster of the same shape, and computed inside that
-cluster's loops (`lower_update`), unless it is deep and the library's product is the faster one on this machine.
+A product is deferred (`defer_product`) when its one reader is an elementwise cluster of the same shape, and computed inside
+that cluster's loops (`lower_update`), unless it is deep and oneDNN's matmul is faster on this machine.
 """
 
 from __future__ import annotations

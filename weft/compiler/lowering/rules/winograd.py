@@ -1,7 +1,7 @@
-"""3 x 3 convolutions as Winograd's products: transforms from `weft.compiler.loop_ir.kernels.winograd`, matrices from oneDNN.
+"""Lowers 3 x 3 convolutions to Winograd: transforms from `weft.compiler.loop_ir.kernels.winograd`, matmuls from oneDNN.
 
-The tiles of a batch are worked on in blocks of whole rows of tiles, so that a block's transformed values are still in a
-cache when they are multiplied and transformed back. How many tiles a block has follows from the shapes alone.
+The tiles of a batch are processed in blocks of whole rows of tiles, so that a block's transformed values are still in
+cache when they are multiplied and transformed back. The number of tiles in a block follows from the shapes alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How ops that are one kernel eagerly are written with smaller ops for the compiler, which fuses them again."""
+"""Decompositions of ops that are one kernel eagerly into smaller ops, which the compiler fuses again."""
 
 from __future__ import annotations
 

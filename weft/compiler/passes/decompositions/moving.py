@@ -1,6 +1,6 @@
-"""Ops that move elements, written with views, gathers at known places and comparisons of positions.
+"""Decompositions of ops that move elements into views, gathers at constant indices and comparisons of indices.
 
-Views cost nothing and comparisons fuse with whatever reads them, so most of what is here leaves no kernel of its own.
+Views are free and comparisons fuse with their readers, so most of these leave no kernel of their own.
 """
 
 from __future__ import annotations

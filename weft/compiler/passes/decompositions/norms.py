@@ -1,6 +1,6 @@
-"""Normalisation, forward and backward, as sums and products that fuse with their neighbours.
+"""Decompositions of normalisation, forward and backward, into sums and products that fuse with their neighbours.
 
-Half precision is computed in float32. What a norm without a weight returns as the weight's gradient is empty.
+Half precision is computed in float32. The weight gradient of a norm without a weight is empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pooling that oneDNN has no kernel for: every place of the window is a strided view of the padded image.
+"""Decompositions of pooling that oneDNN does not support: every window position is a strided view of the padded image.
 
 One nest reads all views of a window side by side. Gradients add up the columns of `unfold_backward`.
 """

@@ -1,6 +1,6 @@
-"""Recurrent layers as native loops over time; what one step does elementwise is one kernel.
+"""Decompositions of recurrent layers into native loops over time; the elementwise part of a step is one kernel.
 
-A step that `mask` (T, N, 1) leaves out keeps the states as they were, and its gates get no gradient.
+A step masked out by `mask` (T, N, 1) keeps the states unchanged, and its gates get no gradient.
 """
 
 from __future__ import annotations
