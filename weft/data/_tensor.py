@@ -1,6 +1,6 @@
-"""The one place where the data package meets tensors: arrays in, tensors on the same memory out.
+"""Zero-copy conversion between NumPy arrays and tensors for the data package.
 
-Everything else in `weft.data` works on NumPy arrays, so that worker processes need no tensors at all.
+The rest of `weft.data` works on NumPy arrays only, so worker processes never import the tensor library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def _as_tensor(array: np.ndarray) -> Any:
-    """A tensor on the memory of `array`; arrays of strings, dates or records stay arrays."""
+    """A tensor that shares the memory of `array`; arrays of strings, dates or records are returned unchanged."""
     if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         return array
     import weft
@@ -28,11 +28,11 @@ def is_tensor(value: Any) -> bool:
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """The array behind a tensor that requires no gradients, an array as it is, anything else converted."""
+    """Convert to a NumPy array, without a copy where possible. Tensors must not require gradients."""
     if isinstance(value, np.ndarray):
         return value
     if is_tensor(value):
-        return value.numpy()  # refuses tensors that require gradients, which would be lost here
+        return value.numpy()  # raises for tensors that require gradients, which would be lost here
     return np.asarray(value)
 
 
@@ -48,10 +48,10 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def arrays_to_tensors(tree: Any) -> Any:
-    """What a loader hands out: every array of a collated batch as a tensor on the same memory."""
+    """Replace every array of a collated batch by a tensor on the same memory."""
     return map_leaves(lambda leaf: _as_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
 
 
 def tensors_to_arrays(tree: Any) -> Any:
-    """The inverse, for what a collate function made."""
+    """The inverse of `arrays_to_tensors`, for the result of a user's collate function."""
     return map_leaves(lambda leaf: to_numpy(leaf) if is_tensor(leaf) else leaf, tree)

@@ -1,8 +1,8 @@
-"""Samples to a batch: find out what the batch looks like, then write every sample once, where it will stay.
+"""Collating: stack samples into a batch with one copy per sample.
 
-Collating is split in two so that a worker can learn the size of the batch, take a slot of shared memory, and let
-the samples be copied straight into it: `plan` makes a tree of `Leaf`s, `fill` turns each leaf into an array that
-`allocate` provides. `default_collate` is both together on ordinary memory.
+It has two phases, so that a worker can compute the size of the batch, acquire a slot of shared memory and copy the
+samples straight into it: `plan` builds a tree of `Leaf`s, `fill` writes each leaf into an array from `allocate`.
+`default_collate` does both on ordinary memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCALARS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int64"), (float
 
 
 class Leaf:
-    """One array of a batch that is not written yet."""
+    """One array of a batch, with its shape and dtype known and its values not yet copied."""
 
     __slots__ = ("dtype", "shape", "values")
 
@@ -52,7 +52,6 @@ def default_collate(samples: Sequence[Any]) -> Any:
         TypeError: a sample holds something that cannot be stacked.
 
     Example:
-        >>> import numpy as np
         >>> x, label = default_collate([(np.zeros(3), 0), (np.ones(3), 1)])
         >>> x.shape, label.shape
         ((2, 3), (2,))
@@ -70,7 +69,7 @@ def fill(tree: Any, allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray])
 
 
 def plan(samples: Sequence[Any], path: str = "") -> Any:
-    """The tree of the batch with a `Leaf` for every array that is to be made."""
+    """The structure of the batch, with a `Leaf` for every array to allocate."""
     if not len(samples):
         raise ValueError("default_collate: no samples. Got an empty list; expected at least one sample.")
     first = samples[0]
@@ -126,7 +125,7 @@ def _plan_numbers(samples: Sequence[Any], path: str) -> Leaf:
 
 
 def _number_type(a: np.dtype, b: np.dtype) -> np.dtype:
-    """Promotion in which an integer label among float32 ones does not make them float64."""
+    """Type promotion in which integers mixed with float32 stay float32 instead of becoming float64."""
     if a.kind == "f" and b.kind in "biu":
         return a
     if b.kind == "f" and a.kind in "biu":

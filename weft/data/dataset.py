@@ -1,7 +1,7 @@
-"""Datasets: what can be loaded, and the few ways of combining them.
+"""Dataset classes, and functions that split, join and map them.
 
-A `Dataset` has a length and gives sample number i; an `IterableDataset` gives samples one after another. Samples
-are NumPy arrays, numbers and strings, alone or in tuples and dictionaries; the loader makes tensors of them.
+A `Dataset` has a length and random access by index; an `IterableDataset` is a stream of samples. Samples are NumPy
+arrays, numbers and strings, alone or in tuples and dictionaries; the loader converts them to tensors.
 """
 
 from __future__ import annotations
@@ -23,6 +23,16 @@ class Dataset:
 
     Worker processes get a copy, so a dataset must be picklable and its class importable by name. Draw random numbers
     with `sample_rng()`: they then depend on the sample and the epoch only.
+
+    Example:
+        >>> class Squares(data.Dataset):
+        ...     def __len__(self):
+        ...         return 4
+        ...
+        ...     def __getitem__(self, index):
+        ...         return index, float(index**2)
+        >>> [y.tolist() for _, y in data.DataLoader(Squares(), batch_size=2)]
+        [[0.0, 1.0], [4.0, 9.0]]
     """
 
     def __getitem__(self, index: int) -> Any:
@@ -38,15 +48,24 @@ class Dataset:
         return ConcatDataset([self, other])
 
     def gather(self, indices: np.ndarray) -> Any:
-        """A whole batch at once, or None to have it put together from single samples.
+        """A whole batch at once, or None to collate it from single samples.
 
-        An optional short cut for data that lie in arrays: the result is the tree of the batch with `Rows` for leaves,
-        which are copied straight to where the batch will be. It must equal collating the single samples.
+        An optional fast path for datasets backed by arrays. The result has the structure of the batch with `Rows` as
+        leaves, which are copied straight into the batch's memory. It must equal collating the single samples.
+
+        Args:
+            indices: (batch,) int64.
         """
         return None
 
     def map(self, function: Callable[[Any], Any], element: int | str | None = None) -> Dataset:
-        """This dataset with `function` applied to each sample, or only to one element of it; see `map_dataset`."""
+        """Apply `function` to each sample, or to one element of it, as it is loaded; see `map_dataset`.
+
+        Example:
+            >>> (x,) = data.TensorDataset(np.arange(3)).map(lambda x: 10 * x, element=0)[2]
+            >>> int(x)
+            20
+        """
         return MapDataset(self, function, element)
 
 
@@ -54,22 +73,30 @@ class IterableDataset:
     """Base class of datasets that are streams: implement `__iter__`.
 
     The stream of an epoch is the same in every process; the loader divides it between ranks and workers by
-    position (see `select`), so the order of batches does not depend on the number of workers. Optional methods:
-    `set_epoch(epoch)`, called before each epoch; `state_dict()` and `load_state_dict(state)`, where the state (plain
-    numbers, strings, lists) says after which sample the latest iterator stands, and after loading it the next
-    ``iter()``, and only that, goes on from there. Without them, a resume skips what was seen.
+    position (see `select`), so the order of batches does not depend on the number of workers.
+
+    Optional methods: `set_epoch(epoch)` is called before each epoch. `state_dict()` returns the position of the latest
+    iterator as plain numbers, strings and lists; after `load_state_dict(state)` the next ``iter()``, and only that one,
+    continues from there. Without these two, a resume reads and skips the samples already seen.
+
+    Example:
+        >>> class Countdown(data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([3, 2, 1])
+        >>> [batch.tolist() for batch in data.DataLoader(Countdown(), batch_size=2)]
+        [[3, 2], [1]]
     """
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__}: implement __iter__().")
 
     def select(self, wanted: Callable[[int], bool], start: int = 0) -> Iterator[tuple[int, Any]]:
-        """The samples at wanted positions of the stream, with their positions.
+        """Iterate over (position, sample) for the wanted positions of the stream.
 
-        Override it if the stream can jump over samples more cheaply than by making them.
+        Override it if the stream can skip samples more cheaply than by producing them.
 
         Args:
-            wanted: says of a position whether its sample is needed; false for ever is possible.
+            wanted: whether the sample at a position is needed; it may be false for all remaining positions.
             start: the position of the first sample that ``iter(self)`` gives.
         """
         iterator = iter(self)
@@ -83,12 +110,12 @@ class IterableDataset:
                 yield position, sample
 
     def map(self, function: Callable[[Any], Any], element: int | str | None = None) -> IterableDataset:
-        """This stream with `function` applied to each sample, or only to one element of it; see `map_dataset`."""
+        """Apply `function` to each sample, or to one element of it, as it is loaded; see `map_dataset`."""
         return MapIterableDataset(self, function, element)
 
 
 class Rows(Leaf):
-    """Rows of an array that are to become one array of a batch."""
+    """A leaf that gathers rows of one array."""
 
     __slots__ = ()
 
@@ -151,7 +178,12 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
-    """The samples of a dataset at some indices, in their order."""
+    """The samples of a dataset at the given indices, in the given order.
+
+    Example:
+        >>> [int(x) for (x,) in data.Subset(data.TensorDataset(np.arange(10)), [7, 2])]
+        [7, 2]
+    """
 
     def __init__(self, dataset: Dataset, indices: Sequence[int] | np.ndarray) -> None:
         self.dataset = dataset
@@ -169,7 +201,13 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Datasets one after another."""
+    """Several datasets concatenated; `a + b` makes one, too.
+
+    Example:
+        >>> both = data.ConcatDataset([data.TensorDataset(np.arange(3)), data.TensorDataset(np.arange(5))])
+        >>> len(both), int(both[4][0])
+        (8, 1)
+    """
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
         self.datasets = list(datasets)
@@ -189,7 +227,7 @@ class ConcatDataset(Dataset):
 
 
 class MapDataset(Dataset):
-    """A dataset with a function applied to its samples as they are loaded."""
+    """A dataset that applies a function to its samples as they are loaded."""
 
     def __init__(self, source: Dataset, function: Callable[[Any], Any], element: int | str | None = None) -> None:
         self.source, self.function, self.element = source, _checked(function), element
@@ -202,7 +240,7 @@ class MapDataset(Dataset):
 
 
 class MapIterableDataset(IterableDataset):
-    """A stream with a function applied to its samples; skipped samples are not computed."""
+    """A stream that applies a function to its samples, but not to skipped ones."""
 
     def __init__(
         self, source: IterableDataset, function: Callable[[Any], Any], element: int | str | None = None
@@ -224,11 +262,18 @@ class MapIterableDataset(IterableDataset):
 def map_dataset(
     function: Callable[[Any], Any], dataset: Dataset | IterableDataset, element: int | str | None = None
 ) -> Any:
-    """`dataset` with `function` applied to each sample as it is loaded.
+    """Apply `function` to each sample of `dataset` as it is loaded.
 
     Args:
+        function: takes and returns one sample, or one element of it. Worker processes need it to be picklable.
+        dataset: a `Dataset` or an `IterableDataset`.
         element: apply it only to this item of a tuple or this key of a dictionary, say 0 for the image of an
             (image, label) pair.
+
+    Example:
+        >>> pairs = data.TensorDataset(np.arange(3), np.array([5, 6, 7]))
+        >>> [(int(x), int(y)) for x, y in data.map(lambda x: -x, pairs, element=0)]
+        [(0, 5), (-1, 6), (-2, 7)]
     """
     if isinstance(dataset, IterableDataset):
         return MapIterableDataset(dataset, function, element)
@@ -258,11 +303,11 @@ def _apply(function: Callable[[Any], Any], sample: Any, element: int | str | Non
 def random_split(
     dataset: Dataset, lengths: Sequence[float], seed: int | None = 0, generator: Any = None
 ) -> list[Subset]:
-    """Divide a dataset at random into parts that do not overlap.
+    """Split a dataset at random into parts that do not overlap.
 
     Args:
         lengths: numbers of samples that add up to the length of the dataset, or fractions that add up to 1.
-        seed: determines the division; the same for the same seed. None draws one.
+        seed: determines the split; None draws one.
 
     Example:
         >>> train, test = random_split(TensorDataset(np.arange(10)), [0.8, 0.2])
@@ -276,7 +321,7 @@ def random_split(
         if any(x < 0 for x in lengths) or abs(sum(lengths) - 1) > 1e-6:
             raise ValueError(f"random_split: fractions must add up to 1. Got {list(lengths)}.")
         counts = [int(n * x + 1e-9) for x in lengths]
-        for i in range(n - sum(counts)):  # what rounding left over goes to the first parts, one each
+        for i in range(n - sum(counts)):  # the remainder after rounding goes to the first parts, one sample each
             counts[i % len(counts)] += 1
     else:
         counts = [int(x) for x in lengths]

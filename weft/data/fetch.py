@@ -1,7 +1,7 @@
-"""From a batch number to a batch: the part of loading that is the same in this process and in a worker.
+"""Fetchers: make a batch from its number, in the main process or in a worker.
 
-A fetcher is made once per epoch from an `Epoch`. It returns a *plan* (see `collate`), so the caller decides where
-the arrays of the batch are written.
+A fetcher is created once per epoch from an `Epoch`. It returns a *plan* (see `collate`), so the caller chooses the
+memory that the batch is written to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .dataset import IterableDataset, MapIterableDataset
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What is loaded and how a batch is made of it; goes to every worker once."""
+    """The dataset and how batches are made from it; sent to every worker once."""
 
     dataset: Any
     collate_fn: Callable[[list[Any]], Any] | None
@@ -32,7 +32,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """Where one iteration starts; goes to every worker at its beginning."""
+    """The start of one iteration; sent to every worker when it begins."""
 
     seed: int
     epoch: int
@@ -41,11 +41,11 @@ class Epoch:
 
 
 class LoadError(Exception):
-    """Wraps what a dataset raised (its `__cause__`) with the place where it did."""
+    """Wraps an exception of a dataset (its `__cause__`) with the sample or batch that raised it."""
 
 
 class End(Exception):
-    """An iterable dataset has no such batch any more."""
+    """The stream ended before this batch."""
 
 
 def _finish(samples: list[Any], source: Source, epoch: Epoch, batch: int) -> Any:
@@ -68,7 +68,7 @@ class MapFetcher:
             self._gather = getattr(source.dataset, "gather", None)
 
     def fetch(self, batch: int, indices: np.ndarray) -> tuple[Any, Any]:
-        """The plan of a batch, and no state: positions are all that a map-style dataset needs."""
+        """The plan of a batch, and None: a dataset with random access has no stream state."""
         source, epoch = self._source, self._epoch
         try:
             if self._gather is not None:
@@ -94,8 +94,8 @@ class MapFetcher:
 class StreamFetcher:
     """Batches of an iterable dataset, in order: worker w of n makes batches w, w + n, …
 
-    Every worker runs through the whole stream and keeps its own batches; what is skipped costs only the making of
-    the raw sample (see `IterableDataset.select`).
+    Every worker iterates over the whole stream and keeps only its own batches; a skipped sample costs only the
+    production of the raw sample (see `IterableDataset.select`).
     """
 
     def __init__(self, source: Source, epoch: Epoch, worker: int = 0, num_workers: int = 1) -> None:
@@ -154,14 +154,14 @@ class StreamFetcher:
 
 
 def stateful(dataset: Any) -> Any:
-    """The object whose own state describes the position of a dataset or sampler, or None if it has none."""
+    """The object whose `state_dict` describes the position of a dataset or sampler, or None."""
     while isinstance(dataset, MapIterableDataset):
         dataset = dataset.source
     return dataset if hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict") else None
 
 
 def is_stream(dataset: Any) -> bool:
-    """Whether a dataset is read in order."""
+    """Whether a dataset is a stream."""
     return isinstance(dataset, IterableDataset)
 
 

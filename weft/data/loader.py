@@ -1,17 +1,17 @@
-"""DataLoader: batches of a dataset, in a reproducible order, made ahead of time by worker processes.
+"""DataLoader: batches of a dataset in a reproducible order, prefetched by worker processes.
 
 Contract
 --------
-* **Order.** What batch k of epoch e holds depends on the seed, the dataset and the sampler, never on `num_workers`.
-* **Position.** The loader counts the batches it has handed out. `state_dict()` is that count with the seed and
-  the epoch, as plain numbers; a loader that loads it goes on with the very next batch, whatever was being
-  prefetched, with any number of workers.
-* **Memory.** Batches from workers lie in shared memory and are not copied; they are yours for as long as you
-  hold them, and the memory is used again when you drop them.
-* **Ends.** An error in a worker surfaces here with its traceback, in place of its batch. A worker that dies
-  raises at once. After an error, Ctrl-C, `close()`, or when the loader or the program ends, no process remains.
-* **Threads.** One thread iterates a loader at a time. Two iterators of one loader may be alive; the second
-  starts workers of its own.
+* **Order.** The content of batch k of epoch e depends on the seed, the dataset and the sampler, never on `num_workers`.
+* **Position.** The loader counts the batches it has returned. `state_dict()` is that count with the seed and the
+  epoch, as plain numbers; a loader that loads it continues with the next batch, regardless of prefetched batches and
+  of the number of workers.
+* **Memory.** Batches from workers are in shared memory and are not copied; they stay valid while they are referenced,
+  and their memory is reused afterwards.
+* **Failure.** An error in a worker is raised with its traceback in place of its batch. A worker that dies raises
+  immediately. After an error, Ctrl-C, `close()`, or the end of the loader or the program, no process remains.
+* **Threads.** One thread iterates a loader at a time. Two iterators of one loader may be alive; the second starts
+  separate workers.
 """
 
 from __future__ import annotations
@@ -45,19 +45,18 @@ class DataLoader:
         sampler: an iterable of indices, instead of `shuffle`.
         batch_sampler: an iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`.
         num_workers: processes that load; 0 loads in this process.
-        collate_fn: makes a batch of a list of samples; `default_collate` if None.
-        drop_last: leave out a last batch that is not full.
-        prefetch_factor: batches each worker is ahead.
+        collate_fn: turns a list of samples into a batch; `default_collate` if None.
+        drop_last: drop the last batch if it is incomplete.
+        prefetch_factor: batches that each worker prefetches.
         timeout: seconds to wait for a batch from a worker; None waits as long as the worker lives.
-        seed: determines order and augmentation; drawn (from `generator`, or Weft's own) if None.
+        seed: determines order and augmentation; drawn from `generator`, or from Weft's global one, if None.
         persistent_workers: keep the processes from epoch to epoch. They hold the dataset as it was when they
             started; call `close()` after changing it.
         rank, world_size: load only this rank's share. Every rank has the same number of batches.
-        as_numpy: hand out NumPy arrays instead of tensors.
+        as_numpy: return NumPy arrays instead of tensors.
 
     Example:
-        >>> from weft.data import TensorDataset
-        >>> loader = DataLoader(TensorDataset(np.arange(10)), batch_size=4, as_numpy=True)
+        >>> loader = data.DataLoader(data.TensorDataset(np.arange(10)), batch_size=4)
         >>> [x.tolist() for (x,) in loader]
         [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     """
@@ -98,7 +97,7 @@ class DataLoader:
         self._position: _Position | None = None  # of the latest iterator
         self._iterator: weakref.ref[_Iterator] | None = None
         self._sampler_state: Any = None  # of the user's sampler when the current epoch began
-        self._restore_sampler = False  # whether that state was loaded and is still to be put into the sampler
+        self._restore_sampler = False  # whether that state was loaded and the sampler has not received it yet
         self._pool: WorkerPool | None = None
 
     def _check(
@@ -138,6 +137,7 @@ class DataLoader:
 
     @property
     def batch_size(self) -> int | None:
+        """Samples per batch; None with a `batch_sampler`."""
         return None if self.batch_sampler is not None else self.source.batch_size
 
     def _custom_sampler(self) -> Any:
@@ -158,7 +158,7 @@ class DataLoader:
         return sampler
 
     def _batches(self, epoch: Epoch) -> Iterator[np.ndarray | None]:
-        """The indices of each batch from the first wanted on; None for each batch of a stream."""
+        """The indices of each remaining batch; None for each batch of a stream."""
         if self._stream:
             return itertools.repeat(None)
         first, size = epoch.first_batch, self.source.batch_size or 1
@@ -180,7 +180,7 @@ class DataLoader:
         return _group(itertools.islice(sampler, first * size, None), size, self.source.drop_last)
 
     def __len__(self) -> int:
-        """The number of batches of an epoch (of this rank)."""
+        """The number of batches per epoch (of this rank)."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         size = self.source.batch_size or 1
@@ -204,7 +204,7 @@ class DataLoader:
         return int(self.state_dict()["epoch"])
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch, from its start."""
+        """Start the next iteration at the beginning of `epoch`."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"DataLoader: epoch must be an integer of at least 0. Got {epoch!r}.")
         self._position, self._resume, self._next_epoch = None, None, epoch
@@ -219,7 +219,7 @@ class DataLoader:
         return iterator
 
     def _take_pool(self) -> WorkerPool:
-        """The kept workers if nobody is using them, or new ones."""
+        """The persistent workers if they are idle, or new ones."""
         pool, self._pool = self._pool, None
         if pool is not None and pool.alive:
             return pool
@@ -232,7 +232,7 @@ class DataLoader:
             pool.stop()
 
     def close(self) -> None:
-        """Stop the worker processes. The loader can be used again; it then starts new ones."""
+        """Stop the worker processes. The next iteration starts new ones."""
         iterator = self._iterator() if self._iterator is not None else None
         if iterator is not None:
             iterator.close()
@@ -249,9 +249,17 @@ class DataLoader:
     # Position -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this loader stands, as plain numbers and strings (fit for JSON).
+        """The position of this loader, as plain numbers and strings (JSON-serialisable).
 
-        The position counts the batches handed out, not those being prefetched.
+        It counts the batches returned so far, not prefetched ones.
+
+        Example:
+            >>> loader = data.DataLoader(data.TensorDataset(np.arange(6)), batch_size=2)
+            >>> first = next(iter(loader))
+            >>> again = data.DataLoader(data.TensorDataset(np.arange(6)), batch_size=2)
+            >>> again.load_state_dict(loader.state_dict())
+            >>> [x.tolist() for (x,) in again]
+            [[2, 3], [4, 5]]
         """
         epoch, batches, stream = self._next_epoch, 0, None
         position = self._position
@@ -269,7 +277,7 @@ class DataLoader:
         return state
 
     def _shape(self) -> dict[str, Any]:
-        """What must not change between saving and loading for the position to mean the same."""
+        """Settings that must be equal for a saved position to be valid."""
         return {
             "batch_size": self.batch_size,
             "length": None if self._stream else len(self.dataset),
@@ -280,7 +288,7 @@ class DataLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a saved loader stood: the next iteration starts with the batch after its last one.
+        """Continue from a saved position: the next iteration starts with the batch after the last one returned.
 
         Raises:
             ValueError: the state does not belong to a loader like this one; the message names what differs.
@@ -321,10 +329,10 @@ class DataLoader:
 
 @dataclasses.dataclass
 class _Position:
-    """How far the user has come in an epoch. Outlives the iterator, which belongs to the user alone."""
+    """Progress within an epoch. Outlives the iterator, which only the user references."""
 
     epoch: int
-    handed: int  # batches the user has been given, from the start of the epoch
+    handed: int  # batches returned since the start of the epoch
     stream_state: Any
     finished: bool = False
 
@@ -387,15 +395,15 @@ class _Iterator:
 
     def _load_from_pool(self, pool: WorkerPool) -> tuple[Any, Any] | None:
         if self.position.handed == self._asked:
-            return None  # nothing under way, and nothing more to ask for
+            return None  # no batch is in flight and none is left to submit
         found = pool.take(self.position.handed, self._loader.timeout)
         if found is not None:
-            self._ask()  # before the user starts to compute, so that the workers do too
+            self._ask()  # before returning, so that workers overlap with the user's computation
         return found
 
     def _ask(self) -> None:
         assert self._pool is not None
-        while self._pool.room():
+        while self._pool.has_capacity():
             try:
                 indices = next(self._batches)
             except StopIteration:
@@ -404,14 +412,14 @@ class _Iterator:
             self._asked += 1
 
     def _abort(self) -> None:
-        """After an error the pipes may be in the middle of a message: the workers cannot be kept."""
+        """Stop the workers after an error, which may have left a pipe in the middle of a message."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.stop()
 
     def close(self) -> None:
-        """Stop here; the loader keeps its position, and the workers if they are to be kept."""
+        """End the iteration; the loader keeps its position, and its workers if they are persistent."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -423,13 +431,13 @@ class _Iterator:
 
 
 class _FixedOrder:
-    """The indices of a user's sampler, listed."""
+    """A sampler with a precomputed order."""
 
     def __init__(self, indices: np.ndarray) -> None:
         self._indices = indices
 
     def set_epoch(self, epoch: int) -> None:
-        """The order was drawn for this epoch already."""
+        """Does nothing: the order was drawn for this epoch."""
 
     def order(self) -> np.ndarray:
         return self._indices

@@ -1,8 +1,8 @@
-"""The loader's view of its worker processes: start them, give them tasks, take batches, notice deaths, stop them.
+"""WorkerPool: starts the worker processes of a loader, submits tasks, receives batches and detects dead workers.
 
-A pool serves one iteration (a *run*) at a time. All its methods are called from the thread that iterates. Whatever
-goes wrong while it waits (an error in a worker, a worker that dies, Ctrl-C, a time-out) stops the whole pool: no
-process is left over, and segments have no names that could be left over.
+A pool serves one iteration (a *run*) at a time. All methods are called from the iterating thread. Any failure while it
+waits (an error in a worker, a worker that dies, Ctrl-C, a timeout) stops the whole pool: no process is left behind, and
+segments are anonymous, so no shared memory is either.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .worker import Payload, receive_file, worker_main
 class WorkerError(RuntimeError):
     """A dataset, transform or collate function failed in a worker process.
 
-    The message names the worker and the sample and ends with the traceback from there; `__cause__` is the original
-    exception where it could be sent.
+    The message names the worker and the sample and ends with the worker's traceback; `__cause__` is the original
+    exception if it could be pickled.
     """
 
 
 class _Worker:
-    """One process, its pipe, and what it owes."""
+    """One process, its pipe, and its number of outstanding tasks."""
 
     def __init__(self, number: int, process: Any, conn: Connection) -> None:
         self.number, self.process, self.conn = number, process, conn
         self.reader = SlotReader()
-        self.owed = 0  # tasks of the current run that are not answered
+        self.owed = 0  # outstanding tasks of the current run
 
 
 class WorkerPool:
@@ -67,7 +67,7 @@ class WorkerPool:
         ours, theirs = context.Pipe(duplex=True)
         process = context.Process(
             target=worker_main,
-            # A slot for each batch under way, one that the user works on, and one that the loop variable still holds.
+            # One slot per batch in flight, one for the batch in use, and one for the batch that the loop variable still holds.
             args=(theirs, number, num_workers, self._prefetch + 2, shared.SUPPORTED),
             name=f"weft-loader-{number}",
             daemon=True,
@@ -87,11 +87,11 @@ class WorkerPool:
         return self._stop.alive
 
     def stop(self) -> None:
-        """End all workers. Arrays that were handed out stay valid."""
+        """Stop all workers. Arrays already returned stay valid."""
         self._stop()
 
     def begin(self, epoch: Epoch) -> None:
-        """Start a run; what is still under way from the last one will be thrown away."""
+        """Start a run; batches of the previous run that are still in flight are discarded."""
         self._run += 1
         self._tasks.clear()
         for _, worker_number, _, slot, _ in self._arrived.values():
@@ -101,12 +101,12 @@ class WorkerPool:
             worker.owed = 0
             self._send(worker, lambda conn: conn.send(("epoch", self._run, epoch)))
 
-    def room(self) -> bool:
-        """Whether another batch may be asked for: few enough are under way or waiting to be handed out."""
+    def has_capacity(self) -> bool:
+        """Whether another batch may be submitted: the prefetch limit is not reached."""
         return len(self._tasks) + len(self._arrived) < len(self.workers) * self._prefetch
 
     def submit(self, batch: int, indices: np.ndarray | None) -> None:
-        """Ask for a batch: the least busy worker makes it; a batch of a stream belongs to a fixed worker."""
+        """Submit a batch to the least busy worker; batches of a stream have a fixed worker."""
         if indices is None:
             worker = self.workers[batch % len(self.workers)]
         else:
@@ -117,20 +117,20 @@ class WorkerPool:
         self._send(worker, lambda conn: conn.send(task))
 
     def take(self, batch: int, timeout: float | None) -> tuple[Any, Any] | None:
-        """Wait for a batch. Returns its tree of arrays and the stream's state, or None at the end of the stream."""
+        """Wait for a batch. Returns its arrays and the state of the stream, or None at the end of the stream."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while batch not in self._arrived:
             self._receive(batch, timeout, deadline)
         kind, number, tree, slot, state = self._arrived.pop(batch)
         if kind == "end":
             return None
-        if kind == "error":  # raised in its turn, so that the batches before it are not lost
+        if kind == "error":  # raised in order, after the batches before it
             text, cause = tree
             raise WorkerError(f"DataLoader: in worker {number}, {text}") from cause
         return self.workers[number].reader.read(tree, slot), state
 
     def _receive(self, batch: int, timeout: float | None, deadline: float | None) -> None:
-        """Handle what has come in, waiting for at least one thing."""
+        """Handle incoming messages; wait for at least one."""
         by_handle: dict[Any, _Worker] = {}
         for worker in self.workers:
             by_handle[worker.conn] = by_handle[worker.process.sentinel] = worker
@@ -148,7 +148,7 @@ class WorkerPool:
                 self._handle(worker, worker.conn.recv())
             except (EOFError, ConnectionError):
                 raise self._death(worker) from None
-        if not pipes:  # nothing left to read from whoever ended
+        if not pipes:  # no data is left from the worker that ended
             raise self._death(by_handle[ready[0]])
 
     def _handle(self, worker: _Worker, message: tuple[Any, ...]) -> None:
@@ -181,7 +181,7 @@ class WorkerPool:
         try:
             action(worker.conn)
         except (BrokenPipeError, ConnectionError):
-            # It may have said why before it went: what it sent is still in the pipe.
+            # The worker may have sent an error before it died: read the rest of the pipe.
             try:
                 while worker.conn.poll(0):
                     self._handle(worker, worker.conn.recv())
@@ -206,9 +206,9 @@ class WorkerPool:
 
 def _stop_workers(workers: list[_Worker], owner: int) -> None:
     if os.getpid() != owner:
-        return  # a forked copy of the loader: the workers are not ours
+        return  # a forked copy of the loader does not own the workers
     for worker in workers:
-        worker.conn.close()  # to the worker, the end of the pipe is the end of its work
+        worker.conn.close()  # a worker exits when its pipe is closed
     shared.stop_processes([worker.process for worker in workers], grace=1.0)
     for worker in workers:
         if worker.process.exitcode is not None:

@@ -1,8 +1,8 @@
-"""Samplers: in which order the samples of a dataset are visited.
+"""Samplers: the order in which the samples of a dataset are visited.
 
-A sampler is any iterable of indices. Those below depend only on their seed and the epoch given to `set_epoch`; a
-`DataLoader` calls it at the start of each epoch. A sampler of your own that has `state_dict`/`load_state_dict` is
-saved with the loader (the state it had when the epoch began); one without is resumed by skipping.
+A sampler is any iterable of indices. The order of those below depends only on their seed and the epoch given to
+`set_epoch`, which `DataLoader` calls at the start of each epoch. A user's sampler that has `state_dict` and
+`load_state_dict` is saved with the loader (its state at the start of the epoch); one without is resumed by skipping.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ def _length(source: int | Sized, what: str) -> int:
 
 
 class Sampler:
-    """Base class: an iterable of indices whose order may depend on the epoch."""
+    """Base class of samplers: an iterable of indices whose order may depend on the epoch.
+
+    Example:
+        >>> class EveryOther(data.Sampler):
+        ...     def order(self):
+        ...         return np.arange(0, 10, 2)
+        >>> list(EveryOther())
+        [0, 2, 4, 6, 8]
+    """
 
     epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order the next iteration follows."""
+        """Select the epoch that determines the order of the next iteration."""
         self.epoch = int(epoch)
 
     def order(self) -> np.ndarray:
@@ -40,7 +48,12 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, … in every epoch."""
+    """The indices 0, 1, 2, … in order, in every epoch.
+
+    Example:
+        >>> list(data.SequentialSampler(4))
+        [0, 1, 2, 3]
+    """
 
     def __init__(self, source: int | Sized) -> None:
         self._n = _length(source, "SequentialSampler")
@@ -53,13 +66,20 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Another random order in each epoch, determined by (seed, epoch).
+    """A new random order in each epoch, determined by (seed, epoch).
 
     Args:
         source: the dataset or its length.
         seed: an integer; drawn if None.
-        replacement: draw independently instead of permuting.
-        num_samples: how many indices an epoch has; with permuting at most the length of the dataset.
+        replacement: draw indices independently instead of permuting them.
+        num_samples: indices per epoch; without replacement at most the length of the dataset.
+
+    Example:
+        >>> sampler = data.RandomSampler(5, seed=0)
+        >>> first = list(sampler)
+        >>> sampler.set_epoch(1)
+        >>> sorted(first), list(sampler) == first
+        ([0, 1, 2, 3, 4], False)
     """
 
     def __init__(
@@ -95,8 +115,13 @@ class WeightedRandomSampler(Sampler):
 
     Args:
         weights: non-negative numbers, one per sample.
-        num_samples: how many indices an epoch has.
-        replacement: whether an index may come up twice.
+        num_samples: indices per epoch.
+        replacement: whether an index may occur twice.
+
+    Example:
+        >>> sampler = data.WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=4, seed=0)
+        >>> list(sampler)
+        [1, 1, 1, 1]
     """
 
     def __init__(
@@ -121,9 +146,9 @@ class WeightedRandomSampler(Sampler):
         if self.replacement:
             edges = np.cumsum(self._weights)
             draws = seeds.uniform(self._count, self.seed, self.epoch) * edges[-1]
-            # A draw that rounds up to the very end must not fall on trailing zero weights.
+            # A draw that rounds up to the total must not select a trailing zero weight.
             return np.minimum(np.searchsorted(edges, draws, side="right"), np.flatnonzero(self._weights)[-1])
-        # Efraimidis and Spirakis: the smallest of exponential clocks that tick at rate w.
+        # Efraimidis and Spirakis: sort exponential variates of rate w and take the smallest.
         u = 1.0 - seeds.uniform(len(self._weights), self.seed, self.epoch)
         with np.errstate(divide="ignore"):
             clocks = np.where(self._weights > 0, -np.log(u) / self._weights, np.inf)
@@ -136,8 +161,11 @@ class WeightedRandomSampler(Sampler):
 class DistributedSampler(Sampler):
     """The share of one rank in another sampler's order: positions rank, rank + world_size, …
 
-    Every rank gets the same number of indices: the last ones are filled up from the start of the order, or, with
-    `drop_last`, left out.
+    Every rank gets the same number of indices: the order is padded from its start or, with `drop_last`, truncated.
+
+    Example:
+        >>> [list(data.DistributedSampler(5, rank, 2)) for rank in range(2)]
+        [[0, 2, 4], [1, 3, 0]]
     """
 
     def __init__(self, sampler: Sampler | int | Sized, rank: int, world_size: int, drop_last: bool = False) -> None:
@@ -162,7 +190,12 @@ class DistributedSampler(Sampler):
 
 
 class BatchSampler:
-    """Groups the indices of a sampler into lists of `batch_size`."""
+    """Groups the indices of a sampler into lists of `batch_size`.
+
+    Example:
+        >>> list(data.BatchSampler(data.SequentialSampler(5), batch_size=2))
+        [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         check_batch_size("BatchSampler", batch_size)

@@ -1,11 +1,11 @@
-"""Randomness that depends on *what* is drawn, never on who draws it or when.
+"""Random numbers determined by seed, epoch and sample, independent of process and time.
 
 Note [Counter-based randomness]: every stream is Philox, a function from (key, counter) to bits. The key holds the
-seed and the epoch, the counter starts at the sample's index. So sample 17 of epoch 3 is augmented alike by one
-process, by eight workers, and after a resume in the middle of the epoch; nothing has to be saved but two integers.
+seed and the epoch, the counter starts at the sample's index. So sample 17 of epoch 3 is augmented in the same way by
+one process, by eight workers, and after a resume in the middle of the epoch; only two integers need saving.
 
-Orders (shuffles, weighted draws) use only Philox's raw 64-bit words, which NumPy promises never to change; a saved
-position stays valid under another NumPy.
+Orders (shuffles, weighted draws) use only Philox's raw 64-bit words, which are stable across NumPy versions, so a
+saved position stays valid after an upgrade.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.random import Generator, Philox
 
 _MASK = (1 << 64) - 1
 
-# What a stream is for; keeps, say, the shuffle of an epoch apart from the augmentation of its sample 0.
+# Purposes separate streams: the shuffle of an epoch must not share bits with the augmentation of its sample 0.
 SAMPLE, BATCH, SHUFFLE, SPLIT, DRAW = range(5)
 
 
@@ -42,7 +42,7 @@ def uniform(n: int, seed: int, epoch: int = 0, purpose: int = DRAW) -> np.ndarra
 
 
 def make_seed(seed: int | None, generator: Any = None) -> int:
-    """The seed of a loader or split: the given one, or one drawn from a generator, or from Weft's own.
+    """The given seed, or one drawn from `generator` or else from Weft's global generator.
 
     Args:
         seed: any integer.
@@ -66,14 +66,14 @@ def make_seed(seed: int | None, generator: Any = None) -> int:
 
 
 class WorkerInfo(NamedTuple):
-    """Which worker process this is."""
+    """The worker's number and the number of workers."""
 
     id: int
     num_workers: int
 
 
 class _Context(threading.local):
-    """Which sample this thread is working on."""
+    """The sample that this thread is loading."""
 
     worker: WorkerInfo | None = None
     place: tuple[int, int, int, int] | None = None  # seed, epoch, index, purpose
@@ -84,20 +84,20 @@ _context = _Context()
 
 
 def enter(seed: int, epoch: int, index: int, purpose: int = SAMPLE) -> None:
-    """From now on `sample_rng()` in this thread belongs to this sample (or batch)."""
+    """Set the sample (or batch) that `sample_rng()` of this thread belongs to."""
     _context.place = (seed, epoch, index, purpose)
     _context.rng = None
 
 
 def move(index: int) -> None:
-    """On to another sample of the same epoch; nothing outside a loader."""
+    """Switch to another sample of the same epoch; does nothing outside a loader."""
     if _context.place is not None:
         seed, epoch, _, _ = _context.place
         enter(seed, epoch, index)
 
 
 def leave() -> None:
-    """Nothing is being loaded in this thread."""
+    """Clear the sample of this thread."""
     _context.place = _context.rng = None
 
 
@@ -106,17 +106,22 @@ def set_worker(info: WorkerInfo) -> None:
 
 
 def worker_info() -> WorkerInfo | None:
-    """In a worker process of a `DataLoader`: its number and how many there are. Elsewhere None."""
+    """The `WorkerInfo` of this process if it is a worker of a `DataLoader`, else None.
+
+    Example:
+        >>> data.worker_info() is None
+        True
+    """
     return _context.worker
 
 
 def sample_rng() -> Generator:
     """The random generator of the sample being loaded.
 
-    Inside a dataset's `__getitem__`, a transform or an iterable dataset it is determined by the loader's seed, the
-    epoch and the index of the sample; inside a collate function by the seed, the epoch and the number of the
-    batch. So augmentation is the same whatever the number of workers, and after a resume. Calls for one sample
-    continue one stream. Outside a loader it is one generator per thread with a fresh seed.
+    In a dataset's `__getitem__`, a transform or an iterable dataset it is determined by the loader's seed, the epoch
+    and the index of the sample; in a collate function by the seed, the epoch and the number of the batch. So
+    augmentation does not depend on the number of workers, and a resume reproduces it. Calls for one sample continue
+    one stream. Outside a loader there is one generator per thread with a fresh seed.
 
     Example:
         >>> from weft.data import Dataset

@@ -1,14 +1,13 @@
-"""How a batch gets from a worker to the loader without being copied on arrival.
+"""Zero-copy transfer of batches from a worker to the loader through slots of shared memory.
 
-Note [Slots]: a worker owns *segments* of shared memory, each cut into equal *slots*; a batch is written into one slot.
-What travels through the pipe is the tree of the batch with an `ArrayRef` for every array, and, once per segment, the
-open file. The loader maps the segment and makes arrays that lie on it. They hold a *lease* on the slot; when
-the last array (or view, or tensor) on it dies, the slot's name goes onto a list that is sent to the worker with its
-next task, and the worker writes there again. A user who keeps batches just makes the worker take more memory.
+Note [Slots]: a worker owns *segments* of shared memory, each divided into equal *slots*; a batch is written into one
+slot. The pipe carries the structure of the batch with an `ArrayRef` for every array and, once per segment, the file
+descriptor. The loader maps the segment and creates arrays on it. They hold a *lease* on the slot; when the last array
+(or view, or tensor) on it dies, the slot is returned to the worker with its next task and reused. Keeping batches alive
+only makes the worker allocate more slots.
 
-Segments grow: the first holds as many slots as are in use in a steady loop, each further one twice as many (up to
-64 MB), so that keeping every batch of a long epoch needs few mappings. Segments whose slots became too small are
-given up as soon as they are free.
+Segments grow geometrically: the first has the slots of a steady loop, each further one twice as many (up to 64 MB), so
+keeping every batch of a long epoch needs few mappings. Segments whose slots became too small are unmapped once free.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from ._tensor import map_leaves
 from .collate import Leaf
 
 PAGE = 4096
-SEGMENT_LIMIT = 64 << 20  # a segment with several slots does not grow beyond this
+SEGMENT_LIMIT = 64 << 20  # bytes; a segment with several slots does not grow beyond this
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArrayRef:
-    """An array of a batch, by its place in the slot."""
+    """An array of a batch as shape, dtype and offset in the slot."""
 
     offset: int
     shape: tuple[int, ...]
@@ -39,7 +38,7 @@ class ArrayRef:
 
 
 class Slot(NamedTuple):
-    """The name of a slot: the segment's number within its worker, and where the slot starts."""
+    """Identifies a slot: the segment's number within its worker, and the slot's offset."""
 
     segment: int
     offset: int
@@ -50,7 +49,7 @@ def _aligned(nbytes: int, unit: int = ALIGNMENT) -> int:
 
 
 class SlotWriter:
-    """The worker's side: finds a free slot for a batch and writes it there."""
+    """The worker's side: finds a free slot and writes a batch into it."""
 
     def __init__(self, first_slots: int) -> None:
         self._next_slots = first_slots
@@ -59,7 +58,7 @@ class SlotWriter:
         self._count = 0
 
     def release(self, slots: list[Slot]) -> None:
-        """The loader has no use for these any more."""
+        """Mark slots as free; the loader no longer uses them."""
         for slot in slots:
             self._free[slot.segment].append(slot.offset)
 
@@ -68,7 +67,7 @@ class SlotWriter:
 
         Returns:
             The tree with references, the slot (None if there is no array), the segment that was made for it as
-            (number, segment, slot size) if one was, and the numbers of segments that are gone.
+            (number, segment, slot size) if one was, and the numbers of segments that were unmapped.
         """
         sizes: list[int] = []
 
@@ -131,11 +130,11 @@ def _travels_in_slot(leaf: Any) -> bool:
 
 
 class SlotReader:
-    """The loader's side, one for each worker: arrays on slots, and the list of slots that came free."""
+    """The loader's side, one per worker: creates arrays on slots and collects freed slots."""
 
     def __init__(self) -> None:
         self._segments: dict[int, tuple[Segment, int]] = {}
-        self._freed: deque[Slot] = deque()  # appended to by finalizers, in any thread at any moment
+        self._freed: deque[Slot] = deque()  # appended to by finalizers, from any thread
 
     def add_segment(self, number: int, memory: Segment, slot_size: int) -> None:
         self._segments[number] = (memory, slot_size)
@@ -145,7 +144,7 @@ class SlotReader:
             del self._segments[number]
 
     def read(self, tree: Any, slot: Slot | None) -> Any:
-        """The batch, on the slot's memory."""
+        """The batch, with arrays on the slot's memory."""
         if slot is None:
             return tree
         memory, size = self._segments[slot.segment]
@@ -160,12 +159,12 @@ class SlotReader:
         return map_leaves(view, tree)
 
     def discard(self, slot: Slot | None) -> None:
-        """A batch nobody wants: its slot is free at once."""
+        """Free the slot of an unused batch."""
         if slot is not None:
             self._freed.append(slot)
 
     def take_freed(self) -> list[Slot]:
-        """The slots that came free since the last call, to be sent to the worker."""
+        """The slots freed since the last call, to be sent to the worker."""
         freed = []
         while self._freed:
             freed.append(self._freed.popleft())

@@ -1,8 +1,7 @@
 """Image transforms on NumPy arrays, to be used with ``dataset.map(transform, element=0)``.
 
-Images are (channels, height, width). Random transforms draw from `sample_rng()`, so an image is augmented alike
-whatever the number of workers. Every transform is a small class with its settings for attributes: picklable, and with a
-`repr` that says what it does.
+Images are (channels, height, width). Random transforms draw from `sample_rng()`, so augmentation does not depend on the
+number of workers. Every transform is a small picklable class with its settings as attributes and in its `repr`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .seeds import sample_rng
 
 
 class Transform:
-    """Base class: implement `__call__(image)`."""
+    """Base class of transforms: implement `__call__(image)`."""
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         raise NotImplementedError(f"{type(self).__name__}: implement __call__(image).")
@@ -41,7 +40,13 @@ def _pair(what: str, size: int | Sequence[int]) -> tuple[int, int]:
 
 
 class Compose(Transform):
-    """Transforms one after another."""
+    """Applies transforms in order.
+
+    Example:
+        >>> transform = data.transforms.Compose(data.transforms.ToFloat(), data.transforms.CenterCrop(4))
+        >>> transform(np.zeros((3, 8, 8), np.uint8)).shape
+        (3, 4, 4)
+    """
 
     def __init__(self, *transforms: Callable[[Any], Any]) -> None:
         self.transforms = transforms
@@ -53,7 +58,12 @@ class Compose(Transform):
 
 
 class ToFloat(Transform):
-    """Integers 0 … 255 (or the full range of another integer dtype) to float32 in [0, 1]; floats to float32."""
+    """Scales integers from the full range of their dtype (0 … 255 for bytes) to float32 in [0, 1]; casts floats to float32.
+
+    Example:
+        >>> data.transforms.ToFloat()(np.array([[[0, 255]]], np.uint8)).tolist()
+        [[[0.0, 1.0]]]
+    """
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         if image.dtype.kind in "iu":
@@ -66,6 +76,10 @@ class Normalize(Transform):
 
     Args:
         mean, std: one number, or one per channel.
+
+    Example:
+        >>> data.transforms.Normalize(mean=0.5, std=0.25)(np.ones((1, 1, 2), np.float32)).tolist()
+        [[[2.0, 2.0]]]
     """
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float]) -> None:
@@ -107,7 +121,12 @@ class Pad(Transform):
 
 
 class RandomCrop(Transform):
-    """A window of `size` at a random place, after padding with zeros."""
+    """Crops a window of `size` at a random position, after padding with zeros.
+
+    Example:
+        >>> data.transforms.RandomCrop(8, padding=1)(np.zeros((3, 8, 8), np.float32)).shape
+        (3, 8, 8)
+    """
 
     def __init__(self, size: int | Sequence[int], padding: int = 0) -> None:
         self.size, self.padding = _pair("RandomCrop", size), padding
@@ -120,7 +139,7 @@ class RandomCrop(Transform):
 
 
 class CenterCrop(Transform):
-    """The window of `size` in the middle."""
+    """Crops the central window of `size`."""
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair("CenterCrop", size)
@@ -140,7 +159,7 @@ def _crop(what: str, image: np.ndarray, size: tuple[int, int], place: Callable[[
 
 
 class _Maybe(Transform):
-    """Does something with probability `p`."""
+    """Base of transforms that are applied with probability `p`."""
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
@@ -156,21 +175,26 @@ class _Maybe(Transform):
 
 
 class RandomHorizontalFlip(_Maybe):
-    """Mirrors left and right with probability `p`."""
+    """Flips the image left to right with probability `p`.
+
+    Example:
+        >>> data.transforms.RandomHorizontalFlip(p=1.0)(np.array([[[1, 2, 3]]])).tolist()
+        [[[3, 2, 1]]]
+    """
 
     def change(self, image: np.ndarray) -> np.ndarray:
         return image[:, :, ::-1]
 
 
 class RandomVerticalFlip(_Maybe):
-    """Mirrors top and bottom with probability `p`."""
+    """Flips the image top to bottom with probability `p`."""
 
     def change(self, image: np.ndarray) -> np.ndarray:
         return image[:, ::-1]
 
 
 class RandomErasing(_Maybe):
-    """Blanks a random rectangle of `scale` of the image's area with probability `p`."""
+    """Erases a random rectangle with probability `p`; `scale` bounds its share of the image's area."""
 
     def __init__(self, p: float = 0.5, scale: tuple[float, float] = (0.02, 0.33), value: float = 0) -> None:
         super().__init__(p)
@@ -182,7 +206,7 @@ class RandomErasing(_Maybe):
         rng = sample_rng()
         _, height, width = image.shape
         area = rng.uniform(*self.scale) * height * width
-        ratio = np.exp(rng.uniform(-1.2, 1.2))  # height to width, from 0.3 to 3.3
+        ratio = np.exp(rng.uniform(-1.2, 1.2))  # aspect ratio, height / width, from 0.3 to 3.3
         h = min(height, max(1, round(float(np.sqrt(area * ratio)))))
         w = min(width, max(1, round(float(np.sqrt(area / ratio)))))
         top, left = rng.integers(height - h + 1), rng.integers(width - w + 1)

@@ -1,8 +1,8 @@
-"""What runs inside a worker process of a `DataLoader`.
+"""The main function and the messages of a `DataLoader` worker process.
 
-The main thread fetches batches, one task after another. A second thread reads the pipe, so the loader never
-waits to hand over a task; when the pipe ends (the loader is done, or its process is gone), it ends this process
-even if the dataset is in the middle of something.
+The main thread fetches batches, one task at a time. A second thread reads the pipe, so the loader never blocks when it
+submits a task; when the pipe is closed (the loader is done, or its process is gone), that thread ends the process even
+while the dataset is busy.
 
 Messages to the worker:
     ("start", data, places), followed by an open file if there are places
@@ -10,11 +10,11 @@ Messages to the worker:
     ("task", run, batch, indices, freed slots)
 Messages from it:
     ("segment", number, slot size), followed by the open file
-    ("batch", run, batch, tree, slot, segments that are gone, state of the stream)
-    ("end", run, batch) of a stream that has no such batch any more
+    ("batch", run, batch, tree, slot, unmapped segments, state of the stream)
+    ("end", run, batch) when the stream ended before this batch
     ("error", run, batch, text, cause)
-    ("failed", text) when it could not start at all
-`run` numbers the iterations of the loader: what belongs to an abandoned one is thrown away.
+    ("failed", text) when it could not start
+`run` numbers the iterations of the loader: messages of an abandoned run are discarded.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from .collate import fill
 from .fetch import End, LoadError, Source, make_fetcher
 from .slots import SlotWriter
 
-GRACE = 0.5  # seconds a busy worker may take to finish its sample when the pipe has ended
+GRACE = 0.5  # seconds a busy worker may take to finish its sample after the pipe is closed
 
 
 def send_file(conn: Connection, fd: int) -> None:
-    """Pass an open file through a pipe, right behind the message that announced it."""
+    """Send a file descriptor through a pipe, right after the message that announces it."""
     with socket.socket(fileno=os.dup(conn.fileno())) as pipe:
         socket.send_fds(pipe, [b"F"], [fd])
 
 
 def receive_file(conn: Connection) -> int:
-    """Take the open file that follows a message."""
+    """Receive the file descriptor that follows a message."""
     with socket.socket(fileno=os.dup(conn.fileno())) as pipe:
         data, fds, _, _ = socket.recv_fds(pipe, 1, 1)
     if not data or not fds:
@@ -58,16 +58,16 @@ def receive_file(conn: Connection) -> int:
 
 
 class Payload:
-    """A pickled object whose large arrays lie in shared memory, once for all workers."""
+    """A pickled object whose large arrays are in shared memory, stored once for all workers."""
 
-    MINIMUM = 1 << 16  # bytes; smaller buffers stay in the pickle
+    MIN_BUFFER_BYTES = 1 << 16  # smaller buffers stay in the pickle
 
     def __init__(self, value: Any) -> None:
         buffers: list[memoryview] = []
 
         def in_band(buffer: pickle.PickleBuffer) -> bool:
             raw = buffer.raw()
-            if not shared.SUPPORTED or raw.nbytes < self.MINIMUM:
+            if not shared.SUPPORTED or raw.nbytes < self.MIN_BUFFER_BYTES:
                 return True
             buffers.append(raw)
             return False
@@ -97,8 +97,8 @@ class Payload:
 
 
 def worker_main(conn: Connection, worker: int, num_workers: int, slots: int, share: bool) -> None:
-    """Serve one loader until it says stop or goes away."""
-    shared.accept_interrupts(ignore=True)  # Ctrl-C is for the loader's process, which then stops its workers
+    """Serve one loader until its pipe is closed."""
+    shared.accept_interrupts(ignore=True)  # the loader's process handles Ctrl-C and stops its workers
     seeds.set_worker(seeds.WorkerInfo(worker, num_workers))
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     done = threading.Event()
@@ -106,7 +106,7 @@ def worker_main(conn: Connection, worker: int, num_workers: int, slots: int, sha
     try:
         _serve(conn, inbox, worker, num_workers, SlotWriter(slots) if share else None)
     except (BrokenPipeError, ConnectionError):
-        pass  # the loader is gone, and with it everybody who could be told
+        pass  # the loader is gone
     finally:
         done.set()
 
@@ -142,7 +142,7 @@ def _serve(
                 conn.send(("failed", _start_problem(error)))
                 return
             gc.collect()
-            gc.freeze()  # the dataset stays: no collection need look at it again
+            gc.freeze()  # the dataset lives as long as the process: exclude it from collections
         elif kind == "epoch":
             current, epoch = rest
             try:
@@ -165,7 +165,7 @@ def _serve(
 def _answer(
     conn: Connection, writer: SlotWriter | None, run: int, batch: int, fetch: Callable[[], tuple[Any, Any]]
 ) -> None:
-    """Make one batch and send it, or send why there is none."""
+    """Make one batch and send it, or send the error."""
     try:
         tree, state = fetch()
         if writer is None:
@@ -190,7 +190,7 @@ def _answer(
 
 
 def _text(error: BaseException) -> str:
-    """The place and the original traceback."""
+    """The sample or batch and the original traceback."""
     if isinstance(error, LoadError) and error.__cause__ is not None:
         cause = error.__cause__
         place = f"loading {error} failed with {type(cause).__name__}: {cause}"
@@ -199,11 +199,11 @@ def _text(error: BaseException) -> str:
 
 
 def _portable(error: BaseException) -> BaseException | None:
-    """The exception itself if it survives the journey."""
+    """The exception itself if it can be pickled and unpickled, else None."""
     cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
     try:
         copy = pickle.loads(pickle.dumps(cause))
-    except Exception:  # exceptions with their own constructors often do not pickle; the text has it all
+    except Exception:  # exceptions with custom constructors often cannot be pickled; the text has the traceback
         return None
     return copy if isinstance(copy, BaseException) else None
 
