@@ -1,4 +1,4 @@
-"""Training loops for those who want one: `wf.Trainer`, metrics, callbacks."""
+"""Training: the `Trainer` loop, metrics and callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks: what happens beside the training loop."""
+"""Callbacks: hooks that the `Trainer` calls at fixed points of the training loop."""
 
 from __future__ import annotations
 
@@ -24,37 +24,45 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """The base class: override the moments you need.
+    """Base class of callbacks: override the hooks you need.
 
-    `logs` are the numbers so far: of the step ("loss"), or of the epoch ("loss", the metrics, "val_loss" …). Set
-    `trainer.stop("reason")` to end after the current epoch. What a callback needs to go on after a resume it returns
-    from `state_dict`, as plain values and tensors.
+    `logs` maps names to numbers: of the step ("loss"), or of the epoch ("loss", the metrics, "val_loss" …). Call
+    `trainer.stop("reason")` to end training after the current epoch. A callback with state returns it from
+    `state_dict`, as plain values and tensors, so that a resumed run continues with it.
+
+    Example:
+        >>> class CountSteps(wf.train.Callback):
+        ...     steps = 0
+        ...
+        ...     def on_step_end(self, trainer, logs):
+        ...         self.steps += 1
     """
 
     def on_fit_start(self, trainer: Trainer) -> None:
-        """Before the first epoch, after a resume."""
+        """Called before the first epoch, after the state of a resumed run is restored."""
 
     def on_epoch_start(self, trainer: Trainer) -> None:
-        """Before the first batch of an epoch."""
+        """Called before the first batch of an epoch."""
 
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
-        """After each update of the weights."""
+        """Called after each update of the weights."""
 
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
-        """After the epoch and its validation, before the checkpoint."""
+        """Called after the epoch and its validation, before the checkpoint is written."""
 
     def on_fit_end(self, trainer: Trainer) -> None:
-        """At the end, also when training ends in an error."""
+        """Called at the end, also when training fails."""
 
     def state_dict(self) -> dict[str, Any]:
+        """The state to store in checkpoints."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
 
 
 def watched(logs: dict[str, float], monitor: str, who: str) -> float | None:
-    """The number called `monitor`; None, with a warning that lists what there is, if there is none."""
+    """The entry `monitor` of `logs`; None, with a warning that lists the entries, if it is missing."""
     if monitor not in logs:
         warnings.warn(f"{who}: there is no {monitor!r}. There are {', '.join(logs)}.", stacklevel=4)
         return None
@@ -62,7 +70,7 @@ def watched(logs: dict[str, float], monitor: str, who: str) -> float | None:
 
 
 def better_mode(monitor: str, mode: str | None, who: str) -> float:
-    """1 if less of `monitor` is better, else -1."""
+    """1 if smaller values of `monitor` are better, else -1."""
     if mode not in (None, "min", "max"):
         raise ValueError(f"{who}: mode must be 'min', 'max' or None. Got {mode!r}.")
     if mode is None:
@@ -72,14 +80,17 @@ def better_mode(monitor: str, mode: str | None, who: str) -> float:
 
 
 class EarlyStopping(Callback):
-    """End training when a number has not got better for a while.
+    """Stop training when a monitored value has stopped improving.
 
     Args:
-        monitor: which number.
-        patience: epochs without improvement to put up with.
-        min_delta: how much better counts.
-        mode: "min" or "max"; by default what suits the name.
-        restore_best: at the end put the best epoch's weights back into the model.
+        monitor: the name of the value in the epoch's logs.
+        patience: epochs without improvement before training stops.
+        min_delta: the smallest change that counts as an improvement.
+        mode: "min" or "max"; by default derived from the name.
+        restore_best: restore the weights of the best epoch at the end.
+
+    Example:
+        >>> stopping = wf.train.EarlyStopping("val_accuracy", patience=3, restore_best=True)
     """
 
     def __init__(
@@ -130,9 +141,14 @@ class EarlyStopping(Callback):
 
 
 class ModelCheckpoint(Callback):
-    """Keep the model's weights of the best and of the last epoch: `best.safetensors` and `last.safetensors`.
+    """Save the weights of the best and of the last epoch as `best.safetensors` and `last.safetensors`.
 
-    These hold the model alone, for use; the Trainer's own checkpoints (`checkpoint_dir`) hold the whole run, to go on.
+    These files hold the model only, for inference; the checkpoints of the `Trainer` (`checkpoint_dir`) hold the whole run.
+
+    Args:
+        directory: the folder of the two files; created if missing.
+        monitor: the value in the epoch's logs that determines the best epoch.
+        mode: "min" or "max"; by default derived from the name.
     """
 
     def __init__(self, directory: str | os.PathLike[str], monitor: str = "val_loss", mode: str | None = None) -> None:
@@ -157,20 +173,20 @@ class ModelCheckpoint(Callback):
 
 
 class LRLogger(Callback):
-    """Put the learning rate of each parameter group into the logs: "lr", or "lr_0", "lr_1" …"""
+    """Add the learning rate of each parameter group to the logs: "lr", or "lr_0", "lr_1" …"""
 
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         logs.update(learning_rates(trainer.optimizer))
 
 
 def learning_rates(optimizer: Any) -> dict[str, float]:
-    """The learning rates of an optimiser's groups by the name they have in logs."""
+    """The learning rates of an optimiser's parameter groups, by their name in logs."""
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     return {"lr": rates[0]} if len(rates) == 1 else {f"lr_{i}": rate for i, rate in enumerate(rates)}
 
 
 def _recording(method: Callable[..., None]) -> Callable[..., None]:
-    """A moment of a `_Recorder` at which it writes: what the disk refuses is a warning, not the end of training."""
+    """Decorates a hook of a `_Recorder` that writes files: an OSError becomes a warning instead of ending training."""
 
     @functools.wraps(method)
     def guarded(self: _Recorder, *args: Any) -> None:
@@ -183,12 +199,12 @@ def _recording(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Recorder(Callback):
-    """A callback that only writes down how training goes. A full disk costs the records, never the run."""
+    """Base of callbacks that only log. A full disk loses the log, never the run."""
 
     _told = False
 
     def lost(self, error: OSError) -> None:
-        """Say once that something could not be written."""
+        """Warn once that the log could not be written."""
         if not self._told:
             self._told = True
             warnings.warn(
@@ -198,12 +214,16 @@ class _Recorder(Callback):
             )
 
     def place(self) -> Path:
-        """What is written."""
+        """The path that is written."""
         raise NotImplementedError
 
 
 class CSVLogger(_Recorder):
-    """A table of the epochs so far, written anew (all or nothing) after each."""
+    """Write the logs of all epochs to a CSV file, replaced atomically after each epoch.
+
+    Args:
+        path: the file; its folder is created if missing.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -224,11 +244,11 @@ class CSVLogger(_Recorder):
 
 
 class TensorBoard(_Recorder):
-    """Live scalars (every `every` steps, and each epoch), histograms of the weights each epoch, the captured graph once.
+    """Write TensorBoard events: scalars, histograms of the weights after each epoch, and the captured graph once.
 
     Args:
-        directory: look at it with `tensorboard --logdir directory`.
-        every: steps between two scalars of the training loss.
+        directory: where; view it with `tensorboard --logdir directory`.
+        every: steps between two points of the training loss.
         histograms: whether to write histograms of parameters.
         graph: whether to write the graph of the captured step.
     """
@@ -247,11 +267,11 @@ class TensorBoard(_Recorder):
         return self.directory
 
     def lost(self, error: OSError) -> None:
-        """A file of events with a gap cannot be read past the gap: nothing more is written."""
+        """Stop writing: an event file cannot be read past a gap."""
         super().lost(error)
         writer, self.writer = self.writer, None
         if writer is not None:
-            with contextlib.suppress(OSError):  # what was buffered has no room either
+            with contextlib.suppress(OSError):  # flushing the buffer fails for the same reason
                 writer.close()
 
     @_recording
@@ -286,7 +306,7 @@ class TensorBoard(_Recorder):
 
 
 class StopOnNaN(Callback):
-    """End training with an error as soon as the loss is not a finite number."""
+    """Raise FloatingPointError as soon as the loss is NaN or infinite."""
 
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if not math.isfinite(logs["loss"]):
@@ -297,9 +317,14 @@ class StopOnNaN(Callback):
 
 
 class LossCurve(_Recorder):
-    """A picture of the loss and the metrics over training, drawn anew now and then and at the end.
+    """Plot the loss and the metrics over training as a PNG, updated during training and at the end.
 
-    Needs matplotlib; without it one warning says so and no picture is drawn.
+    Needs matplotlib; without it there is one warning and no plot.
+
+    Args:
+        path: the file.
+        title: the title of the plot.
+        points: the largest number of step losses to keep; beyond it every other one is dropped.
     """
 
     def __init__(self, path: str | os.PathLike[str], title: str = "", points: int = 2000) -> None:
@@ -311,7 +336,7 @@ class LossCurve(_Recorder):
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if trainer.step % self._stride == 0:
             self._losses.append((trainer.step, logs["loss"]))
-            if len(self._losses) > self._points:  # keep every other point: the picture stays as fine as the screen
+            if len(self._losses) > self._points:  # halve the resolution, which stays above that of the plot
                 self._losses, self._stride = self._losses[1::2], self._stride * 2
 
     def place(self) -> Path:
@@ -323,7 +348,7 @@ class LossCurve(_Recorder):
             started = time.monotonic()
             self._draw([*trainer.history, {"epoch": trainer.epoch + 1, "step": trainer.step, **logs}])
             now = time.monotonic()
-            self._next = now + 50 * (now - started)  # drawing takes no more than a fiftieth of the time
+            self._next = now + 50 * (now - started)  # plotting takes at most 2 % of the time
 
     @_recording
     def on_fit_end(self, trainer: Trainer) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between steps instead of in the middle of one."""
+"""Deferred handling of Ctrl-C and SIGTERM, so that they take effect between training steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ TERMINATED = 128 + signal.SIGTERM  # the exit status of a process that ended bec
 
 
 class Interrupt:
-    """While this is entered, a Ctrl-C or SIGTERM is noted in `asked` for the loop to look at; a second one acts at once.
+    """A context in which Ctrl-C or SIGTERM sets `asked`, which the loop polls; a second signal acts immediately.
 
-    In the middle of a step weights and optimiser may not fit together, and native code cannot be left. Between steps
-    a checkpoint can be written: SIGTERM is how schedulers and containers announce that a machine is taken away. Does nothing
-    outside the main thread, or for a signal that the program handles itself.
+    In the middle of a step weights and optimiser state may be inconsistent, and native code cannot be unwound. Between
+    steps a checkpoint can be written: schedulers and containers send SIGTERM before they take a machine away. Does
+    nothing outside the main thread, or for a signal that the program handles itself.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Interrupt:
             raise self.error()
 
     def error(self) -> BaseException:
-        """What to raise for the signal that came: KeyboardInterrupt, or for SIGTERM the end of the program with status 143."""
+        """The exception for the received signal: KeyboardInterrupt, or for SIGTERM a SystemExit with status 143."""
         return SystemExit(TERMINATED) if self.asked is signal.SIGTERM else KeyboardInterrupt()
 
     def __exit__(self, *_: object) -> None:

@@ -1,9 +1,9 @@
-"""Metrics: numbers about a model's outputs that are added up over batches.
+"""Metrics: statistics of a model's outputs, accumulated over batches.
 
-A metric is two functions. `measure(output, target)` makes a vector of statistics of a batch (how many were right, how
-many there were); it is written with Weft ops, so it becomes part of the captured step. The statistics of batches are
-added, and `result(total)` makes one number of the sum. So a metric over an epoch is that of all its samples together,
-whatever the batches, and what has to be kept, or saved in a checkpoint, is one small array.
+A metric is two functions. `measure(output, target)` computes a vector of statistics of a batch (the number of correct
+predictions, the number of samples); it is written with Weft ops, so it is part of the captured step. The statistics are
+summed over batches, and `result(total)` turns the sum into one number. So the metric of an epoch does not depend on how
+samples are grouped into batches, and its state, which checkpoints save, is one small array.
 """
 
 from __future__ import annotations
@@ -20,24 +20,34 @@ from ..tensor import Tensor
 
 
 class Metric:
-    """The base class: give it a `name`, and define `measure` and `result`."""
+    """Base class of metrics: set `name` and implement `measure` and `result`.
+
+    Example:
+        >>> class MaxError(wf.train.Metric):
+        ...     name = "mean_max_error"
+        ...
+        ...     def measure(self, output, target):
+        ...         return wf.stack([wf.max(wf.abs(output - target)), wf.tensor(1.0)])
+        ...
+        ...     def result(self, total):
+        ...         return float(total[0] / total[1])
+    """
 
     name = "metric"
     greater_is_better = True
 
     def measure(self, output: Any, target: Any) -> Tensor:
-        """The statistics of a batch, a 1-d tensor whose sum over batches means something."""
+        """The statistics of a batch: a 1-d tensor that is summed over batches."""
         raise NotImplementedError(f"{type(self).__name__}: define measure(output, target).")
 
     def result(self, total: np.ndarray) -> float:
-        """The metric of everything measured, from the sum of the statistics (float64)."""
+        """The value of the metric, from the sum of the statistics (float64)."""
         raise NotImplementedError(f"{type(self).__name__}: define result(total).")
 
 
 class Mean(Metric):
-    """The mean over samples of what a function of (output, target) returns for a batch, or for each sample.
+    """The mean over samples of a function of (output, target), which returns one number per batch or per sample.
 
-    >>> import numpy as np
     >>> bias = Mean(lambda output, target: output - target, name="bias")
     >>> bias.result(bias.measure(wf.asarray([1.0, 2.0]), wf.asarray([0.0, 0.0])).numpy())
     1.5
@@ -61,7 +71,12 @@ class Mean(Metric):
 
 
 class MeanSquaredError(Metric):
-    """The mean of the squared differences."""
+    """The mean of the squared differences.
+
+    >>> mse = wf.train.MeanSquaredError()
+    >>> mse.result(mse.measure(wf.tensor([1.0, 2.0]), wf.tensor([0.0, 0.0])).numpy())
+    2.5
+    """
 
     name, greater_is_better = "mse", False
 
@@ -84,7 +99,7 @@ class MeanAbsoluteError(MeanSquaredError):
 
 
 class R2(Metric):
-    """The coefficient of determination: 1 - (squared error) / (squared error of always saying the mean)."""
+    """The coefficient of determination: 1 - (squared error) / (squared error of predicting the mean)."""
 
     name = "r2"
 
@@ -100,11 +115,16 @@ class R2(Metric):
 
 
 class Accuracy(Metric):
-    """The share of samples whose class has the greatest score.
+    """The fraction of samples whose class has the highest score.
 
     Args:
-        axis: the axis of the scores that counts classes. By default the last, or axis 1 where only that fits. Outputs
-            with the target's own shape are logits of yes or no.
+        axis: the class axis of the scores. By default the last, or axis 1 if only that matches the target. Outputs of
+            the target's shape are binary logits.
+
+    >>> accuracy = wf.train.Accuracy()
+    >>> scores = wf.tensor([[0.1, 0.9], [0.8, 0.2]])
+    >>> accuracy.result(accuracy.measure(scores, wf.tensor([1, 1])).numpy())
+    0.5
     """
 
     name = "accuracy"
@@ -121,7 +141,12 @@ class Accuracy(Metric):
 
 
 class TopK(Metric):
-    """The share of samples whose class is among the `k` greatest scores."""
+    """The fraction of samples whose class is among the `k` highest scores.
+
+    >>> top2 = wf.train.TopK(2)
+    >>> top2.result(top2.measure(wf.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), wf.tensor([1, 2])).numpy())
+    0.5
+    """
 
     def __init__(self, k: int = 5, axis: int | None = None) -> None:
         if k < 1:
@@ -131,8 +156,7 @@ class TopK(Metric):
 
     def measure(self, output: Any, target: Any) -> Tensor:
         axis = class_axis(self.name, output, target, self.axis)
-        # The rank of the right class: how many scores are greater than its own. (Equal ones count for us, as in top-k
-        # with the best of all orders.)
+        # The rank of the true class is the number of higher scores; ties count in its favour.
         own = wf.take_along_axis(output, wf.expand_dims(target, axis), axis=axis)
         rank = wf.sum(wf.astype(wf.greater(output, own), wf.float32), axis=axis)
         right = wf.less(rank, float(self.k))
@@ -143,11 +167,11 @@ class TopK(Metric):
 
 
 class Confusion(Metric):
-    """Base of metrics from the table of (true class, predicted class) counts.
+    """Base of metrics computed from the confusion matrix.
 
     Args:
-        average: "macro" is the mean over classes that occur, "micro" counts all samples together, "weighted" weighs
-            classes by how often they occur.
+        average: "macro" is the mean over the classes that occur, "micro" pools all samples, "weighted" weights classes
+            by their frequency.
     """
 
     def __init__(self, average: str = "macro", axis: int | None = None) -> None:
@@ -185,7 +209,12 @@ class Confusion(Metric):
 
 
 class F1(Confusion):
-    """The harmonic mean of precision and recall."""
+    """The harmonic mean of precision and recall.
+
+    >>> f1 = wf.train.F1()
+    >>> f1.result(f1.measure(wf.tensor([[0.1, 0.9], [0.8, 0.2]]), wf.tensor([1, 0])).numpy())
+    1.0
+    """
 
     name = "f1"
 
@@ -194,7 +223,7 @@ class F1(Confusion):
 
 
 class Precision(Confusion):
-    """Of what was said to be a class, the share that is."""
+    """The fraction of predictions of a class that are correct."""
 
     name = "precision"
 
@@ -203,7 +232,7 @@ class Precision(Confusion):
 
 
 class Recall(Confusion):
-    """Of a class, the share that was found."""
+    """The fraction of samples of a class that are predicted as such."""
 
     name = "recall"
 
@@ -272,12 +301,12 @@ def tensors_in(tree: Any) -> Iterable[Any]:
 def batch_length(batch: Any) -> int:
     """The number of samples in a batch: the first axis of its first tensor that has one."""
     if type(batch) in (tuple, list) and batch and type(batch[0]) is Tensor and batch[0].ndim:
-        return batch[0].shape[0]  # the usual case, without a walk through the tree
+        return batch[0].shape[0]  # the usual case, without traversing the tree
     return next((int(t.shape[0]) for t in tensors_in(batch) if t.ndim), 1)
 
 
 def class_axis(name: str, output: Any, target: Any, axis: int | None) -> int:
-    """The axis of `output` that counts classes."""
+    """The class axis of `output`."""
     if axis is not None:
         return axis % output.ndim
     shape, wanted = tuple(output.shape), tuple(target.shape)
@@ -292,7 +321,7 @@ def class_axis(name: str, output: Any, target: Any, axis: int | None) -> int:
 
 
 def predicted(name: str, output: Any, target: Any, axis: int | None) -> Tensor:
-    """The class with the greatest score; for logits of yes or no, whether they are positive."""
+    """The class with the highest score; for binary logits, whether they are positive."""
     if output.ndim == target.ndim and tuple(output.shape) == tuple(target.shape):
         return wf.astype(output > 0, target.dtype)
     return wf.argmax(output, axis=class_axis(name, output, target, axis))

@@ -1,4 +1,4 @@
-"""The loss curve as a picture."""
+"""Plots the loss curve with matplotlib."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def draw_curves(
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{path.name}")
     figure.savefig(temporary, format="png", dpi=110)
-    os.replace(temporary, path)  # whoever looks at the picture while training goes on sees a whole one
+    os.replace(temporary, path)  # atomic, so a viewer never sees a partial file
     return True
 
 
@@ -71,7 +71,7 @@ def _curves(axis: Any, name: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _spread(losses: Sequence[tuple[int, float]], rows: Sequence[dict[str, Any]]) -> float:
-    """The ratio of the greatest to the least loss; beyond some a logarithmic axis shows more."""
+    """The ratio of the largest to the smallest loss, which decides for a logarithmic axis."""
     values = [v for _, v in losses] + [row[k] for row in rows for k in ("loss", "val_loss") if k in row]
     values = [v for v in values if np.isfinite(v)]
     return max(values) / min(values) if values and min(values) > 0 else 0.0

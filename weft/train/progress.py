@@ -1,4 +1,4 @@
-"""The progress bar: the epoch, the loss so far and samples per second; a line for each finished epoch."""
+"""The progress bar of `Trainer.fit`, and one line per finished epoch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ REFRESH_SECONDS = 0.1  # a step may take microseconds; drawing takes a thousand 
 
 
 class Progress:
-    """What `fit` tells the user. On a terminal a bar moves; elsewhere there is one line per epoch.
+    """The progress display of `fit`: a bar on a terminal, elsewhere one line per epoch.
 
     Args:
-        enabled: False says nothing at all.
-        file: where to; standard error by default, so that a program's own output stays clean.
+        enabled: False prints nothing.
+        file: the stream to write to; standard error by default, so that standard output stays clean.
     """
 
     def __init__(self, enabled: bool = True, file: TextIO | None = None) -> None:
@@ -25,7 +25,7 @@ class Progress:
         self._next = 0.0
 
     def start_epoch(self, epoch: int, epochs: int, total: int | None, done: int) -> None:
-        """A bar of `total` batches (None: unknown), of which `done` were done before."""
+        """Start a bar of `total` batches (None: unknown), `done` of which are complete."""
         if not self.enabled:
             return
         if self._bar is None and self._file.isatty():
@@ -36,11 +36,11 @@ class Progress:
 
     @property
     def moving(self) -> bool:
-        """Whether there is a bar to move."""
+        """Whether a bar is shown."""
         return self._task is not None
 
     def advance(self, done: int, loss: float, rate: float) -> None:
-        """`done` batches are done; the loss so far and the speed in samples per second."""
+        """Update the bar: batches done, mean loss, and samples per second."""
         if self._bar is None or self._task is None:
             return
         now = time.monotonic()
@@ -49,7 +49,7 @@ class Progress:
             self._bar.update(self._task, completed=done, loss=f"loss {loss:.4f}", rate=f"{rate:,.0f} samples/s")
 
     def end_epoch(self, epoch: int, epochs: int, logs: dict[str, float]) -> None:
-        """Leave a line about the epoch behind."""
+        """Replace the bar by a line about the epoch."""
         if not self.enabled:
             return
         if self._bar is not None and self._task is not None:
@@ -58,7 +58,7 @@ class Progress:
         self.say(f"epoch {epoch:>{len(str(epochs))}}/{epochs}  {format_logs(logs)}")
 
     def say(self, text: str) -> None:
-        """A line of text above the bar."""
+        """Print a line above the bar."""
         if not self.enabled:
             return
         if self._bar is not None:
@@ -67,7 +67,7 @@ class Progress:
             print(text, file=self._file, flush=True)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = self._task = None
@@ -91,7 +91,7 @@ def _bar(file: TextIO) -> Any:
 
 
 def format_logs(logs: dict[str, float]) -> str:
-    """Numbers of an epoch on one line."""
+    """The logs of an epoch on one line."""
     parts = []
     for name, value in logs.items():
         if name in ("epoch", "step"):

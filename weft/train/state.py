@@ -1,4 +1,4 @@
-"""The whole state of a run: what a checkpoint must hold so that going on changes no bit of the result."""
+"""Collects and restores the state of a training run, such that a resumed run is bitwise identical."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def collect(trainer: Trainer, train_loader: Any, val_loader: Any) -> dict[str, A
 
 
 def facts(trainer: Trainer) -> dict[str, Any]:
-    """What is worth knowing about a checkpoint without loading it."""
+    """Facts stored in the manifest, readable without loading the checkpoint."""
     found: dict[str, Any] = {
         "weft": wf.__version__,
         "threads": threads.get_num_threads(),
@@ -59,7 +59,7 @@ def facts(trainer: Trainer) -> dict[str, Any]:
 
 
 def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loader: Any) -> None:
-    """Put everything back as it was when `checkpoint` was written."""
+    """Restore the state that `checkpoint` holds."""
     saved = checkpoint.load()
     for part, has in (("scheduler", trainer.scheduler is not None), ("ema", trainer.ema is not None)):
         if has != (part in saved):
@@ -87,7 +87,7 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
 
 
 def _restore_progress(trainer: Trainer, state: dict[str, Any]) -> None:
-    """How far the run was."""
+    """Restore the counters of the run."""
     kinds = {"epoch": int, "step": int, "batches": int, "history": list, "seconds": (int, float)}
     for name, kind in kinds.items():
         if not isinstance(state[name], kind) or isinstance(state[name], bool):  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Go on drawing where `random_state` stood."""
+    """Restore the generators to what `random_state` returned."""
     wf.default_generator.load_state_dict(state["weft"])
     legacy = state["numpy"]
     np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))

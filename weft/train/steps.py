@@ -1,4 +1,4 @@
-"""The three functions that training runs again and again: a step, an evaluation, a prediction. Captured if asked for."""
+"""The training, evaluation and prediction steps of a `Trainer`, captured on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MaybeCaptured:
-    """A function of a batch that runs captured; if it turns out that it cannot be, eagerly, after one warning."""
+    """A function of a batch that runs captured, or eagerly after one warning if it cannot be captured."""
 
     def __init__(self, function: Callable[[Any], Any], capture: bool) -> None:
         def unpacked(*items: Any) -> Any:
@@ -31,7 +31,7 @@ class MaybeCaptured:
             return self.function(batch)
         try:
             if type(batch) in (tuple, list) and len(batch) > 1:
-                return self.captured(*batch)  # tensors as arguments of their own are found faster than in a tuple
+                return self.captured(*batch)  # separate tensor arguments have a shorter dispatch path than a tuple
             return self.captured(batch)
         except wf.CaptureError as error:
             self.captured = None
@@ -80,7 +80,7 @@ class Steps:
         return self._measured(loss, output, target)
 
     def _apply(self) -> None:
-        """Update the weights with the gradients that are there."""
+        """Clip the gradients if asked to and update the weights."""
         trainer = self.trainer
         if trainer.clip_grad_norm is not None:
             clip_grad_norm_(trainer.parameters, trainer.clip_grad_norm)
@@ -89,11 +89,11 @@ class Steps:
         if trainer.ema is not None:
             trainer.ema.update()
 
-    # Gradient accumulation: gradients of several batches are added up in tensors of our own, which a captured function
-    # writes in place like any other state.
+    # Gradient accumulation: gradients of several batches are summed into separate tensors, which a captured function
+    # updates in place like other state.
 
     def prepare_accumulation(self) -> None:
-        """Make the sums, before anything is captured."""
+        """Allocate the sums; must run before the capture."""
         self._sums = [wf.zeros_like(p.detach()) for p in self.trainer.parameters]
 
     def _accumulate(self, batch: Any) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
-"""Trainer: the loop, for those who do not want to write it.
+"""Trainer: a training loop with metrics, callbacks, checkpoints and exact resumption.
 
-It is built from public parts only: `wf.function`, `nn`, `optim`, `data`, `io`. `examples/digits_by_hand.py` shows the
-same training with the loop written out.
+It uses only the public API: `wf.function`, `nn`, `optim`, `data`, `io`. `examples/digits_by_hand.py` shows the same
+training with the loop written out.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .steps import Steps
 
 
 class Trainer:
-    """Trains a model.
+    """Trains and evaluates a model.
 
-    A batch is what the loader gives: a tuple whose last item is the target and whose others are the model's inputs.
-    Override `forward` for anything else.
+    A batch is a tuple whose last item is the target and whose other items are the model's inputs. Override `forward`
+    for other batches.
 
-    **Going on after a crash.** With `checkpoint_dir` and `resume="auto"` a run that was killed, at any moment, goes on
-    from its last checkpoint and ends with the same bits as if nothing had happened: a checkpoint holds model,
-    optimiser, scheduler, EMA, random states, positions of the loaders, metrics so far and the state of callbacks.
+    **Resuming.** With `checkpoint_dir` and `resume="auto"` a run that was killed at any moment continues from its last
+    checkpoint, and its result is bitwise identical to that of an undisturbed run: a checkpoint holds model, optimiser,
+    scheduler, EMA, random states, loader positions, metrics so far and the state of callbacks.
 
     Args:
         model: the module to train.
-        optimizer: made for the model's parameters.
+        optimizer: an optimiser of the model's parameters.
         loss: a function (or module) of (output, target).
         metrics: names ("accuracy", "top5", "f1", "mse" …), `Metric` objects, or functions of (output, target).
         callbacks: `Callback` objects.
@@ -49,27 +49,25 @@ class Trainer:
         schedule_every: call the scheduler each "epoch" or each "step" (one-cycle, warm-up).
         capture: compile the training step with `wf.function`.
         grad_accumulation: batches whose gradients are averaged for one update.
-        clip_grad_norm: the largest norm of all gradients together.
-        ema: decay of a moving average of the weights (or an EMA object), with which validation runs.
-        autocast: a short dtype such as `wf.bfloat16` for mixed precision.
-        checkpoint_dir: where the run's checkpoints go; None writes none.
+        clip_grad_norm: the maximum global norm of the gradients.
+        ema: decay of a moving average of the weights (or an EMA object), which validation uses.
+        autocast: a 16-bit dtype such as `wf.bfloat16` for mixed precision.
+        checkpoint_dir: the directory of the run's checkpoints; None writes none.
         checkpoint_every: steps between checkpoints; by default one at the end of each epoch.
-        resume: "auto" goes on from the newest good checkpoint in `checkpoint_dir`, if there is one; a path goes on from
-            that one, as a new branch if there are later ones; None starts anew, and refuses a directory with
-            checkpoints of another run.
-        keep: how many of the latest checkpoints to keep, besides the best.
-        monitor: by which number a checkpoint is the best; by default "val_loss", or "loss" without validation.
-        mode: "min" or "max"; by default what suits `monitor`.
+        resume: "auto" continues from the newest valid checkpoint in `checkpoint_dir`, if there is one; a path continues
+            from that checkpoint, on a new branch if there are later ones; None starts from scratch and refuses a
+            directory with checkpoints of another run.
+        keep: the number of latest checkpoints to keep, besides the best one.
+        monitor: the value that determines the best checkpoint; by default "val_loss", or "loss" without validation.
+        mode: "min" or "max"; by default derived from `monitor`.
         log_dir: write `history.csv`, `loss.png` and TensorBoard events there.
         progress: show a progress bar.
-        facts: JSON values to note in checkpoints.
+        facts: JSON values to store in the manifest of checkpoints.
 
-    >>> from weft import nn, optim
-    >>> from weft.data import DataLoader, TensorDataset
     >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
     >>> model = nn.Linear(2, 1)
-    >>> trainer = Trainer(model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), progress=False)
-    >>> history = trainer.fit(DataLoader(TensorDataset(x, x[:, :1]), batch_size=16), epochs=5)
+    >>> trainer = wf.Trainer(model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), progress=False)
+    >>> history = trainer.fit(data.DataLoader(data.TensorDataset(x, x[:, :1]), batch_size=16), epochs=5)
     >>> history[-1]["loss"] < history[0]["loss"]
     True
     """
@@ -128,11 +126,11 @@ class Trainer:
         self.epoch = 0
         """epochs that are done"""
         self.step = 0
-        """updates of the weights so far"""
+        """number of weight updates so far"""
         self.batches = 0
         """batches of the current epoch that are done"""
         self.trained = False
-        """whether the current epoch waits for its validation only"""
+        """whether the current epoch is trained but not validated yet"""
         self.totals: dict[str, np.ndarray] = {}
         """sums of statistics of the current epoch"""
         self.history: list[dict[str, float]] = []
@@ -140,16 +138,16 @@ class Trainer:
         self.stopped: str | None = None
         """why training ended early"""
         self.seconds = 0.0
-        """spent on the current epoch"""
+        """time spent on the current epoch"""
         self.checkpoint_failed = False
         """whether the last checkpoint could not be written"""
         self._steps = Steps(self)
         self._interrupt = Interrupt()
         self._manager: CheckpointManager | None = None
         self._resumed = False
-        self._lineage: Any = None  # of the checkpoints, once a run has gone back to an older one
+        self._lineage: Any = None  # of the checkpoints, after a resume from an older one
 
-    # What a user may override or ask ------------------------------------------------------------------------------------
+    # Public ------------------------------------------------------------------------------------
 
     def forward(self, batch: Any) -> tuple[Tensor, Any, Any]:
         """The loss of a batch, the model's output, and the target that metrics compare it with."""
@@ -158,11 +156,11 @@ class Trainer:
         return self.loss(output, target), output, target
 
     def stop(self, reason: str = "asked to") -> None:
-        """End training after the current epoch."""
+        """Stop training after the current epoch."""
         self.stopped = reason
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to use: the moving average if there is one, else the model's own."""
+        """The weights for inference: the moving average if there is one, else the model's weights."""
         if self.ema is None:
             return self.model.state_dict()
         with self.ema.applied():
@@ -175,18 +173,19 @@ class Trainer:
     # Training -----------------------------------------------------------------------------------------------------------
 
     def fit(self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1) -> list[dict[str, float]]:
-        """Train until `epochs` epochs are done in all, those before a resume and of earlier calls included.
+        """Train until `epochs` epochs are done in total, including those before a resume and of earlier calls.
 
         Args:
-            train_loader: gives batches; a `DataLoader`, or anything that can be iterated over again and again.
+            train_loader: a `DataLoader`, or any iterable of batches that can be iterated repeatedly.
             val_loader: likewise, for validation after each epoch.
+            epochs: the total number of epochs.
 
         Returns:
             The history: one dict per epoch, with "loss", the metrics, "val_loss" …
 
-        Ctrl-C ends it after the step in progress, with a checkpoint if there is a `checkpoint_dir`, and raises
-        KeyboardInterrupt; a second Ctrl-C does not wait. SIGTERM, with which machines announce that they are taken away,
-        does the same and ends the program with status 143 (SystemExit), unless the program handles the signal itself.
+        Ctrl-C ends training after the current step, with a checkpoint if there is a `checkpoint_dir`, and raises
+        KeyboardInterrupt; a second Ctrl-C acts immediately. SIGTERM does the same and ends the program with status 143
+        (SystemExit), unless the program handles the signal itself.
         """
         _check_count("epochs", epochs)
         _check_loader("train_loader", train_loader)
@@ -224,7 +223,7 @@ class Trainer:
         return self.history
 
     def _say_terminated(self) -> None:
-        """The line that a run which was terminated leaves, whether it shows its progress or not."""
+        """Print the final line of a terminated run, with or without a progress bar."""
         if self.checkpoint_dir is None:
             kept = "there is no checkpoint_dir, so what was trained is lost"
         elif self.checkpoint_failed:
@@ -262,7 +261,7 @@ class Trainer:
         self._save(train_loader, val_loader, scores=logs)
 
     def _validate(self, train_loader: Any, val_loader: Any) -> dict[str, float]:
-        """Evaluate after an epoch. If that is interrupted, the epoch is not lost: a checkpoint goes on with its validation."""
+        """Evaluate after an epoch. On an interrupt, a checkpoint is written from which a resume repeats only the validation."""
         self.trained = True
         start = val_loader.state_dict() if hasattr(val_loader, "state_dict") else None
         try:
@@ -280,7 +279,7 @@ class Trainer:
         self.progress.start_epoch(self.epoch + 1, epochs, total, self.batches)
         started = time.perf_counter() - self.seconds
         samples = round(float(self.totals["loss"][1])) if "loss" in self.totals else 0
-        waiting = 0  # batches whose gradients wait for an update
+        waiting = 0  # accumulated batches since the last update
         for batch in () if self.trained else self._guarded(self._remaining(loader), loader, val_loader):
             n = batch_length(batch)
             if self.grad_accumulation == 1:
@@ -310,14 +309,16 @@ class Trainer:
         return samples
 
     def _guarded(self, batches: Iterator[Any], loader: Any, val_loader: Any) -> Iterator[Any]:
-        """The batches. A signal to a group of processes ends the loader's workers too: then the last step gets its checkpoint."""
+        """Iterate over `batches`. A signal to the process group also kills the loader's workers: write the checkpoint then."""
         while True:
             try:
                 batch = next(batches)
             except StopIteration:
                 return
             except Exception as error:
-                if not self._interrupt.asked or self.batches % self.grad_accumulation:  # gradients wait for an update
+                if (
+                    not self._interrupt.asked or self.batches % self.grad_accumulation
+                ):  # in the middle of an accumulation
                     raise
                 self._save(loader, val_loader)
                 raise self._interrupt.error() from error
@@ -351,9 +352,9 @@ class Trainer:
             self.scheduler.step()
 
     def _remaining(self, loader: Any) -> Iterator[Any]:
-        """The batches of this epoch that are still to do."""
+        """The remaining batches of this epoch."""
         iterator = iter(loader)
-        if not hasattr(loader, "state_dict"):  # it does not know where it stood
+        if not hasattr(loader, "state_dict"):  # it cannot restore its position: skip
             for _ in range(self.batches):
                 next(iterator, None)
         return iterator
@@ -361,7 +362,7 @@ class Trainer:
     # Metrics ------------------------------------------------------------------------------------------------------------
 
     def _count(self, totals: dict[str, np.ndarray], measured: tuple[Tensor, ...], n: int) -> float:
-        """Add a batch's numbers to `totals`; returns its loss."""
+        """Add the loss and statistics of a batch to `totals`; returns its loss."""
         loss = float(measured[0])
         if not totals:
             totals["loss"] = np.zeros(2)
@@ -381,7 +382,11 @@ class Trainer:
         return logs
 
     def evaluate(self, loader: Iterable[Any]) -> dict[str, float]:
-        """The loss and metrics over a loader, in evaluation mode, with the averaged weights if there is an EMA."""
+        """The loss and metrics over a loader, in evaluation mode, with the averaged weights if there is an EMA.
+
+        Returns:
+            Numbers by name: "loss" and the metrics.
+        """
         totals: dict[str, np.ndarray] = {}
         with _evaluation(self.model), _averaged(self.ema):
             for batch in loader:
@@ -393,7 +398,7 @@ class Trainer:
         return self._results(totals)
 
     def predict(self, data: Any) -> Any:
-        """The model's outputs for a loader (joined along the first axis), or for one tensor or array."""
+        """The model's outputs for a loader (concatenated along the first axis), or for one tensor or array."""
         single = isinstance(data, (Tensor, np.ndarray))
         batches = [(wf.asarray(data),)] if single else data
         outputs = []
@@ -445,7 +450,7 @@ class Trainer:
         )
 
     def _save(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None = None) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of the current state."""
         if self._manager is None:
             return
         parts = state.collect(self, train_loader, val_loader)
@@ -453,7 +458,7 @@ class Trainer:
 
 
 class _evaluation:
-    """Evaluation mode for a block; afterwards each part of the model is as it was."""
+    """Evaluation mode for a block; restores the mode of every submodule at the end."""
 
     def __init__(self, model: Any) -> None:
         self._training = [m for m in model.modules() if m.training]
@@ -468,7 +473,7 @@ class _evaluation:
 
 
 class _averaged:
-    """The averaged weights for a block, if there are any."""
+    """Uses the averaged weights within a block, if there are any."""
 
     def __init__(self, ema: Any) -> None:
         self._context = None if ema is None else ema.applied()
@@ -511,7 +516,7 @@ def _join(outputs: list[Any]) -> Any:
 
 
 def _check_parts(model: Any, optimizer: Any, scheduler: Any, callbacks: Sequence[Any]) -> None:
-    """What would train nothing, or silently do nothing, is refused."""
+    """Reject combinations that would train nothing or be ignored silently."""
     if not hasattr(optimizer, "param_groups"):
         raise TypeError(f"Trainer: expected an optimizer of weft.optim. Got {type(optimizer).__name__}.")
     own = {id(p) for p in model.parameters()}
@@ -528,7 +533,7 @@ def _check_parts(model: Any, optimizer: Any, scheduler: Any, callbacks: Sequence
 
 
 def _length(loader: Any) -> int | None:
-    """How many batches an epoch has; None where nobody knows, as with streams."""
+    """The number of batches per epoch; None if unknown, as for streams."""
     try:
         return len(loader)
     except TypeError:
