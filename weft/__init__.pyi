@@ -649,7 +649,7 @@ def normal(
 def not_equal(x1: Operand, x2: Operand) -> Tensor:
     """`x1 != x2`, elementwise."""
 def one_hot(x: ArrayLike, num_classes: int = -1) -> Tensor:
-    """Class numbers as vectors (int64) with a single 1."""
+    """Encode class indices as int64 vectors with a single 1 along a new last axis."""
 def ones(
     *sizes: ShapeLike,
     shape: ShapeLike | None = None,

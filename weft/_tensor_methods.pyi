@@ -463,7 +463,7 @@ class TensorMethods:
     def log_(self) -> Tensor:
         """`log`, in place: the result takes the place of this tensor's value."""
     def log_softmax(self, axis: builtins.int = -1) -> Tensor:
-        """log(softmax(x)) along `axis`, computed without taking the logarithm of small numbers."""
+        """log(softmax(x)) along `axis`, numerically stable."""
     def logaddexp(self, x2: Operand) -> Tensor:
         """log(exp(x1) + exp(x2)), stable for large values."""
     def logaddexp_(self, x2: Operand) -> Tensor:
@@ -693,7 +693,7 @@ class TensorMethods:
     def sinh_(self) -> Tensor:
         """`sinh`, in place: the result takes the place of this tensor's value."""
     def softmax(self, axis: builtins.int = -1) -> Tensor:
-        """exp(x) / Σ exp(x) along `axis`: positive numbers that sum to one."""
+        """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one."""
     def sort(
         self,
         axis: builtins.int = -1,

@@ -59,7 +59,6 @@ def lenet(
 ) -> LeNet:
     """LeNet-5 for images of 28 x 28 pixels, or of another size.
 
-    >>> import weft as wf
     >>> sum(p.size for p in lenet().parameters())
     61706
     >>> lenet(image_size=8)(wf.zeros((2, 1, 8, 8))).shape

@@ -47,7 +47,6 @@ def mlp(
 ) -> MLP:
     """A multilayer perceptron, by default for the digits that ship with Weft (8 x 8 pixels, ten classes).
 
-    >>> import weft as wf
     >>> mlp(hidden=(32,))(wf.zeros((5, 1, 8, 8))).shape
     (5, 10)
     """

@@ -96,8 +96,6 @@ class _Numbered(Module):
 class Sequential(Module):
     """Modules applied one after the other: `Sequential(a, b)(x)` is `b(a(x))`. Also takes a dict of named modules.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))(wf.ones(1, 4)).shape
     (1, 2)
     """
@@ -209,7 +207,12 @@ class Sequential(Module):
 
 
 class ModuleList(_Numbered):
-    """A list of modules whose parameters belong to the model. It has no `forward`: loop over it."""
+    """A list of modules, registered as children. It has no `forward`: iterate over it.
+
+    >>> layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
+    """
 
     _kind = Module
 
@@ -219,7 +222,11 @@ class ModuleList(_Numbered):
 
 
 class ParameterList(_Numbered):
-    """A list of parameters that belong to the model; tensors are wrapped in `Parameter`."""
+    """A list of registered parameters; plain tensors are wrapped in `Parameter`.
+
+    >>> len(nn.ParameterList([wf.zeros(2), wf.zeros(3)]))
+    2
+    """
 
     _kind = Parameter
 
@@ -302,7 +309,12 @@ class _Named(Module):
 
 
 class ModuleDict(_Named):
-    """Modules by name whose parameters belong to the model."""
+    """A dict of modules, registered as children.
+
+    >>> heads = nn.ModuleDict({"mean": nn.Linear(4, 1), "var": nn.Linear(4, 1)})
+    >>> heads["mean"](wf.ones(2, 4)).shape
+    (2, 1)
+    """
 
     _kind = Module
 
@@ -312,7 +324,11 @@ class ModuleDict(_Named):
 
 
 class ParameterDict(_Named):
-    """Parameters by name that belong to the model; tensors are wrapped in `Parameter`."""
+    """A dict of registered parameters; plain tensors are wrapped in `Parameter`.
+
+    >>> nn.ParameterDict({"scale": wf.ones(2)})["scale"].requires_grad
+    True
+    """
 
     _kind = Parameter
 

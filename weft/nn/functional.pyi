@@ -155,16 +155,16 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """`x` (N, C, ...) with every channel normalised, times weight plus bias."""
+    """Batch normalisation: each channel normalised, then scaled by `weight` and shifted by `bias`."""
 def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Tensor:
-    """Σᵢⱼ x1ᵢ weightₖᵢⱼ x2ⱼ + biasₖ, for `x1` (..., I), `x2` (..., J) and `weight` (outputs, I, J)."""
+    """Bilinear map: Σᵢⱼ x1ᵢ weightₖᵢⱼ x2ⱼ + biasₖ."""
 def binary_cross_entropy(
     input: ArrayLike,
     target: ArrayLike,
     weight: ArrayLike | None = None,
     reduction: str = 'mean',
 ) -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p = `input`."""
+    """Binary cross entropy of probabilities p = `input`: -(t log p + (1 - t) log(1 - p))."""
 def binary_cross_entropy_with_logits(
     input: ArrayLike,
     target: ArrayLike,
@@ -172,9 +172,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = 'mean',
     pos_weight: ArrayLike | None = None,
 ) -> Tensor:
-    """The binary cross entropy of sigmoid(input), computed from the logits; `pos_weight` scales the
-    positive part.
-    """
+    """Binary cross entropy of sigmoid(input), computed stably from the logits."""
 def celu(x: Operand, alpha: Operand = 1.0) -> Tensor:
     """`x` where positive, else alpha · (exp(x / alpha) - 1): an `elu` that is smooth for every alpha."""
 def conv1d(
@@ -263,7 +261,7 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
 def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = 1, eps: float = 1e-08) -> Tensor:
-    """x1 · x2 / (|x1| |x2|) along `axis`; lengths below `eps` count as `eps`."""
+    """Cosine similarity along `axis`: x1 · x2 / (|x1| |x2|); norms below `eps` count as `eps`."""
 def cross_entropy(
     input: ArrayLike,
     target: ArrayLike,
@@ -292,7 +290,7 @@ def dropout(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """While `training`: elements of `x` set to zero with probability `p`, the others divided by 1 - p."""
+    """Zero elements with probability `p` and scale the others by 1 / (1 - p), while `training`."""
 def dropout1d(
     x: ArrayLike,
     p: float = 0.5,
@@ -392,7 +390,7 @@ def group_norm(
     bias: ArrayLike | None = None,
     eps: float = 1e-05,
 ) -> Tensor:
-    """`x` (N, C, ...) normalised within `num_groups` groups of channels, times weight plus bias per
+    """Group normalisation: each group of channels of each sample normalised, then a scale and a shift per
     channel.
     """
 def gru(
@@ -425,7 +423,7 @@ def gumbel_softmax(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """A differentiable sample of a category: softmax((logits + Gumbel noise) / tau)."""
+    """Differentiable sample of a category: softmax((logits + Gumbel noise) / tau)."""
 def hardshrink(x: Operand, lambd: Operand = 0.5) -> Tensor:
     """`x` where |x| is above `lambd`, else 0."""
 def hardsigmoid(x: Operand) -> Tensor:
@@ -442,9 +440,7 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """`input` (a distance) where the target is 1, max(0, margin - input) where it is -1."""
 def huber_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean', delta: float = 1.0) -> Tensor:
-    """d² / 2 for differences d below `delta`, delta (|d| - delta / 2) above: squares near, straight lines
-    far.
-    """
+    """Huber loss: d² / 2 for differences d below `delta`, delta (|d| - delta / 2) above."""
 def instance_norm(
     x: ArrayLike,
     running_mean: ArrayLike | None = None,
@@ -468,9 +464,9 @@ def interpolate(
 ) -> Tensor:
     """`x` resized along its spatial axes."""
 def kl_div(input: ArrayLike, target: ArrayLike, reduction: str = 'mean', log_target: bool = False) -> Tensor:
-    """t (log t - input): the divergence of the target from log-probabilities `input`."""
+    """Kullback–Leibler divergence of the target t from log-probabilities `input`: t (log t - input)."""
 def l1_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean') -> Tensor:
-    """The absolute difference |input - target|."""
+    """Absolute error |input - target|, averaged by default."""
 def layer_norm(
     x: ArrayLike,
     normalized_shape: int | tuple[int, ...],
@@ -478,13 +474,11 @@ def layer_norm(
     bias: ArrayLike | None = None,
     eps: float = 1e-05,
 ) -> Tensor:
-    """`x` with mean 0 and variance 1 over its last axes, which `normalized_shape` names, times weight plus
-    bias.
-    """
+    """Layer normalisation: mean 0 and variance 1 over the last axes, then a scale and a shift."""
 def leaky_relu(x: Operand, negative_slope: Operand = 0.01) -> Tensor:
     """`x` where positive, else `x * negative_slope`."""
 def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Tensor:
-    """x weightᵀ + bias, for `x` (..., inputs), `weight` (outputs, inputs) and `bias` (outputs,)."""
+    """Affine map of the last axis: x weightᵀ + bias."""
 def local_response_norm(
     x: ArrayLike,
     size: int,
@@ -494,7 +488,7 @@ def local_response_norm(
 ) -> Tensor:
     """x / (k + alpha · mean of squares over `size` neighbouring channels)^beta."""
 def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
-    """log(softmax(x)) along `axis`, computed without taking the logarithm of small numbers."""
+    """log(softmax(x)) along `axis`, numerically stable."""
 def logsigmoid(x: Operand) -> Tensor:
     """log(sigmoid(x)), without overflow."""
 def lp_pool1d(
@@ -686,7 +680,7 @@ def max_unpool3d(
 def mish(x: Operand) -> Tensor:
     """x · tanh(softplus(x))."""
 def mse_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean') -> Tensor:
-    """The squared difference (input - target)²."""
+    """Squared error (input - target)², averaged by default."""
 def multi_head_attention_forward(
     query: ArrayLike,
     key: ArrayLike,
@@ -715,13 +709,11 @@ def nll_loss(
     ignore_index: int = -100,
     reduction: str = 'mean',
 ) -> Tensor:
-    """The negative log likelihood: -input at the target class, from log-probabilities (N, C, ...) and
-    class numbers.
-    """
+    """Negative log likelihood: -input at the target class."""
 def normalize(x: ArrayLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
-    """`x` divided by its p-norm along `axis` (by `eps` where that is smaller)."""
+    """`x` divided by its p-norm along `axis`; norms below `eps` count as `eps`."""
 def one_hot(x: ArrayLike, num_classes: int = -1) -> Tensor:
-    """Class numbers as vectors (int64) with a single 1."""
+    """Encode class indices as int64 vectors with a single 1 along a new last axis."""
 def pad(x: ArrayLike, pad: Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
     """`weft.nn.functional.pad`: `pad` is (before, after) of the last axis, then of the last but one, and
     so on.
@@ -761,7 +753,7 @@ def rms_norm(
     weight: ArrayLike | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """`x` divided by its root mean square over its last axes, times weight."""
+    """RMS normalisation: `x` divided by its root mean square over the last axes, then a scale."""
 def rnn(
     x: ArrayLike,
     hx: Any,
@@ -806,13 +798,13 @@ def sigmoid(x: Operand) -> Tensor:
 def silu(x: Operand) -> Tensor:
     """x · sigmoid(x), also called swish."""
 def smooth_l1_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
-    """d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; with beta = 0 the same as
+    """Smooth L1: d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; beta = 0 gives
     `l1_loss`.
     """
 def soft_margin_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean') -> Tensor:
     """log(1 + exp(-t · input)) for targets t of 1 and -1."""
 def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
-    """exp(x) / Σ exp(x) along `axis`: positive numbers that sum to one."""
+    """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one."""
 def softmin(x: ArrayLike, axis: int = -1) -> Tensor:
     """`softmax(-x)` along `axis`."""
 def softplus(x: Operand, beta: Operand = 1.0, threshold: Operand = 20.0) -> Tensor:

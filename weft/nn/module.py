@@ -51,8 +51,6 @@ class IncompatibleKeys(NamedTuple):
 class Module:
     """The base class of layers and models. Define `__init__` (assign parameters and children) and `forward`.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> class Scale(nn.Module):
     ...     def __init__(self, features):
     ...         super().__init__()
@@ -487,7 +485,6 @@ class Module:
             depth: how many levels of modules to show; all by default.
             kwargs: further arguments of `forward`.
 
-        >>> from weft import nn
         >>> nn.Linear(4, 2).summary((1, 4)).total_parameters
         10
         """

@@ -28,12 +28,18 @@ class PackedSequence(NamedTuple):
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = False
 ) -> PackedSequence:
-    """Note the lengths of padded sequences.
+    """Attach the lengths of padded sequences, for recurrent layers.
 
     Args:
         input: (T, N, …), or (N, T, …) if batch_first.
         lengths: N integers from 1 to T.
-        enforce_sorted: raise unless the lengths fall; nothing else depends on their order.
+        batch_first: whether the first axis of `input` is the batch.
+        enforce_sorted: raise unless the lengths are non-increasing; nothing else depends on their order.
+
+    >>> packed = nn.utils.pack_padded_sequence(wf.ones(5, 2, 4), [5, 3])
+    >>> y, h = nn.GRU(4, 8)(packed)
+    >>> nn.utils.pad_packed_sequence(y)[0].shape
+    (5, 2, 8)
     """
     if input.ndim < 2:
         raise ValueError(f"pack_padded_sequence: expected (T, N, …). Got shape {format_shape(input.shape)}.")
@@ -57,7 +63,14 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The padded tensor and the lengths of packed sequences; steps after a sequence's end are `padding_value`."""
+    """Return the padded tensor and the lengths of packed sequences.
+
+    Args:
+        sequence: what `pack_padded_sequence` or a recurrent layer returned.
+        batch_first: return (N, T, …) instead of (T, N, …).
+        padding_value: value of the steps after a sequence's end.
+        total_length: pad to this length.
+    """
     from ..ops.array.creation import arange, full
     from ..ops.array.elementwise import where
     from ..ops.array.shaping import concat
@@ -75,7 +88,11 @@ def pad_packed_sequence(
 
 
 def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0) -> Tensor:
-    """Tensors (Tᵢ, …) as one padded tensor (T, N, …), or (N, T, …) if batch_first."""
+    """Stack tensors (Tᵢ, …) into one padded tensor (T, N, …), or (N, T, …) if batch_first.
+
+    >>> nn.utils.pad_sequence([wf.ones(2), wf.ones(3)], batch_first=True).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
+    """
     from ..ops.array.padding import pad
 
     if not sequences:
@@ -86,7 +103,7 @@ def pad_sequence(sequences: Sequence[Tensor], batch_first: bool = False, padding
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = False) -> PackedSequence:
-    """Tensors (Tᵢ, …) as a packed sequence."""
+    """Pack tensors (Tᵢ, …): `pack_padded_sequence` of `pad_sequence`."""
     return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], False, enforce_sorted)
 
 

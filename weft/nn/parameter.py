@@ -18,8 +18,6 @@ class Parameter(Tensor):
         requires_grad: whether gradients are wanted.
         sparse_grad: keep the gradients of look-ups (`embedding`, `take`) as rows (`RowSparse`) in `.grad`.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.Parameter(wf.zeros(2, 3)).requires_grad
     True
     """

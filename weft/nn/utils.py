@@ -61,7 +61,19 @@ def _scaled(grad: Any, scale: Tensor) -> Any:
 
 
 def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
-    """The norm of all gradients together, as one vector; a 0-d tensor, float32 for gradients of 16-bit floats."""
+    """Norm of all gradients, taken together as one vector.
+
+    Args:
+        parameters: a tensor or tensors; those without a gradient are skipped.
+        norm_type: p of the p-norm; `inf` for the largest absolute value.
+
+    Returns:
+        A 0-d tensor; float32 for gradients of 16-bit floats.
+
+    >>> p = nn.Parameter(wf.zeros(2)); p.grad = wf.tensor([3.0, 4.0])
+    >>> nn.utils.get_total_norm([p]).item()
+    5.0
+    """
     with no_grad():
         found = _with_grad("get_total_norm", parameters)
         if not found:
@@ -85,8 +97,6 @@ def clip_grad_norm_(
     Returns:
         The norm before clipping, a 0-d tensor.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> p = nn.Parameter(wf.zeros(2)); p.grad = wf.tensor([3.0, 4.0])
     >>> nn.utils.clip_grad_norm_([p], 1.0).item()
     5.0
@@ -109,7 +119,12 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Any, clip_value: float) -> None:
-    """Limit every element of the gradients to [-clip_value, clip_value]."""
+    """Clamp every element of the gradients to [-clip_value, clip_value], in place.
+
+    >>> p = nn.Parameter(wf.zeros(2)); p.grad = wf.tensor([-3.0, 0.5])
+    >>> nn.utils.clip_grad_value_([p], 1.0); p.grad.tolist()
+    [-1.0, 0.5]
+    """
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value must not be negative. Got {clip_value}.")
     with no_grad():
@@ -119,7 +134,11 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters as one vector, in order; gradients flow back."""
+    """Concatenate all parameters into one vector, differentiably.
+
+    >>> nn.utils.parameters_to_vector(nn.Linear(2, 3).parameters()).shape
+    (9,)
+    """
     flat = [p.reshape(-1) for p in parameters]
     if not flat:
         raise ValueError("parameters_to_vector: there are no parameters.")
@@ -127,7 +146,13 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Copy consecutive pieces of `vector` into the parameters."""
+    """Copy consecutive slices of `vector` into the parameters, in order.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> nn.utils.vector_to_parameters(wf.tensor([1.0, 2.0, 3.0]), layer.parameters())
+    >>> layer.weight.tolist(), layer.bias.tolist()
+    ([[1.0, 2.0]], [3.0])
+    """
     tensors = list(parameters)
     total = sum(p.size for p in tensors)
     if vector.ndim != 1 or vector.shape[0] != total:
@@ -140,6 +165,10 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
 
 
 def count_parameters(module: Any, trainable_only: bool = False) -> int:
-    """The number of elements of a module's parameters."""
+    """Number of elements in a module's parameters; with `trainable_only`, of those that require gradients.
+
+    >>> nn.utils.count_parameters(nn.Linear(2, 3))
+    9
+    """
     found: Iterable[Parameter] = module.parameters()
     return sum(p.size for p in found if p.requires_grad or not trainable_only)

@@ -35,7 +35,6 @@ def save_weights(
         metadata: text to keep in the file's header.
 
     >>> import tempfile, os
-    >>> from weft import nn
     >>> layer, path = nn.Linear(2, 3), os.path.join(tempfile.mkdtemp(), "layer.safetensors")
     >>> nn.save_weights(layer, path)
     >>> sorted(nn.load_weights(path))

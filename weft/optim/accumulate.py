@@ -24,6 +24,15 @@ class GradientAccumulator:
         max_norm: clip the norm of the mean gradient to this before the update.
 
     The count is plain Python, so capture `backward` and the update as functions of their own, not this loop.
+
+    >>> p = nn.Parameter(wf.ones(1))
+    >>> accumulate = optim.GradientAccumulator(optim.SGD([p], lr=1.0), every=2)
+    >>> accumulate.backward(p.sum()); accumulate.step()
+    False
+    >>> accumulate.backward(p.sum()); accumulate.step()
+    True
+    >>> p.tolist()
+    [0.0]
     """
 
     def __init__(self, optimizer: Optimizer, every: int, *, max_norm: float | None = None) -> None:

@@ -32,8 +32,6 @@ class Adam(Optimizer):
             besides those the gradient names; the others catch up when they are read. See Note [Deferred rows] in
             `weft.ops.internal.deferred_tables`. Needs weight_decay=0, amsgrad=False and lazy=False.
 
-    >>> import weft as wf
-    >>> from weft import nn, optim
     >>> p = nn.Parameter(wf.ones(1)); p.grad = wf.ones(1)
     >>> optim.Adam([p], lr=0.5).step(); round(p.item(), 4)
     0.5
@@ -173,7 +171,14 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay is apart from the gradient: p ← (1 - lr · weight_decay) · p first. Arguments as for Adam."""
+    """Adam with decoupled weight decay: p ← (1 - lr · weight_decay) · p before each step.
+
+    Arguments as for `Adam`.
+
+    >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
+    >>> optim.AdamW([p], lr=0.5, weight_decay=0.0).step(); p.round().tolist()
+    [0.0, 0.0]
+    """
 
     decoupled = True
 
@@ -194,9 +199,9 @@ class AdamW(Adam):
 
 
 class SparseAdam(Adam):
-    """Adam for embeddings with `sparse=True`: only the rows that were looked up change, and their running means.
+    """Adam for embeddings with `sparse=True`: only the rows looked up and their running means change.
 
-    As `Adam(lazy=True)`, but that eps is added to the uncorrected root, as PyTorch's optimiser of this name does.
+    Like `Adam(lazy=True)`, except that eps is added to the uncorrected root, as PyTorch's optimiser of this name does.
     """
 
     def __init__(

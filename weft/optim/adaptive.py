@@ -22,6 +22,10 @@ class RMSprop(Optimizer):
         momentum: share of the last direction that is kept.
         centered: subtract the squared running mean from the mean square.
         maximize: climb instead of descend.
+
+    >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
+    >>> optim.RMSprop([p], lr=0.05).step(); [round(v, 3) for v in p.tolist()]
+    [0.5, 0.5]
     """
 
     counts_steps = False
@@ -86,6 +90,10 @@ class Adagrad(Optimizer):
         maximize: climb instead of descend.
 
     A row-sparse gradient touches only its rows.
+
+    >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
+    >>> optim.Adagrad([p], lr=0.5).step(); p.tolist()
+    [0.5, 0.5]
     """
 
     rowwise = True
@@ -183,6 +191,10 @@ class Lion(Optimizer):
         betas: β₁ mixes the direction, β₂ the running mean m ← β₂ m + (1 - β₂) g.
         weight_decay: decay apart from the gradient, three to ten times larger than for AdamW.
         maximize: climb instead of descend.
+
+    >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
+    >>> optim.Lion([p], lr=0.5).step(); p.tolist()
+    [0.5, 0.5]
     """
 
     counts_steps = False

@@ -24,8 +24,6 @@ class EMA:
 
     `with ema.applied(): …` puts the averages into the model for a while, in place; `copy_to()` puts them in for good.
 
-    >>> import weft as wf
-    >>> from weft import nn, optim
     >>> p = nn.Parameter(wf.zeros(1)); ema = optim.EMA([p], decay=0.5)
     >>> with wf.no_grad(): _ = p.fill_(1.0)
     >>> ema.update(); ema.averages[0].tolist()
@@ -103,7 +101,14 @@ class EMA:
 
 
 class SWA(EMA):
-    """The plain mean of the parameters over all calls of `update()` (stochastic weight averaging)."""
+    """Stochastic weight averaging: the mean of the parameters over all calls of `update()`.
+
+    >>> p = nn.Parameter(wf.zeros(1)); swa = optim.SWA([p])
+    >>> swa.update()
+    >>> with wf.no_grad(): _ = p.fill_(1.0)
+    >>> swa.update(); swa.averages[0].tolist()
+    [0.5]
+    """
 
     def __init__(self, source: Any) -> None:
         super().__init__(source, decay=0.0)

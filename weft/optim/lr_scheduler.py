@@ -4,8 +4,6 @@ A schedule is a formula: `lr_at(t, base, group)` is the learning rate after t st
 is no hidden recursion, so schedules can be drawn without training, resumed from one integer, and combined. Call
 `scheduler.step()` after `optimizer.step()`, outside of captured functions: they see the new rate.
 
->>> import weft as wf
->>> from weft import nn, optim
 >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
 >>> schedule = optim.lr_scheduler.StepLR(opt, step_size=2, gamma=0.1)
 >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(5)]
@@ -75,7 +73,16 @@ class LRScheduler:
 
 
 class LambdaLR(LRScheduler):
-    """base · f(t), with one function or one per group."""
+    """Multiply the base rate by f(t).
+
+    Args:
+        lr_lambda: one function of the step, or one per group.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.LambdaLR(opt, lambda t: 0.5**t)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(4)]
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(
         self,
@@ -94,7 +101,11 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """base · f(1) · f(2) · … · f(t), with one function or one per group."""
+    """Multiply the rate by f(t) at each step: base · f(1) · … · f(t).
+
+    Args:
+        lr_lambda: one function of the step, or one per group.
+    """
 
     def lr_at(self, t: int, base: float, group: int = 0) -> float:
         # The product is kept: a run of n steps calls the function n times, not n² times.
@@ -105,7 +116,13 @@ class MultiplicativeLR(LambdaLR):
 
 
 class ConstantLR(LRScheduler):
-    """base · factor for the first `total_iters` steps, then base."""
+    """Scale the base rate by `factor` for the first `total_iters` steps.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.ConstantLR(opt, factor=0.5, total_iters=2)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(4)]
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         self.factor, self.total_iters = factor, total_iters
@@ -116,7 +133,13 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """base · a factor that goes from `start_factor` to `end_factor` in `total_iters` steps."""
+    """Scale the base rate by a factor going linearly from `start_factor` to `end_factor` over `total_iters` steps.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.LinearLR(opt, start_factor=0.5, total_iters=2)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(4)]
+    [0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -140,14 +163,26 @@ class LinearLR(LRScheduler):
 
 
 class LinearWarmup(LinearLR):
-    """From base / warmup_steps up to base in `warmup_steps` steps, and base from there on."""
+    """Linear warm-up from base / warmup_steps to base over `warmup_steps` steps, constant afterwards.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.LinearWarmup(opt, warmup_steps=4)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(6)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    """
 
     def __init__(self, optimizer: Optimizer, warmup_steps: int, last_epoch: int = -1) -> None:
         super().__init__(optimizer, 1 / warmup_steps, 1.0, max(warmup_steps - 1, 1), last_epoch)
 
 
 class StepLR(LRScheduler):
-    """base · gamma for every `step_size` steps."""
+    """Multiply the rate by `gamma` every `step_size` steps.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.StepLR(opt, step_size=2)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(5)]
+    [1.0, 1.0, 0.1, 0.1, 0.01]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
@@ -160,7 +195,13 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """base · gamma for every milestone that has passed."""
+    """Multiply the rate by `gamma` at each milestone.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.MultiStepLR(opt, milestones=[1, 3])
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(5)]
+    [1.0, 0.1, 0.1, 0.01, 0.01]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -173,7 +214,13 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """base · gammaᵗ."""
+    """Exponential decay: base · gammaᵗ.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.ExponentialLR(opt, gamma=0.5)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(4)]
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -184,7 +231,13 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """base · (1 - t / total_iters)^power, then 0."""
+    """Polynomial decay to 0: base · (1 - t / total_iters)^power.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.PolynomialLR(opt, total_iters=4)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(6)]
+    [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
@@ -195,7 +248,17 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from base down to `eta_min` in `T_max` steps (and up again after that)."""
+    """Cosine annealing from the base rate to `eta_min` in `T_max` steps (rising again afterwards).
+
+    Args:
+        T_max: steps from the base rate to the minimum.
+        eta_min: the minimum.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.CosineAnnealingLR(opt, T_max=4)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
@@ -208,7 +271,18 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines from base to `eta_min`, the first of T_0 steps, each next T_mult times as long."""
+    """Cosine annealing with warm restarts.
+
+    Args:
+        T_0: steps of the first period.
+        T_mult: factor by which each period is longer than the one before.
+        eta_min: the minimum at the end of each period.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, T_0=2)
+    >>> [round(schedule.lr_at(t, 1.0), 3) for t in range(5)]
+    [1.0, 0.5, 1.0, 0.5, 1.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -262,6 +336,11 @@ class OneCycleLR(LRScheduler):
         div_factor: the start is max_lr / div_factor.
         final_div_factor: the end is the start / final_div_factor.
         three_phase: come down to the start as fast as it went up, then to the end.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.OneCycleLR(opt, max_lr=1.0, total_steps=10, anneal_strategy="linear")
+    >>> [round(schedule.lr_at(t, 1.0), 2) for t in range(10)]
+    [0.04, 0.52, 1.0, 0.86, 0.71, 0.57, 0.43, 0.29, 0.14, 0.0]
     """
 
     def __init__(
@@ -335,9 +414,14 @@ class CyclicLR(LRScheduler):
     Args:
         base_lr, max_lr: the lowest and the highest rate, one number or one per group.
         step_size_up, step_size_down: steps of the rising and of the falling part; both the same by default.
-        mode: "triangular"; "triangular2" halves the height after each cycle; "exp_range" multiplies it by gamma every step.
+        mode: "triangular"; "triangular2" halves the amplitude after each cycle; "exp_range" scales it by gamma each step.
         gamma: for "exp_range".
         cycle_momentum: move the momentum from `max_momentum` down to `base_momentum` and back.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.CyclicLR(opt, 0.0, 1.0, step_size_up=2)
+    >>> [schedule.lr_at(t, 1.0) for t in range(5)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
     """
 
     def __init__(
@@ -384,7 +468,19 @@ class CyclicLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after the other: `schedulers[i]` begins, with t = 0, at `milestones[i - 1]`."""
+    """Run schedules one after the other.
+
+    Args:
+        schedulers: schedules of the same optimiser.
+        milestones: the steps at which the second, third … schedule starts, each from its own t = 0.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> warmup = optim.lr_scheduler.LinearWarmup(opt, 2)
+    >>> decay = optim.lr_scheduler.ExponentialLR(opt, 0.5)
+    >>> schedule = optim.lr_scheduler.SequentialLR(opt, [warmup, decay], milestones=[2])
+    >>> [schedule.lr_at(t, 1.0) for t in range(5)]
+    [0.5, 1.0, 1.0, 0.5, 0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
@@ -405,7 +501,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """The effects of several schedules multiplied: base · Π (lrᵢ(t) / base)."""
+    """Combine schedules by multiplying their factors: base · Π (lrᵢ(t) / base)."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
@@ -420,17 +516,23 @@ class ChainedScheduler(LRScheduler):
 
 
 class ReduceLROnPlateau:
-    """Multiplies the rates by `factor` when a metric has not got better for more than `patience` steps.
+    """Multiply the rates by `factor` when a metric has not improved for more than `patience` steps.
 
     Args:
         optimizer: whose groups are scheduled.
         mode: "min" if smaller is better, "max" if larger is.
         factor: what the rate is multiplied by.
-        patience: steps without improvement to wait for.
-        threshold, threshold_mode: how much better counts: relative ("rel") or absolute ("abs").
-        cooldown: steps after a reduction in which nothing is counted.
-        min_lr: where to stop, one number or one per group.
-        eps: changes smaller than this are left out.
+        patience: steps without improvement to tolerate.
+        threshold, threshold_mode: minimum improvement that counts, relative ("rel") or absolute ("abs").
+        cooldown: steps after a reduction during which bad steps are not counted.
+        min_lr: lower bound of the rate, one number or one per group.
+        eps: smaller changes of the rate are skipped.
+
+    >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
+    >>> schedule = optim.lr_scheduler.ReduceLROnPlateau(opt, patience=0)
+    >>> for loss in [1.0, 2.0]: schedule.step(loss)
+    >>> schedule.get_last_lr()
+    [0.1]
     """
 
     def __init__(

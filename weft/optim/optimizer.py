@@ -191,7 +191,12 @@ class Optimizer:
             counter += 1.0
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget (or set to zero) the gradients of all parameters."""
+        """Forget (or set to zero) the gradients of all parameters.
+
+        >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
+        >>> optim.SGD([p], lr=0.1).zero_grad(); p.grad is None
+        True
+        """
         for group in self.param_groups:
             for p in group.params:
                 if set_to_none or p.grad is None:

@@ -24,8 +24,6 @@ class SGD(Optimizer):
 
     A row-sparse gradient without momentum touches only its rows (weight decay too).
 
-    >>> import weft as wf
-    >>> from weft import nn, optim
     >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
     >>> optim.SGD([p], lr=0.5).step(); p.tolist()
     [0.5, 0.5]

@@ -24,21 +24,33 @@ class _InPlace(Layer):
 
 
 class ReLU(_InPlace):
-    """max(x, 0)."""
+    """Rectified linear unit: max(x, 0).
+
+    >>> nn.ReLU()(wf.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(x)
 
 
 class ReLU6(_InPlace):
-    """min(max(x, 0), 6)."""
+    """Rectified linear unit capped at 6: min(max(x, 0), 6).
+
+    >>> nn.ReLU6()(wf.tensor([-1.0, 2.0, 9.0])).tolist()
+    [0.0, 2.0, 6.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu6(x)
 
 
 class SiLU(_InPlace):
-    """x · sigmoid(x), also called swish."""
+    """Sigmoid linear unit (swish): x · sigmoid(x).
+
+    >>> nn.SiLU()(wf.tensor([0.0, 20.0])).tolist()
+    [0.0, 20.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.silu(x)
@@ -52,14 +64,18 @@ class Mish(_InPlace):
 
 
 class SELU(_InPlace):
-    """The self-normalising exponential unit."""
+    """Scaled exponential linear unit of self-normalising networks."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.selu(x)
 
 
 class Hardswish(_InPlace):
-    """x · relu6(x + 3) / 6."""
+    """x · relu6(x + 3) / 6.
+
+    >>> nn.Hardswish()(wf.tensor([0.0, 4.0])).tolist()
+    [0.0, 4.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardswish(x)
@@ -73,7 +89,15 @@ class Hardsigmoid(_InPlace):
 
 
 class LeakyReLU(Layer):
-    """x where it is positive, else negative_slope · x."""
+    """Leaky rectified linear unit: x where x > 0, else negative_slope · x.
+
+    Args:
+        negative_slope: slope for negative inputs.
+        inplace: accepted for compatibility; the result is a new tensor.
+
+    >>> nn.LeakyReLU(0.5)(wf.tensor([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
@@ -87,7 +111,15 @@ class LeakyReLU(Layer):
 
 
 class ELU(Layer):
-    """x where it is positive, else alpha · (exp(x) - 1)."""
+    """Exponential linear unit: x where x > 0, else alpha · (exp(x) - 1).
+
+    Args:
+        alpha: magnitude of the limit for large negative inputs.
+        inplace: accepted for compatibility; the result is a new tensor.
+
+    >>> nn.ELU()(wf.tensor([-100.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -115,7 +147,14 @@ class CELU(Layer):
 
 
 class GELU(Layer):
-    """x · Φ(x) with the normal distribution function Φ; `approximate="tanh"` for the formula with tanh."""
+    """Gaussian error linear unit: x · Φ(x), Φ being the standard normal CDF.
+
+    Args:
+        approximate: "none" for the exact form, "tanh" for the tanh approximation.
+
+    >>> nn.GELU()(wf.tensor([0.0, 10.0])).tolist()
+    [0.0, 10.0]
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -129,7 +168,15 @@ class GELU(Layer):
 
 
 class PReLU(Layer):
-    """x where it is positive, else weight · x, with one learned weight or one per channel (axis 1)."""
+    """Parametric ReLU: x where x > 0, else weight · x with a learned weight.
+
+    Args:
+        num_parameters: 1, or the number of channels (axis 1) for one weight per channel.
+        init: initial value of the weight.
+
+    >>> nn.PReLU()(wf.tensor([-4.0, 4.0])).tolist()
+    [-1.0, 4.0]
+    """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
         super().__init__()
@@ -148,21 +195,29 @@ class PReLU(Layer):
 
 
 class Sigmoid(Layer):
-    """1 / (1 + exp(-x))."""
+    """Logistic sigmoid: 1 / (1 + exp(-x)).
+
+    >>> nn.Sigmoid()(wf.tensor([0.0])).tolist()
+    [0.5]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.sigmoid(x)
 
 
 class Tanh(Layer):
-    """tanh(x)."""
+    """Hyperbolic tangent.
+
+    >>> nn.Tanh()(wf.tensor([0.0, 50.0])).tolist()
+    [0.0, 1.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.tanh(x)
 
 
 class LogSigmoid(Layer):
-    """log(sigmoid(x)), stable."""
+    """log(sigmoid(x)), numerically stable."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.logsigmoid(x)
@@ -183,7 +238,15 @@ class Tanhshrink(Layer):
 
 
 class Softplus(Layer):
-    """log(1 + exp(beta · x)) / beta; the identity above `threshold`."""
+    """Smooth approximation of ReLU: log(1 + exp(beta · x)) / beta.
+
+    Args:
+        beta: sharpness; larger values are closer to ReLU.
+        threshold: above `beta · x > threshold` the layer is the identity, which avoids overflow.
+
+    >>> nn.Softplus()(wf.tensor([-50.0, 50.0])).round().tolist()
+    [0.0, 50.0]
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -197,7 +260,11 @@ class Softplus(Layer):
 
 
 class Hardtanh(Layer):
-    """`x` limited to [min_val, max_val]."""
+    """Clamp to [min_val, max_val].
+
+    >>> nn.Hardtanh()(wf.tensor([-3.0, 0.5, 3.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -227,7 +294,7 @@ class Hardshrink(Layer):
 
 
 class Softshrink(Layer):
-    """x moved towards 0 by lambd."""
+    """Soft thresholding: x shrunk towards 0 by `lambd`, and 0 within ±lambd."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -256,7 +323,11 @@ class Threshold(Layer):
 
 @numpys_words
 class GLU(Layer):
-    """The first half along `axis` times the sigmoid of the second."""
+    """Gated linear unit: the first half along `axis` times the sigmoid of the second half.
+
+    >>> nn.GLU()(wf.tensor([[2.0, 4.0, 0.0, 0.0]])).tolist()
+    [[1.0, 2.0]]
+    """
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
@@ -271,7 +342,11 @@ class GLU(Layer):
 
 @numpys_words
 class Softmax(Layer):
-    """exp(x) divided by its sum along `axis`."""
+    """Softmax along `axis`: exp(x) / Σ exp(x).
+
+    >>> nn.Softmax()(wf.zeros(1, 4)).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
@@ -286,7 +361,11 @@ class Softmax(Layer):
 
 @numpys_words
 class LogSoftmax(Layer):
-    """log(softmax(x)) along `axis`, stable."""
+    """log(softmax(x)) along `axis`, numerically stable.
+
+    >>> nn.LogSoftmax()(wf.zeros(1, 2)).exp().tolist()
+    [[0.5, 0.5]]
+    """
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
@@ -315,7 +394,7 @@ class Softmin(Layer):
 
 
 class Softmax2d(Layer):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channel axis of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.softmax(x, -3)

@@ -37,8 +37,6 @@ class MultiheadAttention(Module):
     Parameters: `in_proj_weight` (3·E, E), `in_proj_bias`, `out_proj.weight`, `out_proj.bias`; with other lengths of keys
     or values `q_proj_weight`, `k_proj_weight` and `v_proj_weight` instead of the first.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> attention = nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = wf.randn(1, 5, 8)
     >>> y, weights = attention(x, x, x)

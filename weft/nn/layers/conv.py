@@ -127,7 +127,13 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Convolution over one axis. Arguments as for `Conv2d`. Shapes: x (N, C, L) → (N, out_channels, L')."""
+    """Convolution over one axis. Arguments as for `Conv2d`.
+
+    Shapes: x (N, in_channels, L) or without N → (N, out_channels, L').
+
+    >>> nn.Conv1d(3, 8, 5, padding="same")(wf.ones(1, 3, 16)).shape
+    (1, 8, 16)
+    """
 
     _axes = 1
 
@@ -148,8 +154,6 @@ class Conv2d(_Conv):
 
     Shapes: x (N, in_channels, H, W) or without N → (N, out_channels, H', W'); `weight` is (out, in/groups, KH, KW).
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.Conv2d(3, 8, 3, stride=2, padding=1)(wf.ones(1, 3, 8, 8)).shape
     (1, 8, 4, 4)
     """
@@ -161,7 +165,13 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Convolution over three axes. Arguments as for `Conv2d`. Shapes: x (N, C, D, H, W) → (N, out, D', H', W')."""
+    """Convolution over three axes. Arguments as for `Conv2d`.
+
+    Shapes: x (N, in_channels, D, H, W) or without N → (N, out_channels, D', H', W').
+
+    >>> nn.Conv3d(1, 4, 3)(wf.ones(1, 1, 5, 5, 5)).shape
+    (1, 4, 3, 3, 3)
+    """
 
     _axes = 3
 
@@ -237,6 +247,9 @@ class ConvTranspose2d(_ConvTranspose):
         output_padding: rows and columns added at the end; `forward(x, output_size=…)` chooses them by size instead.
 
     Shapes: x (N, in_channels, H, W) → (N, out_channels, H', W'); `weight` is (in, out/groups, KH, KW).
+
+    >>> nn.ConvTranspose2d(8, 3, 4, stride=2, padding=1)(wf.ones(1, 8, 4, 4)).shape
+    (1, 3, 8, 8)
     """
 
     _axes = 2

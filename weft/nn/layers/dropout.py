@@ -21,8 +21,6 @@ class _Dropout(Layer):
 class Dropout(_Dropout):
     """Set elements to zero with probability `p` and scale the rest by 1/(1-p).
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.Dropout(0.5).eval()(wf.ones(3)).tolist()
     [1.0, 1.0, 1.0]
     """
@@ -39,7 +37,11 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Set whole channels of (N, C, H, W) to zero with probability `p`."""
+    """Zero whole channels of (N, C, H, W) with probability `p` and scale the others by 1/(1-p).
+
+    >>> nn.Dropout2d(0.5)(wf.ones(1, 4, 8, 8)).shape
+    (1, 4, 8, 8)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout2d(x, self.p, self.training)

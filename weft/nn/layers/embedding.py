@@ -26,8 +26,6 @@ class Embedding(Layer):
 
     Shapes: x of integers (…) → (…, embedding_dim); `weight` is (num_embeddings, embedding_dim), standard normal.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.Embedding(10, 4)(wf.tensor([[1, 2, 3]])).shape
     (1, 3, 4)
     """
@@ -95,6 +93,10 @@ class EmbeddingBag(Layer):
         include_last_offset: `offsets` has a last entry, the number of indices.
 
     Shapes: x (B, L), one bag per row, or x (N,) with `offsets` (B,) where each bag starts → (B, embedding_dim).
+
+    >>> bag = nn.EmbeddingBag(10, 4, mode="sum")
+    >>> bag(wf.tensor([1, 2, 4, 5, 4]), offsets=wf.tensor([0, 2])).shape
+    (2, 4)
     """
 
     def __init__(

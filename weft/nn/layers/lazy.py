@@ -67,7 +67,12 @@ class _Lazy(Module):
 
 
 class LazyLinear(_Lazy, Linear):
-    """A `Linear` whose in_features follow from the first input."""
+    """A `Linear` whose `in_features` is inferred from the first input.
+
+    >>> layer = nn.LazyLinear(3)
+    >>> layer(wf.ones(2, 5)).shape, layer.weight.shape
+    ((2, 3), (3, 5))
+    """
 
     _becomes, _size, _axis = Linear, "in_features", -1
 

@@ -14,7 +14,11 @@ from ..parameter import Parameter
 
 
 class Identity(Module):
-    """Returns its input; takes and ignores any arguments, so that it can stand in for any layer."""
+    """Return the input unchanged; any constructor arguments are ignored, so it can replace any layer.
+
+    >>> nn.Identity()(wf.tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -33,8 +37,6 @@ class Linear(Layer):
     Shapes: x (…, in_features) → (…, out_features); `weight` is (out_features, in_features). Both parameters start
     uniform in ±1/√in_features.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.Linear(3, 5)(wf.ones(2, 3)).shape
     (2, 5)
     """
@@ -60,9 +62,17 @@ class Linear(Layer):
 
 
 class Bilinear(Layer):
-    """`x1 @ weight[k] @ x2 + bias[k]` for every output k.
+    """Bilinear map of two inputs: `x1 @ weight[k] @ x2 + bias[k]` for each output k.
+
+    Args:
+        in1_features, in2_features: sizes of the last axis of `x1` and `x2`.
+        out_features: size of the last axis of the result.
+        bias: whether to add a learned bias.
 
     Shapes: x1 (…, in1_features), x2 (…, in2_features) → (…, out_features); `weight` is (out, in1, in2).
+
+    >>> nn.Bilinear(3, 4, 5)(wf.ones(2, 3), wf.ones(2, 4)).shape
+    (2, 5)
     """
 
     def __init__(

@@ -40,8 +40,6 @@ class CrossEntropyLoss(_Loss):
 
     Shapes: input (N, C, …) of logits, target (N, …) of class numbers, or probabilities like `input`.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> round(nn.CrossEntropyLoss()(wf.zeros(2, 4), wf.tensor([0, 3])).item(), 4)
     1.3863
     """
@@ -62,7 +60,19 @@ class CrossEntropyLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """The negative log likelihood of classes given log probabilities (N, C, …)."""
+    """Negative log likelihood of target classes given log-probabilities.
+
+    Args:
+        weight: (C,), a weight per class.
+        ignore_index: targets with this value do not contribute.
+        reduction: "mean", "sum" or "none".
+
+    Shapes: input (N, C, …) of log-probabilities, target (N, …) of class indices.
+
+    >>> log_probs = wf.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> round(nn.NLLLoss()(log_probs, wf.tensor([0, 1])).item(), 4)
+    0.4904
+    """
 
     def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -74,13 +84,19 @@ class NLLLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """The loss of labels whose places in time are not known: connectionist temporal classification.
+    """Connectionist temporal classification loss for label sequences without alignment.
 
     Args:
-        blank: the class that stands for "no label".
-        zero_infinity: count sequences that cannot be produced (too short an input) as 0 instead of inf.
+        blank: index of the blank class.
+        reduction: "mean" (each loss divided by its target length), "sum" or "none".
+        zero_infinity: count infinite losses (input too short for its target) as 0.
 
-    Shapes: log_probs (T, N, C) from `log_softmax`, targets (N, S) or one vector, input_lengths (N,), target_lengths (N,).
+    Shapes: log_probs (T, N, C) from `log_softmax`, targets (N, S) or concatenated (ΣS,), input_lengths (N,),
+    target_lengths (N,).
+
+    >>> log_probs = wf.zeros(2, 1, 3).log_softmax(-1)
+    >>> round(nn.CTCLoss()(log_probs, wf.tensor([[1]]), [2], [1]).item(), 4)
+    1.0986
     """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
@@ -95,21 +111,37 @@ class CTCLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """The squared difference."""
+    """Mean squared error: (input - target)².
+
+    >>> nn.MSELoss()(wf.tensor([1.0, 2.0]), wf.tensor([1.0, 4.0])).item()
+    2.0
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, self.reduction)
 
 
 class L1Loss(_Loss):
-    """The absolute difference."""
+    """Mean absolute error: |input - target|.
+
+    >>> nn.L1Loss()(wf.tensor([1.0, 2.0]), wf.tensor([1.0, 4.0])).item()
+    1.0
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Squared (over 2·beta) below `beta`, absolute above."""
+    """L1 loss that is quadratic for differences below `beta`: d² / (2 · beta), else |d| - beta / 2.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+        beta: where the loss changes from quadratic to linear.
+
+    >>> nn.SmoothL1Loss()(wf.tensor([0.0, 0.0]), wf.tensor([1.0, 3.0])).item()
+    1.5
+    """
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -120,7 +152,15 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Half the square below `delta`, linear above."""
+    """Huber loss: d² / 2 for differences below `delta`, else delta · (|d| - delta / 2).
+
+    Args:
+        reduction: "mean", "sum" or "none".
+        delta: where the loss changes from quadratic to linear.
+
+    >>> nn.HuberLoss(delta=1.0)(wf.tensor([0.0, 0.0]), wf.tensor([1.0, 3.0])).item()
+    1.5
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -131,7 +171,17 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """The binary cross entropy of probabilities."""
+    """Binary cross entropy of probabilities.
+
+    Args:
+        weight: rescales the loss of each element; broadcasts to the input.
+        reduction: "mean", "sum" or "none".
+
+    Shapes: input (…) of probabilities, target of the same shape with values in [0, 1].
+
+    >>> round(nn.BCELoss()(wf.tensor([0.5, 0.5]), wf.tensor([0.0, 1.0])).item(), 4)
+    0.6931
+    """
 
     def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -142,7 +192,16 @@ class BCELoss(_Loss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """The binary cross entropy of logits, stable; `pos_weight` weighs the positive class."""
+    """Binary cross entropy of logits, numerically stable.
+
+    Args:
+        weight: rescales the loss of each element; broadcasts to the input.
+        reduction: "mean", "sum" or "none".
+        pos_weight: weight of the positive class; broadcasts to the input.
+
+    >>> round(nn.BCEWithLogitsLoss()(wf.zeros(2), wf.tensor([0.0, 1.0])).item(), 4)
+    0.6931
+    """
 
     def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
         super().__init__(reduction)
@@ -154,7 +213,17 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """The Kullback–Leibler divergence of `target` from log probabilities; `reduction="batchmean"` is the true mean."""
+    """Kullback–Leibler divergence of `target` from log-probabilities `input`.
+
+    Args:
+        reduction: "mean", "sum", "none" or "batchmean": the sum divided by the batch size,
+            the mathematical definition.
+        log_target: whether `target` holds log-probabilities too.
+
+    >>> p = wf.tensor([[0.5, 0.5]])
+    >>> nn.KLDivLoss(reduction="batchmean")(p.log(), p).item()
+    0.0
+    """
 
     _more = ("batchmean",)
 
@@ -167,7 +236,7 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """The negative log likelihood of counts under Poisson rates (their logarithms if `log_input`)."""
+    """Negative log likelihood of counts under Poisson rates (log rates if `log_input`)."""
 
     def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -178,7 +247,7 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The negative log likelihood under normal distributions with mean `input` and variance `var`."""
+    """Negative log likelihood of `target` under normal distributions with mean `input` and variance `var`."""
 
     def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -189,7 +258,12 @@ class GaussianNLLLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
+    """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1.
+
+    >>> x = wf.tensor([[1.0, 0.0]])
+    >>> nn.CosineEmbeddingLoss()(x, wf.tensor([[0.0, 1.0]]), wf.tensor([1])).item()
+    1.0
+    """
 
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -229,7 +303,19 @@ class SoftMarginLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with p-norm distances."""
+    """Triplet loss: max(0, d(anchor, positive) - d(anchor, negative) + margin) with p-norm distances.
+
+    Args:
+        margin: required gap between the two distances.
+        p: norm of the distance.
+        eps: added to the difference for stability.
+        swap: use d(positive, negative) where it is the smaller negative distance.
+        reduction: "mean", "sum" or "none".
+
+    >>> a = wf.zeros(1, 2)
+    >>> nn.TripletMarginLoss()(a, a, wf.tensor([[3.0, 4.0]])).item()
+    0.0
+    """
 
     def __init__(
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
@@ -268,7 +354,11 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 @numpys_words
 class CosineSimilarity(Layer):
-    """cos of the angle between vectors along `axis`."""
+    """Cosine of the angle between vectors along `axis`.
+
+    >>> nn.CosineSimilarity()(wf.tensor([[1.0, 0.0]]), wf.tensor([[2.0, 0.0]])).tolist()
+    [1.0]
+    """
 
     def __init__(self, axis: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
@@ -280,7 +370,7 @@ class CosineSimilarity(Layer):
 
 @numpys_words
 class PairwiseDistance(Layer):
-    """The p-norm of the difference of vectors along the last axis."""
+    """p-norm of the difference of vectors along the last axis."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> None:
         super().__init__()

@@ -89,7 +89,11 @@ class _BatchNorm(_RunningNorm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L). Arguments as for `BatchNorm2d`."""
+    """Batch normalisation of (N, C) or (N, C, L). Arguments as for `BatchNorm2d`.
+
+    >>> nn.BatchNorm1d(2)(wf.tensor([[1.0, 10.0], [3.0, 30.0]])).round().tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
 
     _ndims = (2, 3)
 
@@ -106,8 +110,6 @@ class BatchNorm2d(_BatchNorm):
 
     Shapes: x (N, C, H, W) → the same.
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> sorted(nn.BatchNorm2d(3).state_dict())
     ['bias', 'num_batches_tracked', 'running_mean', 'running_var', 'weight']
     """
@@ -153,7 +155,11 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W): each channel of each sample by itself."""
+    """Instance normalisation of (N, C, H, W) or (C, H, W): each channel of each sample is normalised on its own.
+
+    >>> nn.InstanceNorm2d(3)(wf.randn(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
 
     _ndims = (3, 4)
 
@@ -179,8 +185,6 @@ class LayerNorm(Layer):
         eps: added to the variance.
         elementwise_affine: whether to learn a scale (and, with `bias`, a shift).
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.LayerNorm(4)(wf.tensor([[1.0, 1.0, 3.0, 3.0]])).round().tolist()
     [[-1.0, -1.0, 1.0, 1.0]]
     """
@@ -221,6 +225,9 @@ class RMSNorm(Layer):
         normalized_shape: sizes of the trailing axes.
         eps: added to the mean square; None: the machine epsilon of the dtype.
         elementwise_affine: whether to learn the scale.
+
+    >>> nn.RMSNorm(2)(wf.tensor([[3.0, 3.0]])).round().tolist()
+    [[1.0, 1.0]]
     """
 
     def __init__(
@@ -251,6 +258,9 @@ class GroupNorm(Layer):
         num_channels: the number of channels, divisible by `num_groups`.
 
     Shapes: x (N, C, …) → the same.
+
+    >>> nn.GroupNorm(2, 4)(wf.randn(1, 4, 8, 8)).shape
+    (1, 4, 8, 8)
     """
 
     def __init__(

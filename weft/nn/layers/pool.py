@@ -37,7 +37,11 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest value of each window. Arguments as for `MaxPool2d`."""
+    """Maximum over each window of (N, C, L) or (C, L). Arguments as for `MaxPool2d`.
+
+    >>> nn.MaxPool1d(2)(wf.tensor([[[1.0, 3.0, 2.0, 5.0]]])).tolist()
+    [[[3.0, 5.0]]]
+    """
 
     def forward(self, x: Tensor) -> Any:
         return self._pool(F.max_pool1d, x)
@@ -56,8 +60,6 @@ class MaxPool2d(_MaxPool):
 
     Shapes: x (N, C, H, W) or without N → (N, C, H', W').
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> nn.MaxPool2d(2)(wf.reshape(wf.arange(16.0), (1, 1, 4, 4))).tolist()
     [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
@@ -67,7 +69,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest value of each window. Arguments as for `MaxPool2d`."""
+    """Maximum over each window of (N, C, D, H, W) or (C, D, H, W). Arguments as for `MaxPool2d`."""
 
     def forward(self, x: Tensor) -> Any:
         return self._pool(F.max_pool3d, x)
@@ -83,21 +85,21 @@ class _MaxUnpool(Layer):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Puts the values of a max pooling back to where they came from, zeros elsewhere."""
+    """Inverse of `MaxPool1d`: scatter the maxima back to their `indices`, zeros elsewhere."""
 
     def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool1d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Puts the values of a max pooling back to where they came from, zeros elsewhere."""
+    """Inverse of `MaxPool2d`: scatter the maxima back to their `indices`, zeros elsewhere."""
 
     def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Puts the values of a max pooling back to where they came from, zeros elsewhere."""
+    """Inverse of `MaxPool3d`: scatter the maxima back to their `indices`, zeros elsewhere."""
 
     def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool3d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -121,7 +123,7 @@ class _AvgPool(Layer):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window. Arguments as for `AvgPool2d`, without `divisor_override`."""
+    """Mean over each window of (N, C, L) or (C, L). Arguments as for `AvgPool2d`, without `divisor_override`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.avg_pool1d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
@@ -148,12 +150,17 @@ class _AvgPoolDivisor(_AvgPool):
 
 
 class AvgPool2d(_AvgPoolDivisor):
-    """The mean of each window.
+    """Mean over each window.
 
     Args:
-        kernel_size, stride, padding, ceil_mode: as for `MaxPool2d`; padding counts as zeros.
-        count_include_pad: whether padding counts in the mean.
-        divisor_override: divide by this instead of by the number of places.
+        kernel_size, stride, padding, ceil_mode: as for `MaxPool2d`; padding is zero.
+        count_include_pad: whether padding counts towards the number of elements.
+        divisor_override: divisor to use instead of the number of elements.
+
+    Shapes: x (N, C, H, W) or without N → (N, C, H', W').
+
+    >>> nn.AvgPool2d(2)(wf.arange(16.0).reshape(1, 1, 4, 4)).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -207,21 +214,30 @@ class _Adaptive(Module):
 
 
 class AdaptiveAvgPool1d(_Adaptive):
-    """The mean of windows chosen so that the result has `output_size` places."""
+    """Mean over windows chosen to give an output of length `output_size`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(x, self.output_size)
 
 
 class AdaptiveAvgPool2d(_Adaptive):
-    """The mean of windows chosen so that the result has `output_size` places (a number, or two; None keeps a size)."""
+    """Mean over windows chosen to give an output of size `output_size`.
+
+    Args:
+        output_size: an integer or (H', W'); None keeps the size of that axis.
+
+    Shapes: x (N, C, H, W) or without N → (N, C, H', W').
+
+    >>> nn.AdaptiveAvgPool2d(1)(wf.ones(2, 3, 7, 5)).shape
+    (2, 3, 1, 1)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(x, self.output_size)
 
 
 class AdaptiveAvgPool3d(_Adaptive):
-    """The mean of windows chosen so that the result has `output_size` places."""
+    """Mean over windows chosen to give an output of size `output_size`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(x, self.output_size)
@@ -234,21 +250,25 @@ class _AdaptiveMax(_Adaptive):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
-    """The largest value of windows chosen so that the result has `output_size` places."""
+    """Maximum over windows chosen to give an output of length `output_size`."""
 
     def forward(self, x: Tensor) -> Any:
         return F.adaptive_max_pool1d(x, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
-    """The largest value of windows chosen so that the result has `output_size` places."""
+    """Maximum over windows chosen to give an output of size `output_size`.
+
+    >>> nn.AdaptiveMaxPool2d((2, 2))(wf.ones(1, 3, 8, 6)).shape
+    (1, 3, 2, 2)
+    """
 
     def forward(self, x: Tensor) -> Any:
         return F.adaptive_max_pool2d(x, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):
-    """The largest value of windows chosen so that the result has `output_size` places."""
+    """Maximum over windows chosen to give an output of size `output_size`."""
 
     def forward(self, x: Tensor) -> Any:
         return F.adaptive_max_pool3d(x, self.output_size, self.return_indices)

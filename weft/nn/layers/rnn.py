@@ -114,7 +114,15 @@ class _Recurrent(Module):
 
 
 class RNN(_Recurrent):
-    """h' = tanh(W x + b + U h + c), or relu, over a sequence. Arguments as for `LSTM`, and `nonlinearity`."""
+    """Elman network: h' = tanh(W x + b + U h + c), or relu, over a sequence.
+
+    Args:
+        nonlinearity: "tanh" or "relu"; the other arguments are those of `LSTM`.
+
+    >>> y, h = nn.RNN(4, 8)(wf.ones(5, 2, 4))
+    >>> y.shape, h.shape
+    ((5, 2, 8), (1, 2, 8))
+    """
 
     _gates = 1
 
@@ -142,7 +150,12 @@ class RNN(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units over a sequence. Arguments as for `LSTM`; the state is h alone."""
+    """Gated recurrent units over a sequence. Arguments as for `LSTM`; the state is h alone.
+
+    >>> y, h = nn.GRU(4, 8, num_layers=2, batch_first=True)(wf.ones(2, 5, 4))
+    >>> y.shape, h.shape
+    ((2, 5, 8), (2, 2, 8))
+    """
 
     _gates = 3
 
@@ -163,8 +176,6 @@ class LSTM(_Recurrent):
         bidirectional: also walk backwards in time; features of both ways are joined.
         proj_size: above 0, outputs and h are projected to this many features (`weight_hr_l0` …).
 
-    >>> import weft as wf
-    >>> from weft import nn
     >>> y, (h, c) = nn.LSTM(4, 8, batch_first=True)(wf.ones(2, 5, 4), lengths=[5, 3])
     >>> y.shape, h.shape
     ((2, 5, 8), (1, 2, 8))
@@ -233,7 +244,11 @@ class RNNCell(_Cell):
 
 
 class GRUCell(_Cell):
-    """One step of a `GRU`: (N, input_size), (N, hidden_size) → (N, hidden_size)."""
+    """One step of a `GRU`: (N, input_size), (N, hidden_size) → (N, hidden_size).
+
+    >>> nn.GRUCell(4, 8)(wf.ones(2, 4)).shape
+    (2, 8)
+    """
 
     _gates = 3
 
@@ -242,7 +257,12 @@ class GRUCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    """One step of an `LSTM`: (N, input_size) and (h, c) → (h, c)."""
+    """One step of an `LSTM`: (N, input_size) and (h, c) → (h, c).
+
+    >>> h, c = nn.LSTMCell(4, 8)(wf.ones(2, 4))
+    >>> h.shape, c.shape
+    ((2, 8), (2, 8))
+    """
 
     _gates = 4
 

@@ -13,7 +13,11 @@ from .words import numpys_words
 
 @numpys_words
 class Flatten(Layer):
-    """Join the axes from `start_axis` to `end_axis` into one; by default all but the batch axis."""
+    """Merge the axes from `start_axis` to `end_axis` into one; by default all but the batch axis.
+
+    >>> nn.Flatten()(wf.ones(2, 3, 4)).shape
+    (2, 12)
+    """
 
     def __init__(self, start_axis: int = 1, end_axis: int = -1) -> None:
         super().__init__()
@@ -28,7 +32,11 @@ class Flatten(Layer):
 
 @numpys_words
 class Unflatten(Layer):
-    """Split axis `axis` into axes of sizes `unflattened_size` (one of them may be -1)."""
+    """Split axis `axis` into axes of sizes `unflattened_size` (one of them may be -1).
+
+    >>> nn.Unflatten(1, (3, 4))(wf.ones(2, 12)).shape
+    (2, 3, 4)
+    """
 
     def __init__(self, axis: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -42,7 +50,11 @@ class Unflatten(Layer):
 
 
 class Upsample(Layer):
-    """Resample the spatial axes to `size`, or by `scale_factor`. Modes: nearest, linear, bilinear, trilinear."""
+    """Resample the spatial axes to `size`, or by `scale_factor`. Modes: nearest, linear, bilinear, trilinear.
+
+    >>> nn.Upsample(scale_factor=2)(wf.ones(1, 3, 4, 4)).shape
+    (1, 3, 8, 8)
+    """
 
     def __init__(
         self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
@@ -75,7 +87,11 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(Layer):
-    """(…, C·r², H, W) → (…, C, H·r, W·r): channels become pixels."""
+    """Rearrange channels into pixels: (…, C·r², H, W) → (…, C, H·r, W·r).
+
+    >>> nn.PixelShuffle(2)(wf.ones(1, 12, 4, 4)).shape
+    (1, 3, 8, 8)
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -89,7 +105,7 @@ class PixelShuffle(Layer):
 
 
 class PixelUnshuffle(Layer):
-    """(…, C, H·r, W·r) → (…, C·r², H, W): the inverse of `PixelShuffle`."""
+    """Rearrange pixels into channels: (…, C, H·r, W·r) → (…, C·r², H, W), the inverse of `PixelShuffle`."""
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -103,7 +119,7 @@ class PixelUnshuffle(Layer):
 
 
 class ChannelShuffle(Layer):
-    """Split the channels into groups and take them in turns: (N, C, …) → the same shape."""
+    """Split the channels into groups and interleave them: (N, C, …) → the same shape."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()
@@ -123,7 +139,11 @@ class ChannelShuffle(Layer):
 
 
 class Unfold(Layer):
-    """Sliding windows as columns: (N, C, H, W) → (N, C·kernel places, windows)."""
+    """Extract sliding windows as columns (im2col): (N, C, H, W) → (N, C · kernel elements, windows).
+
+    >>> nn.Unfold(3)(wf.ones(1, 2, 5, 5)).shape
+    (1, 18, 9)
+    """
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
@@ -137,7 +157,11 @@ class Unfold(Layer):
 
 
 class Fold(Layer):
-    """Add sliding windows up into an image: the transpose of `Unfold`."""
+    """Sum sliding windows into an image (col2im): the transpose of `Unfold`.
+
+    >>> nn.Fold((5, 5), 3)(wf.ones(1, 18, 9)).shape
+    (1, 2, 5, 5)
+    """
 
     def __init__(
         self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1

@@ -108,6 +108,10 @@ class TransformerEncoderLayer(_Layer):
         batch_first: inputs are (batch, sequence, features); by default (sequence, batch, features).
         norm_first: normalise before each part rather than after.
         bias: whether linear maps and norms have biases.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    >>> layer(wf.ones(1, 5, 8)).shape
+    (1, 5, 8)
     """
 
     def forward(
@@ -123,7 +127,12 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the encoder's result and a feed-forward net. Arguments as for the encoder layer."""
+    """Self-attention, attention to the encoder's result and a feed-forward net. Arguments as for the encoder layer.
+
+    >>> layer = nn.TransformerDecoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    >>> layer(wf.ones(1, 3, 8), wf.ones(1, 5, 8)).shape
+    (1, 3, 8)
+    """
 
     _looks = True
 
@@ -145,7 +154,12 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Layer):
-    """`num_layers` copies of `encoder_layer`, one after the other, then `norm` if given."""
+    """A stack of `num_layers` copies of `encoder_layer`, followed by `norm` if given.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    >>> nn.TransformerEncoder(layer, num_layers=2)(wf.ones(1, 5, 8)).shape
+    (1, 5, 8)
+    """
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -166,7 +180,7 @@ class TransformerEncoder(Layer):
 
 
 class TransformerDecoder(Layer):
-    """`num_layers` copies of `decoder_layer`, one after the other, then `norm` if given."""
+    """A stack of `num_layers` copies of `decoder_layer`, followed by `norm` if given."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -201,6 +215,10 @@ class Transformer(Layer):
             `TransformerEncoderLayer`.
         num_encoder_layers, num_decoder_layers: layers of each.
         custom_encoder, custom_decoder: modules to use instead.
+
+    >>> model = nn.Transformer(8, 2, 1, 1, dim_feedforward=16, batch_first=True)
+    >>> model(wf.ones(1, 5, 8), wf.ones(1, 3, 8)).shape
+    (1, 3, 8)
     """
 
     def __init__(

@@ -104,7 +104,11 @@ def _relu_array(a: np.ndarray, out: np.ndarray | None = None) -> Any:
     errors=lambda m: [Bad(TypeError, "relu: expected a real tensor", np.ones(2, np.complex64))],
 )
 def relu(x: Term) -> Term:
-    """max(x, 0). The gradient at 0 is 0."""
+    """max(x, 0). The gradient at 0 is 0.
+
+    >>> F.relu(wf.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
     return s.maximum(x, 0)
 
 
@@ -132,7 +136,11 @@ def _middle(g: Any, x: Any, low: Any, high: Any) -> Any:
     ],
 )
 def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
-    """`x` limited to [min_val, max_val]."""
+    """`x` limited to [min_val, max_val].
+
+    >>> F.hardtanh(wf.tensor([-3.0, 0.5, 3.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
     return s.minimum(s.maximum(x, min_val), max_val)
 
 
@@ -144,7 +152,11 @@ def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
     samples=values(-3, 9),
 )
 def relu6(x: Term) -> Term:
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    >>> F.relu6(wf.tensor([-1.0, 2.0, 9.0])).tolist()
+    [0.0, 2.0, 6.0]
+    """
     return s.minimum(s.maximum(x, 0), 6)
 
 
@@ -177,7 +189,11 @@ def leaky_relu_backward(grad: Term, x: Term, slope: Term) -> Term:
     samples=_slope_samples,
 )
 def leaky_relu(x: Term, negative_slope: Term = 0.01) -> Term:
-    """`x` where positive, else `x * negative_slope`."""
+    """`x` where positive, else `x * negative_slope`.
+
+    >>> F.leaky_relu(wf.tensor([-2.0, 2.0]), 0.5).tolist()
+    [-1.0, 2.0]
+    """
     return s.where(s.gt(x, 0), x, s.mul(x, negative_slope))
 
 
@@ -326,7 +342,11 @@ def elu_backward(grad: Term, x: Term, alpha: Term) -> Term:
     samples=_slope_samples,
 )
 def elu(x: Term, alpha: Term = 1.0) -> Term:
-    """`x` where positive, else alpha · (exp(x) - 1)."""
+    """`x` where positive, else alpha · (exp(x) - 1).
+
+    >>> F.elu(wf.tensor([-100.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
     return s.where(s.gt(x, 0), x, s.mul(s.expm1(s.minimum(x, 0)), alpha))
 
 
@@ -404,7 +424,11 @@ silu_backward = _backward(
     samples=values(),
 )
 def silu(x: Term) -> Term:
-    """x · sigmoid(x), also called swish."""
+    """x · sigmoid(x), also called swish.
+
+    >>> F.silu(wf.tensor([0.0, 20.0])).tolist()
+    [0.0, 20.0]
+    """
     return s.mul(x, s.sigmoid(x))
 
 
@@ -488,7 +512,11 @@ def _reference_gelu(x: Any, approximate: str = "none") -> Any:
     errors=lambda m: [Bad(ValueError, "gelu: approximate must be 'none' or 'tanh'", m.normal(3), "sigmoid")],
 )
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """The Gaussian error linear unit x · Φ(x); `approximate="tanh"` uses a tanh in place of the error function."""
+    """The Gaussian error linear unit x · Φ(x); `approximate="tanh"` uses a tanh in place of the error function.
+
+    >>> F.gelu(wf.tensor([0.0, 10.0])).tolist()
+    [0.0, 10.0]
+    """
     if approximate == "none":
         return gelu_exact(x)
     if approximate == "tanh":
@@ -558,7 +586,11 @@ def _softplus_beta(g: Any, x: Any, beta: Any, threshold: Any, out: Any) -> Any:
     errors=lambda m: [Bad(TypeError, "softplus: expected a real tensor", np.ones(2, np.complex64))],
 )
 def softplus(x: Term, beta: Term = 1.0, threshold: Term = 20.0) -> Term:
-    """Smooth approximation of `relu`: log(1 + exp(beta · x)) / beta; `x` itself where beta · x is above `threshold`."""
+    """Smooth approximation of `relu`: log(1 + exp(beta · x)) / beta; `x` itself where beta · x is above `threshold`.
+
+    >>> F.softplus(wf.tensor([30.0])).tolist()
+    [30.0]
+    """
     scaled = s.mul(x, beta)
     curve = s.div(s.log1p(s.exp(s.minimum(scaled, threshold))), beta)
     return s.where(s.gt(scaled, threshold), x, curve)
@@ -622,7 +654,11 @@ def _reference_glu(x: Any, axis: int = -1) -> Any:
     ],
 )
 def glu(x: Tensor, axis: int = -1) -> Tensor:
-    """The gated linear unit a · sigmoid(b), where a and b are the halves of `x` along `axis`."""
+    """The gated linear unit a · sigmoid(b), where a and b are the halves of `x` along `axis`.
+
+    >>> F.glu(wf.tensor([2.0, 4.0, 0.0, 0.0])).tolist()
+    [1.0, 2.0]
+    """
     from ..array.indexing import slice_axis
 
     place = normalize_axis("glu", axis, x.ndim)

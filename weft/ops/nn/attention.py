@@ -496,6 +496,10 @@ def scaled_dot_product_attention(
         enable_gqa: the query may have a multiple of the heads (axis -3) of key and value.
 
     A query whose keys are all masked gives zeros.
+
+    >>> q, k, v = wf.randn(2, 4, 8), wf.randn(2, 6, 8), wf.randn(2, 6, 3)
+    >>> F.scaled_dot_product_attention(q, k, v).shape
+    (2, 4, 3)
     """
     op = "scaled_dot_product_attention"
     dropout_p = number(op, "dropout_p", dropout_p)

@@ -341,9 +341,18 @@ def _nll_errors(op: str) -> Any:
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """The negative log likelihood: -input at the target class, from log-probabilities (N, C, ...) and class numbers.
+    """Negative log likelihood: -input at the target class.
 
-    With class weights the mean is a weighted one. Targets equal to `ignore_index` do not count.
+    Args:
+        input: log-probabilities (N, C, ...) or (C,).
+        target: class indices (N, ...).
+        weight: (C,), a weight per class; the mean is then a weighted one.
+        ignore_index: targets with this value do not contribute.
+        reduction: "mean", "sum" or "none".
+
+    >>> log_probs = wf.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> round(F.nll_loss(log_probs, wf.tensor([0, 1])).item(), 4)
+    0.4904
     """
     check_reduction("nll_loss", reduction)
     ignore_index = _class_number("nll_loss", ignore_index)
@@ -445,8 +454,6 @@ def cross_entropy(
         ignore_index: a class number that does not count.
         label_smoothing: how much of the target is spread evenly over all classes, 0 to 1.
 
-    >>> import weft as wf
-    >>> from weft.nn import functional as F
     >>> round(F.cross_entropy(wf.zeros(2, 4), wf.tensor([0, 3])).item(), 4)
     1.3863
     """

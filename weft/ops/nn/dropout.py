@@ -35,7 +35,17 @@ def _state(op: str, generator: Any) -> Tensor:
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
-    """While `training`: elements of `x` set to zero with probability `p`, the others divided by 1 - p. Else `x` itself."""
+    """Zero elements with probability `p` and scale the others by 1 / (1 - p), while `training`.
+
+    Args:
+        x: a floating tensor.
+        p: probability of zeroing an element.
+        training: if False, return `x` itself.
+        generator: source of randomness; the default generator if None.
+
+    >>> F.dropout(wf.ones(3), 0.5, training=False).tolist()
+    [1.0, 1.0, 1.0]
+    """
     if not _check("dropout", x, p, training):
         return x
     return random_dropout(x, _state("dropout", generator), float(p))

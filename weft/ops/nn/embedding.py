@@ -184,6 +184,9 @@ def embedding(
         max_norm: rows that are looked up are first shrunk, in place, to a norm of at most this.
         sparse: keep the gradient in `weight.grad` as a `RowSparse` of only the rows that were used.
         scale_grad_by_freq: divide the gradient of a row by how often it was looked up.
+
+    >>> F.embedding(wf.tensor([2, 0]), wf.arange(6.0).reshape(3, 2)).tolist()
+    [[4.0, 5.0], [0.0, 1.0]]
     """
     place = _padding("embedding", padding_idx, weight) if weight.ndim == 2 else None
     if max_norm is not None:
@@ -351,6 +354,9 @@ def embedding_bag(
         padding_idx: an index that does not count.
         include_last_offset: `offsets` has one more element, the end of the last bag.
         sparse, max_norm, norm_type, scale_grad_by_freq: as for `embedding`.
+
+    >>> F.embedding_bag(wf.tensor([[0, 2]]), wf.arange(6.0).reshape(3, 2), mode="sum").tolist()
+    [[4.0, 6.0]]
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag: mode must be 'sum', 'mean' or 'max'. Got {mode!r}.")

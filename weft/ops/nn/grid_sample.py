@@ -201,6 +201,9 @@ def affine_grid(theta: Tensor, size: ShapeLike, align_corners: bool = False) -> 
     """The grid for `grid_sample` of an affine map: (N, H, W, 2) from theta (N, 2, 3) and size (N, C, H, W).
 
     In three dimensions (N, D, H, W, 3) from theta (N, 3, 4) and size (N, C, D, H, W).
+
+    >>> F.affine_grid(wf.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 4, 4)).shape
+    (1, 4, 4, 2)
     """
     from ..core.spec import check_shape
 

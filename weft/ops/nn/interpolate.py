@@ -358,8 +358,6 @@ def interpolate(
         align_corners: whether the centres of the corner elements are mapped onto each other (else the corners are).
         recompute_scale_factor: whether positions follow from the rounded sizes instead of from `scale_factor`.
 
-    >>> import weft as wf
-    >>> from weft.nn import functional as F
     >>> F.interpolate(wf.tensor([[[0.0, 1.0]]]), size=3, mode="linear", align_corners=True).tolist()
     [[[0.0, 0.5, 1.0]]]
     """

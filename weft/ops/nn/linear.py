@@ -43,7 +43,19 @@ def _check_bias(op: str, bias: Tensor | None, outputs: Any) -> None:
     ],
 )
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x weightᵀ + bias, for `x` (..., inputs), `weight` (outputs, inputs) and `bias` (outputs,)."""
+    """Affine map of the last axis: x weightᵀ + bias.
+
+    Args:
+        x: (..., inputs).
+        weight: (outputs, inputs).
+        bias: (outputs,) or None.
+
+    Returns:
+        (..., outputs).
+
+    >>> F.linear(wf.tensor([[1.0, 2.0]]), wf.tensor([[3.0, 4.0]]), wf.tensor([0.5])).tolist()
+    [[11.5]]
+    """
     if weight.ndim != 2:
         raise ValueError(f"linear: weight must have shape (outputs, inputs). Got {format_shape(weight.shape)}.")
     outputs, inputs = weight.shape
@@ -80,7 +92,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     ],
 )
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Σᵢⱼ x1ᵢ weightₖᵢⱼ x2ⱼ + biasₖ, for `x1` (..., I), `x2` (..., J) and `weight` (outputs, I, J)."""
+    """Bilinear map: Σᵢⱼ x1ᵢ weightₖᵢⱼ x2ⱼ + biasₖ.
+
+    Args:
+        x1, x2: (..., I) and (..., J).
+        weight: (outputs, I, J).
+        bias: (outputs,) or None.
+    """
     fits = weight.ndim == 3 and x1.ndim == x2.ndim and x1.ndim > 0
     fits = fits and same_size(x1.shape[-1], weight.shape[1]) and same_size(x2.shape[-1], weight.shape[2])
     fits = fits and all(same_size(a, b) for a, b in zip(x1.shape[:-1], x2.shape[:-1]))

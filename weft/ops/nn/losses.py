@@ -64,7 +64,11 @@ def _pair_errors(op: str) -> Any:
     errors=_pair_errors("mse_loss"),
 )
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The squared difference (input - target)²."""
+    """Squared error (input - target)², averaged by default.
+
+    >>> F.mse_loss(wf.tensor([1.0, 2.0]), wf.tensor([1.0, 4.0])).item()
+    2.0
+    """
     check_reduction("mse_loss", reduction)
     check_same("mse_loss", input=input, target=target)
     return reduced(square(input - target), reduction)
@@ -78,7 +82,11 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     errors=_pair_errors("l1_loss"),
 )
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The absolute difference |input - target|."""
+    """Absolute error |input - target|, averaged by default.
+
+    >>> F.l1_loss(wf.tensor([1.0, 2.0]), wf.tensor([1.0, 4.0])).item()
+    1.0
+    """
     check_reduction("l1_loss", reduction)
     check_same("l1_loss", input=input, target=target)
     return reduced(abs_(input - target), reduction)
@@ -124,7 +132,11 @@ def _reference_huber(input: Any, target: Any, reduction: str = "mean", delta: fl
     ],
 )
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d² / 2 for differences d below `delta`, delta (|d| - delta / 2) above: squares near, straight lines far."""
+    """Huber loss: d² / 2 for differences d below `delta`, delta (|d| - delta / 2) above.
+
+    >>> F.huber_loss(wf.zeros(2), wf.tensor([1.0, 3.0])).item()
+    1.5
+    """
     check_reduction("huber_loss", reduction)
     check_same("huber_loss", input=input, target=target)
     delta = number("huber_loss", "delta", delta, above=0)
@@ -153,7 +165,11 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     ],
 )
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; with beta = 0 the same as `l1_loss`."""
+    """Smooth L1: d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; beta = 0 gives `l1_loss`.
+
+    >>> F.smooth_l1_loss(wf.zeros(2), wf.tensor([1.0, 3.0])).item()
+    1.5
+    """
     check_reduction("smooth_l1_loss", reduction)
     check_same("smooth_l1_loss", input=input, target=target)
     beta = number("smooth_l1_loss", "beta", beta, least=0)
@@ -231,10 +247,18 @@ def _np_weigh(loss: Any, weight: Any) -> Any:
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p = `input`.
+    """Binary cross entropy of probabilities p = `input`: -(t log p + (1 - t) log(1 - p)).
 
-    Logarithms are taken as at least -100, and p (1 - p) in the gradient (p - t) / (p (1 - p)) as at least 1e-12, so that both
-    are finite for p = 0 and p = 1, as in PyTorch.
+    Args:
+        input, target: probabilities and targets in [0, 1], of one shape.
+        weight: rescales the loss of each element; broadcasts to `input`.
+        reduction: "mean", "sum" or "none".
+
+    Logarithms are clamped to at least -100, and p (1 - p) in the gradient (p - t) / (p (1 - p)) to at least 1e-12, so
+    that both are finite for p = 0 and p = 1, as in PyTorch.
+
+    >>> round(F.binary_cross_entropy(wf.tensor([0.5]), wf.tensor([1.0])).item(), 4)
+    0.6931
     """
     check_reduction("binary_cross_entropy", reduction)
     check_same("binary_cross_entropy", input=input, target=target)
@@ -308,7 +332,17 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """The binary cross entropy of sigmoid(input), computed from the logits; `pos_weight` scales the positive part."""
+    """Binary cross entropy of sigmoid(input), computed stably from the logits.
+
+    Args:
+        input, target: logits and targets in [0, 1], of one shape.
+        weight: rescales the loss of each element; broadcasts to `input`.
+        reduction: "mean", "sum" or "none".
+        pos_weight: weight of the positive class; broadcasts to `input`.
+
+    >>> round(F.binary_cross_entropy_with_logits(wf.zeros(2), wf.tensor([0.0, 1.0])).item(), 4)
+    0.6931
+    """
     op = "binary_cross_entropy_with_logits"
     check_reduction(op, reduction)
     check_same(op, input=input, target=target)
@@ -344,9 +378,17 @@ def _reference_kl(input: Any, target: Any, reduction: str = "mean", log_target: 
     test={"differentiable_inputs": (0,)},  # t log t has no derivative at t = 0, where one sample is
 )
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """t (log t - input): the divergence of the target from log-probabilities `input`.
+    """Kullback–Leibler divergence of the target t from log-probabilities `input`: t (log t - input).
 
-    `reduction="batchmean"` divides the sum by the number of rows, which is the mathematical definition.
+    Args:
+        input: log-probabilities.
+        target: probabilities, or log-probabilities with `log_target`.
+        reduction: "mean", "sum", "none" or "batchmean": the sum divided by the number of rows,
+            the mathematical definition.
+
+    >>> p = wf.tensor([[0.5, 0.5]])
+    >>> F.kl_div(p.log(), p, reduction="batchmean").item()
+    0.0
     """
     check_reduction("kl_div", reduction, "batchmean")
     check_same("kl_div", input=input, target=target)
@@ -464,8 +506,8 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """The negative log likelihood of the target under normal distributions with mean `input` and variance `var`.
 
-    Variances below `eps` count as `eps`, with the gradient of `eps` (as in PyTorch), so that they can grow again; `full` adds
-    the constant term. Sizes of `target` and `var` may be 1: they broadcast to `input`.
+    Variances below `eps` are clamped to `eps` without cutting their gradient (as in PyTorch), so that they can grow again;
+    `full` adds the constant term. `target` and `var` broadcast to `input`.
     """
     check_reduction("gaussian_nll_loss", reduction)
     number("gaussian_nll_loss", "eps", eps, above=0)
@@ -582,7 +624,11 @@ def _reference_cosine_embedding(
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1. Vectors are rows."""
+    """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1. Vectors are rows.
+
+    >>> F.cosine_embedding_loss(wf.tensor([[1.0, 0.0]]), wf.tensor([[0.0, 1.0]]), wf.tensor([1])).item()
+    1.0
+    """
     check_reduction("cosine_embedding_loss", reduction)
     check_same("cosine_embedding_loss", input1=input1, input2=input2)
     if input1.ndim not in (1, 2):
@@ -646,6 +692,10 @@ def triplet_margin_loss(
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm distance along the last axis.
 
     With `swap` the negative's distance from the positive counts if it is the smaller one.
+
+    >>> a = wf.zeros(1, 2)
+    >>> F.triplet_margin_loss(a, a, wf.tensor([[3.0, 4.0]])).item()
+    0.0
     """
     from ..array.elementwise import minimum
 

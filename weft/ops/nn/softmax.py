@@ -147,7 +147,11 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     errors=_errors("softmax"),
 )
 def softmax(x: Tensor, axis: int = -1) -> Any:
-    """exp(x) / Σ exp(x) along `axis`: positive numbers that sum to one."""
+    """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one.
+
+    >>> F.softmax(wf.zeros(4)).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
     out = _shifted(x, axis)  # type: ignore[arg-type]
     out = np.exp(out, out=out if out is not x else None)
     out /= out.sum(axis, keepdims=True)
@@ -196,7 +200,11 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
     errors=_errors("log_softmax"),
 )
 def log_softmax(x: Tensor, axis: int = -1) -> Any:
-    """log(softmax(x)) along `axis`, computed without taking the logarithm of small numbers."""
+    """log(softmax(x)) along `axis`, numerically stable.
+
+    >>> F.log_softmax(wf.zeros(2)).exp().tolist()
+    [0.5, 0.5]
+    """
     out = _shifted(x, axis)  # type: ignore[arg-type]
     out = out - np.log(np.exp(out).sum(axis, keepdims=True))
     return out.astype(x.dtype, copy=False)
@@ -253,7 +261,15 @@ def one_hot_encode(x: Tensor, num_classes: int) -> Any:
 
 
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
-    """Class numbers as vectors (int64) with a single 1. Without `num_classes` it is one more than the largest number."""
+    """Encode class indices as int64 vectors with a single 1 along a new last axis.
+
+    Args:
+        x: class indices, any shape.
+        num_classes: size of the new axis; by default one more than the largest index.
+
+    >>> F.one_hot(wf.tensor([0, 2]), 3).tolist()
+    [[1, 0, 0], [0, 0, 1]]
+    """
     if num_classes == -1:
         array = x._array("one_hot without num_classes")
         num_classes = int(array.max()) + 1 if array.size else 1
@@ -263,9 +279,16 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, axis: int = -1, *, generator: Generator | None = None
 ) -> Tensor:
-    """A differentiable sample of a category: softmax((logits + Gumbel noise) / tau).
+    """Differentiable sample of a category: softmax((logits + Gumbel noise) / tau).
 
-    With `hard` the result is one-hot, while gradients are those of the soft sample.
+    Args:
+        logits: unnormalised log-probabilities along `axis`.
+        tau: temperature.
+        hard: return a one-hot sample, with the gradient of the soft one (straight-through).
+        axis: the axis of the categories.
+
+    >>> F.gumbel_softmax(wf.zeros(2, 3), hard=True).sum(axis=-1).tolist()
+    [1.0, 1.0]
     """
     from ...random import rand_like
     from ..array.reduction import max_
@@ -293,7 +316,11 @@ def gumbel_softmax(
     errors=lambda m: [Bad(IndexError, "axis 1 is out of range", m.normal(3))],
 )
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
-    """`x` divided by its p-norm along `axis` (by `eps` where that is smaller)."""
+    """`x` divided by its p-norm along `axis`; norms below `eps` count as `eps`.
+
+    >>> F.normalize(wf.tensor([[0.0, 4.0]])).tolist()
+    [[0.0, 1.0]]
+    """
     number("normalize", "eps", eps, least=0)
     return x / maximum(length(x, p, normalize_axis("normalize", axis, rank_of(x)), True), eps)
 
@@ -325,7 +352,11 @@ def _reference_cosine(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
     ],
 )
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 · x2 / (|x1| |x2|) along `axis`; lengths below `eps` count as `eps`."""
+    """Cosine similarity along `axis`: x1 · x2 / (|x1| |x2|); norms below `eps` count as `eps`.
+
+    >>> F.cosine_similarity(wf.tensor([[1.0, 0.0]]), wf.tensor([[0.0, 2.0]])).tolist()
+    [0.0]
+    """
     from ..array.shaping import broadcast_to, reshape
     from ..core.spec import broadcast_shapes
 
@@ -353,5 +384,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     samples=lambda m: [Sample(m.normal(2, 3), m.normal(2, 3)), Sample(m.normal(4), m.normal(4), 1.0, keepdims=True)],
 )
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last axis."""
+    """The p-norm of x1 - x2 + eps along the last axis.
+
+    >>> round(F.pairwise_distance(wf.zeros(1, 2), wf.tensor([[3.0, 4.0]])).item(), 3)
+    5.0
+    """
     return length(x1 - x2 + eps, p, -1, keepdims)

@@ -164,7 +164,11 @@ def _unfold_reference(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any 
 def unfold(
     x: Tensor, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1
 ) -> Tensor:
-    """The windows of an image as columns: (N, C, H, W) as (N, C·KH·KW, L), one column per window."""
+    """The windows of an image as columns: (N, C, H, W) as (N, C·KH·KW, L), one column per window.
+
+    >>> F.unfold(wf.ones(1, 2, 5, 5), 3).shape
+    (1, 18, 9)
+    """
     x, single = batched("unfold", x, 2)
     kernel = per_axis("unfold", kernel_size, 2, "kernel_size", 1)
     dilations = per_axis("unfold", dilation, 2, "dilation", 1)
@@ -204,7 +208,11 @@ def fold(
     padding: ShapeLike = 0,
     stride: ShapeLike = 1,
 ) -> Tensor:
-    """The transpose of `unfold`: (N, C·KH·KW, L) to (N, C, *output_size), overlapping windows added up."""
+    """The transpose of `unfold`: (N, C·KH·KW, L) to (N, C, *output_size), overlapping windows added up.
+
+    >>> F.fold(wf.ones(1, 18, 9), (5, 5), 3).shape
+    (1, 2, 5, 5)
+    """
     if x.ndim not in (2, 3):
         raise ValueError(f"fold: expected x of shape (batch, channels · kernel, windows). Got {format_shape(x.shape)}.")
     single = x.ndim == 2
@@ -248,7 +256,11 @@ def _shuffle_reference(x: Any, upscale_factor: int) -> np.ndarray:
     ],
 )
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
-    """Channels into space: (…, C·r², H, W) as (…, C, H·r, W·r)."""
+    """Channels into space: (…, C·r², H, W) as (…, C, H·r, W·r).
+
+    >>> F.pixel_shuffle(wf.ones(1, 12, 4, 4), 2).shape
+    (1, 3, 8, 8)
+    """
     r = check_size("pixel_shuffle", upscale_factor, "upscale_factor", 1)
     if x.ndim < 3:
         raise ValueError(

@@ -509,6 +509,9 @@ def conv1d(
         x: (N, C, L) or (C, L).
         weight: (O, C/groups, K).
         bias: (O,) or None.
+
+    >>> F.conv1d(wf.tensor([[[1.0, 2.0, 4.0, 8.0]]]), wf.tensor([[[-1.0, 1.0]]])).tolist()
+    [[[1.0, 2.0, 4.0]]]
     """
     return _conv(1, x, weight, bias, stride, padding, dilation, groups)
 
@@ -544,8 +547,6 @@ def conv2d(
     Returns:
         (N, O, H', W'), with channels-last strides.
 
-    >>> import weft as wf
-    >>> from weft.nn import functional as F
     >>> F.conv2d(wf.ones(1, 1, 3, 3), wf.ones(1, 1, 3, 3), padding="same")[0, 0].tolist()
     [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """

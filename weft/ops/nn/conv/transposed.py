@@ -198,6 +198,9 @@ def conv_transpose2d(
 
     Returns:
         (N, O, H', W') with H' = (H-1)·stride - 2·padding + dilation·(KH-1) + output_padding + 1.
+
+    >>> F.conv_transpose2d(wf.ones(1, 8, 4, 4), wf.ones(8, 3, 2, 2), stride=2).shape
+    (1, 3, 8, 8)
     """
     return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, groups, dilation)
 

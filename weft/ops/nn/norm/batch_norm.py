@@ -303,10 +303,20 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`x` (N, C, ...) with every channel normalised, times weight plus bias.
+    """Batch normalisation: each channel normalised, then scaled by `weight` and shifted by `bias`.
 
-    With `training` the batch's own mean and variance are used, and the running ones move towards them in place by
-    `momentum` (the running variance is the unbiased one, as in PyTorch). Without, the running statistics are used.
+    Args:
+        x: (N, C, ...).
+        running_mean, running_var: (C,); updated in place when `training`, used as the statistics otherwise.
+        weight, bias: (C,) or None.
+        training: use the batch's own mean and variance, and move the running ones towards them by `momentum` (the
+            running variance is the unbiased one, as in PyTorch).
+        momentum: weight of the batch in the running statistics.
+        eps: added to the variance.
+
+    >>> x = wf.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> F.batch_norm(x, None, None, training=True).round().tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
     """
     if eps.__class__ is not float or not eps > 0:  # variances divide by it in training, as in PyTorch
         number("batch_norm", "eps", eps, **{"above" if training else "least": 0})

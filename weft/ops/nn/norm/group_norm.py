@@ -251,7 +251,17 @@ def group_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, nu
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """`x` (N, C, ...) normalised within `num_groups` groups of channels, times weight plus bias per channel."""
+    """Group normalisation: each group of channels of each sample normalised, then a scale and a shift per channel.
+
+    Args:
+        x: (N, C, ...).
+        num_groups: number of groups, a divisor of C.
+        weight, bias: (C,) or None.
+        eps: added to the variance.
+
+    >>> F.group_norm(wf.randn(1, 4, 8, 8), 2).shape
+    (1, 4, 8, 8)
+    """
     return group_norm_forward(
         x,
         weight,

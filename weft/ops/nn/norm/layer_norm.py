@@ -279,7 +279,17 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`x` with mean 0 and variance 1 over its last axes, which `normalized_shape` names, times weight plus bias."""
+    """Layer normalisation: mean 0 and variance 1 over the last axes, then a scale and a shift.
+
+    Args:
+        x: (..., *normalized_shape).
+        normalized_shape: sizes of the axes to normalise over; an integer for the last axis.
+        weight, bias: of shape `normalized_shape`, or None.
+        eps: added to the variance.
+
+    >>> F.layer_norm(wf.tensor([[1.0, 1.0, 3.0, 3.0]]), 4).round().tolist()
+    [[-1.0, -1.0, 1.0, 1.0]]
+    """
     axes = _trailing("layer_norm", x, normalized_shape)
     found = small_arrays.arrays(x, weight, bias)
     if found is not None:
@@ -421,7 +431,17 @@ def rms_norm_forward(x: Tensor, weight: Tensor | None, num_axes: int, eps: float
 def rms_norm(
     x: Tensor, normalized_shape: int | tuple[int, ...], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """`x` divided by its root mean square over its last axes, times weight. `eps` defaults to the dtype's epsilon."""
+    """RMS normalisation: `x` divided by its root mean square over the last axes, then a scale.
+
+    Args:
+        x: (..., *normalized_shape).
+        normalized_shape: sizes of the axes to normalise over; an integer for the last axis.
+        weight: of shape `normalized_shape`, or None.
+        eps: added to the mean square; the dtype's machine epsilon by default.
+
+    >>> F.rms_norm(wf.tensor([[3.0, 3.0]]), 2).round().tolist()
+    [[1.0, 1.0]]
+    """
     num_axes = _trailing("rms_norm", x, normalized_shape)
     check_floating("rms_norm", x)
     least = dtypes.finfo(x.dtype).eps if eps is None else number("rms_norm", "eps", eps, least=0)

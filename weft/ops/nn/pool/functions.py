@@ -154,8 +154,6 @@ def max_pool2d(
         ceil_mode: whether a last window may reach beyond the padded input.
         return_indices: whether to return, as second result, where in the flattened (H, W) each maximum is.
 
-    >>> import weft as wf
-    >>> from weft.nn import functional as F
     >>> F.max_pool2d(wf.arange(16).reshape(1, 4, 4), 2).tolist()
     [[[5, 7], [13, 15]]]
     """
@@ -363,6 +361,9 @@ def avg_pool2d(
         ceil_mode: whether a last window may reach beyond the padded input.
         count_include_pad: whether the zeros of the padding count as elements.
         divisor_override: what sums are divided by, instead of the number of elements.
+
+    >>> F.avg_pool2d(wf.arange(16.0).reshape(1, 4, 4), 2).tolist()
+    [[[2.5, 4.5], [10.5, 12.5]]]
     """
     return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -535,6 +536,9 @@ def adaptive_avg_pool2d(x: Tensor, output_size: ShapeLike) -> Tensor:
         x: (N, C, H, W) or (C, H, W), floating.
         output_size: how many windows along each axis, a number or one per axis; None keeps the input's size. Window i
             of o covers elements floor(i·L/o) to ceil((i+1)·L/o) - 1.
+
+    >>> F.adaptive_avg_pool2d(wf.arange(16.0).reshape(1, 4, 4), 1).tolist()
+    [[[7.5]]]
     """
     return _adaptive_avg_pool(2, x, output_size)
 
