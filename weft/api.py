@@ -1,7 +1,7 @@
 """The public namespace, assembled from the op table and the modules that hold what is not an op.
 
 Names from the op table are not written down a second time: an op's `namespace` says where it appears. Functions that
-are not ops (constructors, `sum` with its dtype handling …) are what their modules define without an underscore.
+are not ops (constructors, `sum` with its dtype handling …) are listed in the `__all__` of their module.
 """
 
 from __future__ import annotations
@@ -113,25 +113,14 @@ LAZY: dict[str, str] = {
     "gradgradcheck": ".autograd.gradcheck:gradgradcheck",
 }
 
-_PRIVATE_HELPERS = {
-    "check_device", "check_room", "check_indices", "check_sequence", "primitive", "elementwise", "composite",
-    "joint", "resolve_shape", "as_tensor", "put_zeros", "freeze", "thaw", "index_error", "infer_put",
-    "infer_advanced_put", "sum_dtype", "spread", "count_of", "ones_where", "zeros_of", "matrix_shape", "offset_of",
-    "sum_to", "sum_to_like", "broadcast_to_like", "reshape_like",
-}  # fmt: skip
-
 
 def public_functions(module: ModuleType) -> dict[str, Any]:
-    """The functions that `module` itself defines for users."""
-    found = {}
-    for name, value in vars(module).items():
-        if name.startswith("_") or name in _PRIVATE_HELPERS or name.endswith("_like_spec"):
-            continue
-        if isinstance(value, FunctionType) and value.__module__ == module.__name__:
-            op = getattr(value, "op", None)
-            if op is None or op.namespace == "weft":
-                found[name.rstrip("_")] = error_names.public(value)
-    return found
+    """What `module` defines for users: ops whose record says so, and the functions of its `__all__`."""
+    own = [v for v in vars(module).values() if isinstance(v, FunctionType) and v.__module__ == module.__name__]
+    ops = {v.__name__: v for v in own if getattr(v, "op", None) is not None and v.op.namespace == "weft"}
+    plain = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
+    functions = {n: v for n, v in {**ops, **plain}.items() if isinstance(v, FunctionType)}
+    return {name.rstrip("_"): error_names.public(value) for name, value in functions.items()}
 
 
 def namespace() -> dict[str, Any]:

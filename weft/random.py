@@ -28,6 +28,11 @@ from .runtime import forks
 from .tensor import Tensor, wrap
 from .typing import DTypeLike, ShapeLike
 
+__all__ = [
+    "ALGORITHM", "Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
+    "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "seed", "set_rng_state", "uniform",
+]  # fmt: skip
+
 ALGORITHM = "philox4x32-10"
 _SIGN = 1 << 63
 

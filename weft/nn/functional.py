@@ -1,12 +1,11 @@
 """Functions of models, under PyTorch's names: `from weft.nn import functional as F`.
 
-The namespace is derived, like `weft` itself: every op whose record says `namespace="nn"`, and every public function of
-the op files listed in `weft.ops.nn.namespace`. Arguments have NumPy's words (`axis`, `keepdims`).
+The namespace is derived, like `weft` itself: every op whose record says `namespace="nn"`, and the functions in the
+`__all__` of the files listed in `weft.ops.nn.namespace`. Arguments have NumPy's words (`axis`, `keepdims`).
 """
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import Any
 
 from ..ops.array import elementwise, padding
@@ -17,10 +16,8 @@ from ..ops.nn.namespace import MODULES
 def _namespace() -> dict[str, Any]:
     names: dict[str, Any] = {}
     for module in MODULES:
-        for name, value in vars(module).items():
-            own = isinstance(value, FunctionType) and value.__module__ == module.__name__
-            if own and not name.startswith("_") and getattr(value, "op", None) is None:
-                names[name] = error_names.public(value)
+        for name in getattr(module, "__all__", ()):
+            names[name] = error_names.public(getattr(module, name))
     for op in registry.table.values():
         if op.namespace == "nn":
             names[op.name] = op.call

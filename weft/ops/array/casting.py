@@ -8,6 +8,9 @@ from ...typing import DeviceLike, DTypeLike
 from .creation import check_device as _check_device
 from .elementwise import cast
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["astype"]
+
 
 def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike | None = None) -> Tensor:
     """`x` converted to `dtype`: a new tensor, or `x` itself if nothing changes and `copy` is False.

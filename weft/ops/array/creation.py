@@ -20,6 +20,12 @@ from ..core.samples import Sample
 from ..core.slow_path import check_room
 from ..core.spec import Spec, check_shape, check_size, is_known
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = [
+    "arange", "asarray", "complex_", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace",
+    "meshgrid", "ones", "ones_like", "tensor", "zeros", "zeros_like",
+]  # fmt: skip
+
 
 def tensor(
     data: Any, *, dtype: DTypeLike | None = None, requires_grad: bool = False, device: DeviceLike | None = None

@@ -28,6 +28,9 @@ from .reduction import sum_dtype
 from .repeating import flip
 from .shaping import broadcast_to, concat_axis
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
+
 ndarray = np.ndarray
 
 

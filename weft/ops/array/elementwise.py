@@ -24,6 +24,9 @@ from ..core.samples import unary as values
 from ..core.scalar import Term
 from ..core.spec import Spec
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["astype"]
+
 SQRT_HALF = math.sqrt(0.5)
 
 # Casting -------------------------------------------------------------------------------------------------------------

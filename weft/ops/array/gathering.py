@@ -27,6 +27,9 @@ from ..core.spec import (
 from .indexing import slice_axis
 from .row_sparse import RowSparse
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["take"]
+
 ndarray = np.ndarray
 
 

@@ -23,6 +23,9 @@ from ..core.samples import Bad, Sample
 from ..core.spec import Spec, broadcast_shapes, is_known, normalize_axis
 from .row_sparse import RowSparse
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["slice_axis"]
+
 ndarray = np.ndarray
 
 

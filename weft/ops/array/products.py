@@ -15,6 +15,9 @@ from ..core.samples import Bad, Sample
 from ..core.spec import Spec, broadcast_shapes, same_size
 from .shaping import matrix_transpose, sum_to_like
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["tensordot"]
+
 
 def _infer_matmul(x1: Any, x2: Any) -> Spec:
     dtype = dtypes.promote(x1.dtype, x2.dtype)

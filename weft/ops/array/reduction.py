@@ -17,6 +17,9 @@ from ..core.spec import Spec, normalize_axes, num_elements, reduced_shape
 from .elementwise import astype, exp, isfinite, log, where
 from .shaping import broadcast_to_like, expand_dims
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["mean", "prod", "sum"]
+
 Axis = int | tuple[int, ...] | None
 
 

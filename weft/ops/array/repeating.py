@@ -15,6 +15,9 @@ from ..core.slow_path import check_room
 from ..core.spec import Spec, check_shape, check_size, normalize_axes, normalize_axis, num_elements
 from .shaping import reshape
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["repeat"]
+
 
 def _infer_flip(x: Any, axis: Any) -> Spec:
     normalize_axes("flip", axis, x.ndim)

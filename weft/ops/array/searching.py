@@ -19,6 +19,9 @@ from .indexing import advanced_index
 from .reduction import reduce_sum
 from .shaping import broadcast_arrays, broadcast_to, expand_dims, reshape
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["argwhere", "masked_select", "nonzero", "searchsorted"]
+
 ndarray = np.ndarray
 
 # Where the extremes are ------------------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from .elementwise import equal, logical_not
 from .reduction import any_
 from .shaping import expand_dims, reshape
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
 
 class UniqueAll(NamedTuple):
     """The distinct values, where each occurs first, which of them each element is, and how often each occurs."""

@@ -21,6 +21,9 @@ from ..core.samples import Bad, Sample
 from ..core.spec import Spec, check_shape, is_known, normalize_axes, normalize_axis, num_elements, same_size
 from ..core.spec import broadcast_shapes as _broadcast_shapes
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["broadcast_arrays", "broadcast_shapes", "concat"]
+
 # Reshape -------------------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,9 @@ from .creation import zeros_like_spec
 from .gathering import scatter, scatter_add, take_along_axis
 from .shaping import reshape, squeeze
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["topk"]
+
 
 def _comparable(x: np.ndarray) -> np.ndarray:
     """`x` in a dtype that NumPy sorts natively: half precision is widened, which keeps order and equality."""

@@ -15,6 +15,9 @@ from ..array.random_ops import random_dropout
 if TYPE_CHECKING:
     from ...random import Generator
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
 # The fixed point of selu: what a neuron is set to so that mean and variance can be restored.
 _ALPHA = -1.7580993408473766
 

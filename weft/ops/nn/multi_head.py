@@ -24,6 +24,9 @@ from .softmax import softmax
 if TYPE_CHECKING:
     from ...random import Generator
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["multi_head_attention_forward"]
+
 
 def _as_mask(mask: Tensor, dtype: np.dtype) -> Tensor:
     """PyTorch's modules mark what is left out: a bool mask becomes -inf there."""

@@ -20,6 +20,9 @@ from .formulas import length
 if TYPE_CHECKING:
     from ...random import Generator
 
+# Functions for users that are not ops; ops are public by their records.
+__all__ = ["gumbel_softmax", "one_hot"]
+
 
 def _infer(name: str) -> Any:
     def infer(x: Any, axis: Any) -> Spec:
