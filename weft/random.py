@@ -30,7 +30,8 @@ from .typing import DTypeLike, ShapeLike
 
 __all__ = [
     "ALGORITHM", "Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
-    "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "seed", "set_rng_state", "uniform",
+    "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "seed",
+    "set_rng_state", "uniform",
 ]  # fmt: skip
 
 ALGORITHM = "philox4x32-10"
