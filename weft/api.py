@@ -116,7 +116,9 @@ LAZY: dict[str, str] = {
 
 def public_functions(module: ModuleType) -> dict[str, Any]:
     """What `module` defines for users: ops whose record says so, and the functions of its `__all__`."""
-    own: list[Any] = [v for v in vars(module).values() if isinstance(v, FunctionType) and v.__module__ == module.__name__]
+    own: list[Any] = [
+        v for v in vars(module).values() if isinstance(v, FunctionType) and v.__module__ == module.__name__
+    ]
     ops = {v.__name__: v for v in own if getattr(v, "op", None) is not None and v.op.namespace == "weft"}
     plain = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
     functions = {n: v for n, v in {**ops, **plain}.items() if isinstance(v, FunctionType)}
