@@ -143,15 +143,15 @@ __all__ = [
 
 __version__: str
 def abs(x: Operand) -> Tensor:
-    """The absolute value; for complex numbers the modulus."""
+    """Absolute value; the modulus of complex numbers."""
 def acos(x: Operand) -> Tensor:
-    """The angle in [0, π] whose cosine is x."""
+    """Inverse cosine, in [0, π]."""
 def acosh(x: Operand) -> Tensor:
-    """The inverse hyperbolic cosine."""
+    """Inverse hyperbolic cosine."""
 def add(x1: Operand, x2: Operand) -> Tensor:
     """`x1 + x2`, elementwise."""
 def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Whether all elements over `axis` are true (non-zero)."""
+    """Whether all elements over `axis` (all by default) are true (non-zero)."""
 def allclose(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -163,9 +163,9 @@ def allclose(
 ) -> Tensor:
     """Whether all elements are close (see `isclose`), as a 0-d bool tensor."""
 def angle(x: ArrayLike) -> Tensor:
-    """The phase of a complex number, in [-π, π]."""
+    """Phase of complex numbers, in [-π, π]."""
 def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Whether at least one element over `axis` is true (non-zero)."""
+    """Whether any element over `axis` (all by default) is true (non-zero)."""
 def arange(
     start: float | ArrayLike,
     /,
@@ -175,15 +175,11 @@ def arange(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """Evenly spaced values `start, start + step, …` below `stop`; `arange(n)` counts from 0."""
+    """Create a vector of evenly spaced values from `start` up to, not including, `stop`."""
 def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
-    """The index of the largest element along `axis` (of the flattened tensor by default); of equal ones
-    the first.
-    """
+    """Index of the maximum along `axis` (of the flattened tensor by default); the first of equal ones."""
 def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
-    """The index of the smallest element along `axis` (of the flattened tensor by default); of equal ones
-    the first.
-    """
+    """Index of the minimum along `axis` (of the flattened tensor by default); the first of equal ones."""
 def argsort(
     x: ArrayLike,
     /,
@@ -192,9 +188,9 @@ def argsort(
     descending: builtins.bool = False,
     stable: builtins.bool = True,
 ) -> Tensor:
-    """The indices that sort `x` along `axis`; equal elements keep their order."""
+    """Indices that sort `x` along `axis`; the sort is stable."""
 def argwhere(x: ArrayLike, /) -> Tensor:
-    """The indices of the non-zero elements, one row per element."""
+    """Indices of the non-zero elements, one row per element."""
 def array_equal(x1: ArrayLike, x2: ArrayLike, /, *, equal_nan: builtins.bool = False) -> Tensor:
     """Whether two tensors have the same shape and equal elements, as a 0-d bool tensor."""
 def asarray(
@@ -205,13 +201,11 @@ def asarray(
     device: DeviceLike | None = None,
     copy: builtins.bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless
-    `copy=True`.
-    """
+    """Convert `obj` to a tensor, sharing memory where possible."""
 def asin(x: Operand) -> Tensor:
-    """The angle in [-π/2, π/2] whose sine is x."""
+    """Inverse sine, in [-π/2, π/2]."""
 def asinh(x: Operand) -> Tensor:
-    """The inverse hyperbolic sine."""
+    """Inverse hyperbolic sine."""
 def astype(
     x: ArrayLike,
     dtype: DTypeLike,
@@ -222,11 +216,11 @@ def astype(
 ) -> Tensor:
     """`x` converted to `dtype`: a new tensor, or `x` itself if nothing changes and `copy` is False."""
 def atan(x: Operand) -> Tensor:
-    """The angle in (-π/2, π/2) whose tangent is x."""
+    """Inverse tangent, in [-π/2, π/2]."""
 def atan2(x1: Operand, x2: Operand) -> Tensor:
-    """The angle of the point (x2, x1), in [-π, π]."""
+    """Angle of the point (x2, x1), in [-π, π]."""
 def atanh(x: Operand) -> Tensor:
-    """The inverse hyperbolic tangent."""
+    """Inverse hyperbolic tangent."""
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -242,59 +236,57 @@ def bernoulli(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """1 with probability `p` (a tensor of probabilities, or a number with a `shape`), else 0."""
+    """Draw 1 with probability `p` and 0 otherwise."""
 bfloat16: np.dtype[Any]
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, 2 … occurs in a vector of integers; with `weights`, their sum per value."""
+    """Count the occurrences of 0, 1, 2, … in a vector of integers."""
 def bitwise_and(x1: Operand, x2: Operand) -> Tensor:
-    """The bits set in both."""
+    """Bitwise and."""
 def bitwise_invert(x: Operand) -> Tensor:
-    """All bits flipped; for bools, not."""
+    """Bitwise not; logical not for bools."""
 def bitwise_left_shift(x1: Operand, x2: Operand) -> Tensor:
     """x1 shifted left by x2 bits."""
 def bitwise_or(x1: Operand, x2: Operand) -> Tensor:
-    """The bits set in either."""
+    """Bitwise or."""
 def bitwise_right_shift(x1: Operand, x2: Operand) -> Tensor:
     """x1 shifted right by x2 bits."""
 def bitwise_xor(x1: Operand, x2: Operand) -> Tensor:
-    """The bits set in exactly one."""
+    """Bitwise exclusive or."""
 bool: np.dtype[np.bool]
 def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
-    """The tensors broadcast against each other."""
+    """Broadcast tensors against each other."""
 def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """The shape to which `shapes` broadcast; a size may be None (unknown)."""
+    """The shape to which `shapes` broadcast; unknown sizes are None."""
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
-    """`x` repeated, without copying, to `shape`; a read-only view."""
+    """Broadcast `x` to `shape`; a read-only view."""
 def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike) -> builtins.bool:
-    """Whether promotion leads from `from_` (a tensor or a dtype) to `to`."""
+    """Whether `from_` (a tensor or a dtype) can be cast to `to` by the promotion rules."""
 def ceil(x: Operand) -> Tensor:
-    """The smallest integer that is not below x."""
+    """Smallest integer not below x."""
 def checkpoint(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """`fn(*args, **kwargs)`, whose intermediate values are computed again in backward instead of being
     kept.
     """
 def chunk(x: ArrayLike, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """`x` cut along `axis` into at most `chunks` pieces of equal size (the last may be smaller)."""
+    """Split `x` along `axis` into at most `chunks` pieces of equal size (the last may be smaller); views."""
 def clip(x: ArrayLike, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that
-    broadcasts.
-    """
+    """Limit `x` to the interval [min, max]."""
 def clone(x: ArrayLike) -> Tensor:
-    """A copy of `x` in memory of its own; gradients flow through."""
+    """Copy `x`; gradients flow through the copy."""
 def complex(real: Sequence[Any] | ArrayLike, imag: Sequence[Any] | ArrayLike) -> Tensor:
-    """The complex tensor with these real and imaginary parts."""
+    """Create a complex tensor from its real and imaginary parts."""
 complex128: np.dtype[np.complex128]
 complex64: np.dtype[np.complex64]
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
-    """Tensors joined along an existing `axis`; with `axis=None` they are flattened first."""
+    """Concatenate tensors along an existing axis."""
 def conj(x: ArrayLike) -> Tensor:
-    """The complex conjugate; real tensors are returned as they are."""
+    """Complex conjugate; real values are unchanged."""
 def copysign(x1: Operand, x2: Operand) -> Tensor:
-    """The magnitude of x1 with the sign of x2."""
+    """Magnitude of x1 with the sign of x2."""
 def cos(x: Operand) -> Tensor:
-    """The cosine of x (radians)."""
+    """Cosine of x in radians."""
 def cosh(x: Operand) -> Tensor:
-    """The hyperbolic cosine."""
+    """Hyperbolic cosine."""
 def count_nonzero(
     x: ArrayLike,
     /,
@@ -302,21 +294,17 @@ def count_nonzero(
     axis: int | tuple[int, ...] | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """How many elements over `axis` (all by default) are not zero."""
+    """Number of non-zero elements over `axis` (all by default)."""
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
+    """Cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
 def cummax(x: ArrayLike, /, axis: int | None = None) -> CumulativeExtreme:
-    """The running maximum along `axis` and the index of the element it comes from (the latest of equal
-    ones).
-    """
+    """Cumulative maximum along `axis` and the index of each maximum (the last of equal ones)."""
 def cummin(x: ArrayLike, /, axis: int | None = None) -> CumulativeExtreme:
-    """The running minimum along `axis` and the index of the element it comes from (the latest of equal
-    ones).
-    """
+    """Cumulative minimum along `axis` and the index of each minimum (the last of equal ones)."""
 def cumprod(x: ArrayLike, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """`cumulative_prod` under its short name."""
+    """Cumulative product along `axis`, which may be left out for a vector."""
 def cumsum(x: ArrayLike, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """`cumulative_sum` under its short name."""
+    """Cumulative sum along `axis`, which may be left out for a vector."""
 def cumulative_prod(
     x: ArrayLike,
     /,
@@ -325,9 +313,7 @@ def cumulative_prod(
     dtype: DTypeLike | None = None,
     include_initial: builtins.bool = False,
 ) -> Tensor:
-    """The running product along `axis` (needed unless `x` is a vector); small integers are multiplied in
-    64 bits.
-    """
+    """Cumulative product along `axis`."""
 def cumulative_sum(
     x: ArrayLike,
     /,
@@ -336,14 +322,14 @@ def cumulative_sum(
     dtype: DTypeLike | None = None,
     include_initial: builtins.bool = False,
 ) -> Tensor:
-    """The running sum along `axis` (needed unless `x` is a vector); small integers are summed in 64 bits."""
+    """Cumulative sum along `axis`."""
 default_generator: Generator
 def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
-    """A vector as the `k`-th diagonal of a square matrix, or the `k`-th diagonal of a matrix as a vector."""
+    """Matrix with the vector `x` on its `k`-th diagonal, or the `k`-th diagonal of the matrix `x`."""
 def diag_embed(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
-    """Square matrices of zeros with the last axis of `x` on their `offset`-th diagonal."""
+    """Square matrices with the last axis of `x` on their `offset`-th diagonal and zeros elsewhere."""
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
-    """The `offset`-th diagonal of a (stack of) matrices, as the last axis; a copy."""
+    """The `offset`-th diagonal of (batches of) matrices as the last axis; a copy."""
 def diff(
     x: ArrayLike,
     /,
@@ -353,21 +339,19 @@ def diff(
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
 ) -> Tensor:
-    """The difference of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined to `x`
-    first.
-    """
+    """Differences of neighbouring elements along `axis`."""
 def divide(x1: Operand, x2: Operand) -> Tensor:
     """`x1 / x2`, elementwise; integers become the default float."""
 e: float
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products over indices: `einsum("ij,jk->ik", a, b)` is the matrix product."""
+    """Sum of products over named indices (Einstein summation)."""
 def empty(
     *sizes: ShapeLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """A tensor whose elements are not set to anything in particular."""
+    """Create a tensor without initialising its elements."""
 def empty_like(
     x: ArrayLike,
     /,
@@ -375,21 +359,21 @@ def empty_like(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """A tensor with the shape of `x` whose elements are not set to anything in particular."""
+    """Create an uninitialised tensor with the shape and (unless given) the dtype of `x`."""
 def equal(x1: Operand, x2: Operand) -> Tensor:
     """`x1 == x2`, elementwise."""
 def erf(x: Operand) -> Tensor:
-    """The error function."""
+    """Error function."""
 def erfc(x: Operand) -> Tensor:
-    """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
+    """Complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
 def exp(x: Operand) -> Tensor:
-    """e to the power of x."""
+    """Exponential function e^x."""
 def exp2(x: Operand) -> Tensor:
-    """2 to the power of x."""
+    """2^x, elementwise."""
 def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """`x` with new axes of size 1 at `axis`; a view."""
+    """Insert axes of size 1 at the positions `axis` of the result; a view."""
 def expm1(x: Operand) -> Tensor:
-    """exp(x) - 1, exact near zero."""
+    """exp(x) - 1, accurate near zero."""
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -399,26 +383,28 @@ def eye(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """Ones on the `k`-th diagonal, zeros elsewhere."""
+    """Create a matrix with ones on the `k`-th diagonal and zeros elsewhere."""
 def finfo(type: DTypeLike, /) -> FloatLimits:
     """Limits of a floating dtype (or of a tensor's dtype): bits, eps, max, min, smallest_normal, dtype."""
 def flatten(x: ArrayLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """`x` with the axes from `start_axis` to `end_axis` joined into one."""
+    """Join the axes from `start_axis` to `end_axis` into one."""
 def flip(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """`x` with the order of elements along `axis` (all axes by default) reversed; a copy."""
+    """Reverse the order of elements along `axis` (all axes by default); a copy."""
 def fliplr(x: ArrayLike, /) -> Tensor:
-    """`x` with the order of its second axis reversed."""
+    """Reverse the order along the second axis."""
 def flipud(x: ArrayLike, /) -> Tensor:
-    """`x` with the order of its first axis reversed."""
+    """Reverse the order along the first axis."""
 float16: np.dtype[np.float16]
 float32: np.dtype[np.float32]
 float64: np.dtype[np.float64]
 def floor(x: Operand) -> Tensor:
-    """The largest integer that is not above x."""
+    """Largest integer not above x."""
 def floor_divide(x1: Operand, x2: Operand) -> Tensor:
-    """The floor of `x1 / x2`."""
+    """Floor of `x1 / x2`; an integer divided by zero is 0, as in NumPy."""
 def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: builtins.bool | None = None) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` (NumPy, torch, jax …), without a copy."""
+    """Create a tensor that shares memory with any object that supports `__dlpack__` (NumPy, PyTorch, JAX
+    …).
+    """
 def full(
     shape: ShapeLike,
     fill_value: Scalar | ArrayLike,
@@ -426,7 +412,7 @@ def full(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """A tensor of `shape` with every element `fill_value`, whose kind decides the dtype unless given."""
+    """Create a tensor filled with `fill_value`."""
 def full_like(
     x: ArrayLike,
     /,
@@ -435,11 +421,11 @@ def full_like(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """`fill_value` everywhere, with the shape (and dtype, unless given) of `x`."""
+    """Create a tensor filled with `fill_value`, with the shape and (unless given) the dtype of `x`."""
 def gather(x: ArrayLike, axis: int, index: ArrayLike) -> Tensor:
-    """PyTorch's gather: `out[i][j] = x[index[i][j]][j]` for axis 0."""
+    """Gather elements along `axis`: `out[i][j] = x[index[i][j]][j]` for axis 0, as in PyTorch."""
 def get_default_dtype() -> np.dtype:
-    """The dtype that Python floats and true division of integers become."""
+    """The default floating dtype: that of Python floats and of true division of integers."""
 def get_rng_state() -> Tensor:
     """A copy of the default generator's state."""
 def grad(
@@ -475,17 +461,15 @@ def histogram(
     weights: ArrayLike | None = None,
     density: builtins.bool = False,
 ) -> Histogram:
-    """How many elements fall into each of `bins` (a number of equal bins, or the edges); the last bin
-    includes its end.
-    """
+    """Count the elements that fall into each bin."""
 def hypot(x1: Operand, x2: Operand) -> Tensor:
     """sqrt(x1² + x2²) without overflow."""
 def iinfo(type: DTypeLike, /) -> Any:
     """Limits of an integer dtype (or of a tensor's dtype): bits, max, min, dtype."""
 def imag(x: ArrayLike) -> Tensor:
-    """The imaginary part (zeros for a real tensor)."""
+    """Imaginary part; zeros for a real tensor."""
 def index_add(x: ArrayLike, index: ArrayLike, source: ArrayLike, axis: int = 0) -> Tensor:
-    """A copy of `x` with the slices of `source` added to the slices of `x` at `index` along `axis`."""
+    """Copy `x` and add the slices of `source` to the slices of `x` at `index` along `axis`."""
 inf: float
 def initial_seed() -> int:
     """The seed of the default generator."""
@@ -506,17 +490,17 @@ def isclose(
     *,
     equal_nan: builtins.bool = False,
 ) -> Tensor:
-    """Whether two values differ by at most `atol + rtol * abs(x2)`."""
+    """Whether elements differ by at most `atol + rtol * abs(x2)`."""
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builtins.bool:
-    """Whether `dtype` is `kind`: a dtype, one of the array API's kind names, or a tuple of those."""
+    """Whether `dtype` is of `kind`: a dtype, one of the array API's kind names, or a tuple of those."""
 def isfinite(x: Operand) -> Tensor:
     """Whether x is neither infinite nor NaN."""
 def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
-    """Whether each element of `x1` is among the elements of `x2` (or is not, with `invert`)."""
+    """Whether each element of `x1` is an element of `x2` (with `invert`, is not)."""
 def isinf(x: Operand) -> Tensor:
     """Whether x is infinite."""
 def isnan(x: Operand) -> Tensor:
-    """Whether x is not a number."""
+    """Whether x is NaN."""
 def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: builtins.bool = False) -> Any:
     """The Jacobian of `fn` at `inputs` (a tensor or a tuple): shape of the output followed by that of the
     input.
@@ -524,11 +508,11 @@ def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: builtins.bool
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of `fn(*primals)` and the derivative in the direction `tangents` (by double reverse)."""
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The Kronecker product: `x2` repeated for every element of `x1` and multiplied by it."""
+    """Kronecker product: every element of `x1` multiplied by the whole of `x2`."""
 def kthvalue(x: ArrayLike, /, k: int, axis: int = -1, *, keepdims: builtins.bool = False) -> KthValue:
     """The `k`-th smallest element along `axis` (counting from 1) and its index."""
 def lerp(start: ArrayLike, end: ArrayLike, weight: Operand, /) -> Tensor:
-    """`start + weight * (end - start)`: from `start` (weight 0) to `end` (weight 1) in a straight line."""
+    """Linear interpolation `start + weight * (end - start)`."""
 def less(x1: Operand, x2: Operand) -> Tensor:
     """`x1 < x2`, elementwise."""
 def less_equal(x1: Operand, x2: Operand) -> Tensor:
@@ -545,47 +529,47 @@ def linspace(
     device: DeviceLike | None = None,
     endpoint: builtins.bool = True,
 ) -> Tensor:
-    """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`."""
+    """Create `num` evenly spaced values from `start` to `stop`."""
 def log(x: Operand) -> Tensor:
-    """The natural logarithm."""
+    """Natural logarithm; NaN for negative real numbers."""
 def log10(x: Operand) -> Tensor:
-    """The logarithm to base 10."""
+    """Base-10 logarithm."""
 def log1p(x: Operand) -> Tensor:
-    """log(1 + x), exact near zero."""
+    """log(1 + x), accurate near zero."""
 def log2(x: Operand) -> Tensor:
-    """The logarithm to base 2."""
+    """Base-2 logarithm."""
 def logaddexp(x1: Operand, x2: Operand) -> Tensor:
-    """log(exp(x1) + exp(x2)), stable for large values."""
+    """log(exp(x1) + exp(x2)), without overflow."""
 def logcumsumexp(x: ArrayLike, /, axis: int | None = None) -> Tensor:
-    """log of the running sum of exp(x) along `axis`, stable for large and small values."""
+    """Logarithm of the cumulative sum of exp(x) along `axis`, without overflow."""
 def logical_and(x1: Operand, x2: Operand) -> Tensor:
-    """Whether both are true (non-zero)."""
+    """Logical and of truth values (non-zero is true)."""
 def logical_not(x: Operand) -> Tensor:
-    """Whether x is false (zero)."""
+    """Logical not of truth values (non-zero is true)."""
 def logical_or(x1: Operand, x2: Operand) -> Tensor:
-    """Whether at least one is true (non-zero)."""
+    """Logical or of truth values (non-zero is true)."""
 def logical_xor(x1: Operand, x2: Operand) -> Tensor:
-    """Whether exactly one is true (non-zero)."""
+    """Logical exclusive or of truth values (non-zero is true)."""
 def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis`, stable for large values."""
+    """log(sum(exp(x))) over `axis` (all by default), without overflow."""
 def make_complex(real: ArrayLike, imag: ArrayLike) -> Tensor:
-    """The complex tensor with these real and imaginary parts."""
+    """Complex tensor with the given real and imaginary parts."""
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator, from which every draw comes that is given no other."""
+    """Seed the default generator, used by every draw without an explicit `generator`."""
 def masked_fill(x: ArrayLike, mask: ArrayLike, value: Operand) -> Tensor:
-    """`x` with `value` where `mask` is true."""
-def masked_select(x: ArrayLike, mask: ArrayLike, /) -> Tensor:
-    """The elements of `x` where `mask` is true, in row-major order, as a vector."""
-def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The matrix product; leading axes are batches and broadcast; vectors are rows on the left, columns on
-    the right.
+    """Replace the elements of `x` where `mask` is true by `value`; 0 and 1 stand for False and True in a
+    bool tensor.
     """
+def masked_select(x: ArrayLike, mask: ArrayLike, /) -> Tensor:
+    """Elements of `x` where `mask` is true, as a vector in row-major order; the two broadcast."""
+def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """Matrix product; leading axes are batch axes and broadcast."""
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
-    """`x` with its last two axes exchanged; a view."""
+    """Transpose the last two axes; a view."""
 def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """The largest element over `axis` (all by default); NaN if one is NaN."""
+    """Maximum over `axis` (all by default); NaN if any element is NaN."""
 def maximum(x1: Operand, x2: Operand) -> Tensor:
-    """The larger of two values; NaN if one is NaN."""
+    """Elementwise maximum; NaN if either value is NaN."""
 def mean(
     x: ArrayLike,
     /,
@@ -594,19 +578,17 @@ def mean(
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The arithmetic mean over `axis` (all by default); integers become the default float."""
+    """Arithmetic mean of the elements over `axis` (all by default); NaN if there are none."""
 def median(x: ArrayLike, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """The middle element over `axis` (all by default) in order of size; the mean of the two middle ones if
-    they are two.
-    """
+    """Median over `axis` (all by default); the mean of the two middle elements of an even number."""
 def meshgrid(*arrays: ArrayLike, indexing: str = 'xy') -> tuple[Tensor, ...]:
-    """Coordinate matrices from coordinate vectors; `indexing` is "xy" (Cartesian) or "ij" (matrix)."""
+    """Build coordinate matrices from coordinate vectors."""
 def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """The smallest element over `axis` (all by default); NaN if one is NaN."""
+    """Minimum over `axis` (all by default); NaN if any element is NaN."""
 def minimum(x1: Operand, x2: Operand) -> Tensor:
-    """The smaller of two values; NaN if one is NaN."""
+    """Elementwise minimum; NaN if either value is NaN."""
 def moveaxis(x: ArrayLike, source: Any, destination: Any, /) -> Tensor:
-    """`x` with the axes `source` moved to the places `destination`; the others keep their order."""
+    """Move the axes `source` to the positions `destination`; the others keep their order."""
 def multinomial(
     probabilities: ArrayLike,
     num_samples: int,
@@ -614,9 +596,7 @@ def multinomial(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """`num_samples` category numbers per row, drawn with the given probabilities (which need not sum to
-    one).
-    """
+    """Draw category indices with the given probabilities."""
 def multiply(x1: Operand, x2: Operand) -> Tensor:
     """`x1 * x2`, elementwise."""
 nan: float
@@ -627,16 +607,14 @@ def nan_to_num(
     posinf: float | None = None,
     neginf: float | None = None,
 ) -> Tensor:
-    """`x` with NaN and infinities replaced by numbers (0 and the largest and smallest finite ones by
-    default).
-    """
+    """Replace NaN and infinities by finite numbers: 0 and the largest and smallest finite ones by default."""
 def negative(x: Operand) -> Tensor:
     """`-x`, elementwise."""
 newaxis: None
 def nextafter(x1: Operand, x2: Operand) -> Tensor:
-    """The next representable number after x1 in the direction of x2, in float32 or float64."""
+    """Next representable number after x1 towards x2, in float32 or float64."""
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
-    """The indices of the non-zero elements: one tensor per axis, in row-major order."""
+    """Indices of the non-zero elements, one tensor per axis, in row-major order."""
 def normal(
     mean: float | ArrayLike = 0.0,
     std: float | ArrayLike = 1.0,
@@ -645,7 +623,7 @@ def normal(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal numbers with this mean and standard deviation, which may be tensors; gradients flow to them."""
+    """Normal random numbers with the given mean and standard deviation."""
 def not_equal(x1: Operand, x2: Operand) -> Tensor:
     """`x1 != x2`, elementwise."""
 def one_hot(x: ArrayLike, num_classes: int = -1) -> Tensor:
@@ -657,15 +635,15 @@ def ones(
     device: DeviceLike | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """A tensor of ones (float32 unless `dtype` says otherwise)."""
+    """Create a tensor of ones."""
 def ones_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """Ones with the shape (and dtype, unless given) of `x`."""
+    """Create a tensor of ones with the shape and (unless given) the dtype of `x`."""
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The matrix of products of every element of the vector `x1` with every element of the vector `x2`."""
+    """Outer product of two vectors: `out[i, j] = x1[i] * x2[j]`."""
 def pad(x: ArrayLike, /, pad_width: Any, mode: str = 'constant', value: float = 0) -> Tensor:
-    """`x` with values around it."""
+    """Pad a tensor on the sides of its axes."""
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
-    """`x` with its axes in another order; a view."""
+    """Permute the axes; a view."""
 pi: float
 def positive(x: Operand) -> Tensor:
     """`+x`: a copy of `x`."""
@@ -679,7 +657,7 @@ def prod(
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The product of elements over `axis` (all by default)."""
+    """Product of the elements over `axis` (all by default); small integers are multiplied in 64 bits."""
 def quantile(
     x: ArrayLike,
     /,
@@ -689,16 +667,16 @@ def quantile(
     keepdims: builtins.bool = False,
     method: str = 'linear',
 ) -> Tensor:
-    """The values below which a share `q` (0 to 1, a number or a tensor) of the elements over `axis` lie."""
+    """Quantiles of the elements over `axis`; NaN if any element is NaN."""
 def rand(
     *shape: ShapeLike,
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
+    """Uniform random numbers in [0, 1)."""
 def rand_like(x: ArrayLike, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
-    """Numbers uniform in [0, 1) with the shape (and dtype, unless given) of `x`."""
+    """Uniform random numbers in [0, 1) with the shape and (unless given) the dtype of `x`."""
 def randint(
     low: int,
     high: int | ShapeLike | None = None,
@@ -707,24 +685,22 @@ def randint(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Integers uniform in [low, high): `randint(0, 10, (2, 3))`; with one bound, `randint(10, (2, 3))`,
-    low is 0.
-    """
+    """Uniform random integers in [low, high)."""
 def randn(
     *shape: ShapeLike,
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
+    """Standard normal random numbers."""
 def randn_like(x: ArrayLike, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
-    """Standard normal numbers with the shape (and dtype, unless given) of `x`."""
+    """Standard normal random numbers with the shape and (unless given) the dtype of `x`."""
 def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
-    """The numbers 0 to n - 1 in random order."""
+    """Random permutation of the integers 0 to n - 1."""
 def real(x: ArrayLike) -> Tensor:
-    """The real part."""
+    """Real part."""
 def reciprocal(x: Operand) -> Tensor:
-    """`1 / x`."""
+    """`1 / x`, elementwise."""
 def register_kernel(
     name: str,
     *,
@@ -734,17 +710,17 @@ def register_kernel(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add a kernel for the op `name`: a function over arrays with the op's own parameters."""
 def remainder(x1: Operand, x2: Operand) -> Tensor:
-    """The rest of the floor division `x1 // x2`; it has the sign of `x2`."""
-def repeat(x: ArrayLike, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """Each element repeated along `axis` (of the flattened tensor by default): `repeats` times, or as
-    often as the matching element of `repeats` says.
+    """Remainder of the floor division `x1 // x2`, with the sign of `x2`; 0 for an integer divided by zero,
+    as in NumPy.
     """
+def repeat(x: ArrayLike, repeats: Any, /, *, axis: int | None = None) -> Tensor:
+    """Repeat each element along `axis` (of the flattened tensor by default)."""
 def reshape(x: ArrayLike, /, shape: int | tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:
-    """The same elements in the same order with another shape; one size may be -1."""
+    """Change the shape, keeping the elements in row-major order."""
 def reshape_as(x: ArrayLike, like: ArrayLike) -> Tensor:
     """`x` with the shape of `like`; in a graph the shape may be known only at run time."""
 def result_type(*operands: Any) -> np.dtype:
-    """The dtype that promotion gives for tensors, dtypes and (weak) Python scalars together."""
+    """The dtype to which tensors, dtypes and (weak) Python scalars promote."""
 def roll(
     x: ArrayLike,
     /,
@@ -752,19 +728,15 @@ def roll(
     *,
     axis: int | tuple[int, ...] | None = None,
 ) -> Tensor:
-    """`x` with elements shifted along `axis` (the flattened tensor by default); what falls off comes back
-    in front.
-    """
+    """Shift elements along `axis` cyclically (the flattened tensor by default)."""
 def round(x: Operand) -> Tensor:
-    """The nearest integer; halves go to the even one."""
+    """Round to the nearest integer, ties to even."""
 def rsqrt(x: Operand) -> Tensor:
-    """1 / sqrt(x)."""
+    """Reciprocal square root 1 / sqrt(x)."""
 def scatter(x: ArrayLike, index: ArrayLike, src: ArrayLike, axis: int = 0) -> Tensor:
-    """A copy of `x` with the elements at `index` along `axis` replaced by `src`; of repeated places one
-    wins.
-    """
+    """Copy `x` and replace the elements at `index` along `axis` by `src`; of duplicate indices one wins."""
 def scatter_add(x: ArrayLike, index: ArrayLike, src: ArrayLike, axis: int = 0) -> Tensor:
-    """A copy of `x` with `src` added at `index` along `axis`; repeated places add up."""
+    """Copy `x` and add `src` at `index` along `axis`; duplicate indices accumulate."""
 def searchsorted(
     x1: ArrayLike,
     x2: ArrayLike | int | float,
@@ -773,27 +745,25 @@ def searchsorted(
     side: str = 'left',
     sorter: ArrayLike | None = None,
 ) -> Tensor:
-    """Where the elements of `x2` (a tensor or a number) must be inserted into the sorted vector `x1` to
-    keep it sorted.
-    """
+    """Indices at which to insert `x2` into the sorted vector `x1` to keep it sorted."""
 def seed() -> int:
-    """Seed the default generator from the operating system; returns the seed."""
+    """Seed the default generator from the operating system and return the seed."""
 def set_default_dtype(dtype: DTypeLike) -> None:
-    """Make `dtype` (float32 or float64) the default floating dtype of this process."""
+    """Set the default floating dtype of this process (float32 or float64)."""
 def set_detect_anomaly(mode: builtins.bool) -> None:
     """Switch NaN tracing on or off for this thread until further notice."""
 def set_rng_state(state: Any) -> None:
-    """Continue the default generator from a state that `get_rng_state` returned."""
+    """Restore the default generator to a state returned by `get_rng_state`."""
 def sigmoid(x: Operand) -> Tensor:
-    """The logistic function 1 / (1 + exp(-x))."""
+    """Logistic function 1 / (1 + exp(-x))."""
 def sign(x: Operand) -> Tensor:
-    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
+    """Sign of x: -1, 0 or 1; x / |x| for complex numbers; NaN for NaN."""
 def signbit(x: Operand) -> Tensor:
     """Whether the sign bit of x is set (true for -0.0)."""
 def sin(x: Operand) -> Tensor:
-    """The sine of x (radians)."""
+    """Sine of x in radians."""
 def sinh(x: Operand) -> Tensor:
-    """The hyperbolic sine."""
+    """Hyperbolic sine."""
 def slice_axis(
     x: ArrayLike,
     axis: int,
@@ -810,17 +780,17 @@ def sort(
     descending: builtins.bool = False,
     stable: builtins.bool = True,
 ) -> Tensor:
-    """The elements of `x` in ascending (or `descending`) order along `axis`; NaN counts as the largest."""
+    """Sort along `axis`, NaN last."""
 def split(x: ArrayLike, split_size_or_sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
-    """`x` cut along `axis` into pieces of a given size (the last may be smaller), or of given sizes."""
+    """Split `x` along `axis` into pieces; views."""
 def sqrt(x: Operand) -> Tensor:
-    """The square root; NaN for negative real numbers."""
+    """Square root; NaN for negative real numbers."""
 def square(x: Operand) -> Tensor:
-    """`x * x`."""
+    """`x * x`, elementwise."""
 def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Tensor:
-    """`x` without the axes `axis`, which must have size 1; a view."""
+    """Remove the axes `axis`, which must have size 1; a view."""
 def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
-    """Tensors of one shape joined along a new axis."""
+    """Join tensors of the same shape along a new axis at position `axis`."""
 def std(
     x: ArrayLike,
     /,
@@ -829,9 +799,9 @@ def std(
     correction: int | float = 0.0,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The standard deviation over `axis` (all by default): the square root of `var`."""
+    """Standard deviation over `axis` (all by default): the square root of `var`."""
 def stop_gradient(x: ArrayLike) -> Tensor:
-    """`x` as a constant: no gradient flows through."""
+    """Return `x` as a constant: no gradient flows through."""
 def subtract(x1: Operand, x2: Operand) -> Tensor:
     """`x1 - x2`, elementwise."""
 def sum(
@@ -842,17 +812,19 @@ def sum(
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The sum of elements over `axis` (all by default)."""
+    """Sum of the elements over `axis`."""
 def swapaxes(x: ArrayLike, /, axis1: int, axis2: int) -> Tensor:
-    """`x` with two axes exchanged; a view."""
+    """Swap two axes; a view."""
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
-    """Elements of `x` along `axis` at `indices`."""
+    """Take the slices of `x` along `axis` at `indices`."""
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """`out[i, j] = x[i, indices[i, j]]` for the last axis, and likewise for others."""
+    """Gather one element per index: `out[i, j] = x[i, indices[i, j]]` along the last axis, likewise for
+    others.
+    """
 def tan(x: Operand) -> Tensor:
-    """The tangent of x (radians)."""
+    """Tangent of x in radians."""
 def tanh(x: Operand) -> Tensor:
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent."""
 def tensor(
     data: Any,
     *,
@@ -860,13 +832,11 @@ def tensor(
     requires_grad: builtins.bool = False,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors)."""
+    """Create a tensor with a copy of `data`."""
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: Any = 2) -> Tensor:
-    """The sum over pairs of axes: the last `axes` of x1 with the first of x2, or the given (x1 axes, x2
-    axes).
-    """
+    """Contract two tensors over pairs of axes."""
 def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
-    """`x` repeated whole, `repetitions` times along each axis."""
+    """Repeat the whole tensor `repetitions` times along each axis."""
 def topk(
     x: ArrayLike,
     /,
@@ -876,27 +846,21 @@ def topk(
     largest: builtins.bool = True,
     sorted: builtins.bool = True,
 ) -> TopK:
-    """The `k` largest elements along `axis` (the smallest with `largest=False`) and their indices, in
-    order.
-    """
+    """The `k` largest elements along `axis` and their indices."""
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """The sum along the `offset`-th diagonal of a (stack of) matrices; small integers are summed in 64
-    bits.
-    """
+    """Sum along the `offset`-th diagonal of (batches of) matrices; small integers are summed in 64 bits."""
 def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:
-    """The elements of a (stack of) matrices on and below the `k`-th diagonal; zero above."""
+    """Lower triangle of (batches of) matrices: zero above the `k`-th diagonal."""
 def triu(x: ArrayLike, /, *, k: int = 0) -> Tensor:
-    """The elements of a (stack of) matrices on and above the `k`-th diagonal; zero below."""
+    """Upper triangle of (batches of) matrices: zero below the `k`-th diagonal."""
 def trunc(x: Operand) -> Tensor:
-    """x without its fraction."""
+    """Round towards zero."""
 uint16: np.dtype[np.uint16]
 uint32: np.dtype[np.uint32]
 uint64: np.dtype[np.uint64]
 uint8: np.dtype[np.uint8]
 def unflatten(x: ArrayLike, axis: int, sizes: tuple[int, ...]) -> Tensor:
-    """`x` with the axis `axis` split into several of `sizes`, one of which may be -1: the inverse of
-    `flatten`.
-    """
+    """Split one axis into several of the given `sizes`, one of which may be -1: the inverse of `flatten`."""
 def uniform(
     low: float | ArrayLike = 0.0,
     high: float | ArrayLike = 1.0,
@@ -905,21 +869,17 @@ def uniform(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Numbers uniform in [low, high)."""
+    """Uniform random numbers in [low, high)."""
 def unique_all(x: ArrayLike, /) -> UniqueAll:
-    """The distinct values of `x` in ascending order, their first places in the flattened `x`, the index of
-    its value for every element, and how often each value occurs.
-    """
+    """Distinct values of `x`, ascending, with first indices, inverse indices and counts."""
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
-    """The distinct values of `x` in ascending order and how often each occurs."""
+    """Distinct values of `x`, ascending, and how often each occurs."""
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
-    """The distinct values of `x` in ascending order and, for every element, the index of its value among
-    them.
-    """
+    """Distinct values of `x`, ascending, and for every element of `x` the index of its value."""
 def unique_values(x: ArrayLike, /) -> Tensor:
-    """The distinct values of `x`, in ascending order."""
+    """Distinct values of `x`, ascending."""
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of `x` along `axis`, as views."""
+    """Split `x` into its slices along `axis`; views."""
 def value_and_grad(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -936,15 +896,15 @@ def var(
     correction: int | float = 0.0,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The variance over `axis` (all by default): the mean squared distance from the mean."""
+    """Variance over `axis` (all by default): the mean squared deviation from the mean."""
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The sum of `conj(x1) * x2` over `axis`."""
+    """Sum of `conj(x1) * x2` over `axis`."""
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """The value of `fn(*primals)` and a function from a cotangent to the gradients of the primals."""
 def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = 'error') -> F:
     """A function that applies `fn` to every example of a batch at once."""
 def where(condition: Operand, x1: Operand, x2: Operand) -> Tensor:
-    """`x1` where `condition` is true, else `x2`; the three broadcast together."""
+    """Choose `x1` where `condition` is true and `x2` elsewhere; the three broadcast."""
 def zeros(
     *sizes: ShapeLike,
     shape: ShapeLike | None = None,
@@ -952,7 +912,7 @@ def zeros(
     device: DeviceLike | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """A tensor of zeros (float32 unless `dtype` says otherwise)."""
+    """Create a tensor of zeros."""
 def zeros_like(
     x: ArrayLike,
     /,
@@ -960,4 +920,4 @@ def zeros_like(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """Zeros with the shape (and dtype, unless given) of `x`."""
+    """Create a tensor of zeros with the shape and (unless given) the dtype of `x`."""

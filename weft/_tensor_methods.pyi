@@ -72,20 +72,20 @@ class TensorMethods:
     def __setitem__(self, index: Index, value: Operand) -> None: ...
     @property
     def H(self) -> Tensor:
-        """The complex conjugate of `x` with its last two axes exchanged."""
+        """The conjugate transpose of the last two axes."""
     @property
     def T(self) -> Tensor:
-        """`x` with its axes in reverse order (a matrix's transpose)."""
+        """The tensor with its axes in reverse order (the transpose of a matrix)."""
     def abs(self) -> Tensor:
-        """The absolute value; for complex numbers the modulus."""
+        """Absolute value; the modulus of complex numbers."""
     def abs_(self) -> Tensor:
         """`abs`, in place: the result takes the place of this tensor's value."""
     def acos(self) -> Tensor:
-        """The angle in [0, π] whose cosine is x."""
+        """Inverse cosine, in [0, π]."""
     def acos_(self) -> Tensor:
         """`acos`, in place: the result takes the place of this tensor's value."""
     def acosh(self) -> Tensor:
-        """The inverse hyperbolic cosine."""
+        """Inverse hyperbolic cosine."""
     def acosh_(self) -> Tensor:
         """`acosh`, in place: the result takes the place of this tensor's value."""
     def add(self, x2: Operand) -> Tensor:
@@ -93,7 +93,7 @@ class TensorMethods:
     def add_(self, x2: Operand) -> Tensor:
         """`add`, in place: the result takes the place of this tensor's value."""
     def all(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-        """Whether all elements over `axis` are true (non-zero)."""
+        """Whether all elements over `axis` (all by default) are true (non-zero)."""
     def allclose(
         self,
         x2: ArrayLike,
@@ -105,17 +105,13 @@ class TensorMethods:
     ) -> Tensor:
         """Whether all elements are close (see `isclose`), as a 0-d bool tensor."""
     def angle(self) -> Tensor:
-        """The phase of a complex number, in [-π, π]."""
+        """Phase of complex numbers, in [-π, π]."""
     def any(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-        """Whether at least one element over `axis` is true (non-zero)."""
+        """Whether any element over `axis` (all by default) is true (non-zero)."""
     def argmax(self, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> Tensor:
-        """The index of the largest element along `axis` (of the flattened tensor by default); of equal
-        ones the first.
-        """
+        """Index of the maximum along `axis` (of the flattened tensor by default); the first of equal ones."""
     def argmin(self, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> Tensor:
-        """The index of the smallest element along `axis` (of the flattened tensor by default); of equal
-        ones the first.
-        """
+        """Index of the minimum along `axis` (of the flattened tensor by default); the first of equal ones."""
     def argsort(
         self,
         axis: builtins.int = -1,
@@ -123,17 +119,17 @@ class TensorMethods:
         descending: builtins.bool = False,
         stable: builtins.bool = True,
     ) -> Tensor:
-        """The indices that sort `x` along `axis`; equal elements keep their order."""
+        """Indices that sort `x` along `axis`; the sort is stable."""
     def argwhere(self) -> Tensor:
-        """The indices of the non-zero elements, one row per element."""
+        """Indices of the non-zero elements, one row per element."""
     def array_equal(self, x2: ArrayLike, /, *, equal_nan: builtins.bool = False) -> Tensor:
         """Whether two tensors have the same shape and equal elements, as a 0-d bool tensor."""
     def asin(self) -> Tensor:
-        """The angle in [-π/2, π/2] whose sine is x."""
+        """Inverse sine, in [-π/2, π/2]."""
     def asin_(self) -> Tensor:
         """`asin`, in place: the result takes the place of this tensor's value."""
     def asinh(self) -> Tensor:
-        """The inverse hyperbolic sine."""
+        """Inverse hyperbolic sine."""
     def asinh_(self) -> Tensor:
         """`asinh`, in place: the result takes the place of this tensor's value."""
     def astype(
@@ -144,29 +140,29 @@ class TensorMethods:
         copy: builtins.bool = False,
         device: DeviceLike | None = None,
     ) -> Tensor:
-        """`x` converted to `dtype`."""
+        """Convert `x` to `dtype`; returns `x` itself if nothing changes and `copy` is false."""
     def atan(self) -> Tensor:
-        """The angle in (-π/2, π/2) whose tangent is x."""
+        """Inverse tangent, in [-π/2, π/2]."""
     def atan2(self, x2: Operand) -> Tensor:
-        """The angle of the point (x2, x1), in [-π, π]."""
+        """Angle of the point (x2, x1), in [-π, π]."""
     def atan2_(self, x2: Operand) -> Tensor:
         """`atan2`, in place: the result takes the place of this tensor's value."""
     def atan_(self) -> Tensor:
         """`atan`, in place: the result takes the place of this tensor's value."""
     def atanh(self) -> Tensor:
-        """The inverse hyperbolic tangent."""
+        """Inverse hyperbolic tangent."""
     def atanh_(self) -> Tensor:
         """`atanh`, in place: the result takes the place of this tensor's value."""
     def bfloat16(self) -> Tensor:
         """`x` as bfloat16."""
     def bincount(self, weights: ArrayLike | None = None, minlength: builtins.int = 0) -> Tensor:
-        """How often each of 0, 1, 2 … occurs in a vector of integers; with `weights`, their sum per value."""
+        """Count the occurrences of 0, 1, 2, … in a vector of integers."""
     def bitwise_and(self, x2: Operand) -> Tensor:
-        """The bits set in both."""
+        """Bitwise and."""
     def bitwise_and_(self, x2: Operand) -> Tensor:
         """`bitwise_and`, in place: the result takes the place of this tensor's value."""
     def bitwise_invert(self) -> Tensor:
-        """All bits flipped; for bools, not."""
+        """Bitwise not; logical not for bools."""
     def bitwise_invert_(self) -> Tensor:
         """`bitwise_invert`, in place: the result takes the place of this tensor's value."""
     def bitwise_left_shift(self, x2: Operand) -> Tensor:
@@ -174,7 +170,7 @@ class TensorMethods:
     def bitwise_left_shift_(self, x2: Operand) -> Tensor:
         """`bitwise_left_shift`, in place: the result takes the place of this tensor's value."""
     def bitwise_or(self, x2: Operand) -> Tensor:
-        """The bits set in either."""
+        """Bitwise or."""
     def bitwise_or_(self, x2: Operand) -> Tensor:
         """`bitwise_or`, in place: the result takes the place of this tensor's value."""
     def bitwise_right_shift(self, x2: Operand) -> Tensor:
@@ -182,51 +178,49 @@ class TensorMethods:
     def bitwise_right_shift_(self, x2: Operand) -> Tensor:
         """`bitwise_right_shift`, in place: the result takes the place of this tensor's value."""
     def bitwise_xor(self, x2: Operand) -> Tensor:
-        """The bits set in exactly one."""
+        """Bitwise exclusive or."""
     def bitwise_xor_(self, x2: Operand) -> Tensor:
         """`bitwise_xor`, in place: the result takes the place of this tensor's value."""
     def bool(self) -> Tensor:
         """`x` as bool."""
     def broadcast_to(self, shape: tuple[builtins.int, ...]) -> Tensor:
-        """`x` repeated, without copying, to `shape`; a read-only view."""
+        """Broadcast `x` to `shape`; a read-only view."""
     def ceil(self) -> Tensor:
-        """The smallest integer that is not below x."""
+        """Smallest integer not below x."""
     def ceil_(self) -> Tensor:
         """`ceil`, in place: the result takes the place of this tensor's value."""
     def chunk(self, chunks: builtins.int, axis: builtins.int = 0) -> tuple[Tensor, ...]:
-        """`x` cut along `axis` into at most `chunks` pieces of equal size (the last may be smaller)."""
-    def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that
-        broadcasts.
+        """Split `x` along `axis` into at most `chunks` pieces of equal size (the last may be smaller);
+        views.
         """
+    def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """Limit `x` to the interval [min, max]."""
     def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """`clip`, in place: the result takes the place of this tensor's value."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that
-        broadcasts.
-        """
+        """Limit `x` to the interval [min, max]."""
     def clip_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """`clip`, in place: the result takes the place of this tensor's value."""
     def clone(self) -> Tensor:
-        """A copy of `x` in memory of its own; gradients flow through."""
+        """Copy `x`; gradients flow through the copy."""
     def conj(self) -> Tensor:
-        """The complex conjugate; real tensors are returned as they are."""
+        """Complex conjugate; real values are unchanged."""
     def contiguous(self) -> Tensor:
-        """`x` in C order: itself if it is so already, else a copy."""
+        """The tensor in row-major order: itself if contiguous, else a copy."""
     def copy(self) -> Tensor:
-        """A copy of `x` in memory of its own; gradients flow through."""
+        """Copy `x`; gradients flow through the copy."""
     def copy_(self, source: Operand) -> Tensor:
         """Copy the elements of `source` (broadcast) into this tensor, in place."""
     def copysign(self, x2: Operand) -> Tensor:
-        """The magnitude of x1 with the sign of x2."""
+        """Magnitude of x1 with the sign of x2."""
     def copysign_(self, x2: Operand) -> Tensor:
         """`copysign`, in place: the result takes the place of this tensor's value."""
     def cos(self) -> Tensor:
-        """The cosine of x (radians)."""
+        """Cosine of x in radians."""
     def cos_(self) -> Tensor:
         """`cos`, in place: the result takes the place of this tensor's value."""
     def cosh(self) -> Tensor:
-        """The hyperbolic cosine."""
+        """Hyperbolic cosine."""
     def cosh_(self) -> Tensor:
         """`cosh`, in place: the result takes the place of this tensor's value."""
     def count_nonzero(
@@ -234,23 +228,19 @@ class TensorMethods:
         axis: builtins.int | tuple[builtins.int, ...] | None = None,
         keepdims: builtins.bool = False,
     ) -> Tensor:
-        """How many elements over `axis` (all by default) are not zero."""
+        """Number of non-zero elements over `axis` (all by default)."""
     def cpu(self) -> Tensor:
-        """`x` itself: eager tensors live on the CPU."""
+        """The tensor itself: eager tensors are on the CPU."""
     def cross(self, x2: ArrayLike, /, *, axis: builtins.int = -1) -> Tensor:
-        """The cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
+        """Cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
     def cummax(self, axis: builtins.int | None = None) -> CumulativeExtreme:
-        """The running maximum along `axis` and the index of the element it comes from (the latest of equal
-        ones).
-        """
+        """Cumulative maximum along `axis` and the index of each maximum (the last of equal ones)."""
     def cummin(self, axis: builtins.int | None = None) -> CumulativeExtreme:
-        """The running minimum along `axis` and the index of the element it comes from (the latest of equal
-        ones).
-        """
+        """Cumulative minimum along `axis` and the index of each minimum (the last of equal ones)."""
     def cumprod(self, axis: builtins.int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-        """`cumulative_prod` under its short name."""
+        """Cumulative product along `axis`, which may be left out for a vector."""
     def cumsum(self, axis: builtins.int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-        """`cumulative_sum` under its short name."""
+        """Cumulative sum along `axis`, which may be left out for a vector."""
     def cumulative_prod(
         self,
         axis: builtins.int | None = None,
@@ -258,9 +248,7 @@ class TensorMethods:
         dtype: DTypeLike | None = None,
         include_initial: builtins.bool = False,
     ) -> Tensor:
-        """The running product along `axis` (needed unless `x` is a vector); small integers are multiplied
-        in 64 bits.
-        """
+        """Cumulative product along `axis`."""
     def cumulative_sum(
         self,
         axis: builtins.int | None = None,
@@ -268,17 +256,13 @@ class TensorMethods:
         dtype: DTypeLike | None = None,
         include_initial: builtins.bool = False,
     ) -> Tensor:
-        """The running sum along `axis` (needed unless `x` is a vector); small integers are summed in 64
-        bits.
-        """
+        """Cumulative sum along `axis`."""
     def diag(self, k: builtins.int = 0) -> Tensor:
-        """A vector as the `k`-th diagonal of a square matrix, or the `k`-th diagonal of a matrix as a
-        vector.
-        """
+        """Matrix with the vector `x` on its `k`-th diagonal, or the `k`-th diagonal of the matrix `x`."""
     def diag_embed(self, *, offset: builtins.int = 0) -> Tensor:
-        """Square matrices of zeros with the last axis of `x` on their `offset`-th diagonal."""
+        """Square matrices with the last axis of `x` on their `offset`-th diagonal and zeros elsewhere."""
     def diagonal(self, *, offset: builtins.int = 0) -> Tensor:
-        """The `offset`-th diagonal of a (stack of) matrices, as the last axis; a copy."""
+        """The `offset`-th diagonal of (batches of) matrices as the last axis; a copy."""
     def diff(
         self,
         axis: builtins.int = -1,
@@ -287,9 +271,7 @@ class TensorMethods:
         prepend: ArrayLike | None = None,
         append: ArrayLike | None = None,
     ) -> Tensor:
-        """The difference of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined to
-        `x` first.
-        """
+        """Differences of neighbouring elements along `axis`."""
     def div(self, x2: Operand) -> Tensor:
         """`x1 / x2`, elementwise; integers become the default float."""
     def div_(self, x2: Operand) -> Tensor:
@@ -299,9 +281,7 @@ class TensorMethods:
     def divide_(self, x2: Operand) -> Tensor:
         """`divide`, in place: the result takes the place of this tensor's value."""
     def dot(self, x2: ArrayLike, /) -> Tensor:
-        """The matrix product; leading axes are batches and broadcast; vectors are rows on the left,
-        columns on the right.
-        """
+        """Matrix product; leading axes are batch axes and broadcast."""
     def double(self) -> Tensor:
         """`x` as float64."""
     def equal(self, x2: Operand) -> Tensor:
@@ -309,53 +289,53 @@ class TensorMethods:
     def equal_(self, x2: Operand) -> Tensor:
         """`equal`, in place: the result takes the place of this tensor's value."""
     def erf(self) -> Tensor:
-        """The error function."""
+        """Error function."""
     def erf_(self) -> Tensor:
         """`erf`, in place: the result takes the place of this tensor's value."""
     def erfc(self) -> Tensor:
-        """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
+        """Complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
     def erfc_(self) -> Tensor:
         """`erfc`, in place: the result takes the place of this tensor's value."""
     def exp(self) -> Tensor:
-        """e to the power of x."""
+        """Exponential function e^x."""
     def exp2(self) -> Tensor:
-        """2 to the power of x."""
+        """2^x, elementwise."""
     def exp2_(self) -> Tensor:
         """`exp2`, in place: the result takes the place of this tensor's value."""
     def exp_(self) -> Tensor:
         """`exp`, in place: the result takes the place of this tensor's value."""
     def expand(self, *shape: ShapeLike) -> Tensor:
-        """PyTorch's expand: broadcast; -1 keeps a size."""
+        """Broadcast to `shape`, as in PyTorch; -1 keeps a size."""
     def expand_as(self, other: ArrayLike) -> Tensor:
-        """`x` broadcast to the shape of `other`."""
+        """Broadcast to the shape of `other`."""
     def expand_dims(self, axis: builtins.int | tuple[builtins.int, ...] = 0) -> Tensor:
-        """`x` with new axes of size 1 at `axis`; a view."""
+        """Insert axes of size 1 at the positions `axis` of the result; a view."""
     def expm1(self) -> Tensor:
-        """exp(x) - 1, exact near zero."""
+        """exp(x) - 1, accurate near zero."""
     def expm1_(self) -> Tensor:
         """`expm1`, in place: the result takes the place of this tensor's value."""
     def fill_(self, value: Operand) -> Tensor:
         """Set every element to `value`, in place."""
     def flatten(self, start_axis: builtins.int = 0, end_axis: builtins.int = -1) -> Tensor:
-        """`x` with the axes from `start_axis` to `end_axis` joined into one."""
+        """Join the axes from `start_axis` to `end_axis` into one."""
     def flip(self, axis: builtins.int | tuple[builtins.int, ...] | None = None) -> Tensor:
-        """`x` with the order of elements along `axis` (all axes by default) reversed; a copy."""
+        """Reverse the order of elements along `axis` (all axes by default); a copy."""
     def fliplr(self) -> Tensor:
-        """`x` with the order of its second axis reversed."""
+        """Reverse the order along the second axis."""
     def flipud(self) -> Tensor:
-        """`x` with the order of its first axis reversed."""
+        """Reverse the order along the first axis."""
     def float(self) -> Tensor:
         """`x` as float32."""
     def floor(self) -> Tensor:
-        """The largest integer that is not above x."""
+        """Largest integer not above x."""
     def floor_(self) -> Tensor:
         """`floor`, in place: the result takes the place of this tensor's value."""
     def floor_divide(self, x2: Operand) -> Tensor:
-        """The floor of `x1 / x2`."""
+        """Floor of `x1 / x2`; an integer divided by zero is 0, as in NumPy."""
     def floor_divide_(self, x2: Operand) -> Tensor:
         """`floor_divide`, in place: the result takes the place of this tensor's value."""
     def gather(self, axis: builtins.int, index: ArrayLike) -> Tensor:
-        """PyTorch's gather: `out[i][j] = x[index[i][j]][j]` for axis 0."""
+        """Gather elements along `axis`: `out[i][j] = x[index[i][j]][j]` for axis 0, as in PyTorch."""
     def greater(self, x2: Operand) -> Tensor:
         """`x1 > x2`, elementwise."""
     def greater_(self, x2: Operand) -> Tensor:
@@ -374,20 +354,18 @@ class TensorMethods:
         weights: ArrayLike | None = None,
         density: builtins.bool = False,
     ) -> Histogram:
-        """How many elements fall into each of `bins` (a number of equal bins, or the edges); the last bin
-        includes its end.
-        """
+        """Count the elements that fall into each bin."""
     def hypot(self, x2: Operand) -> Tensor:
         """sqrt(x1² + x2²) without overflow."""
     def hypot_(self, x2: Operand) -> Tensor:
         """`hypot`, in place: the result takes the place of this tensor's value."""
     @property
     def imag(self) -> Tensor:
-        """The imaginary part (zeros for a real tensor)."""
+        """Imaginary part; zeros for a real tensor."""
     def imag_part(self) -> Tensor:
-        """The imaginary part (zeros for a real tensor)."""
+        """Imaginary part; zeros for a real tensor."""
     def index_add(self, index: ArrayLike, source: ArrayLike, axis: builtins.int = 0) -> Tensor:
-        """A copy of `x` with the slices of `source` added to the slices of `x` at `index` along `axis`."""
+        """Copy `x` and add the slices of `source` to the slices of `x` at `index` along `axis`."""
     def int(self) -> Tensor:
         """`x` as int32."""
     def isclose(
@@ -399,23 +377,23 @@ class TensorMethods:
         *,
         equal_nan: builtins.bool = False,
     ) -> Tensor:
-        """Whether two values differ by at most `atol + rtol * abs(x2)`."""
+        """Whether elements differ by at most `atol + rtol * abs(x2)`."""
     def isfinite(self) -> Tensor:
         """Whether x is neither infinite nor NaN."""
     def isfinite_(self) -> Tensor:
         """`isfinite`, in place: the result takes the place of this tensor's value."""
     def isin(self, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
-        """Whether each element of `x1` is among the elements of `x2` (or is not, with `invert`)."""
+        """Whether each element of `x1` is an element of `x2` (with `invert`, is not)."""
     def isinf(self) -> Tensor:
         """Whether x is infinite."""
     def isinf_(self) -> Tensor:
         """`isinf`, in place: the result takes the place of this tensor's value."""
     def isnan(self) -> Tensor:
-        """Whether x is not a number."""
+        """Whether x is NaN."""
     def isnan_(self) -> Tensor:
         """`isnan`, in place: the result takes the place of this tensor's value."""
     def kron(self, x2: ArrayLike, /) -> Tensor:
-        """The Kronecker product: `x2` repeated for every element of `x1` and multiplied by it."""
+        """Kronecker product: every element of `x1` multiplied by the whole of `x2`."""
     def kthvalue(
         self,
         k: builtins.int,
@@ -425,9 +403,7 @@ class TensorMethods:
     ) -> KthValue:
         """The `k`-th smallest element along `axis` (counting from 1) and its index."""
     def lerp(self, end: ArrayLike, weight: Operand, /) -> Tensor:
-        """`start + weight * (end - start)`: from `start` (weight 0) to `end` (weight 1) in a straight
-        line.
-        """
+        """Linear interpolation `start + weight * (end - start)`."""
     def less(self, x2: Operand) -> Tensor:
         """`x1 < x2`, elementwise."""
     def less_(self, x2: Operand) -> Tensor:
@@ -447,17 +423,17 @@ class TensorMethods:
         `reverse`).
         """
     def log(self) -> Tensor:
-        """The natural logarithm."""
+        """Natural logarithm; NaN for negative real numbers."""
     def log10(self) -> Tensor:
-        """The logarithm to base 10."""
+        """Base-10 logarithm."""
     def log10_(self) -> Tensor:
         """`log10`, in place: the result takes the place of this tensor's value."""
     def log1p(self) -> Tensor:
-        """log(1 + x), exact near zero."""
+        """log(1 + x), accurate near zero."""
     def log1p_(self) -> Tensor:
         """`log1p`, in place: the result takes the place of this tensor's value."""
     def log2(self) -> Tensor:
-        """The logarithm to base 2."""
+        """Base-2 logarithm."""
     def log2_(self) -> Tensor:
         """`log2`, in place: the result takes the place of this tensor's value."""
     def log_(self) -> Tensor:
@@ -465,52 +441,52 @@ class TensorMethods:
     def log_softmax(self, axis: builtins.int = -1) -> Tensor:
         """log(softmax(x)) along `axis`, numerically stable."""
     def logaddexp(self, x2: Operand) -> Tensor:
-        """log(exp(x1) + exp(x2)), stable for large values."""
+        """log(exp(x1) + exp(x2)), without overflow."""
     def logaddexp_(self, x2: Operand) -> Tensor:
         """`logaddexp`, in place: the result takes the place of this tensor's value."""
     def logcumsumexp(self, axis: builtins.int | None = None) -> Tensor:
-        """log of the running sum of exp(x) along `axis`, stable for large and small values."""
+        """Logarithm of the cumulative sum of exp(x) along `axis`, without overflow."""
     def logical_and(self, x2: Operand) -> Tensor:
-        """Whether both are true (non-zero)."""
+        """Logical and of truth values (non-zero is true)."""
     def logical_and_(self, x2: Operand) -> Tensor:
         """`logical_and`, in place: the result takes the place of this tensor's value."""
     def logical_not(self) -> Tensor:
-        """Whether x is false (zero)."""
+        """Logical not of truth values (non-zero is true)."""
     def logical_not_(self) -> Tensor:
         """`logical_not`, in place: the result takes the place of this tensor's value."""
     def logical_or(self, x2: Operand) -> Tensor:
-        """Whether at least one is true (non-zero)."""
+        """Logical or of truth values (non-zero is true)."""
     def logical_or_(self, x2: Operand) -> Tensor:
         """`logical_or`, in place: the result takes the place of this tensor's value."""
     def logical_xor(self, x2: Operand) -> Tensor:
-        """Whether exactly one is true (non-zero)."""
+        """Logical exclusive or of truth values (non-zero is true)."""
     def logical_xor_(self, x2: Operand) -> Tensor:
         """`logical_xor`, in place: the result takes the place of this tensor's value."""
     def logsumexp(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-        """log(sum(exp(x))) over `axis`, stable for large values."""
+        """log(sum(exp(x))) over `axis` (all by default), without overflow."""
     def long(self) -> Tensor:
         """`x` as int64."""
     @property
     def mT(self) -> Tensor:
-        """`x` with its last two axes exchanged."""
+        """The transpose of the last two axes."""
     def make_complex(self, imag: ArrayLike) -> Tensor:
-        """The complex tensor with these real and imaginary parts."""
+        """Complex tensor with the given real and imaginary parts."""
     def masked_fill(self, mask: ArrayLike, value: Operand) -> Tensor:
-        """`x` with `value` where `mask` is true."""
+        """Replace the elements of `x` where `mask` is true by `value`; 0 and 1 stand for False and True in
+        a bool tensor.
+        """
     def masked_fill_(self, mask: ArrayLike, value: Operand) -> Tensor:
         """`masked_fill`, in place: the result takes the place of this tensor's value."""
     def masked_select(self, mask: ArrayLike, /) -> Tensor:
-        """The elements of `x` where `mask` is true, in row-major order, as a vector."""
+        """Elements of `x` where `mask` is true, as a vector in row-major order; the two broadcast."""
     def matmul(self, x2: ArrayLike, /) -> Tensor:
-        """The matrix product; leading axes are batches and broadcast; vectors are rows on the left,
-        columns on the right.
-        """
+        """Matrix product; leading axes are batch axes and broadcast."""
     def matrix_transpose(self) -> Tensor:
-        """`x` with its last two axes exchanged; a view."""
+        """Transpose the last two axes; a view."""
     def max(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-        """The largest element over `axis` (all by default); NaN if one is NaN."""
+        """Maximum over `axis` (all by default); NaN if any element is NaN."""
     def maximum(self, x2: Operand) -> Tensor:
-        """The larger of two values; NaN if one is NaN."""
+        """Elementwise maximum; NaN if either value is NaN."""
     def maximum_(self, x2: Operand) -> Tensor:
         """`maximum`, in place: the result takes the place of this tensor's value."""
     def mean(
@@ -520,23 +496,19 @@ class TensorMethods:
         *,
         dtype: DTypeLike | None = None,
     ) -> Tensor:
-        """The arithmetic mean over `axis` (all by default); integers become the default float."""
+        """Arithmetic mean of the elements over `axis` (all by default); NaN if there are none."""
     def median(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-        """The middle element over `axis` (all by default) in order of size; the mean of the two middle
-        ones if they are two.
-        """
+        """Median over `axis` (all by default); the mean of the two middle elements of an even number."""
     def min(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-        """The smallest element over `axis` (all by default); NaN if one is NaN."""
+        """Minimum over `axis` (all by default); NaN if any element is NaN."""
     def minimum(self, x2: Operand) -> Tensor:
-        """The smaller of two values; NaN if one is NaN."""
+        """Elementwise minimum; NaN if either value is NaN."""
     def minimum_(self, x2: Operand) -> Tensor:
         """`minimum`, in place: the result takes the place of this tensor's value."""
     def mm(self, x2: ArrayLike, /) -> Tensor:
-        """The matrix product; leading axes are batches and broadcast; vectors are rows on the left,
-        columns on the right.
-        """
+        """Matrix product; leading axes are batch axes and broadcast."""
     def moveaxis(self, source: Any, destination: Any, /) -> Tensor:
-        """`x` with the axes `source` moved to the places `destination`; the others keep their order."""
+        """Move the axes `source` to the positions `destination`; the others keep their order."""
     def mul(self, x2: Operand) -> Tensor:
         """`x1 * x2`, elementwise."""
     def mul_(self, x2: Operand) -> Tensor:
@@ -551,8 +523,8 @@ class TensorMethods:
         posinf: builtins.float | None = None,
         neginf: builtins.float | None = None,
     ) -> Tensor:
-        """`x` with NaN and infinities replaced by numbers (0 and the largest and smallest finite ones by
-        default).
+        """Replace NaN and infinities by finite numbers: 0 and the largest and smallest finite ones by
+        default.
         """
     def neg(self) -> Tensor:
         """`-x`, elementwise."""
@@ -563,25 +535,23 @@ class TensorMethods:
     def negative_(self) -> Tensor:
         """`negative`, in place: the result takes the place of this tensor's value."""
     def nextafter(self, x2: Operand) -> Tensor:
-        """The next representable number after x1 in the direction of x2, in float32 or float64."""
+        """Next representable number after x1 towards x2, in float32 or float64."""
     def nextafter_(self, x2: Operand) -> Tensor:
         """`nextafter`, in place: the result takes the place of this tensor's value."""
     def nonzero(self) -> tuple[Tensor, ...]:
-        """The indices of the non-zero elements: one tensor per axis, in row-major order."""
+        """Indices of the non-zero elements, one tensor per axis, in row-major order."""
     def not_equal(self, x2: Operand) -> Tensor:
         """`x1 != x2`, elementwise."""
     def not_equal_(self, x2: Operand) -> Tensor:
         """`not_equal`, in place: the result takes the place of this tensor's value."""
     def outer(self, x2: ArrayLike, /) -> Tensor:
-        """The matrix of products of every element of the vector `x1` with every element of the vector
-        `x2`.
-        """
+        """Outer product of two vectors: `out[i, j] = x1[i] * x2[j]`."""
     def pad(self, pad_width: Any, mode: str = 'constant', value: builtins.float = 0) -> Tensor:
-        """`x` with values around it."""
+        """Pad a tensor on the sides of its axes."""
     def permute(self, *axes: ShapeLike) -> Tensor:
-        """`x` with its axes in another order: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`."""
+        """Permute the axes: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`."""
     def permute_dims(self, axes: tuple[builtins.int, ...]) -> Tensor:
-        """`x` with its axes in another order; a view."""
+        """Permute the axes; a view."""
     def positive(self) -> Tensor:
         """`+x`: a copy of `x`."""
     def positive_(self) -> Tensor:
@@ -597,7 +567,7 @@ class TensorMethods:
         *,
         dtype: DTypeLike | None = None,
     ) -> Tensor:
-        """The product of elements over `axis` (all by default)."""
+        """Product of the elements over `axis` (all by default); small integers are multiplied in 64 bits."""
     def quantile(
         self,
         q: Operand,
@@ -606,36 +576,36 @@ class TensorMethods:
         keepdims: builtins.bool = False,
         method: str = 'linear',
     ) -> Tensor:
-        """The values below which a share `q` (0 to 1, a number or a tensor) of the elements over `axis`
-        lie.
-        """
+        """Quantiles of the elements over `axis`; NaN if any element is NaN."""
     def ravel(self) -> Tensor:
-        """The elements of `x` as a vector, in row-major order."""
+        """Flatten to a vector, in row-major order."""
     @property
     def real(self) -> Tensor:
-        """The real part."""
+        """Real part."""
     def real_part(self) -> Tensor:
-        """The real part."""
+        """Real part."""
     def reciprocal(self) -> Tensor:
-        """`1 / x`."""
+        """`1 / x`, elementwise."""
     def reciprocal_(self) -> Tensor:
         """`reciprocal`, in place: the result takes the place of this tensor's value."""
     def relu(self) -> Tensor:
         """max(x, 0)."""
     def remainder(self, x2: Operand) -> Tensor:
-        """The rest of the floor division `x1 // x2`; it has the sign of `x2`."""
+        """Remainder of the floor division `x1 // x2`, with the sign of `x2`; 0 for an integer divided by
+        zero, as in NumPy.
+        """
     def remainder_(self, x2: Operand) -> Tensor:
         """`remainder`, in place: the result takes the place of this tensor's value."""
     def repeat(self, *repeats: ShapeLike) -> Tensor:
-        """The whole tensor repeated along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
+        """Repeat the whole tensor along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
     def repeat_interleave(
         self,
         repeats: builtins.int | ArrayLike,
         axis: builtins.int | None = None,
     ) -> Tensor:
-        """Each element repeated in place: `[a, b]` becomes `[a, a, b, b]` for 2."""
+        """Repeat each element: `[a, b]` becomes `[a, a, b, b]` for 2."""
     def reshape(self, *shape: ShapeLike) -> Tensor:
-        """The elements of `x` in another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+        """Change the shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
     def reshape_as(self, like: ArrayLike) -> Tensor:
         """`x` with the shape of `like`; in a graph the shape may be known only at run time."""
     def roll(
@@ -644,23 +614,21 @@ class TensorMethods:
         *,
         axis: builtins.int | tuple[builtins.int, ...] | None = None,
     ) -> Tensor:
-        """`x` with elements shifted along `axis` (the flattened tensor by default); what falls off comes
-        back in front.
-        """
+        """Shift elements along `axis` cyclically (the flattened tensor by default)."""
     def round(self) -> Tensor:
-        """The nearest integer; halves go to the even one."""
+        """Round to the nearest integer, ties to even."""
     def round_(self) -> Tensor:
         """`round`, in place: the result takes the place of this tensor's value."""
     def rsqrt(self) -> Tensor:
-        """1 / sqrt(x)."""
+        """Reciprocal square root 1 / sqrt(x)."""
     def rsqrt_(self) -> Tensor:
         """`rsqrt`, in place: the result takes the place of this tensor's value."""
     def scatter(self, index: ArrayLike, src: ArrayLike, axis: builtins.int = 0) -> Tensor:
-        """A copy of `x` with the elements at `index` along `axis` replaced by `src`; of repeated places
-        one wins.
+        """Copy `x` and replace the elements at `index` along `axis` by `src`; of duplicate indices one
+        wins.
         """
     def scatter_add(self, index: ArrayLike, src: ArrayLike, axis: builtins.int = 0) -> Tensor:
-        """A copy of `x` with `src` added at `index` along `axis`; repeated places add up."""
+        """Copy `x` and add `src` at `index` along `axis`; duplicate indices accumulate."""
     def searchsorted(
         self,
         x2: ArrayLike | builtins.int | builtins.float,
@@ -669,15 +637,13 @@ class TensorMethods:
         side: str = 'left',
         sorter: ArrayLike | None = None,
     ) -> Tensor:
-        """Where the elements of `x2` (a tensor or a number) must be inserted into the sorted vector `x1`
-        to keep it sorted.
-        """
+        """Indices at which to insert `x2` into the sorted vector `x1` to keep it sorted."""
     def sigmoid(self) -> Tensor:
-        """The logistic function 1 / (1 + exp(-x))."""
+        """Logistic function 1 / (1 + exp(-x))."""
     def sigmoid_(self) -> Tensor:
         """`sigmoid`, in place: the result takes the place of this tensor's value."""
     def sign(self) -> Tensor:
-        """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
+        """Sign of x: -1, 0 or 1; x / |x| for complex numbers; NaN for NaN."""
     def sign_(self) -> Tensor:
         """`sign`, in place: the result takes the place of this tensor's value."""
     def signbit(self) -> Tensor:
@@ -685,11 +651,11 @@ class TensorMethods:
     def signbit_(self) -> Tensor:
         """`signbit`, in place: the result takes the place of this tensor's value."""
     def sin(self) -> Tensor:
-        """The sine of x (radians)."""
+        """Sine of x in radians."""
     def sin_(self) -> Tensor:
         """`sin`, in place: the result takes the place of this tensor's value."""
     def sinh(self) -> Tensor:
-        """The hyperbolic sine."""
+        """Hyperbolic sine."""
     def sinh_(self) -> Tensor:
         """`sinh`, in place: the result takes the place of this tensor's value."""
     def softmax(self, axis: builtins.int = -1) -> Tensor:
@@ -701,21 +667,19 @@ class TensorMethods:
         descending: builtins.bool = False,
         stable: builtins.bool = True,
     ) -> Tensor:
-        """The elements of `x` in ascending (or `descending`) order along `axis`; NaN counts as the
-        largest.
-        """
+        """Sort along `axis`, NaN last."""
     def split(self, split_size_or_sections: Any, axis: builtins.int = 0) -> tuple[Tensor, ...]:
-        """`x` cut along `axis` into pieces of a given size (the last may be smaller), or of given sizes."""
+        """Split `x` along `axis` into pieces; views."""
     def sqrt(self) -> Tensor:
-        """The square root; NaN for negative real numbers."""
+        """Square root; NaN for negative real numbers."""
     def sqrt_(self) -> Tensor:
         """`sqrt`, in place: the result takes the place of this tensor's value."""
     def square(self) -> Tensor:
-        """`x * x`."""
+        """`x * x`, elementwise."""
     def square_(self) -> Tensor:
         """`square`, in place: the result takes the place of this tensor's value."""
     def squeeze(self, axis: Axis = None) -> Tensor:
-        """`x` without its axes of size 1 (all of them, or those in `axis`)."""
+        """Remove the axes of size 1 (all of them, or those in `axis`)."""
     def std(
         self,
         axis: Axis = None,
@@ -723,9 +687,9 @@ class TensorMethods:
         *,
         correction: builtins.int | builtins.float = 0.0,
     ) -> Tensor:
-        """The standard deviation over `axis` (all by default): the square root of `var`."""
+        """Standard deviation over `axis` (all by default): the square root of `var`."""
     def stop_gradient(self) -> Tensor:
-        """`x` as a constant: no gradient flows through."""
+        """Return `x` as a constant: no gradient flows through."""
     def sub(self, x2: Operand) -> Tensor:
         """`x1 - x2`, elementwise."""
     def sub_(self, x2: Operand) -> Tensor:
@@ -741,27 +705,27 @@ class TensorMethods:
         *,
         dtype: DTypeLike | None = None,
     ) -> Tensor:
-        """The sum of elements over `axis` (all by default)."""
+        """Sum of the elements over `axis`."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
-        """`x` with two axes exchanged; a view."""
+        """Swap two axes; a view."""
     def take(self, indices: ArrayLike, /, *, axis: builtins.int | None = None) -> Tensor:
-        """Elements of `x` along `axis` at `indices`."""
+        """Take the slices of `x` along `axis` at `indices`."""
     def take_along_axis(self, indices: ArrayLike, /, *, axis: builtins.int = -1) -> Tensor:
-        """`out[i, j] = x[i, indices[i, j]]` for the last axis, and likewise for others."""
+        """Gather one element per index: `out[i, j] = x[i, indices[i, j]]` along the last axis, likewise
+        for others.
+        """
     def tan(self) -> Tensor:
-        """The tangent of x (radians)."""
+        """Tangent of x in radians."""
     def tan_(self) -> Tensor:
         """`tan`, in place: the result takes the place of this tensor's value."""
     def tanh(self) -> Tensor:
-        """The hyperbolic tangent."""
+        """Hyperbolic tangent."""
     def tanh_(self) -> Tensor:
         """`tanh`, in place: the result takes the place of this tensor's value."""
     def tensordot(self, x2: ArrayLike, /, *, axes: Any = 2) -> Tensor:
-        """The sum over pairs of axes: the last `axes` of x1 with the first of x2, or the given (x1 axes,
-        x2 axes).
-        """
+        """Contract two tensors over pairs of axes."""
     def tile(self, *repeats: ShapeLike) -> Tensor:
-        """The whole tensor repeated along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
+        """Repeat the whole tensor along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
     def to(
         self,
         *args: Any,
@@ -769,9 +733,9 @@ class TensorMethods:
         device: DeviceLike | None = None,
         copy: builtins.bool = False,
     ) -> Tensor:
-        """`x.to(wf.float64)`: cast; a device must be the CPU."""
+        """Cast to a dtype; returns the tensor itself if nothing changes."""
     def to_device(self, device: DeviceLike, /, *, stream: Any = None) -> Tensor:
-        """`x` on `device`; eager tensors live on the CPU."""
+        """Move to `device`; only the CPU is supported for eager tensors."""
     def topk(
         self,
         k: builtins.int,
@@ -780,23 +744,19 @@ class TensorMethods:
         largest: builtins.bool = True,
         sorted: builtins.bool = True,
     ) -> TopK:
-        """The `k` largest elements along `axis` (the smallest with `largest=False`) and their indices, in
-        order.
-        """
+        """The `k` largest elements along `axis` and their indices."""
     def trace(self, *, offset: builtins.int = 0, dtype: DTypeLike | None = None) -> Tensor:
-        """The sum along the `offset`-th diagonal of a (stack of) matrices; small integers are summed in 64
+        """Sum along the `offset`-th diagonal of (batches of) matrices; small integers are summed in 64
         bits.
         """
     def transpose(self, *axes: builtins.int) -> Tensor:
-        """`x.transpose(0, 1)` exchanges two axes, as in PyTorch; without arguments all axes are reversed,
-        as in NumPy.
-        """
+        """Swap two axes, as in PyTorch; without arguments reverse all axes, as in NumPy."""
     def tril(self, *, k: builtins.int = 0) -> Tensor:
-        """The elements of a (stack of) matrices on and below the `k`-th diagonal; zero above."""
+        """Lower triangle of (batches of) matrices: zero above the `k`-th diagonal."""
     def triu(self, *, k: builtins.int = 0) -> Tensor:
-        """The elements of a (stack of) matrices on and above the `k`-th diagonal; zero below."""
+        """Upper triangle of (batches of) matrices: zero below the `k`-th diagonal."""
     def trunc(self) -> Tensor:
-        """x without its fraction."""
+        """Round towards zero."""
     def trunc_(self) -> Tensor:
         """`trunc`, in place: the result takes the place of this tensor's value."""
     def type(
@@ -807,19 +767,19 @@ class TensorMethods:
         copy: builtins.bool = False,
         device: DeviceLike | None = None,
     ) -> Tensor:
-        """`x` converted to `dtype`."""
+        """Convert `x` to `dtype`; returns `x` itself if nothing changes and `copy` is false."""
     def unbind(self, axis: builtins.int = 0) -> tuple[Tensor, ...]:
-        """The slices of `x` along `axis`, as a tuple."""
+        """Split into slices along `axis`."""
     def unflatten(self, axis: builtins.int, sizes: tuple[builtins.int, ...]) -> Tensor:
-        """`x` with the axis `axis` split into several of `sizes`, one of which may be -1: the inverse of
+        """Split one axis into several of the given `sizes`, one of which may be -1: the inverse of
         `flatten`.
         """
     def unique(self) -> Tensor:
-        """The distinct values of `x`, in ascending order."""
+        """Distinct values of `x`, ascending."""
     def unsqueeze(self, axis: builtins.int | tuple[builtins.int, ...] = 0) -> Tensor:
-        """`x` with new axes of size 1 at `axis`; a view."""
+        """Insert axes of size 1 at the positions `axis` of the result; a view."""
     def unstack(self, *, axis: builtins.int = 0) -> tuple[Tensor, ...]:
-        """The slices of `x` along `axis`, as views."""
+        """Split `x` into its slices along `axis`; views."""
     def var(
         self,
         axis: Axis = None,
@@ -827,15 +787,15 @@ class TensorMethods:
         *,
         correction: builtins.int | builtins.float = 0.0,
     ) -> Tensor:
-        """The variance over `axis` (all by default): the mean squared distance from the mean."""
+        """Variance over `axis` (all by default): the mean squared deviation from the mean."""
     def vecdot(self, x2: ArrayLike, /, *, axis: builtins.int = -1) -> Tensor:
-        """The sum of `conj(x1) * x2` over `axis`."""
+        """Sum of `conj(x1) * x2` over `axis`."""
     def view(self, *shape: ShapeLike) -> Tensor:
-        """The elements of `x` in another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+        """Change the shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
     def view_as(self, other: ArrayLike) -> Tensor:
-        """`x` in the shape of `other`."""
+        """Reshape to the shape of `other`."""
     def where(self, x1: Operand, x2: Operand) -> Tensor:
-        """`x1` where `condition` is true, else `x2`; the three broadcast together."""
+        """Choose `x1` where `condition` is true and `x2` elsewhere; the three broadcast."""
     def where_(self, x1: Operand, x2: Operand) -> Tensor:
         """`where`, in place: the result takes the place of this tensor's value."""
     def zero_(self) -> Tensor:

@@ -53,12 +53,16 @@ _default_float = float32
 
 
 def get_default_dtype() -> np.dtype:
-    """The dtype that Python floats and true division of integers become."""
+    """The default floating dtype: that of Python floats and of true division of integers.
+
+    >>> wf.get_default_dtype().name
+    'float32'
+    """
     return _default_float
 
 
 def set_default_dtype(dtype: DTypeLike) -> None:
-    """Make `dtype` (float32 or float64) the default floating dtype of this process."""
+    """Set the default floating dtype of this process (float32 or float64)."""
     global _default_float
     dtype = as_dtype(dtype)
     if dtype not in (float32, float64):
@@ -139,8 +143,8 @@ _RANGE = {d: (float(np.iinfo(d).min), float(int(np.iinfo(d).max) + 1)) for d in 
 def convert(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A new array of `dtype` with the values of `array`.
 
-    Floats become integers by dropping the fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
-    nearest end. C and NumPy leave both to the processor; native code does the same as this function.
+    Floats are truncated to integers; NaN becomes 0 and values out of range saturate. C and NumPy leave both undefined;
+    native code does the same as this function.
     """
     if dtype.kind not in "iu" or not is_floating(array.dtype) or not array.size:
         return array.astype(dtype)
@@ -190,7 +194,7 @@ def _promote(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 def scalar_dtype(value: bool | int | float | complex, dtype: np.dtype) -> np.dtype:
-    """The dtype of `tensor_of_dtype op value` for a Python scalar: the scalar is weak, only its kind can matter."""
+    """The dtype of `tensor_of_dtype op value` for a Python scalar, which is weak: only its kind matters."""
     kind = 0 if value.__class__ is bool else 1 if isinstance(value, int) else 2 if isinstance(value, float) else 3
     have = _KIND[dtype]
     if kind <= have:
@@ -203,14 +207,13 @@ def scalar_dtype(value: bool | int | float | complex, dtype: np.dtype) -> np.dty
 
 
 def python_scalar_dtype(value: Any) -> np.dtype:
-    """The dtype a lone Python scalar gets when it becomes a tensor."""
+    """The dtype of a tensor made from a single Python scalar."""
     return as_dtype(bool if isinstance(value, bool) else int if isinstance(value, int) else type(value))
 
 
 def result_type(*operands: Any) -> np.dtype:
-    """The dtype that promotion gives for tensors, dtypes and (weak) Python scalars together.
+    """The dtype to which tensors, dtypes and (weak) Python scalars promote.
 
-    >>> import weft as wf
     >>> wf.result_type(wf.int32, wf.float32, 1.5).name
     'float32'
     """
@@ -233,7 +236,11 @@ def result_type(*operands: Any) -> np.dtype:
 
 
 def can_cast(from_: DTypeLike | Tensor, to: DTypeLike) -> bool:
-    """Whether promotion leads from `from_` (a tensor or a dtype) to `to`."""
+    """Whether `from_` (a tensor or a dtype) can be cast to `to` by the promotion rules.
+
+    >>> wf.can_cast(wf.int32, wf.int64), wf.can_cast(wf.float32, wf.int64)
+    (True, False)
+    """
     source = as_dtype(from_.dtype if hasattr(from_, "dtype") and not isinstance(from_, type) else from_)
     to = as_dtype(to)
     try:
@@ -243,7 +250,11 @@ def can_cast(from_: DTypeLike | Tensor, to: DTypeLike) -> bool:
 
 
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
-    """Whether `dtype` is `kind`: a dtype, one of the array API's kind names, or a tuple of those."""
+    """Whether `dtype` is of `kind`: a dtype, one of the array API's kind names, or a tuple of those.
+
+    >>> wf.isdtype(wf.float32, "real floating")
+    True
+    """
     dtype = as_dtype(dtype)
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
@@ -255,7 +266,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
 
 
 class FloatLimits(NamedTuple):
-    """What `finfo` returns: Python numbers, whatever the dtype."""
+    """Result of `finfo`: limits as Python numbers."""
 
     bits: int
     eps: float
@@ -267,7 +278,11 @@ class FloatLimits(NamedTuple):
 
 
 def finfo(type: DTypeLike, /) -> FloatLimits:
-    """Limits of a floating dtype (or of a tensor's dtype): bits, eps, max, min, smallest_normal, dtype."""
+    """Limits of a floating dtype (or of a tensor's dtype): bits, eps, max, min, smallest_normal, dtype.
+
+    >>> wf.finfo(wf.float16).max
+    65504.0
+    """
     dtype = as_dtype(getattr(type, "dtype", type) if not isinstance(type, np.dtype) else type)
     if dtype not in FLOATING + COMPLEX:
         raise TypeError(f"finfo: expected a floating dtype. Got {dtype.name}; use iinfo for integers.")
@@ -278,7 +293,11 @@ def finfo(type: DTypeLike, /) -> FloatLimits:
 
 
 def iinfo(type: DTypeLike, /) -> Any:
-    """Limits of an integer dtype (or of a tensor's dtype): bits, max, min, dtype."""
+    """Limits of an integer dtype (or of a tensor's dtype): bits, max, min, dtype.
+
+    >>> wf.iinfo(wf.int8).max
+    127
+    """
     dtype = as_dtype(getattr(type, "dtype", type) if not isinstance(type, np.dtype) else type)
     if dtype not in INTEGRAL:
         raise TypeError(f"iinfo: expected an integer dtype. Got {dtype.name}; use finfo for floats.")

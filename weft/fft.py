@@ -1,8 +1,7 @@
 """Fourier transforms: the array API's `fft` extension, with gradients.
 
-Real input is taken where the standard asks for complex (it becomes complex); float32 is transformed as complex64.
+Real input is accepted where the standard requires complex input; float32 is transformed as complex64.
 
->>> import weft as wf
 >>> wf.fft.rfft(wf.tensor([1.0, 0.0, 0.0, 0.0])).shape
 (3,)
 """
@@ -84,30 +83,56 @@ def _many(name: str, x: Tensor, s: Sizes, axes: Axes, norm: str, inverse: bool) 
 
 
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The discrete Fourier transform along `axis`, cut or filled with zeros to `n` first.
+    """Discrete Fourier transform along `axis`.
 
-    `norm` says which direction is divided by n: "backward" (the inverse), "forward", or "ortho" (both by √n).
+    Args:
+        x: any shape; real input is converted to complex.
+        n: the length to which `axis` is truncated or zero-padded first.
+        axis: the axis to transform.
+        norm: which direction is divided by n: "backward" (the inverse), "forward", or "ortho" (both by √n).
+
+    >>> wf.fft.fft(wf.ones(4)).abs()
+    tensor([4., 0., 0., 0.])
     """
     return _one("fft", x, n, axis, norm, False)
 
 
 def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of `fft`."""
+    """Inverse of `fft`.
+
+    >>> wf.fft.ifft(wf.fft.fft(wf.ones(3))).real
+    tensor([1., 1., 1.])
+    """
     return _one("ifft", x, n, axis, norm, True)
 
 
 def fftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "backward") -> Tensor:
-    """The discrete Fourier transform over several `axes` (all by default), cut or filled with zeros to `s` first."""
+    """Discrete Fourier transform over several axes.
+
+    Args:
+        x: any shape; real input is converted to complex.
+        s: the sizes to which `axes` are truncated or zero-padded first.
+        axes: the axes to transform; all by default.
+        norm: see `fft`.
+
+    >>> wf.fft.fftn(wf.ones(2, 2)).abs()
+    tensor([[4., 0.],
+            [0., 0.]])
+    """
     return _many("fftn", x, s, axes, norm, False)
 
 
 def ifftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "backward") -> Tensor:
-    """The inverse of `fftn`."""
+    """Inverse of `fftn`."""
     return _many("ifftn", x, s, axes, norm, True)
 
 
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The transform of a real tensor along `axis`: the n // 2 + 1 frequencies that are not conjugates of others."""
+    """Fourier transform of a real tensor along `axis`: the n // 2 + 1 non-redundant frequencies.
+
+    >>> wf.fft.rfft(wf.ones(4)).abs()
+    tensor([4., 0., 0.])
+    """
     _check_norm("rfft", norm)
     x = _as_real("rfft", x)
     axis = _normalize_axis("rfft", axis, x.ndim)
@@ -115,7 +140,11 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
 
 
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of `rfft`: `n` real values (2 (m - 1) for m frequencies by default)."""
+    """Inverse of `rfft`: `n` real values (2 (m - 1) for m frequencies by default).
+
+    >>> wf.fft.irfft(wf.fft.rfft(wf.ones(4)))
+    tensor([1., 1., 1., 1.])
+    """
     return _irfft("irfft", _as_complex(x), n, axis, _check_norm("irfft", norm))
 
 
@@ -126,7 +155,7 @@ def _irfft(name: str, x: Tensor, n: Any, axis: int, norm: str) -> Tensor:
 
 
 def rfftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "backward") -> Tensor:
-    """The transform of a real tensor over several `axes`; the last of them keeps n // 2 + 1 frequencies."""
+    """Fourier transform of a real tensor over several `axes`; the last keeps n // 2 + 1 frequencies."""
     _check_norm("rfftn", norm)
     x = _as_real("rfftn", x)
     sizes, places = _shape_and_axes("rfftn", x, s, axes)
@@ -139,7 +168,7 @@ def rfftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "back
 
 
 def irfftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "backward") -> Tensor:
-    """The inverse of `rfftn`: real values, 2 (m - 1) along the last axis for m frequencies unless `s` says otherwise."""
+    """Inverse of `rfftn`: real values, by default 2 (m - 1) along the last axis for m frequencies."""
     _check_norm("irfftn", norm)
     sizes, places = _shape_and_axes("irfftn", x, s, axes)
     if not places:
@@ -154,12 +183,12 @@ def irfftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "bac
 
 
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The transform of a signal with Hermitian symmetry, given its first half; the result is real."""
+    """Fourier transform of a Hermitian-symmetric signal given by its first half; the result is real."""
     return _irfft("hfft", _conj(_as_complex(x)), n, axis, _SWAPPED[_check_norm("hfft", norm)])
 
 
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of `hfft`: the first half of a signal with Hermitian symmetry, from real values."""
+    """Inverse of `hfft`: the first half of a Hermitian-symmetric signal, from real values."""
     _check_norm("ihfft", norm)
     x = _as_real("ihfft", x)
     axis = _normalize_axis("ihfft", axis, x.ndim)
@@ -179,12 +208,20 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, function: A
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """The frequencies of `fft` of `n` samples `d` apart: 0, 1 … -2, -1, in cycles per unit of `d`."""
+    """Frequencies of `fft` for `n` samples with spacing `d`, in cycles per unit of `d`.
+
+    >>> wf.fft.fftfreq(4)
+    tensor([ 0.  ,  0.25, -0.5 , -0.25])
+    """
     return _frequencies("fftfreq", n, d, dtype, device, np.fft.fftfreq)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """The frequencies of `rfft` of `n` samples `d` apart: 0, 1 … n // 2, in cycles per unit of `d`."""
+    """Frequencies of `rfft` for `n` samples with spacing `d`, in cycles per unit of `d`.
+
+    >>> wf.fft.rfftfreq(4)
+    tensor([0.  , 0.25, 0.5 ])
+    """
     return _frequencies("rfftfreq", n, d, dtype, device, np.fft.rfftfreq)
 
 
@@ -198,12 +235,16 @@ def _shift(name: str, x: Tensor, axes: Any, back: bool) -> Tensor:
 
 
 def fftshift(x: Tensor, /, *, axes: int | Axes = None) -> Tensor:
-    """Move the zero frequency to the middle of `axes` (all by default)."""
+    """Shift the zero frequency to the centre of `axes` (all by default).
+
+    >>> wf.fft.fftshift(wf.arange(4))
+    tensor([2, 3, 0, 1])
+    """
     return _shift("fftshift", x, axes, False)
 
 
 def ifftshift(x: Tensor, /, *, axes: int | Axes = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """Inverse of `fftshift`."""
     return _shift("ifftshift", x, axes, True)
 
 

@@ -1,6 +1,5 @@
-"""Linear algebra: the array API's `linalg` extension, with gradients, for stacks of matrices.
+"""Linear algebra: the array API's `linalg` extension, with gradients and batches of matrices.
 
->>> import weft as wf
 >>> wf.linalg.solve(wf.tensor([[2.0, 0.0], [0.0, 4.0]]), wf.tensor([2.0, 4.0])).tolist()
 [1.0, 1.0]
 """

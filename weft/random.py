@@ -57,12 +57,11 @@ _ONE = np.array([0, 1], np.int64)
 
 
 class Generator:
-    """A source of random numbers: a seed, and how many draws were made from it.
+    """A source of random numbers: a seed and a counter of draws.
 
     Args:
-        seed: any integer of 64 bits; without one the operating system is asked.
+        seed: any 64-bit integer; chosen by the operating system by default.
 
-    >>> import weft as wf
     >>> g = wf.Generator(0)
     >>> a = wf.rand(3, generator=g)
     >>> bool((wf.rand(3, generator=wf.Generator(0)) == a).all())
@@ -78,7 +77,7 @@ class Generator:
         forks.renewed_in_child(self)
 
     def next_state(self) -> Tensor:
-        """The state of the next draw, as a tensor of its own; the generator moves on by one."""
+        """The state of the next draw, as a new tensor; advances the generator by one."""
         modes = define.current_modes()
         for mode in reversed(modes):
             if hasattr(mode, "random_state"):
@@ -98,27 +97,31 @@ class Generator:
             return snapshot
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start again from `seed`."""
+        """Restart from `seed`."""
         self._write(_seed_value(seed), 0)
         return self
 
     def seed(self) -> int:
-        """Start again from a seed that the operating system chooses; returns it."""
+        """Restart from a seed chosen by the operating system and return it."""
         value = int.from_bytes(os.urandom(8), "little")
         self._write(_seed_value(value), 0)
         return value
 
     def initial_seed(self) -> int:
-        """The seed, as an integer of 0 to 2**64 - 1."""
+        """The seed, an integer in [0, 2**64)."""
         return int(self.state._array("initial_seed")[0]) & 0xFFFFFFFFFFFFFFFF
 
     def random_seed(self) -> int:
-        """A fresh seed of 62 bits drawn from this generator, for another one (loaders, workers)."""
+        """Draw a 62-bit seed for another generator (loaders, workers)."""
         bits = random_ops.random_bits(self.next_state(), (), dtypes.uint64)
         return int(bits._array("random_seed")) >> 2
 
     def spawn(self, n: int) -> list[Generator]:
-        """`n` new generators, seeded from this one."""
+        """`n` new generators, seeded from this one.
+
+        >>> len(wf.Generator(0).spawn(3))
+        3
+        """
         return [Generator(self.random_seed()) for _ in range(check_size("spawn", n, "n"))]
 
     def get_state(self) -> Tensor:
@@ -127,7 +130,7 @@ class Generator:
             return wrap(self.state._array("get_state").copy())
 
     def set_state(self, state: Any) -> Generator:
-        """Continue from a state that `get_state` returned."""
+        """Restore a state returned by `get_state`."""
         array = np.asarray(state)
         if array.shape != (2,) or array.dtype != np.int64:
             raise TypeError(f"set_state: expected an int64 tensor [seed, offset]. Got {array.dtype} {array.shape}.")
@@ -140,13 +143,13 @@ class Generator:
         return {"algorithm": ALGORITHM, "seed": seed, "offset": offset}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
+        """Restore the state returned by `state_dict`."""
         if not isinstance(state, dict) or state.get("algorithm") != ALGORITHM:
             raise ValueError(f"load_state_dict: expected the state of a {ALGORITHM} generator. Got {state!r}.")
         self._write(_seed_value(state["seed"]), _seed_value(state["offset"]))
 
     def clone(self) -> Generator:
-        """A generator that will draw the same numbers as this one."""
+        """A new generator in the same state."""
         return Generator().set_state(self.get_state())
 
     def _write(self, seed: int, offset: int) -> None:
@@ -190,9 +193,8 @@ def _next(op: str, generator: Any) -> Tensor:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator, from which every draw comes that is given no other.
+    """Seed the default generator, used by every draw without an explicit `generator`.
 
-    >>> import weft as wf
     >>> _ = wf.manual_seed(0)
     >>> a = wf.rand(2)
     >>> _ = wf.manual_seed(0)
@@ -203,7 +205,7 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Seed the default generator from the operating system; returns the seed."""
+    """Seed the default generator from the operating system and return the seed."""
     return default_generator.seed()
 
 
@@ -213,12 +215,19 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Tensor:
-    """A copy of the default generator's state."""
+    """A copy of the default generator's state.
+
+    >>> state = wf.get_rng_state()
+    >>> a = wf.rand(2)
+    >>> wf.set_rng_state(state)
+    >>> bool((wf.rand(2) == a).all())
+    True
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(state: Any) -> None:
-    """Continue the default generator from a state that `get_rng_state` returned."""
+    """Restore the default generator to a state returned by `get_rng_state`."""
     default_generator.set_state(state)
 
 
@@ -240,7 +249,18 @@ def _finish(result: Tensor, requires_grad: bool) -> Tensor:
 def rand(
     *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Numbers uniform in [0, 1): `rand(2, 3)` or `rand((2, 3))`."""
+    """Uniform random numbers in [0, 1).
+
+    Args:
+        shape: integers or one tuple.
+        dtype: a floating dtype; the default one by default.
+        generator: the source of random numbers; the default generator by default.
+        requires_grad: record operations on the result.
+
+    >>> x = wf.rand(2, 3)
+    >>> bool(((x >= 0) & (x < 1)).all())
+    True
+    """
     sizes = _sizes("rand", shape)
     return _finish(random_ops.random_uniform(_next("rand", generator), sizes, _float(dtype)), requires_grad)
 
@@ -248,7 +268,11 @@ def rand(
 def randn(
     *shape: ShapeLike, dtype: DTypeLike | None = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Standard normal numbers: `randn(2, 3)` or `randn((2, 3))`."""
+    """Standard normal random numbers. Takes the arguments of `rand`.
+
+    >>> wf.randn(2, 3).shape
+    (2, 3)
+    """
     sizes = _sizes("randn", shape)
     return _finish(random_ops.random_normal(_next("randn", generator), sizes, _float(dtype)), requires_grad)
 
@@ -261,12 +285,20 @@ def _like(op: str, x: Tensor, dtype: Any, generator: Any, plain: Any, like: Any)
 
 
 def rand_like(x: Tensor, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
-    """Numbers uniform in [0, 1) with the shape (and dtype, unless given) of `x`."""
+    """Uniform random numbers in [0, 1) with the shape and (unless given) the dtype of `x`.
+
+    >>> wf.rand_like(wf.zeros(2, 3)).shape
+    (2, 3)
+    """
     return _like("rand_like", x, dtype, generator, random_ops.random_uniform, random_ops.random_uniform_like)
 
 
 def randn_like(x: Tensor, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
-    """Standard normal numbers with the shape (and dtype, unless given) of `x`."""
+    """Standard normal random numbers with the shape and (unless given) the dtype of `x`.
+
+    >>> wf.randn_like(wf.zeros(2, 3)).shape
+    (2, 3)
+    """
     return _like("randn_like", x, dtype, generator, random_ops.random_normal, random_ops.random_normal_like)
 
 
@@ -297,7 +329,19 @@ def uniform(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Numbers uniform in [low, high). `low` and `high` may be tensors; gradients flow to them."""
+    """Uniform random numbers in [low, high).
+
+    Args:
+        low: the lower bound, a number or a tensor; gradients flow to it.
+        high: the upper bound, likewise.
+        shape: the shape of the result; by default that to which the bounds broadcast.
+        dtype: a floating dtype.
+        generator: the source of random numbers; the default generator by default.
+
+    >>> x = wf.uniform(-1, 1, (1000,))
+    >>> bool((x.abs() <= 1).all())
+    True
+    """
     sizes = _parameter_shape("uniform", shape, low, high)
     if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not low <= high:
         raise ValueError(f"uniform: low must not be above high. Got low={low}, high={high}.")
@@ -313,7 +357,18 @@ def normal(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal numbers with this mean and standard deviation, which may be tensors; gradients flow to them."""
+    """Normal random numbers with the given mean and standard deviation.
+
+    Args:
+        mean: the mean, a number or a tensor; gradients flow to it.
+        std: the standard deviation, likewise.
+        shape: the shape of the result; by default that to which `mean` and `std` broadcast.
+        dtype: a floating dtype.
+        generator: the source of random numbers; the default generator by default.
+
+    >>> wf.normal(10.0, 0.1, (2, 2)).shape
+    (2, 2)
+    """
     sizes = _parameter_shape("normal", shape, mean, std)
     if not isinstance(std, Tensor) and not std >= 0:
         raise ValueError(f"normal: std must not be negative. Got {std}.")
@@ -329,7 +384,19 @@ def randint(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Integers uniform in [low, high): `randint(0, 10, (2, 3))`; with one bound, `randint(10, (2, 3))`, low is 0."""
+    """Uniform random integers in [low, high).
+
+    Args:
+        low: the smallest value; `randint(10, (2, 3))` with one bound draws from [0, 10).
+        high: the upper bound, not included.
+        shape: the shape of the result.
+        dtype: an integer dtype; int64 by default.
+        generator: the source of random numbers; the default generator by default.
+
+    >>> x = wf.randint(0, 10, (2, 3))
+    >>> x.shape, x.dtype.name
+    ((2, 3), 'int64')
+    """
     limit: Any = high
     if isinstance(limit, (tuple, list)):
         limit, shape = None, limit
@@ -344,7 +411,11 @@ def randint(
 
 
 def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Tensor:
-    """The numbers 0 to n - 1 in random order."""
+    """Random permutation of the integers 0 to n - 1.
+
+    >>> wf.sort(wf.randperm(4))
+    tensor([0, 1, 2, 3])
+    """
     from .ops.array.elementwise import astype
 
     order = random_ops.random_permutation(_next("randperm", generator), check_size("randperm", n, "n"))
@@ -358,7 +429,17 @@ def bernoulli(
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """1 with probability `p` (a tensor of probabilities, or a number with a `shape`), else 0."""
+    """Draw 1 with probability `p` and 0 otherwise.
+
+    Args:
+        p: a tensor of probabilities, or a number.
+        shape: the shape of the result; that of `p` by default.
+        dtype: the dtype of the result.
+        generator: the source of random numbers; the default generator by default.
+
+    >>> wf.bernoulli(wf.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
     from .ops.array.elementwise import astype
 
     if isinstance(p, Tensor):
@@ -380,7 +461,20 @@ def bernoulli(
 def multinomial(
     probabilities: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """`num_samples` category numbers per row, drawn with the given probabilities (which need not sum to one)."""
+    """Draw category indices with the given probabilities.
+
+    Args:
+        probabilities: shape (n,) or (rows, n), non-negative; need not sum to one.
+        num_samples: the number of draws per row.
+        replacement: whether a category may be drawn more than once.
+        generator: the source of random numbers; the default generator by default.
+
+    Returns:
+        int64 indices of shape (num_samples,) or (rows, num_samples).
+
+    >>> wf.multinomial(wf.tensor([0.0, 1.0]), 3, replacement=True)
+    tensor([1, 1, 1])
+    """
     size = check_size("multinomial", num_samples, "num_samples")
     return random_ops.random_multinomial(
         probabilities.detach(), _next("multinomial", generator), size, bool(replacement)

@@ -32,7 +32,17 @@ _new = object.__new__
 
 
 class Tensor(TensorMethods):
-    """An n-dimensional array that ops can differentiate. Make one with `wf.tensor`, `wf.asarray`, `wf.zeros` …"""
+    """An n-dimensional array that ops can differentiate; created by `wf.tensor`, `wf.asarray`, `wf.zeros` …
+
+    Args:
+        data: an array, numbers or nested sequences. A NumPy array is shared, not copied.
+        requires_grad: record operations on the tensor.
+
+    >>> x = wf.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
 
     __slots__ = ("_data", "_node", "_grad", "_view", "__weakref__")
 
@@ -57,14 +67,17 @@ class Tensor(TensorMethods):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
         return self._data.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype of the elements, a NumPy dtype object."""
         return self._data.dtype
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self._data.ndim
 
     @property
@@ -79,53 +92,59 @@ class Tensor(TensorMethods):
 
     @property
     def itemsize(self) -> int:
+        """The size of one element in bytes."""
         return self._data.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """The size of all elements in bytes."""
         return self.size * self.itemsize
 
     @property
     def device(self) -> Any:
-        """Where the data live: a `Device` such as `cpu:0`."""
+        """The device that holds the data, for example `cpu:0`."""
         from .runtime.device import device_of
 
         return device_of(self._data)
 
     def numel(self) -> int:
-        """The number of elements (PyTorch's word for `size`)."""
+        """The number of elements (PyTorch's name for `size`)."""
         return self._data.size
 
     def dim(self) -> int:
-        """The number of axes (PyTorch's word for `ndim`)."""
+        """The number of axes (PyTorch's name for `ndim`)."""
         return self._data.ndim
 
     def element_size(self) -> int:
+        """The size of one element in bytes."""
         return self._data.dtype.itemsize
 
     def is_floating_point(self) -> bool:
+        """Whether the dtype is real floating."""
         return dtypes.is_floating(self.dtype)
 
     def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
         return dtypes.is_complex(self.dtype)
 
     def is_contiguous(self) -> bool:
+        """Whether the elements are contiguous in row-major order."""
         return bool(self._array("is_contiguous").flags.c_contiguous)
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether this stands for a value that is not computed yet (inside a graph or a captured function)."""
+        """Whether the value is not computed yet (inside a graph or a captured function)."""
         return type(self._data) is not ndarray
 
     def _array(self, action: str) -> ndarray:
-        """The NumPy array behind this tensor, for `action`, which needs actual numbers."""
+        """The NumPy array behind this tensor; raises for a symbolic one, naming `action`."""
         data = self._data
         if type(data) is ndarray:
             return data
         return data.no_array(action)
 
     def _values(self, action: str, instead: str = "Write `x.detach().numpy()`") -> ndarray:
-        """`_array` for what would lose gradients: a tensor that requires them is refused."""
+        """`_array`, but raises if the tensor requires gradients, which `action` would lose."""
         array = self._array(action)
         if self._node is not None:
             name = action.removesuffix("()")
@@ -136,6 +155,7 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded for `backward`."""
         return self._node is not None
 
     @requires_grad.setter
@@ -143,7 +163,15 @@ class Tensor(TensorMethods):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Ask for gradients of this tensor (in place). Only floating and complex tensors can have them."""
+        """Start (or stop) recording operations on this tensor, in place, and return it.
+
+        Raises:
+            TypeError: the dtype is not floating or complex.
+            RuntimeError: `requires_grad=False` on a tensor that is not a leaf.
+
+        >>> wf.zeros(2).requires_grad_().requires_grad
+        True
+        """
         if requires_grad:
             if self._node is None:
                 if not dtypes.is_inexact(self.dtype):
@@ -165,7 +193,7 @@ class Tensor(TensorMethods):
 
     @property
     def is_leaf(self) -> bool:
-        """True for tensors that no recorded op made."""
+        """Whether this tensor is a leaf: not the result of a recorded op."""
         return self._node is None or isinstance(self._node, Leaf)
 
     @property
@@ -203,9 +231,14 @@ class Tensor(TensorMethods):
         """Add the gradients of this tensor to the `.grad` of every leaf it was computed from.
 
         Args:
-            gradient: the gradient of some final scalar with respect to this tensor; needed unless it has one element.
+            gradient: the gradient of the final scalar with respect to this tensor; required unless it has one element.
             retain_graph: keep the saved values so that backward can run again (default: as `create_graph`).
             create_graph: record the backward pass itself, for higher derivatives.
+
+        >>> x = wf.tensor(3.0, requires_grad=True)
+        >>> (x * x).backward()
+        >>> x.grad
+        tensor(6.)
         """
         global _run_backward
         if _run_backward is None:
@@ -214,22 +247,29 @@ class Tensor(TensorMethods):
         _run_backward([self], [gradient], retain_graph, create_graph)
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
-        """Call `hook(gradient)` when this tensor's gradient is known; a returned tensor replaces it.
+        """Call `hook(gradient)` when this tensor's gradient is computed; a returned tensor replaces the gradient.
 
-        Returns a handle whose `remove()` takes the hook off again.
+        Returns:
+            A handle whose `remove()` removes the hook.
+
+        >>> x = wf.ones(2, requires_grad=True)
+        >>> _ = x.register_hook(lambda g: g * 10)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10., 10.])
         """
         from .autograd.hooks import add_hook
 
         return add_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], Any]) -> Any:
-        """Call `hook(tensor)` each time backward has added to the `.grad` of this leaf (to step or clear it early)."""
+        """Call `hook(tensor)` after each accumulation into the `.grad` of this leaf (to step or clear it early)."""
         from .autograd.hooks import add_accumulate_hook
 
         return add_accumulate_hook(self, hook)
 
     def retain_grad(self) -> None:
-        """Add the gradient of this interior tensor to its `.grad` in every backward, after its hooks have seen it."""
+        """Accumulate the gradient of this non-leaf tensor into its `.grad` in every backward, after its hooks."""
         if self._node is None:
             raise RuntimeError("retain_grad: this tensor does not require gradients.")
         if not isinstance(self._node, Leaf):
@@ -238,7 +278,11 @@ class Tensor(TensorMethods):
             keep_gradient(self)
 
     def detach(self) -> Tensor:
-        """The same data without history: gradients do not flow through the result."""
+        """A tensor that shares the data but has no history: gradients do not flow through it.
+
+        >>> wf.ones(2, requires_grad=True).detach().requires_grad
+        False
+        """
         data = self._data
         made = wrap(data)
         if data.__class__ is not ndarray:
@@ -248,7 +292,7 @@ class Tensor(TensorMethods):
         return made
 
     def detach_(self) -> Tensor:
-        """Forget this tensor's history, in place."""
+        """Drop this tensor's history, in place."""
         self._node = None
         note_relink()
         return self
@@ -256,11 +300,25 @@ class Tensor(TensorMethods):
     # To Python and NumPy --------------------------------------------------------------------------------------------
 
     def numpy(self) -> ndarray:
-        """The data as a NumPy array that shares memory with this tensor."""
+        """The data as a NumPy array that shares memory with this tensor.
+
+        Raises:
+            RuntimeError: the tensor requires gradients (use `x.detach().numpy()`).
+
+        >>> wf.arange(3).numpy()
+        array([0, 1, 2])
+        """
         return self._values("numpy()")
 
     def item(self) -> Any:
-        """The only element as a Python number."""
+        """The only element as a Python number.
+
+        Raises:
+            ValueError: the tensor does not have exactly one element.
+
+        >>> wf.tensor([2.5]).item()
+        2.5
+        """
         array = self._array("item()")
         if array.size != 1:
             raise ValueError(
@@ -269,7 +327,11 @@ class Tensor(TensorMethods):
         return array.item()
 
     def tolist(self) -> Any:
-        """The data as nested Python lists."""
+        """The data as nested Python lists.
+
+        >>> wf.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
         return self._array("tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
@@ -366,7 +428,7 @@ class Tensor(TensorMethods):
         return other // self, other % self
 
     def __round__(self, ndigits: int | None = None) -> Tensor:
-        """The nearest integers, or with `ndigits` the nearest numbers with that many decimal places; still a tensor."""
+        """Round to integers, or to `ndigits` decimal places; the result is a tensor."""
         if not ndigits:
             return self.round()
         scale = 10.0**ndigits
@@ -402,7 +464,7 @@ class Tensor(TensorMethods):
     # Copies -------------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Tensor:
-        """A copy in memory of its own, as NumPy makes; of an interior tensor a recorded one."""
+        """A copy with its own memory, as in NumPy; recorded for a non-leaf tensor."""
         if not self.is_leaf:
             return self.clone()
         copied = wrap(self._array("copy").copy(), cls=type(self))
@@ -444,7 +506,7 @@ _grad_hook: Any = None  # while a function is captured: where gradients of outsi
 
 
 def current_grad_hook() -> Any:
-    """The object that serves `.grad` now, or None."""
+    """The object that serves `.grad`, or None."""
     return _grad_hook
 
 
@@ -456,7 +518,7 @@ def set_grad_hook(hook: Any) -> Any:
 
 
 def wrap(data: Any, node: Any = None, cls: type[Tensor] = Tensor) -> Tensor:
-    """A tensor on `data` as it is (no copy, no check)."""
+    """A tensor on `data`, without copy or check."""
     tensor = _new(cls)
     tensor._data = data
     tensor._node = node
@@ -464,7 +526,7 @@ def wrap(data: Any, node: Any = None, cls: type[Tensor] = Tensor) -> Tensor:
 
 
 def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
-    """A NumPy array with a Weft dtype from anything array-like; Python floats become the default float."""
+    """Convert anything array-like to a NumPy array with a Weft dtype; Python floats become the default float."""
     if isinstance(data, Tensor):
         data = data._array("conversion to an array")
     if isinstance(data, (ndarray, np.generic)):
@@ -505,7 +567,7 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
 
 
 def _from_python(data: Any, dtype: np.dtype | None = None) -> ndarray:
-    """Nested lists of numbers and tensors to an array; numbers that an integer `dtype` cannot hold are an error."""
+    """Convert nested lists of numbers and tensors to an array; raises if a value does not fit an integer `dtype`."""
     given = type(data).__name__
     if isinstance(data, (list, tuple)):
         data = _plain(data)
@@ -554,8 +616,10 @@ def _plain(data: Any) -> Any:
 
 
 def stacked_dtype(items: Sequence[Any], arrays: Sequence[Any]) -> np.dtype:
-    """The dtype in which `arrays`, made of the `items` of a sequence, are stacked: that to which they promote, in which
-    Python numbers are weak. Raises if they differ in shape."""
+    """The dtype to which `arrays`, made from the `items` of a sequence, promote when stacked; Python numbers are weak.
+
+    Raises ValueError if the shapes differ.
+    """
     shapes = {tuple(a.shape) for a in arrays}
     if len(shapes) > 1:
         raise ValueError(f"tensor: cannot stack shapes {sorted(shapes)} into one tensor.")

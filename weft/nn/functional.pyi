@@ -715,9 +715,7 @@ def normalize(x: ArrayLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -
 def one_hot(x: ArrayLike, num_classes: int = -1) -> Tensor:
     """Encode class indices as int64 vectors with a single 1 along a new last axis."""
 def pad(x: ArrayLike, pad: Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
-    """`weft.nn.functional.pad`: `pad` is (before, after) of the last axis, then of the last but one, and
-    so on.
-    """
+    """Pad from the last axis backwards, as in PyTorch."""
 def pairwise_distance(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -794,7 +792,7 @@ def scaled_dot_product_attention(
 def selu(x: Operand) -> Tensor:
     """The scaled `elu` whose constants keep mean 0 and variance 1 from layer to layer."""
 def sigmoid(x: Operand) -> Tensor:
-    """The logistic function 1 / (1 + exp(-x))."""
+    """Logistic function 1 / (1 + exp(-x))."""
 def silu(x: Operand) -> Tensor:
     """x · sigmoid(x), also called swish."""
 def smooth_l1_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
@@ -816,7 +814,7 @@ def softshrink(x: Operand, lambd: Operand = 0.5) -> Tensor:
 def softsign(x: Operand) -> Tensor:
     """x / (1 + |x|)."""
 def tanh(x: Operand) -> Tensor:
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent."""
 def tanhshrink(x: Operand) -> Tensor:
     """x - tanh(x)."""
 def threshold(x: Operand, threshold: Operand, value: Operand) -> Tensor:

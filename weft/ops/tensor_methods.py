@@ -49,7 +49,7 @@ ATTACHED: set[str] = set()  # the operators and methods that `attach` put on Ten
 
 
 def _operand_types(value: Any) -> bool:
-    """Whether the op takes `value`; objects with `weft_operators` (sparse tensors) answer through their own operators."""
+    """Whether ops accept `value` as an operand; objects with `weft_operators` (sparse tensors) bring their own."""
     if value is None or isinstance(value, (str, list, tuple, dict, set)):
         return False
     return not hasattr(value, "weft_operators")
@@ -80,9 +80,9 @@ def _reflected(op: Op) -> Callable[..., Any]:
 
 
 def _comparison(op: Op) -> Callable[..., Any]:
-    """`==` with something that is no operand is simply unequal, as Python objects are; `<` is a TypeError.
+    """Comparison operator of `op`: `==` with a non-operand is unequal, as for Python objects; `<` raises TypeError.
 
-    A list or tuple of numbers is compared element by element, as NumPy does.
+    A list or tuple of numbers is compared elementwise, as in NumPy.
     """
     function = op.call
 
@@ -121,7 +121,7 @@ def _in_place(op: Op) -> Callable[..., Any]:
 
 
 def _is_recorded(x: Tensor, other: Any) -> bool:
-    """Whether writing to `x` in place concerns the tape: it, the value or what `x` is a view of may have a history."""
+    """Whether an in-place write to `x` concerns the tape: `x`, its base or the value may have a history."""
     view = getattr(x, "_view", None)
     if x._node is not None or view.__class__ is define.View or view is define.UNTRACKED:
         return True
@@ -154,7 +154,7 @@ def attach() -> None:
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-    """`np.sin(tensor)` and `array + tensor` are the ops of the same meaning; what has none works on arrays."""
+    """Dispatch NumPy ufuncs (`np.sin(tensor)`, `array + tensor`) to the equivalent op, else run them on arrays."""
     op = _by_ufunc().get(ufunc)
     if op is not None and method == "__call__" and not options:
         return op.call(*[Tensor(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in inputs])
@@ -186,7 +186,7 @@ def attach_method(op: Op) -> None:
 
 
 def _transpose(x: Tensor) -> Tensor:
-    """`x` with its axes in reverse order (a matrix's transpose)."""
+    """The tensor with its axes in reverse order (the transpose of a matrix)."""
     rank: Any = x.ndim
     if rank is None:  # in a graph; the step knows
         return error_names.late_result("T", _transpose, (x,), {})
@@ -194,42 +194,58 @@ def _transpose(x: Tensor) -> Tensor:
 
 
 def _conjugate_transpose(x: Tensor) -> Tensor:
-    """The complex conjugate of `x` with its last two axes exchanged."""
+    """The conjugate transpose of the last two axes."""
     return elementwise.conj(shaping.matrix_transpose(x))
 
 
 def _matrix_transpose(x: Tensor) -> Tensor:
-    """`x` with its last two axes exchanged."""
+    """The transpose of the last two axes."""
     return shaping.matrix_transpose(x) if x.ndim is not None else error_names.public(shaping.matrix_transpose)(x)
 
 
 def _reshape(x: Tensor, *shape: ShapeLike) -> Tensor:
-    """The elements of `x` in another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1."""
+    """Change the shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1 and is inferred.
+
+    >>> wf.arange(6).reshape(2, -1).shape
+    (2, 3)
+    """
     return shaping.reshape(x, shape[0] if len(shape) == 1 else shape)
 
 
 def _ravel(x: Tensor) -> Tensor:
-    """The elements of `x` as a vector, in row-major order."""
+    """Flatten to a vector, in row-major order.
+
+    >>> wf.eye(2).ravel()
+    tensor([1., 0., 0., 1.])
+    """
     return shaping.reshape(x, (-1,))
 
 
 def _view_as(x: Tensor, other: Tensor) -> Tensor:
-    """`x` in the shape of `other`."""
+    """Reshape to the shape of `other`."""
     return shaping.reshape(x, other.shape)
 
 
 def _expand_as(x: Tensor, other: Tensor) -> Tensor:
-    """`x` broadcast to the shape of `other`."""
+    """Broadcast to the shape of `other`."""
     return shaping.broadcast_to(x, other.shape)
 
 
 def _permute(x: Tensor, *axes: ShapeLike) -> Tensor:
-    """`x` with its axes in another order: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`."""
+    """Permute the axes: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`.
+
+    >>> wf.zeros(2, 3, 4).permute(2, 0, 1).shape
+    (4, 2, 3)
+    """
     return shaping.permute_dims(x, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
 def _transpose_method(x: Tensor, *axes: int) -> Tensor:
-    """`x.transpose(0, 1)` exchanges two axes, as in PyTorch; without arguments all axes are reversed, as in NumPy."""
+    """Swap two axes, as in PyTorch; without arguments reverse all axes, as in NumPy.
+
+    >>> wf.zeros(2, 3, 4).transpose(0, 1).shape
+    (3, 2, 4)
+    """
     if not axes:
         return _transpose(x)
     if len(axes) == 2 and all(isinstance(a, int) for a in axes):
@@ -238,7 +254,7 @@ def _transpose_method(x: Tensor, *axes: int) -> Tensor:
 
 
 def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Methods take `axis` by position, as NumPy's and PyTorch's do."""
+    """A reduction method that takes `axis` by position, as in NumPy and PyTorch."""
 
     name = function.__name__.rstrip("_")
 
@@ -272,7 +288,7 @@ def _with_positional(function: Callable[..., Any], *names: str) -> inspect.Signa
 
 
 def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any]:
-    """A method that takes `axis` by position where the function wants its name."""
+    """A method that takes `axis` by position where the function takes it by keyword."""
     call = error_names.public(function)
 
     def method(x: Tensor, axis: Any = default, **options: Any) -> Any:
@@ -287,22 +303,34 @@ def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any
 
 
 def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """Functions that are methods under their own names, although they are no ops of the table."""
+    """Methods with the names of `functions` that are not in the op table."""
     return {f.__name__: error_names.public(f) for f in functions}
 
 
 def _squeeze(x: Tensor, axis: Axis = None) -> Tensor:
-    """`x` without its axes of size 1 (all of them, or those in `axis`)."""
+    """Remove the axes of size 1 (all of them, or those in `axis`).
+
+    >>> wf.zeros(1, 3, 1).squeeze().shape
+    (3,)
+    """
     return shaping.squeeze(x, tuple([i for i, d in enumerate(x.shape) if d == 1]) if axis is None else axis)
 
 
 def _flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """`x` with the axes from `start_axis` to `end_axis` joined into one."""
+    """Join the axes from `start_axis` to `end_axis` into one.
+
+    >>> wf.zeros(2, 3, 4).flatten(1).shape
+    (2, 12)
+    """
     return shaping.flatten(x, start_axis, end_axis)
 
 
 def _fill(x: Tensor, value: Operand) -> Tensor:
-    """Set every element to `value`, in place."""
+    """Set every element to `value`, in place.
+
+    >>> wf.zeros(2).fill_(7)
+    tensor([7., 7.])
+    """
     subscripts.tensor_setitem(x, Ellipsis, value)
     return x
 
@@ -313,7 +341,11 @@ def _zero(x: Tensor) -> Tensor:
 
 
 def _copy(x: Tensor, source: Operand) -> Tensor:
-    """Copy the elements of `source` (broadcast) into this tensor, in place."""
+    """Copy the elements of `source` (broadcast) into this tensor, in place.
+
+    >>> wf.zeros(2).copy_(wf.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
     subscripts.tensor_setitem(x, Ellipsis, source)
     return x
 
@@ -321,7 +353,17 @@ def _copy(x: Tensor, source: Operand) -> Tensor:
 def _to(
     x: Tensor, *args: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool = False
 ) -> Tensor:
-    """`x.to(wf.float64)`: cast; a device must be the CPU. Returns `x` itself if nothing changes."""
+    """Cast to a dtype; returns the tensor itself if nothing changes.
+
+    Args:
+        args: a dtype, a tensor whose dtype to take, or a device.
+        dtype: the new dtype.
+        device: only the CPU is supported for eager tensors.
+        copy: copy even if nothing changes.
+
+    >>> wf.zeros(2).to(wf.float64).dtype.name
+    'float64'
+    """
     for a in args:
         if isinstance(a, Tensor):
             dtype = a.dtype
@@ -334,7 +376,7 @@ def _to(
 
 
 def _to_device(x: Tensor, device: DeviceLike, /, *, stream: Any = None) -> Tensor:
-    """`x` on `device`; eager tensors live on the CPU."""
+    """Move to `device`; only the CPU is supported for eager tensors."""
     creation.check_device("to_device", device)
     return x
 
@@ -345,34 +387,50 @@ def _sizes(given: tuple[ShapeLike, ...]) -> tuple[int, ...]:
 
 
 def _cpu(x: Tensor) -> Tensor:
-    """`x` itself: eager tensors live on the CPU."""
+    """The tensor itself: eager tensors are on the CPU."""
     return x
 
 
 def _unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of `x` along `axis`, as a tuple."""
+    """Split into slices along `axis`.
+
+    >>> len(wf.zeros(3, 2).unbind())
+    3
+    """
     return shaping.unstack(x, axis=axis)
 
 
 def _repeat_interleave(x: Tensor, repeats: int | Tensor, axis: int | None = None) -> Tensor:
-    """Each element repeated in place: `[a, b]` becomes `[a, a, b, b]` for 2."""
+    """Repeat each element: `[a, b]` becomes `[a, a, b, b]` for 2.
+
+    >>> wf.arange(2).repeat_interleave(2)
+    tensor([0, 0, 1, 1])
+    """
     return repeating.repeat(x, repeats, axis=axis)
 
 
 def _tile(x: Tensor, *repeats: ShapeLike) -> Tensor:
-    """The whole tensor repeated along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
+    """Repeat the whole tensor along its axes: `[a, b]` becomes `[a, b, a, b]` for 2.
+
+    >>> wf.arange(2).repeat(2)
+    tensor([0, 1, 0, 1])
+    """
     return repeating.tile(x, _sizes(repeats))
 
 
 def _expand(x: Tensor, *shape: ShapeLike) -> Tensor:
-    """PyTorch's expand: broadcast; -1 keeps a size."""
+    """Broadcast to `shape`, as in PyTorch; -1 keeps a size.
+
+    >>> wf.zeros(3, 1).expand(-1, 4).shape
+    (3, 4)
+    """
     sizes = _sizes(shape)
     offset = len(sizes) - x.ndim
     return shaping.broadcast_to(x, tuple([x.shape[i - offset] if d == -1 else d for i, d in enumerate(sizes)]))
 
 
 def _contiguous(x: Tensor) -> Tensor:
-    """`x` in C order: itself if it is so already, else a copy."""
+    """The tensor in row-major order: itself if contiguous, else a copy."""
     return x if x.is_symbolic or x.is_contiguous() else shaping.clone_contiguous(x)
 
 

@@ -18,7 +18,6 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceL
     A float becomes an integer without its fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
     nearest end, in every mode and on every machine (NumPy and PyTorch leave both to the processor).
 
-    >>> import weft as wf
     >>> wf.astype(wf.tensor([-1.7, float("nan"), 1e30]), wf.uint8).tolist()
     [0, 0, 255]
     """

@@ -44,7 +44,13 @@ def _operands(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     test={"no_gradient": True, "dtypes": ("float64",)},
 )
 def isclose(x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False) -> Tensor:
-    """Whether two values differ by at most `atol + rtol * abs(x2)`. Equal infinities are close; NaN only on request."""
+    """Whether elements differ by at most `atol + rtol * abs(x2)`.
+
+    Equal infinities are close; NaNs are close to each other only with `equal_nan`.
+
+    >>> wf.isclose(wf.tensor([1.0, 2.0]), wf.tensor([1.0000001, 2.1]))
+    tensor([ True, False])
+    """
     number("isclose", "rtol", rtol, least=0)
     number("isclose", "atol", atol, least=0)
     a, b = _operands(x1, x2)
@@ -63,7 +69,11 @@ def isclose(x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *
     test={"no_gradient": True, "dtypes": ("float64",)},
 )
 def allclose(x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False) -> Tensor:
-    """Whether all elements are close (see `isclose`), as a 0-d bool tensor."""
+    """Whether all elements are close (see `isclose`), as a 0-d bool tensor.
+
+    >>> wf.allclose(wf.ones(2), wf.ones(2) + 1e-9)
+    tensor(True)
+    """
     return all_(isclose(x1, x2, rtol, atol, equal_nan=equal_nan))
 
 
@@ -79,7 +89,11 @@ def allclose(x1: Tensor, x2: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, 
     test={"no_gradient": True},
 )
 def array_equal(x1: Tensor, x2: Tensor, /, *, equal_nan: bool = False) -> Tensor:
-    """Whether two tensors have the same shape and equal elements, as a 0-d bool tensor."""
+    """Whether two tensors have the same shape and equal elements, as a 0-d bool tensor.
+
+    >>> wf.array_equal(wf.zeros(2), wf.zeros(3))
+    tensor(False)
+    """
     a, b = _operands(x1, x2)
     require_sizes("array_equal", a, b)
     if tuple(a.shape) != tuple(b.shape):
@@ -103,7 +117,11 @@ def _limits(dtype: np.dtype, posinf: Any, neginf: Any) -> tuple[Any, Any]:
     ],
 )
 def nan_to_num(x: Tensor, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """`x` with NaN and infinities replaced by numbers (0 and the largest and smallest finite ones by default)."""
+    """Replace NaN and infinities by finite numbers: 0 and the largest and smallest finite ones by default.
+
+    >>> wf.nan_to_num(wf.tensor([float("nan"), 1.0]))
+    tensor([0., 1.])
+    """
     if not dtypes.is_inexact(x.dtype):
         return x
     if dtypes.is_complex(x.dtype):
@@ -126,5 +144,9 @@ def nan_to_num(x: Tensor, /, nan: float = 0.0, posinf: float | None = None, negi
     ],
 )
 def lerp(start: Tensor, end: Tensor, weight: Operand, /) -> Tensor:
-    """`start + weight * (end - start)`: from `start` (weight 0) to `end` (weight 1) in a straight line."""
+    """Linear interpolation `start + weight * (end - start)`.
+
+    >>> wf.lerp(wf.zeros(2), wf.tensor([2.0, 4.0]), 0.5)
+    tensor([1., 2.])
+    """
     return start + weight * (end - start)

@@ -30,14 +30,19 @@ __all__ = [
 def tensor(
     data: Any, *, dtype: DTypeLike | None = None, requires_grad: bool = False, device: DeviceLike | None = None
 ) -> Tensor:
-    """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
+    """Create a tensor with a copy of `data`.
 
-    Python floats become float32, Python integers int64. Tensors that require gradients keep them, also within sequences;
-    a new leaf is made of `x.detach()`.
+    Args:
+        data: a number, a nested sequence, a NumPy array or a tensor. Python floats become the default dtype (float32),
+            Python integers int64.
+        dtype: the dtype of the result; inferred from `data` by default.
+        requires_grad: record operations on the result. Tensors inside `data` that require gradients keep their history;
+            pass `x.detach()` for a new leaf.
+        device: only the CPU is supported for eager tensors.
 
-    >>> import weft as wf
-    >>> wf.tensor([[1.0, 2.0], [3.0, 4.0]]).shape
-    (2, 2)
+    >>> wf.tensor([[1.0, 2.0], [3.0, 4.0]])
+    tensor([[1., 2.],
+            [3., 4.]])
     """
     check_device("tensor", device)
     if _holds_tensors(data):
@@ -73,9 +78,20 @@ def _stacked(data: Any) -> Tensor:
 def asarray(
     obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None
 ) -> Tensor:
-    """`obj` as a tensor, sharing memory with it where that is possible (NumPy arrays, DLPack) unless `copy=True`.
+    """Convert `obj` to a tensor, sharing memory where possible.
 
-    A sequence of tensors is stacked, with gradients.
+    Args:
+        obj: a number, a nested sequence, a NumPy array, a DLPack object or a tensor. A sequence of tensors is stacked,
+            with gradients.
+        dtype: the dtype of the result; a cast needs a copy.
+        device: only the CPU is supported for eager tensors.
+        copy: True always copies, False raises ValueError if a copy is needed, None copies only if needed.
+
+    >>> a = np.zeros(3, np.float32)
+    >>> x = wf.asarray(a)
+    >>> a[0] = 7
+    >>> x
+    tensor([7., 0., 0.])
     """
     check_device("asarray", device)
     if isinstance(obj, (list, tuple)) and copy is not False and _holds_tensors(obj):
@@ -98,7 +114,11 @@ def asarray(
 
 
 def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` (NumPy, torch, jax …), without a copy."""
+    """Create a tensor that shares memory with any object that supports `__dlpack__` (NumPy, PyTorch, JAX …).
+
+    >>> wf.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
     check_device("from_dlpack", device)
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"from_dlpack: expected an object with `__dlpack__`. Got {type(x).__name__}.")
@@ -173,7 +193,19 @@ def zeros(
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of zeros (float32 unless `dtype` says otherwise)."""
+    """Create a tensor of zeros.
+
+    Args:
+        sizes: the shape, as integers or as one tuple.
+        shape: the shape, as a keyword.
+        dtype: float32 by default, see `set_default_dtype`.
+        device: only the CPU is supported for eager tensors.
+        requires_grad: record operations on the result.
+
+    >>> wf.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    """
     check_device("zeros", device)
     result = filled(_shape("zeros", sizes, shape), 0, _float(dtype))
     return result.requires_grad_() if requires_grad else result
@@ -186,7 +218,12 @@ def ones(
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of ones (float32 unless `dtype` says otherwise)."""
+    """Create a tensor of ones. Takes the arguments of `zeros`.
+
+    >>> wf.ones((2, 2), dtype=wf.int64)
+    tensor([[1, 1],
+            [1, 1]])
+    """
     check_device("ones", device)
     result = filled(_shape("ones", sizes, shape), 1, _float(dtype))
     return result.requires_grad_() if requires_grad else result
@@ -195,7 +232,11 @@ def ones(
 def empty(
     *sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Tensor:
-    """A tensor whose elements are not set to anything in particular."""
+    """Create a tensor without initialising its elements.
+
+    >>> wf.empty(2, 3).shape
+    (2, 3)
+    """
     check_device("empty", device)
     shape = _shape("empty", sizes, shape)
     if define.current_modes():
@@ -206,7 +247,18 @@ def empty(
 def full(
     shape: ShapeLike, fill_value: Scalar | Tensor, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Tensor:
-    """A tensor of `shape` with every element `fill_value`, whose kind decides the dtype unless given."""
+    """Create a tensor filled with `fill_value`.
+
+    Args:
+        shape: an integer or a tuple of integers.
+        fill_value: a number or a tensor that broadcasts to `shape`.
+        dtype: inferred from `fill_value` by default.
+        device: only the CPU is supported for eager tensors.
+
+    >>> wf.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
+    """
     check_device("full", device)
     shape = check_shape("full", shape)
     if isinstance(fill_value, Tensor):
@@ -263,19 +315,27 @@ def filled_like(x: Tensor, value: Any, dtype: np.dtype) -> Any:
 
 
 def zeros_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """Zeros with the shape (and dtype, unless given) of `x`."""
+    """Create a tensor of zeros with the shape and (unless given) the dtype of `x`.
+
+    >>> wf.zeros_like(wf.tensor([1, 2, 3]))
+    tensor([0, 0, 0])
+    """
     check_device("zeros_like", device)
     return _like(x, 0, dtype)
 
 
 def ones_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """Ones with the shape (and dtype, unless given) of `x`."""
+    """Create a tensor of ones with the shape and (unless given) the dtype of `x`.
+
+    >>> wf.ones_like(wf.tensor([1.0, 2.0]))
+    tensor([1., 1.])
+    """
     check_device("ones_like", device)
     return _like(x, 1, dtype)
 
 
 def empty_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """A tensor with the shape of `x` whose elements are not set to anything in particular."""
+    """Create an uninitialised tensor with the shape and (unless given) the dtype of `x`."""
     check_device("empty_like", device)
     return empty(tuple(x.shape), dtype=x.dtype if dtype is None else dtype)
 
@@ -283,7 +343,11 @@ def empty_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: DeviceLi
 def full_like(
     x: Tensor, /, fill_value: Scalar, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Tensor:
-    """`fill_value` everywhere, with the shape (and dtype, unless given) of `x`."""
+    """Create a tensor filled with `fill_value`, with the shape and (unless given) the dtype of `x`.
+
+    >>> wf.full_like(wf.zeros(3), 0.5)
+    tensor([0.5, 0.5, 0.5])
+    """
     check_device("full_like", device)
     return full(tuple(x.shape), fill_value, dtype=x.dtype if dtype is None else dtype)
 
@@ -297,7 +361,20 @@ def arange(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """Evenly spaced values `start, start + step, …` below `stop`; `arange(n)` counts from 0."""
+    """Create a vector of evenly spaced values from `start` up to, not including, `stop`.
+
+    Args:
+        start: the first value; with one argument it is `stop`, and values start at 0.
+        stop: the end of the interval, which is not included.
+        step: the distance between values; may be negative.
+        dtype: int64 if all arguments are integers, else the default floating dtype.
+        device: only the CPU is supported for eager tensors.
+
+    >>> wf.arange(4)
+    tensor([0, 1, 2, 3])
+    >>> wf.arange(1, 2, 0.25)
+    tensor([1.  , 1.25, 1.5 , 1.75])
+    """
     check_device("arange", device)
     if stop is None:
         start, stop = 0, start
@@ -339,9 +416,18 @@ def linspace(
     device: DeviceLike | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` evenly spaced values from `start` to `stop`, including `stop` unless `endpoint=False`.
+    """Create `num` evenly spaced values from `start` to `stop`.
 
-    The ends may be tensors, then gradients flow to them; their axes come after the new one.
+    Args:
+        start: the first value, a number or a tensor (gradients flow to it).
+        stop: the last value, likewise; included unless `endpoint=False`.
+        num: the number of values, the size of axis 0 of the result.
+        dtype: the default floating dtype by default.
+        device: only the CPU is supported for eager tensors.
+        endpoint: whether `stop` is the last value.
+
+    >>> wf.linspace(0, 1, 5)
+    tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     check_device("linspace", device)
     num = check_size("linspace", num, "num")
@@ -372,7 +458,12 @@ def eye(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """Ones on the `k`-th diagonal, zeros elsewhere."""
+    """Create a matrix with ones on the `k`-th diagonal and zeros elsewhere.
+
+    >>> wf.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     check_device("eye", device)
     rows = check_size("eye", n_rows, "n_rows")
     cols = rows if n_cols is None else check_size("eye", n_cols, "n_cols")
@@ -381,7 +472,20 @@ def eye(
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Coordinate matrices from coordinate vectors; `indexing` is "xy" (Cartesian) or "ij" (matrix)."""
+    """Build coordinate matrices from coordinate vectors.
+
+    Args:
+        arrays: vectors of sizes n1, n2, …
+        indexing: "xy" (Cartesian) gives matrices of shape (n2, n1, …), "ij" (matrix) of shape (n1, n2, …).
+
+    Returns:
+        One tensor per vector, all of the same shape.
+
+    >>> x, y = wf.meshgrid(wf.arange(3), wf.arange(2))
+    >>> x
+    tensor([[0, 1, 2],
+            [0, 1, 2]])
+    """
     from .shaping import broadcast_to, reshape
 
     if indexing not in ("xy", "ij"):
@@ -408,7 +512,11 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 
 
 def complex_(real: Sequence[Any] | Tensor, imag: Sequence[Any] | Tensor) -> Tensor:
-    """The complex tensor with these real and imaginary parts."""
+    """Create a complex tensor from its real and imaginary parts.
+
+    >>> wf.complex([1.0, 2.0], [0.0, -1.0]).tolist()
+    [(1+0j), (2-1j)]
+    """
     from .elementwise import make_complex
 
     return make_complex(asarray(real), asarray(imag))

@@ -131,9 +131,16 @@ def _cumulative_reference(function: Any, initial: int) -> Any:
 def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
-    """The running sum along `axis` (needed unless `x` is a vector); small integers are summed in 64 bits.
+    """Cumulative sum along `axis`.
 
-    With `include_initial` the result starts with a zero and is one longer.
+    Args:
+        x: any shape.
+        axis: required unless `x` is a vector.
+        dtype: the dtype of the sum; small integers are summed in 64 bits by default.
+        include_initial: start with a zero; the result is longer by one.
+
+    >>> wf.cumulative_sum(wf.tensor([1, 2, 3]))
+    tensor([1, 3, 6])
     """
     axis = _axis_of("cumulative_sum", x, axis)
     out = accumulate_sum(astype(x, sum_dtype(x.dtype) if dtype is None else dtype), axis)
@@ -141,7 +148,12 @@ def cumulative_sum(
 
 
 def cumsum(x: Tensor, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """`cumulative_sum` under its short name."""
+    """Cumulative sum along `axis`, which may be left out for a vector.
+
+    >>> wf.cumsum(wf.ones(2, 3), axis=1)
+    tensor([[1., 2., 3.],
+            [1., 2., 3.]])
+    """
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
 
@@ -264,9 +276,10 @@ def accumulate_prod(x: Tensor, axis: int) -> Any:
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
-    """The running product along `axis` (needed unless `x` is a vector); small integers are multiplied in 64 bits.
+    """Cumulative product along `axis`. Takes the arguments of `cumulative_sum`; the initial value is one.
 
-    With `include_initial` the result starts with a one and is one longer.
+    >>> wf.cumulative_prod(wf.tensor([1, 2, 3]))
+    tensor([1, 2, 6])
     """
     axis = _axis_of("cumulative_prod", x, axis)
     out = accumulate_prod(astype(x, sum_dtype(x.dtype) if dtype is None else dtype), axis)
@@ -274,7 +287,7 @@ def cumulative_prod(
 
 
 def cumprod(x: Tensor, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """`cumulative_prod` under its short name."""
+    """Cumulative product along `axis`, which may be left out for a vector."""
     return cumulative_prod(x, axis=axis, dtype=dtype)
 
 
@@ -312,7 +325,7 @@ def accumulate_logsumexp(x: Tensor, axis: int) -> Any:
 
 
 def logcumsumexp(x: Tensor, /, axis: int | None = None) -> Tensor:
-    """log of the running sum of exp(x) along `axis`, stable for large and small values."""
+    """Logarithm of the cumulative sum of exp(x) along `axis`, without overflow."""
     return accumulate_logsumexp(astype(x, dtypes.float_for(x.dtype)), _axis_of("logcumsumexp", x, axis))
 
 
@@ -392,12 +405,16 @@ def cummin_pair(x: Tensor, axis: int) -> Any:
 
 
 def cummax(x: Tensor, /, axis: int | None = None) -> CumulativeExtreme:
-    """The running maximum along `axis` and the index of the element it comes from (the latest of equal ones)."""
+    """Cumulative maximum along `axis` and the index of each maximum (the last of equal ones).
+
+    >>> wf.cummax(wf.tensor([1, 3, 2])).values
+    tensor([1, 3, 3])
+    """
     return CumulativeExtreme(*cummax_pair(x, _axis_of("cummax", x, axis)))
 
 
 def cummin(x: Tensor, /, axis: int | None = None) -> CumulativeExtreme:
-    """The running minimum along `axis` and the index of the element it comes from (the latest of equal ones)."""
+    """Cumulative minimum along `axis` and the index of each minimum (the last of equal ones)."""
     return CumulativeExtreme(*cummin_pair(x, _axis_of("cummin", x, axis)))
 
 
@@ -429,7 +446,18 @@ def cummin(x: Tensor, /, axis: int | None = None) -> CumulativeExtreme:
 def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """The difference of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined to `x` first."""
+    """Differences of neighbouring elements along `axis`.
+
+    Args:
+        x: any shape.
+        axis: the axis of the differences.
+        n: how often to take the difference.
+        prepend: values concatenated before `x` along `axis`.
+        append: values concatenated after `x` along `axis`.
+
+    >>> wf.diff(wf.tensor([1, 4, 9]))
+    tensor([3, 5])
+    """
     axis = normalize_axis("diff", axis, x.ndim)
     n = check_size("diff", n, "n", 0, None if is_known(x.shape) else 1 << 16)  # of open sizes each is nodes of its own
     if n == 0:

@@ -259,11 +259,18 @@ def _reference(equation: str, *operands: Any) -> np.ndarray:
     ],
 )
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products over indices: `einsum("ij,jk->ik", a, b)` is the matrix product.
+    """Sum of products over named indices (Einstein summation).
 
-    Each term names the axes of one operand; an index that is missing in the result is summed over, one that occurs
-    twice in a term stands for its diagonal, `...` stands for further axes that broadcast. Without `->` the result has
-    the axes of `...` and then the indices that occur once, in alphabetical order.
+    Args:
+        equation: one term of indices per operand, for example "ij,jk->ik" for the matrix product. Indices missing from
+            the result are summed; an index repeated within a term takes the diagonal; `...` stands for batch axes
+            that broadcast. Without `->` the result has the axes of `...`, then the indices that occur once, in
+            alphabetical order.
+        operands: one tensor per term.
+
+    >>> a, b = wf.ones(2, 3), wf.ones(3, 4)
+    >>> wf.einsum("ij,jk->ik", a, b).shape
+    (2, 4)
     """
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a string such as 'ij,jk->ik'. Got {type(equation).__name__}.")

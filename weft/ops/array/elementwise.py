@@ -80,7 +80,7 @@ def _back_cast(g: Tensor, like: Any) -> Tensor:
 
 
 def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: DeviceLike | None = None) -> Tensor:
-    """`x` converted to `dtype`. Returns `x` itself if nothing changes and no copy is asked for."""
+    """Convert `x` to `dtype`; returns `x` itself if nothing changes and `copy` is false."""
     dtype = dtypes.as_dtype(dtype)
     if x.dtype == dtype and not copy:
         return x
@@ -96,7 +96,11 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = False, device: Device
     Bad(TypeError, "add: x2 must be a tensor. Got str", m.normal(2), "a"),
 ])  # fmt: skip
 def add(x1: Term, x2: Term) -> Term:
-    """`x1 + x2`, elementwise."""
+    """`x1 + x2`, elementwise.
+
+    >>> wf.add(wf.tensor([1, 2]), wf.tensor([10, 20]))
+    tensor([11, 22])
+    """
     return s.add(x1, x2)
 
 
@@ -104,7 +108,11 @@ def add(x1: Term, x2: Term) -> Term:
     numpy=np.subtract, kind="arithmetic", vjp=(lambda g: g, lambda g: -g), reference=np.subtract, samples=pairs()
 )
 def subtract(x1: Term, x2: Term) -> Term:
-    """`x1 - x2`, elementwise."""
+    """`x1 - x2`, elementwise.
+
+    >>> wf.subtract(wf.tensor([5, 5]), wf.tensor([1, 2]))
+    tensor([4, 3])
+    """
     return s.sub(x1, x2)
 
 
@@ -112,7 +120,11 @@ def subtract(x1: Term, x2: Term) -> Term:
     numpy=np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1), reference=np.multiply, samples=pairs()
 )
 def multiply(x1: Term, x2: Term) -> Term:
-    """`x1 * x2`, elementwise."""
+    """`x1 * x2`, elementwise.
+
+    >>> wf.multiply(wf.tensor([1, 2]), 3)
+    tensor([3, 6])
+    """
     return s.mul(x1, x2)
 
 
@@ -124,7 +136,11 @@ def multiply(x1: Term, x2: Term) -> Term:
     samples=pairs(0.5, 3.0),
 )
 def divide(x1: Term, x2: Term) -> Term:
-    """`x1 / x2`, elementwise; integers become the default float."""
+    """`x1 / x2`, elementwise; integers become the default float.
+
+    >>> wf.divide(wf.tensor([1, 2]), 4)
+    tensor([0.25, 0.5 ])
+    """
     return s.div(x1, x2)
 
 
@@ -132,7 +148,11 @@ def divide(x1: Term, x2: Term) -> Term:
     numpy=np.floor_divide, kind="real", vjp=NOT_DIFFERENTIABLE, reference=np.floor_divide, samples=pairs(0.5, 3.0)
 )
 def floor_divide(x1: Term, x2: Term) -> Term:
-    """The floor of `x1 / x2`. An integer divided by zero is 0, as in NumPy."""
+    """Floor of `x1 / x2`; an integer divided by zero is 0, as in NumPy.
+
+    >>> wf.floor_divide(wf.tensor([7, -7]), 2)
+    tensor([ 3, -4])
+    """
     return s.floor_divide(x1, x2)
 
 
@@ -144,7 +164,11 @@ def floor_divide(x1: Term, x2: Term) -> Term:
     samples=pairs(0.5, 3.0),
 )
 def remainder(x1: Term, x2: Term) -> Term:
-    """The rest of the floor division `x1 // x2`; it has the sign of `x2`. Of integers by zero it is 0, as in NumPy."""
+    """Remainder of the floor division `x1 // x2`, with the sign of `x2`; 0 for an integer divided by zero, as in NumPy.
+
+    >>> wf.remainder(wf.tensor([7, -7]), 3)
+    tensor([1, 2])
+    """
     return s.remainder(x1, x2)
 
 
@@ -161,7 +185,11 @@ def remainder(x1: Term, x2: Term) -> Term:
     ],
 )
 def pow(x1: Term, x2: Term) -> Term:
-    """`x1 ** x2`, elementwise."""
+    """`x1 ** x2`, elementwise.
+
+    >>> wf.pow(wf.tensor([1.0, 2.0, 3.0]), 2)
+    tensor([1., 4., 9.])
+    """
     return s.pow(x1, x2)
 
 
@@ -185,7 +213,7 @@ def _refuse_negative_powers(x1: np.ndarray, x2: np.ndarray) -> None:
     errors=lambda m: [Bad(ValueError, "pow: integers to negative", np.array([2, -1]))],
 )
 def check_exponents(exponent: Tensor) -> Any:
-    """Raise ValueError unless all exponents of integers are 0 or more: what `pow` refuses eagerly, for compiled programs."""
+    """Raise ValueError for a negative integer exponent: the check of eager `pow`, for compiled programs."""
     if np.any(exponent < 0):
         raise ValueError(NEGATIVE_POWER)
     return np.asarray(True)
@@ -201,7 +229,7 @@ def _power_base(g: Any, x: Any, y: Any) -> Any:
 
 
 def _power_exponent(g: Any, x: Any, out: Any) -> Any:
-    """d(x**y)/dy = x**y log x. Of a base of 0 it is 0 as long as the power is finite (y >= 0), and -inf where that is inf."""
+    """d(x**y)/dy = x**y log x. At x = 0 it is 0 while the power is finite (y >= 0), and -inf where it is infinite."""
     if not isinstance(x, Tensor):
         return g * out * math.log(x) if x > 0 else where(isfinite(out), 0.0, g * -math.inf) if x == 0 else g * math.nan
     base = x if dtypes.is_complex(x.dtype) else where((x == 0) & isfinite(out), 1.0, x)
@@ -222,7 +250,11 @@ def positive(x: Term) -> Term:
 
 @elementwise(numpy=np.square, vjp=lambda g, x: g * x * 2, reference=np.square, samples=values())
 def square(x: Term) -> Term:
-    """`x * x`."""
+    """`x * x`, elementwise.
+
+    >>> wf.square(wf.tensor([1.0, -3.0]))
+    tensor([1., 9.])
+    """
     return s.square(x)
 
 
@@ -234,7 +266,11 @@ def square(x: Term) -> Term:
     samples=values(0.5, 3),
 )
 def reciprocal(x: Term) -> Term:
-    """`1 / x`."""
+    """`1 / x`, elementwise.
+
+    >>> wf.reciprocal(wf.tensor([2.0, 4.0]))
+    tensor([0.5 , 0.25])
+    """
     return s.reciprocal(x)
 
 
@@ -247,7 +283,11 @@ def reciprocal(x: Term) -> Term:
     samples=pairs(),
 )
 def maximum(x1: Term, x2: Term) -> Term:
-    """The larger of two values; NaN if one is NaN. Equal values share the gradient."""
+    """Elementwise maximum; NaN if either value is NaN. Equal values share the gradient.
+
+    >>> wf.maximum(wf.tensor([-1.0, 2.0]), 0.0)
+    tensor([0., 2.])
+    """
     return s.maximum(x1, x2)
 
 
@@ -260,7 +300,11 @@ def maximum(x1: Term, x2: Term) -> Term:
     samples=pairs(),
 )
 def minimum(x1: Term, x2: Term) -> Term:
-    """The smaller of two values; NaN if one is NaN. Equal values share the gradient."""
+    """Elementwise minimum; NaN if either value is NaN. Equal values share the gradient.
+
+    >>> wf.minimum(wf.tensor([-1.0, 2.0]), 0.0)
+    tensor([-1.,  0.])
+    """
     return s.minimum(x1, x2)
 
 
@@ -278,12 +322,16 @@ def _abs_rule(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
 
 @elementwise(name="abs", numpy=np.absolute, vjp=_abs_rule, reference=np.abs, samples=values())
 def abs_(x: Term) -> Term:
-    """The absolute value; for complex numbers the modulus."""
+    """Absolute value; the modulus of complex numbers.
+
+    >>> wf.abs(wf.tensor([-1.5, 2.0]))
+    tensor([1.5, 2. ])
+    """
     return s.abs(x)
 
 
 def _sign_rule(g: Tensor, x: Tensor) -> Tensor:
-    """Zero for real numbers. The direction s = x / |x| of a complex number turns with x: ds = (dx - s Re(s* dx)) / |x|."""
+    """Zero for real numbers; for complex ones s = x / |x| varies with x: ds = (dx - s Re(s* dx)) / |x|."""
     if not dtypes.is_complex(x.dtype):
         return zeros_of(x)
     out, size = sign(x), abs_(x)
@@ -298,7 +346,11 @@ def _sign_rule(g: Tensor, x: Tensor) -> Tensor:
     samples=lambda m: [*values()(m), Sample(np.array([3 + 4j, -0.5 + 0.25j, 2j, -1 + 0j]))],
 )
 def sign(x: Term) -> Term:
-    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers; NaN stays NaN."""
+    """Sign of x: -1, 0 or 1; x / |x| for complex numbers; NaN for NaN.
+
+    >>> wf.sign(wf.tensor([-3.0, 0.0, 2.0]))
+    tensor([-1.,  0.,  1.])
+    """
     return s.sign(x)
 
 
@@ -313,31 +365,43 @@ def zeros_of(x: Tensor) -> Tensor:
 
 @elementwise(numpy=np.exp, kind="float", vjp=lambda g, out: g * out, reference=np.exp, samples=values())
 def exp(x: Term) -> Term:
-    """e to the power of x."""
+    """Exponential function e^x.
+
+    >>> wf.exp(wf.tensor(1.0))
+    tensor(2.7182...)
+    """
     return s.exp(x)
 
 
 @elementwise(numpy=np.exp2, kind="float", vjp=lambda g, out: g * out * math.log(2), reference=np.exp2, samples=values())
 def exp2(x: Term) -> Term:
-    """2 to the power of x."""
+    """2^x, elementwise."""
     return s.exp2(x)
 
 
 @elementwise(numpy=np.expm1, kind="float", vjp=lambda g, out: g * (out + 1), reference=np.expm1, samples=values())
 def expm1(x: Term) -> Term:
-    """exp(x) - 1, exact near zero."""
+    """exp(x) - 1, accurate near zero."""
     return s.expm1(x)
 
 
 @elementwise(numpy=np.log, kind="float", vjp=lambda g, x: g / x, reference=np.log, samples=values(0.25, 4))
 def log(x: Term) -> Term:
-    """The natural logarithm."""
+    """Natural logarithm; NaN for negative real numbers.
+
+    >>> wf.log(wf.tensor(4.0))
+    tensor(1.3862...)
+    """
     return s.log(x)
 
 
 @elementwise(numpy=np.log1p, kind="float", vjp=lambda g, x: g / (x + 1), reference=np.log1p, samples=values(-0.7, 4))
 def log1p(x: Term) -> Term:
-    """log(1 + x), exact near zero."""
+    """log(1 + x), accurate near zero.
+
+    >>> wf.log1p(wf.tensor(1.0))
+    tensor(0.6931...)
+    """
     return s.log1p(x)
 
 
@@ -345,7 +409,11 @@ def log1p(x: Term) -> Term:
     numpy=np.log2, kind="float", vjp=lambda g, x: g / (x * math.log(2)), reference=np.log2, samples=values(0.25, 4)
 )
 def log2(x: Term) -> Term:
-    """The logarithm to base 2."""
+    """Base-2 logarithm.
+
+    >>> wf.log2(wf.tensor([1.0, 8.0]))
+    tensor([0., 3.])
+    """
     return s.log2(x)
 
 
@@ -353,13 +421,17 @@ def log2(x: Term) -> Term:
     numpy=np.log10, kind="float", vjp=lambda g, x: g / (x * math.log(10)), reference=np.log10, samples=values(0.25, 4)
 )
 def log10(x: Term) -> Term:
-    """The logarithm to base 10."""
+    """Base-10 logarithm."""
     return s.log10(x)
 
 
 @elementwise(numpy=np.sqrt, kind="float", vjp=lambda g, out: g / (out * 2), reference=np.sqrt, samples=values(0.25, 4))
 def sqrt(x: Term) -> Term:
-    """The square root; NaN for negative real numbers."""
+    """Square root; NaN for negative real numbers.
+
+    >>> wf.sqrt(wf.tensor([4.0, 9.0]))
+    tensor([2., 3.])
+    """
     return s.sqrt(x)
 
 
@@ -378,7 +450,7 @@ def _norm_sqrt_rule(g: Tensor, out: Tensor) -> Tensor:
     samples=values(0.25, 4),
 )
 def norm_sqrt(x: Term) -> Term:
-    """The root of a sum of squares: `sqrt` whose gradient at 0 is 0, which is among the subgradients of a norm there."""
+    """Square root of a sum of squares, with gradient 0 at 0 (a subgradient of the norm)."""
     return s.sqrt(x)
 
 
@@ -389,7 +461,11 @@ def norm_sqrt(x: Term) -> Term:
     samples=values(0.25, 4),
 )
 def rsqrt(x: Term) -> Term:
-    """1 / sqrt(x)."""
+    """Reciprocal square root 1 / sqrt(x).
+
+    >>> wf.rsqrt(wf.tensor([4.0, 16.0]))
+    tensor([0.5 , 0.25])
+    """
     return s.rsqrt(x)
 
 
@@ -401,12 +477,12 @@ def rsqrt(x: Term) -> Term:
     samples=pairs(),
 )
 def logaddexp(x1: Term, x2: Term) -> Term:
-    """log(exp(x1) + exp(x2)), stable for large values."""
+    """log(exp(x1) + exp(x2)), without overflow."""
     return s.logaddexp(x1, x2)
 
 
 def _or_one(x: Any) -> Any:
-    """`x`, and 1 where it is 0: a divisor of what is 0 there, too."""
+    """`x` with zeros replaced by 1, as a safe divisor where the dividend is 0 too."""
     return where(x == 0, 1.0, x)
 
 
@@ -427,13 +503,21 @@ def hypot(x1: Term, x2: Term) -> Term:
 
 @elementwise(numpy=np.sin, kind="float", vjp=lambda g, x: g * cos(x), reference=np.sin, samples=values())
 def sin(x: Term) -> Term:
-    """The sine of x (radians)."""
+    """Sine of x in radians.
+
+    >>> wf.sin(wf.tensor(1.0))
+    tensor(0.8414...)
+    """
     return s.sin(x)
 
 
 @elementwise(numpy=np.cos, kind="float", vjp=lambda g, x: -g * sin(x), reference=np.cos, samples=values())
 def cos(x: Term) -> Term:
-    """The cosine of x (radians)."""
+    """Cosine of x in radians.
+
+    >>> wf.cos(wf.tensor(1.0))
+    tensor(0.5403...)
+    """
     return s.cos(x)
 
 
@@ -441,7 +525,7 @@ def cos(x: Term) -> Term:
     numpy=np.tan, kind="float", vjp=lambda g, out: g * (out * out + 1), reference=np.tan, samples=values(-1, 1)
 )
 def tan(x: Term) -> Term:
-    """The tangent of x (radians)."""
+    """Tangent of x in radians."""
     return s.tan(x)
 
 
@@ -449,7 +533,7 @@ def tan(x: Term) -> Term:
     numpy=np.arcsin, kind="float", vjp=lambda g, x: g / sqrt(1 - x * x), reference=np.arcsin, samples=values(-0.9, 0.9)
 )
 def asin(x: Term) -> Term:
-    """The angle in [-π/2, π/2] whose sine is x."""
+    """Inverse sine, in [-π/2, π/2]."""
     return s.asin(x)
 
 
@@ -457,18 +541,18 @@ def asin(x: Term) -> Term:
     numpy=np.arccos, kind="float", vjp=lambda g, x: -g / sqrt(1 - x * x), reference=np.arccos, samples=values(-0.9, 0.9)
 )
 def acos(x: Term) -> Term:
-    """The angle in [0, π] whose cosine is x."""
+    """Inverse cosine, in [0, π]."""
     return s.acos(x)
 
 
 @elementwise(numpy=np.arctan, kind="float", vjp=lambda g, x: g / (x * x + 1), reference=np.arctan, samples=values())
 def atan(x: Term) -> Term:
-    """The angle in (-π/2, π/2) whose tangent is x."""
+    """Inverse tangent, in [-π/2, π/2]."""
     return s.atan(x)
 
 
 def _turn(g: Any, part: Any, x1: Any, x2: Any) -> Any:
-    """g part / (x1² + x2²) without overflow or underflow of the squares; 0 at the origin, where there is no angle."""
+    """g part / (x1² + x2²) without overflow or underflow of the squares; 0 at the origin, where no angle exists."""
     radius = _or_one(hypot(x1, x2))
     return g * (part / radius / radius)
 
@@ -481,19 +565,23 @@ def _turn(g: Any, part: Any, x1: Any, x2: Any) -> Any:
     samples=pairs(0.5, 3),
 )
 def atan2(x1: Term, x2: Term) -> Term:
-    """The angle of the point (x2, x1), in [-π, π]."""
+    """Angle of the point (x2, x1), in [-π, π].
+
+    >>> wf.atan2(wf.tensor(1.0), wf.tensor(0.0))
+    tensor(1.5707...)
+    """
     return s.atan2(x1, x2)
 
 
 @elementwise(numpy=np.sinh, kind="float", vjp=lambda g, x: g * cosh(x), reference=np.sinh, samples=values())
 def sinh(x: Term) -> Term:
-    """The hyperbolic sine."""
+    """Hyperbolic sine."""
     return s.sinh(x)
 
 
 @elementwise(numpy=np.cosh, kind="float", vjp=lambda g, x: g * sinh(x), reference=np.cosh, samples=values())
 def cosh(x: Term) -> Term:
-    """The hyperbolic cosine."""
+    """Hyperbolic cosine."""
     return s.cosh(x)
 
 
@@ -519,7 +607,11 @@ def tanh_backward(grad: Term, result: Term) -> Term:
     samples=values(),
 )
 def tanh(x: Term) -> Term:
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    >>> wf.tanh(wf.tensor(1.0))
+    tensor(0.7615...)
+    """
     return s.tanh(x)
 
 
@@ -527,7 +619,7 @@ def tanh(x: Term) -> Term:
     numpy=np.arcsinh, kind="float", vjp=lambda g, x: g / sqrt(x * x + 1), reference=np.arcsinh, samples=values()
 )
 def asinh(x: Term) -> Term:
-    """The inverse hyperbolic sine."""
+    """Inverse hyperbolic sine."""
     return s.asinh(x)
 
 
@@ -539,7 +631,7 @@ def asinh(x: Term) -> Term:
     samples=values(1.25, 4),
 )
 def acosh(x: Term) -> Term:
-    """The inverse hyperbolic cosine."""
+    """Inverse hyperbolic cosine."""
     return s.acosh(x)
 
 
@@ -547,7 +639,7 @@ def acosh(x: Term) -> Term:
     numpy=np.arctanh, kind="float", vjp=lambda g, x: g / (1 - x * x), reference=np.arctanh, samples=values(-0.9, 0.9)
 )
 def atanh(x: Term) -> Term:
-    """The inverse hyperbolic tangent."""
+    """Inverse hyperbolic tangent."""
     return s.atanh(x)
 
 
@@ -570,10 +662,22 @@ def _rounding(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
     )(body)
 
 
-floor = _rounding("floor", s.floor, np.floor, "The largest integer that is not above x.")
-ceil = _rounding("ceil", s.ceil, np.ceil, "The smallest integer that is not below x.")
-trunc = _rounding("trunc", s.trunc, np.trunc, "x without its fraction.")
-round = _rounding("round", s.round, np.round, "The nearest integer; halves go to the even one.")
+floor = _rounding(
+    "floor",
+    s.floor,
+    np.floor,
+    "Largest integer not above x.\n\n>>> wf.floor(wf.tensor([1.7, -1.2]))\ntensor([ 1., -2.])",
+)
+ceil = _rounding(
+    "ceil", s.ceil, np.ceil, "Smallest integer not below x.\n\n>>> wf.ceil(wf.tensor([1.2, -1.7]))\ntensor([ 2., -1.])"
+)
+trunc = _rounding("trunc", s.trunc, np.trunc, "Round towards zero.")
+round = _rounding(
+    "round",
+    s.round,
+    np.round,
+    "Round to the nearest integer, ties to even.\n\n>>> wf.round(wf.tensor([0.5, 1.5, 2.6]))\ntensor([0., 2., 3.])",
+)
 
 
 def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "numeric") -> Any:
@@ -589,7 +693,12 @@ def _predicate(name: str, expression: Any, ufunc: Any, doc: str, kind: str = "nu
     )(body)
 
 
-isnan = _predicate("isnan", s.isnan, np.isnan, "Whether x is not a number.")
+isnan = _predicate(
+    "isnan",
+    s.isnan,
+    np.isnan,
+    "Whether x is NaN.\n\n>>> wf.isnan(wf.tensor([1.0, float('nan')]))\ntensor([False,  True])",
+)
 isinf = _predicate("isinf", s.isinf, np.isinf, "Whether x is infinite.")
 isfinite = _predicate("isfinite", s.isfinite, np.isfinite, "Whether x is neither infinite nor NaN.")
 signbit = _predicate(
@@ -608,7 +717,7 @@ signbit = _predicate(
     samples=pairs(0.5, 3),
 )
 def copysign(x1: Term, x2: Term) -> Term:
-    """The magnitude of x1 with the sign of x2."""
+    """Magnitude of x1 with the sign of x2."""
     return s.copysign(x1, x2)
 
 
@@ -621,7 +730,7 @@ def copysign(x1: Term, x2: Term) -> Term:
     test={"dtypes": ("float64",)},
 )
 def nextafter(x1: Term, x2: Term) -> Term:
-    """The next representable number after x1 in the direction of x2, in float32 or float64."""
+    """Next representable number after x1 towards x2, in float32 or float64."""
     return s.nextafter(x1, x2)
 
 
@@ -666,9 +775,9 @@ def _bitwise(
     )(body)  # fmt: skip
 
 
-bitwise_and = _bitwise("bitwise_and", s.bitwise_and, np.bitwise_and, "The bits set in both.")
-bitwise_or = _bitwise("bitwise_or", s.bitwise_or, np.bitwise_or, "The bits set in either.")
-bitwise_xor = _bitwise("bitwise_xor", s.bitwise_xor, np.bitwise_xor, "The bits set in exactly one.")
+bitwise_and = _bitwise("bitwise_and", s.bitwise_and, np.bitwise_and, "Bitwise and.")
+bitwise_or = _bitwise("bitwise_or", s.bitwise_or, np.bitwise_or, "Bitwise or.")
+bitwise_xor = _bitwise("bitwise_xor", s.bitwise_xor, np.bitwise_xor, "Bitwise exclusive or.")
 bitwise_left_shift = _bitwise(
     "bitwise_left_shift", s.left_shift, np.left_shift, "x1 shifted left by x2 bits.", "integer", _shift_samples
 )
@@ -682,7 +791,7 @@ bitwise_right_shift = _bitwise(
     samples=lambda m: [Sample(m.ints(4)), Sample(m.bools(3))],
 )  # fmt: skip
 def bitwise_invert(x: Term) -> Term:
-    """All bits flipped; for bools, not."""
+    """Bitwise not; logical not for bools."""
     return s.bitwise_not(x)
 
 
@@ -697,9 +806,11 @@ def _logic(name: str, expression: Any, ufunc: Any, doc: str) -> Any:
     )(body)  # fmt: skip
 
 
-logical_and = _logic("logical_and", s.bitwise_and, np.logical_and, "Whether both are true (non-zero).")
-logical_or = _logic("logical_or", s.bitwise_or, np.logical_or, "Whether at least one is true (non-zero).")
-logical_xor = _logic("logical_xor", s.bitwise_xor, np.logical_xor, "Whether exactly one is true (non-zero).")
+logical_and = _logic("logical_and", s.bitwise_and, np.logical_and, "Logical and of truth values (non-zero is true).")
+logical_or = _logic("logical_or", s.bitwise_or, np.logical_or, "Logical or of truth values (non-zero is true).")
+logical_xor = _logic(
+    "logical_xor", s.bitwise_xor, np.logical_xor, "Logical exclusive or of truth values (non-zero is true)."
+)
 
 
 @elementwise(
@@ -707,7 +818,7 @@ logical_xor = _logic("logical_xor", s.bitwise_xor, np.logical_xor, "Whether exac
     samples=lambda m: [Sample(m.bools(4)), Sample(m.ints(3, low=0, high=2))],
 )  # fmt: skip
 def logical_not(x: Term) -> Term:
-    """Whether x is false (zero)."""
+    """Logical not of truth values (non-zero is true)."""
     return s.bitwise_not(x)
 
 
@@ -723,7 +834,12 @@ def logical_not(x: Term) -> Term:
     ],
 )
 def where(condition: Term, x1: Term, x2: Term) -> Term:
-    """`x1` where `condition` is true, else `x2`; the three broadcast together."""
+    """Choose `x1` where `condition` is true and `x2` elsewhere; the three broadcast.
+
+    >>> x = wf.tensor([-1.0, 2.0])
+    >>> wf.where(x > 0, x, 0.0)
+    tensor([0., 2.])
+    """
     return s.where(condition, x1, x2)
 
 
@@ -749,7 +865,7 @@ _complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.
     samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
 def conj(x: Tensor) -> Any:
-    """The complex conjugate; real tensors are returned as they are."""
+    """Complex conjugate; real values are unchanged."""
     return np.conj(x) if x.dtype.kind == "c" else np.array(x)  # NumPy would make int8 of bools
 
 
@@ -761,7 +877,7 @@ def conj(x: Tensor) -> Any:
     batch="elementwise", reference=np.real, samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
 def real(x: Tensor) -> Any:
-    """The real part."""
+    """Real part."""
     return np.array(np.real(x))
 
 
@@ -773,7 +889,7 @@ def real(x: Tensor) -> Any:
     batch="elementwise", reference=np.imag, samples=lambda m: _complex_samples, test={"complex_only": True},
 )  # fmt: skip
 def imag(x: Tensor) -> Any:
-    """The imaginary part (zeros for a real tensor)."""
+    """Imaginary part; zeros for a real tensor."""
     return np.array(np.imag(x))
 
 
@@ -794,13 +910,13 @@ def _infer_complex(real: Any, imag: Any) -> Spec:
     samples=lambda m: [Sample(m.normal(3), m.normal(3)), Sample(m.normal(2, 1), m.normal(2))],
 )  # fmt: skip
 def make_complex(real: Tensor, imag: Tensor) -> Any:
-    """The complex tensor with these real and imaginary parts."""
+    """Complex tensor with the given real and imaginary parts."""
     return np.asarray(real + 1j * imag, dtypes.complex_dtype(real.dtype))
 
 
 @composite(reference=np.angle, samples=lambda m: _complex_samples, test={"complex_only": True})
 def angle(x: Tensor) -> Tensor:
-    """The phase of a complex number, in [-π, π]."""
+    """Phase of complex numbers, in [-π, π]."""
     return atan2(imag(x), real(x))
 
 
@@ -811,7 +927,11 @@ def angle(x: Tensor) -> Tensor:
     kind="real float", vjp=lambda g, x: g * exp(-x * x) * (2 / math.sqrt(math.pi)), reference=s.erf, samples=values()
 )
 def erf(x: Term) -> Term:
-    """The error function."""
+    """Error function.
+
+    >>> wf.erf(wf.tensor(1.0))
+    tensor(0.8427...)
+    """
     return s.erf(x)
 
 
@@ -822,7 +942,7 @@ def erf(x: Term) -> Term:
     samples=values(),
 )
 def erfc(x: Term) -> Term:
-    """The complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
+    """Complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
     return s.erfc(x)
 
 
@@ -857,7 +977,11 @@ def sigmoid_backward(grad: Term, result: Term) -> Term:
     samples=values(),
 )
 def sigmoid(x: Term) -> Term:
-    """The logistic function 1 / (1 + exp(-x))."""
+    """Logistic function 1 / (1 + exp(-x)).
+
+    >>> wf.sigmoid(wf.tensor(2.0))
+    tensor(0.8807...)
+    """
     return s.sigmoid(x)
 
 
@@ -872,7 +996,7 @@ def sigmoid(x: Term) -> Term:
     samples=pairs(),
 )
 def limit_below(x: Term, low: Term) -> Term:
-    """The larger of `x` and `low`; of equal numbers `x`, which gets the gradient."""
+    """max(x, low); at equality the gradient goes to `x`."""
     return s.maximum(x, low)
 
 
@@ -887,7 +1011,7 @@ def limit_below(x: Term, low: Term) -> Term:
     samples=pairs(),
 )
 def limit_above(x: Term, high: Term) -> Term:
-    """The smaller of `x` and `high`; of equal numbers `x`, which gets the gradient."""
+    """min(x, high); at equality the gradient goes to `x`."""
     return s.minimum(x, high)
 
 
@@ -909,7 +1033,7 @@ def limit_above(x: Term, high: Term) -> Term:
     ],
 )
 def limit_between(x: Term, low: Term, high: Term) -> Term:
-    """`x` limited to [low, high]; `high` where low is above it. The gradients are PyTorch's, at equal numbers too."""
+    """min(max(x, low), high), with PyTorch's gradients, also at equality."""
     return s.minimum(s.maximum(x, low), high)
 
 
@@ -926,10 +1050,17 @@ def limit_between(x: Term, low: Term, high: Term) -> Term:
     errors=lambda m: [Bad(OverflowError, "clip: max=-1 is beyond every uint8", np.array([1], np.uint8), max=-1)],
 )
 def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """`x` limited to the interval [min, max]; either end may be None, a number or a tensor that broadcasts.
+    """Limit `x` to the interval [min, max].
 
-    Tensors promote: clipping a uint8 tensor to int32 bounds gives int32. Where `min` is above `max` the result is `max`. The
-    gradient of `x` is 1 from `min` to `max`, both included; that of a bound is 1 where `x` lies beyond it.
+    Args:
+        x: any real shape.
+        min: the lower bound: None, a number, or a tensor that broadcasts and takes part in promotion.
+        max: the upper bound, likewise; it wins where `min` is above `max`.
+
+    The gradient of `x` is 1 from `min` to `max` inclusive; that of a bound is 1 where `x` lies beyond it.
+
+    >>> wf.clip(wf.tensor([-2.0, 0.5, 3.0]), -1, 1)
+    tensor([-1. ,  0.5,  1. ])
     """
     low, high = _bound(x, min, 0), _bound(x, max, 1)
     if high is None:
@@ -942,9 +1073,9 @@ def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -
 
 
 def _bound(x: Tensor, bound: Any, end: int) -> Any:
-    """A bound as an operand; `end` is 0 for the lower one and 1 for the upper one.
+    """A bound as an operand; `end` is 0 for the lower bound and 1 for the upper.
 
-    A Python number never changes the dtype of `x`; an integer beyond the range of that dtype limits nothing.
+    A Python number never changes the dtype of `x`; an integer outside the range of that dtype has no effect.
     """
     if bound is None or isinstance(bound, Tensor):
         return bound

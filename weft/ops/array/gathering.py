@@ -98,7 +98,16 @@ def take_axis(x: Tensor, indices: Tensor, axis: int = 0) -> Any:
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Elements of `x` along `axis` at `indices`. `axis` may be left out for a vector."""
+    """Take the slices of `x` along `axis` at `indices`.
+
+    Args:
+        x: any shape.
+        indices: integers of any shape, whose axes replace `axis` in the result.
+        axis: may be left out for a vector.
+
+    >>> wf.take(wf.tensor([10, 20, 30]), wf.tensor([2, 0]))
+    tensor([30, 10])
+    """
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"take: axis is needed for a tensor with {x.ndim} axes.")
@@ -151,7 +160,12 @@ def _along_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Tensor:
     errors=lambda m: [Bad(IndexError, "take_along_axis: indices holds 9", m.normal(2, 3), np.array([[9], [0]]))],
 )
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
-    """`out[i, j] = x[i, indices[i, j]]` for the last axis, and likewise for others."""
+    """Gather one element per index: `out[i, j] = x[i, indices[i, j]]` along the last axis, likewise for others.
+
+    >>> wf.take_along_axis(wf.tensor([[1, 2], [3, 4]]), wf.tensor([[1], [0]]))
+    tensor([[2],
+            [3]])
+    """
     return np.take_along_axis(x, indices, axis)  # type: ignore[arg-type]
 
 
@@ -165,7 +179,17 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
     ],
 )
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
-    """PyTorch's gather: `out[i][j] = x[index[i][j]][j]` for axis 0. `index` may be smaller than `x` on other axes."""
+    """Gather elements along `axis`: `out[i][j] = x[index[i][j]][j]` for axis 0, as in PyTorch.
+
+    Args:
+        x: any shape.
+        axis: the axis to index.
+        index: integers, with as many axes as `x`; other axes may be smaller than those of `x`.
+
+    >>> wf.gather(wf.tensor([[1, 2], [3, 4]]), 1, wf.tensor([[1], [0]]))
+    tensor([[2],
+            [3]])
+    """
     require_sizes("gather", x, index)
     axis = normalize_axis("gather", axis, rank_of(x))
     if index.ndim != x.ndim:
@@ -231,7 +255,11 @@ _scatter_samples = lambda m: [
     errors=lambda m: [Bad(IndexError, "scatter_add: index holds 5", m.normal(3), np.array([5]), m.normal(1))],
 )
 def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
-    """A copy of `x` with `src` added at `index` along `axis`; repeated places add up."""
+    """Copy `x` and add `src` at `index` along `axis`; duplicate indices accumulate.
+
+    >>> wf.scatter_add(wf.zeros(3), wf.tensor([0, 0, 2]), wf.ones(3))
+    tensor([2., 0., 1.])
+    """
     return _scatter(x, index, src, axis, True)  # type: ignore[arg-type]
 
 
@@ -250,7 +278,11 @@ def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
     samples=_scatter_samples,
 )
 def scatter(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
-    """A copy of `x` with the elements at `index` along `axis` replaced by `src`; of repeated places one wins."""
+    """Copy `x` and replace the elements at `index` along `axis` by `src`; of duplicate indices one wins.
+
+    >>> wf.scatter(wf.zeros(3), wf.tensor([2]), wf.tensor([5.0]))
+    tensor([0., 0., 5.])
+    """
     return _scatter(x, index, src, axis, False)  # type: ignore[arg-type]
 
 
@@ -305,7 +337,13 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
     ],
 )
 def index_add(x: Tensor, index: Tensor, source: Tensor, axis: int = 0) -> Any:
-    """A copy of `x` with the slices of `source` added to the slices of `x` at `index` along `axis`."""
+    """Copy `x` and add the slices of `source` to the slices of `x` at `index` along `axis`.
+
+    >>> wf.index_add(wf.zeros(3, 2), wf.tensor([0, 2]), wf.ones(2, 2))
+    tensor([[1., 1.],
+            [0., 0.],
+            [1., 1.]])
+    """
     return _index_add_array(x, index, source, axis)  # type: ignore[arg-type]
 
 
@@ -314,7 +352,11 @@ def index_add(x: Tensor, index: Tensor, source: Tensor, axis: int = 0) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3), m.bools(2, 3), 0.5), Sample(m.normal(2, 3), m.bools(3), -1.0)],
 )
 def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """`x` with `value` where `mask` is true. Bools take 0 and 1 for False and True."""
+    """Replace the elements of `x` where `mask` is true by `value`; 0 and 1 stand for False and True in a bool tensor.
+
+    >>> wf.masked_fill(wf.zeros(3), wf.tensor([True, False, True]), -1.0)
+    tensor([-1.,  0., -1.])
+    """
     from .elementwise import where
 
     if dtypes.is_bool(x.dtype) and value.__class__ in (int, float) and value in (0, 1):

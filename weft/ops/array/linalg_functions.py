@@ -48,27 +48,59 @@ class SVDResult(NamedTuple):
 
 
 def eigh(x: Tensor, /) -> EighResult:
-    """Eigenvalues and eigenvectors of Hermitian matrices. Only the Hermitian part (x + x.H) / 2 is looked at."""
+    """Eigenvalues (ascending) and eigenvectors of Hermitian matrices; only the Hermitian part (x + x.H) / 2 is used.
+
+    >>> wf.linalg.eigh(wf.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    tensor([1., 2.])
+    """
     return EighResult(*eigh_pair(x))
 
 
 def eig(x: Tensor, /) -> EigResult:
-    """Eigenvalues and eigenvectors of square matrices; complex, in no particular order. See `eigh` for Hermitian ones."""
+    """Eigenvalues and eigenvectors of square matrices, complex and unordered; use `eigh` for Hermitian matrices."""
     return EigResult(*eig_pair(x))
 
 
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
-    """`x = Q @ R` with orthonormal columns in Q and an upper triangular R; `mode` is "reduced" or "complete"."""
+    """QR decomposition `x = Q @ R` of (batches of) matrices.
+
+    Args:
+        x: shape (…, m, n).
+        mode: "reduced" gives Q of shape (…, m, min(m, n)), "complete" of shape (…, m, m).
+
+    Returns:
+        A named tuple (Q, R): orthonormal columns and an upper triangular matrix.
+
+    >>> q, r = wf.linalg.qr(wf.ones(4, 2))
+    >>> q.shape, r.shape
+    ((4, 2), (2, 2))
+    """
     return QRResult(*qr_pair(x, mode))
 
 
 def slogdet(x: Tensor, /) -> SlogdetResult:
-    """The sign of the determinant of square matrices and the logarithm of its magnitude, without overflow."""
+    """Sign and logarithm of the absolute value of the determinant, without overflow.
+
+    >>> wf.linalg.slogdet(wf.eye(3) * 2).logabsdet
+    tensor(2.0794...)
+    """
     return SlogdetResult(*sign_and_logdet(x))
 
 
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
-    """`x = U @ diag(S) @ Vh`; with `full_matrices=False` U and Vh have only as many columns and rows as S elements."""
+    """Singular value decomposition `x = U @ diag(S) @ Vh`.
+
+    Args:
+        x: shape (…, m, n).
+        full_matrices: False gives U and Vh only the first min(m, n) columns and rows.
+
+    Returns:
+        A named tuple (U, S, Vh), with S descending.
+
+    >>> u, s, vh = wf.linalg.svd(wf.ones(4, 2), full_matrices=False)
+    >>> u.shape, s.shape, vh.shape
+    ((4, 2), (2,), (2, 2))
+    """
     return SVDResult(*svd_triple(x, bool(full_matrices)))
 
 
@@ -77,10 +109,22 @@ def _floating(x: Tensor) -> Tensor:
 
 
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The Moore–Penrose pseudo-inverse. Singular values up to `rtol` times the largest count as zero."""
+    """Moore–Penrose pseudo-inverse; singular values up to `rtol` times the largest count as zero.
+
+    >>> wf.linalg.pinv(wf.zeros(4, 2)).shape
+    (2, 4)
+    """
     return pseudo_inverse(_floating(x), rtol_of("pinv", rtol))
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The number of singular values above `rtol` times the largest one (by default max(M, N) times the machine's eps)."""
+    """Rank of (batches of) matrices: the number of singular values above `rtol` times the largest.
+
+    Args:
+        x: shape (…, m, n).
+        rtol: the relative tolerance; max(m, n) times the machine epsilon by default.
+
+    >>> wf.linalg.matrix_rank(wf.ones(3, 3))
+    tensor(1)
+    """
     return numeric_rank(_floating(x), rtol_of("matrix_rank", rtol))

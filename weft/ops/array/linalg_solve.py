@@ -141,7 +141,15 @@ def _cube(x: Any, *_: Any, **__: Any) -> int:
     tolerance=10,
 )
 def inv(x: Tensor, /) -> Any:
-    """The inverse of square matrices. A singular matrix is a `LinAlgError`."""
+    """Inverse of (batches of) square matrices.
+
+    Raises:
+        LinAlgError: a matrix is singular.
+
+    >>> wf.linalg.inv(wf.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5 , 0.  ],
+            [0.  , 0.25]])
+    """
     return narrow(lapack("inv", _SINGULAR, np.linalg.inv, wide(x)), x.dtype)
 
 
@@ -221,7 +229,18 @@ def _batch_solve(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     tolerance=10,
 )
 def solve(x1: Tensor, x2: Tensor, /) -> Any:
-    """The solution X of `x1 @ X = x2`; `x2` is a vector, or (a stack of) matrices that broadcast with `x1`."""
+    """Solve the linear system `x1 @ X = x2`.
+
+    Args:
+        x1: square matrices, shape (…, n, n).
+        x2: shape (n,), or (…, n, k); leading axes broadcast with those of `x1`.
+
+    Raises:
+        LinAlgError: a matrix is singular.
+
+    >>> wf.linalg.solve(wf.tensor([[2.0, 0.0], [0.0, 4.0]]), wf.tensor([2.0, 4.0]))
+    tensor([1., 1.])
+    """
     return narrow(lapack("solve", _SINGULAR, _solve, wide(x1), wide(x2)), x1.dtype)
 
 
@@ -289,7 +308,11 @@ def _infer_det(name: str) -> Any:
     test={"first_order_only": True},
 )
 def det(x: Tensor, /) -> Any:
-    """The determinant of square matrices."""
+    """Determinant of (batches of) square matrices.
+
+    >>> wf.linalg.det(wf.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(8.)
+    """
     return narrow(np.linalg.det(wide(x)), x.dtype)
 
 
@@ -384,9 +407,18 @@ def _infer_cholesky(x: Any, upper: Any) -> Spec:
     tolerance=10,
 )
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Any:
-    """The lower triangular L with `L @ L.H = x` (or the upper U with `U.H @ U = x`) of positive definite matrices.
+    """Cholesky factor of (batches of) Hermitian positive-definite matrices.
 
-    Only the Hermitian part (x + x.H) / 2 is looked at, so that the gradient is symmetric too.
+    Args:
+        x: shape (…, n, n). Only the Hermitian part (x + x.H) / 2 is used, so the gradient is symmetric too.
+        upper: return the upper U with `U.H @ U = x` instead of the lower L with `L @ L.H = x`.
+
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+
+    >>> wf.linalg.cholesky(wf.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
     """
     return narrow(lapack("cholesky", "the matrix is not positive definite", _cholesky, wide(x), upper), x.dtype)
 
@@ -493,7 +525,12 @@ def rtol_of(name: str, rtol: Any) -> Any:
     tolerance=50,
 )
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """Square matrices to an integer power; negative powers are those of the inverse."""
+    """Integer power of (batches of) square matrices; negative powers invert first.
+
+    >>> wf.linalg.matrix_power(wf.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     square_shape("matrix_power", x)
     try:
         n = operator.index(n)

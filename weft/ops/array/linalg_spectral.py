@@ -149,7 +149,7 @@ def _infer_eigvalsh(x: Any) -> Spec:
     test={"gradient_tolerance": 1e-4},
 )
 def eigvalsh(x: Tensor, /) -> Any:
-    """The eigenvalues of Hermitian matrices, ascending. Only the Hermitian part (x + x.H) / 2 is looked at."""
+    """Eigenvalues of Hermitian matrices, ascending; only the Hermitian part (x + x.H) / 2 is used."""
     w = lapack("eigvalsh", _DIVERGED, np.linalg.eigvalsh, _hermitian_part(finite("eigvalsh", x)))
     return narrow(w, dtypes.real_dtype(x.dtype))
 
@@ -240,7 +240,7 @@ def _eigvals_rule(g: Tensor, x: Tensor) -> Tensor:
     test={"gradient_tolerance": 1e-4},
 )
 def eigvals(x: Tensor, /) -> Any:
-    """The (complex) eigenvalues of square matrices, in no particular order."""
+    """Complex eigenvalues of square matrices, in no particular order."""
     w = lapack("eigvals", _DIVERGED, np.linalg.eigvals, finite("eigvals", x))
     return np.asarray(w).astype(dtypes.complex_dtype(x.dtype))
 
@@ -349,7 +349,11 @@ def _infer_named_svd(name: str, x: Any) -> tuple[Spec, Spec, Spec]:
     test={"gradient_tolerance": 1e-4},
 )
 def svdvals(x: Tensor, /) -> Any:
-    """The singular values of matrices, descending."""
+    """Singular values of matrices, descending.
+
+    >>> wf.linalg.svdvals(wf.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor([4., 3.])
+    """
     s = lapack("svdvals", _DIVERGED, np.linalg.svd, finite("svdvals", x), compute_uv=False)
     return narrow(s, dtypes.real_dtype(x.dtype))
 
@@ -464,7 +468,17 @@ def _vector_norm_reference(x: Any, axis: Any = None, keepdims: bool = False, ord
 def vector_norm(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: int | float = 2
 ) -> Tensor:
-    """The norm over `axis` (all by default): (Σ |x|^ord)^(1/ord); `ord` may be ±inf (largest, smallest) or 0 (count)."""
+    """Vector norm over `axis` (all by default): (Σ |x|^ord)^(1/ord).
+
+    Args:
+        x: any shape.
+        axis: an axis or a tuple of axes; all axes by default.
+        keepdims: keep the reduced axes with size 1.
+        ord: the order; ±inf is the largest or smallest magnitude, 0 the number of non-zero elements.
+
+    >>> wf.linalg.vector_norm(wf.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     if isinstance(ord, bool) or not isinstance(ord, (int, float)):
         raise TypeError(f"vector_norm: ord must be a number. Got {ord!r}.")
     x = astype(x, dtypes.float_for(x.dtype))
@@ -516,8 +530,17 @@ def _matrix_norm_reference(x: Any, keepdims: bool = False, ord: Any = "fro") -> 
     test={"gradient_tolerance": 1e-4},
 )
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str | None = "fro") -> Tensor:
-    """The norm of matrices: "fro" (Frobenius), "nuc" (sum of singular values), 1 and inf (largest column, row sum),
-    2 (largest singular value), and with a minus sign the smallest."""
+    """Norm of (batches of) matrices.
+
+    Args:
+        x: shape (…, m, n).
+        keepdims: keep the reduced axes with size 1.
+        ord: "fro" (Frobenius), "nuc" (sum of singular values), 1 and inf (largest column and row sum), 2 (largest
+            singular value); -1, -inf and -2 are the smallest.
+
+    >>> wf.linalg.matrix_norm(wf.ones(2, 2))
+    tensor(2.)
+    """
     matrix_shape("matrix_norm", x)
     x = astype(x, dtypes.float_for(x.dtype))
     if ord is None or ord == "fro":

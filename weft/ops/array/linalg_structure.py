@@ -71,7 +71,12 @@ _triangle_samples = lambda m: [
     ],
 )
 def tril(x: Tensor, /, *, k: int = 0) -> Any:
-    """The elements of a (stack of) matrices on and below the `k`-th diagonal; zero above."""
+    """Lower triangle of (batches of) matrices: zero above the `k`-th diagonal.
+
+    >>> wf.tril(wf.ones(2, 2))
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
     return np.tril(x, offset_of("tril", k))
 
 
@@ -90,7 +95,12 @@ def tril(x: Tensor, /, *, k: int = 0) -> Any:
     ],
 )
 def triu(x: Tensor, /, *, k: int = 0) -> Any:
-    """The elements of a (stack of) matrices on and above the `k`-th diagonal; zero below."""
+    """Upper triangle of (batches of) matrices: zero below the `k`-th diagonal.
+
+    >>> wf.triu(wf.ones(2, 2), k=1)
+    tensor([[0., 1.],
+            [0., 0.]])
+    """
     return np.triu(x, offset_of("triu", k))
 
 
@@ -135,7 +145,11 @@ def _diagonal_rule(g: Tensor, like_x: Any, offset: int) -> Tensor:
     ],
 )
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Any:
-    """The `offset`-th diagonal of a (stack of) matrices, as the last axis; a copy."""
+    """The `offset`-th diagonal of (batches of) matrices as the last axis; a copy.
+
+    >>> wf.diagonal(wf.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     offset = offset_of("diagonal", offset, "offset")
     if offset >= x.shape[-1] or -offset >= x.shape[-2]:
         return np.zeros((*x.shape[:-2], 0), x.dtype)
@@ -202,7 +216,7 @@ def diagonal_matrix_as(x: Tensor, like: Tensor, offset: int = 0) -> Any:
     errors=lambda m: [Bad(ValueError, "diag_embed: expected a tensor with at least one axis", m.normal())],
 )
 def diag_embed(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """Square matrices of zeros with the last axis of `x` on their `offset`-th diagonal."""
+    """Square matrices with the last axis of `x` on their `offset`-th diagonal and zeros elsewhere."""
     if x.ndim == 0:
         raise ValueError("diag_embed: expected a tensor with at least one axis. Got a 0-d tensor.")
     offset = offset_of("diag_embed", offset, "offset")
@@ -216,7 +230,12 @@ def diag_embed(x: Tensor, /, *, offset: int = 0) -> Tensor:
     errors=lambda m: [Bad(ValueError, "diag: expected a vector or a matrix", m.normal(2, 2, 2))],
 )
 def diag(x: Tensor, /, k: int = 0) -> Tensor:
-    """A vector as the `k`-th diagonal of a square matrix, or the `k`-th diagonal of a matrix as a vector."""
+    """Matrix with the vector `x` on its `k`-th diagonal, or the `k`-th diagonal of the matrix `x`.
+
+    >>> wf.diag(wf.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     if x.ndim not in (1, 2):
         raise ValueError(f"diag: expected a vector or a matrix. Got shape {format_shape(x.shape)}.")
     k = offset_of("diag", k)
@@ -230,7 +249,11 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
     errors=lambda m: [Bad(ValueError, "trace: expected a matrix", m.normal(3))],
 )
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """The sum along the `offset`-th diagonal of a (stack of) matrices; small integers are summed in 64 bits."""
+    """Sum along the `offset`-th diagonal of (batches of) matrices; small integers are summed in 64 bits.
+
+    >>> wf.trace(wf.eye(3))
+    tensor(3.)
+    """
     matrix_shape("trace", x)
     return sum_(diagonal(x, offset=offset_of("trace", offset, "offset")), axis=-1, dtype=dtype)
 
@@ -244,7 +267,12 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> T
     errors=lambda m: [Bad(ValueError, "outer: expected two vectors", m.normal(2, 2), m.normal(2))],
 )
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The matrix of products of every element of the vector `x1` with every element of the vector `x2`."""
+    """Outer product of two vectors: `out[i, j] = x1[i] * x2[j]`.
+
+    >>> wf.outer(wf.tensor([1, 2]), wf.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(
             f"outer: expected two vectors. Got shapes {format_shape(x1.shape)} and {format_shape(x2.shape)}."
@@ -267,7 +295,11 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     ],
 )
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
+    """Cross product of vectors of 3 elements along `axis`; the other axes broadcast.
+
+    >>> wf.cross(wf.tensor([1.0, 0.0, 0.0]), wf.tensor([0.0, 1.0, 0.0]))
+    tensor([0., 0., 1.])
+    """
     axis1 = normalize_axis("cross", axis, x1.ndim)
     axis2 = normalize_axis("cross", axis, x2.ndim)
     if not same_size(x1.shape[axis1], 3) or not same_size(x2.shape[axis2], 3):
@@ -295,7 +327,11 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     ],
 )
 def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The Kronecker product: `x2` repeated for every element of `x1` and multiplied by it."""
+    """Kronecker product: every element of `x1` multiplied by the whole of `x2`.
+
+    >>> wf.kron(wf.tensor([1, 2]), wf.tensor([1, 1]))
+    tensor([1, 1, 2, 2])
+    """
     n = max(x1.ndim, x2.ndim)
     shape1 = (1,) * (n - x1.ndim) + tuple(x1.shape)
     shape2 = (1,) * (n - x2.ndim) + tuple(x2.shape)
@@ -310,7 +346,7 @@ def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
     errors=lambda m: [Bad(ValueError, "flipud: expected a tensor with at least one axis", m.normal())],
 )
 def flipud(x: Tensor, /) -> Tensor:
-    """`x` with the order of its first axis reversed."""
+    """Reverse the order along the first axis."""
     from .repeating import flip
 
     if x.ndim == 0:
@@ -324,7 +360,7 @@ def flipud(x: Tensor, /) -> Tensor:
     errors=lambda m: [Bad(ValueError, "fliplr: expected a tensor with at least two axes", m.normal(3))],
 )
 def fliplr(x: Tensor, /) -> Tensor:
-    """`x` with the order of its second axis reversed."""
+    """Reverse the order along the second axis."""
     from .repeating import flip
 
     if x.ndim < 2:

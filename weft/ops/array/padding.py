@@ -142,19 +142,18 @@ def _reference(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -
     ],
 )
 def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: float = 0) -> Any:
-    """`x` with values around it.
+    """Pad a tensor on the sides of its axes.
 
     Args:
         x: any shape.
         pad_width: a number, (before, after), or one pair (before, after) per axis. In mode "constant" a negative
-            width cuts off.
+            width crops.
         mode: "constant" (`value`), "reflect" (mirrored at the border element), "replicate" (the border element) or
-            "circular" (from the other side).
-        value: what mode "constant" pads with.
+            "circular" (wrapped around).
+        value: the constant of mode "constant".
 
-    >>> import weft as wf
-    >>> wf.pad(wf.arange(3), 2, mode="reflect").tolist()
-    [2, 1, 0, 1, 2, 1, 0]
+    >>> wf.pad(wf.arange(3), 2, mode="reflect")
+    tensor([2, 1, 0, 1, 2, 1, 0])
     """
     pairs = _widths(pad_width, x.ndim)
     shape = _infer(x, pad_width, mode, value).shape
@@ -225,7 +224,7 @@ def _reference_backward(g: Any, pad_width: Any, mode: str) -> np.ndarray:
     ],
 )
 def pad_backward(g: Tensor, pad_width: Pairs, mode: str) -> Any:
-    """The gradient of `pad` in the modes that repeat values: what was repeated is summed up again."""
+    """Gradient of `pad` in the modes that repeat elements: sums over the copies of each element."""
     total = np.array(g, g.dtype, order="K")
     sizes = [d - lo - hi for d, (lo, hi) in zip(g.shape, pad_width, strict=True)]
     for axis in reversed(range(g.ndim)):
@@ -261,10 +260,14 @@ def _pairs_reference(x: Any, pad: Any, mode: str = "constant", value: Any = 0) -
     ],
 )
 def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """`weft.nn.functional.pad`: `pad` is (before, after) of the last axis, then of the last but one, and so on.
+    """Pad from the last axis backwards, as in PyTorch.
 
-    >>> import weft as wf
-    >>> from weft.nn import functional as F
+    Args:
+        x: any shape.
+        pad: (before, after) of the last axis, then of the one before it, and so on.
+        mode: see `weft.pad`.
+        value: the constant of mode "constant"; 0 by default.
+
     >>> F.pad(wf.ones(1, 2), (1, 0)).tolist()
     [[0.0, 1.0, 1.0]]
     """

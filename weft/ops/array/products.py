@@ -128,7 +128,18 @@ def _batch_matmul(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     ],
 )
 def matmul(x1: Tensor, x2: Tensor, /) -> Any:
-    """The matrix product; leading axes are batches and broadcast; vectors are rows on the left, columns on the right."""
+    """Matrix product; leading axes are batch axes and broadcast.
+
+    Args:
+        x1: shape (…, n, k), or (k,) for a row vector.
+        x2: shape (…, k, m), or (k,) for a column vector.
+
+    Returns:
+        Shape (…, n, m), without n or m where the operand is a vector.
+
+    >>> wf.matmul(wf.tensor([[1.0, 2.0], [3.0, 4.0]]), wf.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
     if x1.dtype.itemsize == 2 and dtypes.is_floating(x1.dtype):
         return np.matmul(np.asarray(x1, np.float32), np.asarray(x2, np.float32)).astype(x1.dtype)
     return np.asarray(np.matmul(x1, x2))
@@ -144,7 +155,11 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Any:
     ],
 )
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The sum of `conj(x1) * x2` over `axis`."""
+    """Sum of `conj(x1) * x2` over `axis`.
+
+    >>> wf.vecdot(wf.tensor([1.0, 2.0]), wf.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     from .elementwise import conj
     from .reduction import sum as sum_
 
@@ -157,7 +172,16 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
-    """The sum over pairs of axes: the last `axes` of x1 with the first of x2, or the given (x1 axes, x2 axes)."""
+    """Contract two tensors over pairs of axes.
+
+    Args:
+        x1: any shape.
+        x2: any shape.
+        axes: an integer n contracts the last n axes of `x1` with the first n of `x2`; a pair lists the axes of each.
+
+    >>> wf.tensordot(wf.ones(2, 3), wf.ones(3, 4), axes=1).shape
+    (2, 4)
+    """
     from .shaping import permute_dims, reshape
 
     if isinstance(axes, int):

@@ -119,11 +119,16 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
-    """The sum of elements over `axis` (all by default). Integers are summed in 64 bits.
+    """Sum of the elements over `axis`.
 
-    >>> import weft as wf
-    >>> wf.sum(wf.ones(2, 3), axis=0).tolist()
-    [2.0, 2.0, 2.0]
+    Args:
+        x: any shape.
+        axis: an axis or a tuple of axes; all axes by default.
+        dtype: the dtype of the sum; small integers are summed in 64 bits by default.
+        keepdims: keep the reduced axes with size 1.
+
+    >>> wf.sum(wf.ones(2, 3), axis=0)
+    tensor([2., 2., 2.])
     """
     have = x.dtype
     wanted = (
@@ -147,7 +152,13 @@ def count_of(x: Any, axis: Axis) -> int:
 
 
 def mean(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean over `axis` (all by default); integers become the default float. NaN for no elements."""
+    """Arithmetic mean of the elements over `axis` (all by default); NaN if there are none.
+
+    Integers are converted to the default floating dtype. Takes the arguments of `sum`.
+
+    >>> wf.mean(wf.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1)
+    tensor([1.5, 3.5])
+    """
     if dtype is not None and not dtypes.is_inexact(dtypes.as_dtype(dtype)):
         raise TypeError(
             f"mean: dtype must be floating or complex. Got {dtypes.as_dtype(dtype).name}; round what `mean` returns, for "
@@ -209,7 +220,11 @@ def reduce_prod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def prod(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
-    """The product of elements over `axis` (all by default). Integers are multiplied in 64 bits."""
+    """Product of the elements over `axis` (all by default); small integers are multiplied in 64 bits.
+
+    >>> wf.prod(wf.tensor([2, 3, 4]))
+    tensor(24)
+    """
     x = astype(x, sum_dtype(x.dtype) if dtype is None else dtype)
     return reduce_prod(x, tuple(axis) if axis.__class__ is list else axis, keepdims)
 
@@ -244,7 +259,11 @@ def _real_infer(name: str) -> Any:
     errors=lambda m: [*_bad("max")(m), Bad(ValueError, "max: cannot reduce axis 0 of size 0", m.normal(0, 3), axis=0)],
 )
 def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The largest element over `axis` (all by default); NaN if one is NaN."""
+    """Maximum over `axis` (all by default); NaN if any element is NaN. Equal maxima share the gradient.
+
+    >>> wf.max(wf.tensor([[1.0, 5.0], [7.0, 3.0]]), axis=1)
+    tensor([5., 7.])
+    """
     return np.asarray(np.max(x, axis=axis, keepdims=keepdims))
 
 
@@ -260,7 +279,11 @@ def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     errors=_bad("min"),
 )
 def min_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The smallest element over `axis` (all by default); NaN if one is NaN."""
+    """Minimum over `axis` (all by default); NaN if any element is NaN. Equal minima share the gradient.
+
+    >>> wf.min(wf.tensor([[1.0, 5.0], [7.0, 3.0]]), axis=1)
+    tensor([1., 3.])
+    """
     return np.asarray(np.min(x, axis=axis, keepdims=keepdims))
 
 
@@ -284,7 +307,11 @@ def _bool(_: np.dtype) -> np.dtype:
     ],
 )
 def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Whether at least one element over `axis` is true (non-zero)."""
+    """Whether any element over `axis` (all by default) is true (non-zero).
+
+    >>> wf.any(wf.tensor([[0, 0], [0, 1]]), axis=1)
+    tensor([False,  True])
+    """
     return np.asarray(np.any(x, axis=axis, keepdims=keepdims))
 
 
@@ -304,7 +331,11 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     ],
 )
 def all_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Whether all elements over `axis` are true (non-zero)."""
+    """Whether all elements over `axis` (all by default) are true (non-zero).
+
+    >>> wf.all(wf.tensor([1, 2, 0]))
+    tensor(False)
+    """
     return np.asarray(np.all(x, axis=axis, keepdims=keepdims))
 
 
@@ -314,7 +345,11 @@ def all_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     samples=_samples,
 )
 def logsumexp(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis`, stable for large values."""
+    """log(sum(exp(x))) over `axis` (all by default), without overflow.
+
+    >>> wf.logsumexp(wf.tensor([1000.0, 1000.0]))
+    tensor(1000.6932)
+    """
     from .shaping import reshape, squeeze, stop_gradient
 
     x = astype(x, dtypes.float_for(x.dtype))

@@ -44,7 +44,11 @@ def _infer_flip(x: Any, axis: Any) -> Spec:
     errors=lambda m: [Bad(IndexError, "flip: axis 2", m.normal(2, 3), axis=2)],
 )
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
-    """`x` with the order of elements along `axis` (all axes by default) reversed; a copy."""
+    """Reverse the order of elements along `axis` (all axes by default); a copy.
+
+    >>> wf.flip(wf.arange(3))
+    tensor([2, 1, 0])
+    """
     return np.flip(x, axis).copy()
 
 
@@ -80,7 +84,11 @@ def _infer_roll(x: Any, shift: Any, axis: Any) -> Spec:
     errors=lambda m: [Bad(TypeError, "roll: shift must be", m.normal(2, 3), 1.5)],
 )
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Any:
-    """`x` with elements shifted along `axis` (the flattened tensor by default); what falls off comes back in front."""
+    """Shift elements along `axis` cyclically (the flattened tensor by default).
+
+    >>> wf.roll(wf.arange(4), 1)
+    tensor([3, 0, 1, 2])
+    """
     return np.roll(x, shift, axis)
 
 
@@ -122,7 +130,11 @@ def _tile_rule(g: Tensor, like_x: Any, repetitions: Any) -> Tensor:
     errors=lambda m: [Bad(ValueError, "negative", m.normal(2), (-1,))],
 )
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Any:
-    """`x` repeated whole, `repetitions` times along each axis."""
+    """Repeat the whole tensor `repetitions` times along each axis.
+
+    >>> wf.tile(wf.tensor([1, 2]), (2,))
+    tensor([1, 2, 1, 2])
+    """
     return np.tile(x, repetitions)
 
 
@@ -185,8 +197,16 @@ def repeat_static(x: Tensor, repeats: int | tuple[int, ...], axis: int | None = 
 
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """Each element repeated along `axis` (of the flattened tensor by default): `repeats` times, or as often as the
-    matching element of `repeats` says."""
+    """Repeat each element along `axis` (of the flattened tensor by default).
+
+    Args:
+        x: any shape.
+        repeats: how often to repeat, one integer or one per element along `axis`.
+        axis: the axis to repeat along.
+
+    >>> wf.repeat(wf.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
+    """
     if isinstance(repeats, Tensor):
         repeats = repeats.tolist()
     if isinstance(repeats, (list, tuple)):

@@ -84,7 +84,11 @@ def _arg_errors(name: str) -> Any:
     errors=_arg_errors("argmax"),
 )
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The index of the largest element along `axis` (of the flattened tensor by default); of equal ones the first."""
+    """Index of the maximum along `axis` (of the flattened tensor by default); the first of equal ones.
+
+    >>> wf.argmax(wf.tensor([[1, 5], [7, 3]]), axis=1)
+    tensor([1, 0])
+    """
     return np.asarray(np.argmax(x, axis, keepdims=keepdims), np.int64)
 
 
@@ -101,7 +105,11 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
     errors=_arg_errors("argmin"),
 )
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The index of the smallest element along `axis` (of the flattened tensor by default); of equal ones the first."""
+    """Index of the minimum along `axis` (of the flattened tensor by default); the first of equal ones.
+
+    >>> wf.argmin(wf.tensor([4, 2, 8]))
+    tensor(1)
+    """
     return np.asarray(np.argmin(x, axis, keepdims=keepdims), np.int64)
 
 
@@ -118,7 +126,11 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
     errors=lambda m: [Bad(IndexError, "count_nonzero: axis 2", m.normal(2, 3), axis=2)],
 )
 def count_nonzero(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-    """How many elements over `axis` (all by default) are not zero."""
+    """Number of non-zero elements over `axis` (all by default).
+
+    >>> wf.count_nonzero(wf.tensor([0, 7, 8]))
+    tensor(2)
+    """
     return reduce_sum(astype(not_equal(x, 0), dtypes.int64), tuple(axis) if isinstance(axis, list) else axis, keepdims)
 
 
@@ -145,23 +157,32 @@ def nonzero_places(x: Tensor) -> Any:
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of the non-zero elements: one tensor per axis, in row-major order.
+    """Indices of the non-zero elements, one tensor per axis, in row-major order.
 
-    >>> import weft as wf
-    >>> wf.nonzero(wf.tensor([0, 7, 8]))[0].tolist()
-    [1, 2]
+    >>> wf.nonzero(wf.tensor([0, 7, 8]))
+    (tensor([1, 2]),)
     """
     places = nonzero_places(x)
     return tuple([places[i] for i in range(x.ndim)])
 
 
 def argwhere(x: Tensor, /) -> Tensor:
-    """The indices of the non-zero elements, one row per element."""
+    """Indices of the non-zero elements, one row per element.
+
+    >>> wf.argwhere(wf.eye(2))
+    tensor([[0, 0],
+            [1, 1]])
+    """
     return nonzero_places(x).mT
 
 
 def masked_select(x: Tensor, mask: Tensor, /) -> Tensor:
-    """The elements of `x` where `mask` is true, in row-major order, as a vector. The two broadcast together."""
+    """Elements of `x` where `mask` is true, as a vector in row-major order; the two broadcast.
+
+    >>> x = wf.arange(4)
+    >>> wf.masked_select(x, x > 1)
+    tensor([2, 3])
+    """
     if not dtypes.is_bool(mask.dtype):
         raise TypeError(f"masked_select: mask must be bool. Got {mask.dtype.name}.")
     if x.shape != mask.shape:
@@ -248,9 +269,19 @@ def search_places(x1: Tensor, x2: Tensor, sorter: Tensor | None = None, side: st
 def searchsorted(
     x1: Tensor, x2: Tensor | int | float, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
-    """Where the elements of `x2` (a tensor or a number) must be inserted into the sorted vector `x1` to keep it sorted.
+    """Indices at which to insert `x2` into the sorted vector `x1` to keep it sorted.
 
-    With `side="left"` before equal elements, with "right" after them; `sorter` holds the indices that sort `x1`.
+    Args:
+        x1: shape (n,), ascending.
+        x2: a number or a tensor of any shape.
+        side: "left" inserts before equal elements, "right" after them.
+        sorter: the indices that sort `x1` if it is not sorted.
+
+    Returns:
+        int64 indices in [0, n], shaped like `x2`.
+
+    >>> wf.searchsorted(wf.tensor([1, 3, 5]), wf.tensor([0, 3, 9]))
+    tensor([0, 1, 3])
     """
     if isinstance(x2, (bool, int, float)):
         x2 = constant(np.asarray(x2, dtypes.result_type(x1.dtype, x2)))
@@ -298,7 +329,16 @@ def _infer_bincount(x: Any, weights: Any, minlength: Any) -> Spec:
     test={"differentiable_inputs": (1,)},
 )
 def bincount(x: Tensor, /, weights: Tensor | None = None, minlength: int = 0) -> Any:
-    """How often each of 0, 1, 2 … occurs in a vector of integers; with `weights`, their sum per value."""
+    """Count the occurrences of 0, 1, 2, … in a vector of integers.
+
+    Args:
+        x: non-negative integers, shape (n,).
+        weights: shape (n,); summed per value instead of counted.
+        minlength: the minimum size of the result.
+
+    >>> wf.bincount(wf.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
     length = max(minlength, int(x.max()) + 1 if x.size else 0)
     if weights is None:
         return np.bincount(np.asarray(x).astype(np.int64), minlength=length).astype(np.int64, copy=False)

@@ -83,29 +83,31 @@ def unique_sorted(x: Tensor) -> Any:
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The distinct values of `x` in ascending order, their first places in the flattened `x`, the index of its value
-    for every element, and how often each value occurs. NaNs are all distinct."""
+    """Distinct values of `x`, ascending, with first indices, inverse indices and counts. NaNs are all distinct."""
     return UniqueAll(*unique_sorted(x))
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """The distinct values of `x` in ascending order and how often each occurs."""
+    """Distinct values of `x`, ascending, and how often each occurs.
+
+    >>> wf.unique_counts(wf.tensor([3, 1, 3])).counts
+    tensor([1, 2])
+    """
     values, _, _, counts = unique_sorted(x)
     return UniqueCounts(values, counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The distinct values of `x` in ascending order and, for every element, the index of its value among them."""
+    """Distinct values of `x`, ascending, and for every element of `x` the index of its value."""
     values, _, inverse, _ = unique_sorted(x)
     return UniqueInverse(values, inverse)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The distinct values of `x`, in ascending order.
+    """Distinct values of `x`, ascending.
 
-    >>> import weft as wf
-    >>> wf.unique_values(wf.tensor([3, 1, 3])).tolist()
-    [1, 3]
+    >>> wf.unique_values(wf.tensor([3, 1, 3]))
+    tensor([1, 3])
     """
     return unique_sorted(x)[0]
 
@@ -145,5 +147,9 @@ def _isin(x1: Any, x2: Any, invert: bool = False) -> np.ndarray:
     errors=lambda m: [Bad(TypeError, "isin: x1 must be a tensor. Got str", "a", m.ints(2))],
 )
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Any:
-    """Whether each element of `x1` is among the elements of `x2` (or is not, with `invert`)."""
+    """Whether each element of `x1` is an element of `x2` (with `invert`, is not).
+
+    >>> wf.isin(wf.tensor([1, 2, 3]), wf.tensor([2, 5]))
+    tensor([False,  True, False])
+    """
     return _isin(x1, x2, invert)

@@ -77,7 +77,17 @@ def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
     ],
 )
 def reshape(x: Tensor, /, shape: int | tuple[int, ...], *, copy: bool | None = None) -> Any:
-    """The same elements in the same order with another shape; one size may be -1. A view where possible."""
+    """Change the shape, keeping the elements in row-major order.
+
+    Args:
+        x: any shape.
+        shape: the new shape; one size may be -1 and is inferred.
+        copy: True always copies, False raises ValueError if a copy is needed, None returns a view where possible.
+
+    >>> wf.reshape(wf.arange(6), (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
     if copy:
         return np.array(x).reshape(resolve_shape(shape, x))
     # the shape rule has looked at it: only a size that was left open needs working out
@@ -156,7 +166,15 @@ def _inverse(axes: Any) -> tuple[int, ...]:
     ],
 )
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Any:
-    """`x` with its axes in another order; a view."""
+    """Permute the axes; a view.
+
+    Args:
+        x: any shape.
+        axes: every axis of `x` once, in the new order.
+
+    >>> wf.permute_dims(wf.zeros(2, 3, 4), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     return x.transpose(axes)  # type: ignore[arg-type]  # an array's
 
 
@@ -166,7 +184,11 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Any:
     errors=lambda m: [Bad(ValueError, "matrix_transpose: expected at least 2 axes", m.normal(3))],
 )
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """`x` with its last two axes exchanged; a view. Also `x.mT`."""
+    """Transpose the last two axes; a view. Also `x.mT`.
+
+    >>> wf.matrix_transpose(wf.zeros(5, 2, 3)).shape
+    (5, 3, 2)
+    """
     n = x.ndim
     if n < 2:
         raise ValueError(f"matrix_transpose: expected at least 2 axes. Got shape {format_shape(x.shape)}.")
@@ -178,7 +200,11 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     samples=lambda m: [Sample(m.normal(2, 3, 4), 0, 2), Sample(m.normal(2, 3), -1, 0)],
 )
 def swapaxes(x: Tensor, /, axis1: int, axis2: int) -> Tensor:
-    """`x` with two axes exchanged; a view. PyTorch's `transpose`."""
+    """Swap two axes; a view.
+
+    >>> wf.swapaxes(wf.zeros(2, 3, 4), 0, 2).shape
+    (4, 3, 2)
+    """
     n = x.ndim
     a, b = normalize_axis("swapaxes", axis1, n, "axis1"), normalize_axis("swapaxes", axis2, n, "axis2")
     order = list(range(n))
@@ -192,7 +218,11 @@ def swapaxes(x: Tensor, /, axis1: int, axis2: int) -> Tensor:
     errors=lambda m: [Bad(ValueError, "moveaxis: source and destination", m.normal(2, 3), (0, 1), 0)],
 )
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
-    """`x` with the axes `source` moved to the places `destination`; the others keep their order. A view."""
+    """Move the axes `source` to the positions `destination`; the others keep their order. A view.
+
+    >>> wf.moveaxis(wf.zeros(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+    """
     sources = normalize_axes("moveaxis", source, x.ndim, "source")
     destinations = normalize_axes("moveaxis", destination, x.ndim, "destination")
     if len(sources) != len(destinations):
@@ -247,7 +277,11 @@ def _batch_axes(op: Any, extra: int) -> Any:
     errors=lambda m: [Bad(IndexError, "expand_dims: axis 4 is out of range", m.normal(2, 3), 4)],
 )
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Any:
-    """`x` with new axes of size 1 at `axis`; a view. PyTorch's `unsqueeze`."""
+    """Insert axes of size 1 at the positions `axis` of the result; a view. PyTorch's `unsqueeze`.
+
+    >>> wf.expand_dims(wf.zeros(2, 3), 1).shape
+    (2, 1, 3)
+    """
     return np.expand_dims(x, axis)
 
 
@@ -280,7 +314,11 @@ def _restore(g: Tensor, axis: Any, like: Any) -> Tensor:
     errors=lambda m: [Bad(ValueError, "squeeze: axis 0 has size 2", m.normal(2, 1), 0)],
 )
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Any:
-    """`x` without the axes `axis`, which must have size 1; a view."""
+    """Remove the axes `axis`, which must have size 1; a view.
+
+    >>> wf.squeeze(wf.zeros(2, 1, 3), 1).shape
+    (2, 3)
+    """
     return np.squeeze(x, axis)
 
 
@@ -315,7 +353,12 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
     errors=lambda m: [Bad(ValueError, "broadcast_to: shape", m.normal(3), (2, 2))],
 )
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Any:
-    """`x` repeated, without copying, to `shape`; a read-only view."""
+    """Broadcast `x` to `shape`; a read-only view.
+
+    >>> wf.broadcast_to(wf.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     if x.size == 1 and x.ndim == 0 and x.dtype.kind in "biufc" and shape.__class__ is tuple and len(shape) < 32:
         # one number: what np.broadcast_to does, several times faster
         view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[arg-type]
@@ -352,13 +395,22 @@ def broadcast_as(x: Tensor, like: Tensor) -> Any:
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
-    """The tensors broadcast against each other."""
+    """Broadcast tensors against each other.
+
+    >>> a, b = wf.broadcast_arrays(wf.zeros(3, 1), wf.zeros(2))
+    >>> a.shape, b.shape
+    ((3, 2), (3, 2))
+    """
     shape = _broadcast_shapes("broadcast_arrays", *[a.shape for a in arrays])
     return tuple([broadcast_to_like(a, Spec(shape, a.dtype)) for a in arrays])
 
 
 def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """The shape to which `shapes` broadcast; a size may be None (unknown)."""
+    """The shape to which `shapes` broadcast; unknown sizes are None.
+
+    >>> wf.broadcast_shapes((3, 1), (2,))
+    (3, 2)
+    """
     sizes = []
     for shape in shapes:
         known = check_shape("broadcast_shapes", [0 if d is None else d for d in shape])
@@ -470,7 +522,15 @@ def concat_axis(arrays: Sequence[Tensor], axis: int = 0) -> Any:
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
-    """Tensors joined along an existing `axis`; with `axis=None` they are flattened first."""
+    """Concatenate tensors along an existing axis.
+
+    Args:
+        arrays: a sequence of tensors whose shapes agree except along `axis`.
+        axis: the axis to join; None flattens the tensors first.
+
+    >>> wf.concat([wf.zeros(2, 3), wf.ones(1, 3)]).shape
+    (3, 3)
+    """
     arrays = check_sequence("concat", arrays)
     if not arrays:
         raise ValueError("concat: expected at least one tensor. Got none.")
@@ -494,7 +554,12 @@ def check_sequence(op: str, arrays: Any) -> Sequence[Any]:
     errors=lambda m: [Bad(ValueError, "stack: all tensors must have one shape", (m.normal(2), m.normal(3)))],
 )
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Tensors of one shape joined along a new axis."""
+    """Join tensors of the same shape along a new axis at position `axis`.
+
+    >>> wf.stack([wf.tensor([1, 2]), wf.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     arrays = check_sequence("stack", arrays)
     if not arrays:
         raise ValueError("stack: expected at least one tensor. Got none.")
@@ -511,7 +576,11 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     test={"tuple": True},
 )
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of `x` along `axis`, as views."""
+    """Split `x` into its slices along `axis`; views.
+
+    >>> wf.unstack(wf.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     if x.ndim == 0:
         raise ValueError("unstack: a 0-d tensor has no axes.")
     moved = moveaxis(x, axis, 0)
@@ -528,7 +597,16 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     test={"tuple": True},
 )  # fmt: skip
 def split(x: Tensor, split_size_or_sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
-    """`x` cut along `axis` into pieces of a given size (the last may be smaller), or of given sizes. Views."""
+    """Split `x` along `axis` into pieces; views.
+
+    Args:
+        x: any shape.
+        split_size_or_sections: the size of every piece (the last may be smaller), or a sequence of sizes.
+        axis: the axis to split.
+
+    >>> [piece.tolist() for piece in wf.split(wf.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
+    """
     from .indexing import slice_axis
 
     axis = normalize_axis("split", axis, x.ndim)
@@ -557,7 +635,11 @@ def split(x: Tensor, split_size_or_sections: Any, axis: int = 0) -> tuple[Tensor
     test={"tuple": True},
 )  # fmt: skip
 def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """`x` cut along `axis` into at most `chunks` pieces of equal size (the last may be smaller). Views."""
+    """Split `x` along `axis` into at most `chunks` pieces of equal size (the last may be smaller); views.
+
+    >>> [piece.tolist() for piece in wf.chunk(wf.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
     if chunks < 1:
         raise ValueError(f"chunk: chunks must be at least 1. Got {chunks}.")
     axis = normalize_axis("chunk", axis, x.ndim)
@@ -578,7 +660,7 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal())],
 )
 def clone(x: Tensor) -> Any:
-    """A copy of `x` in memory of its own; gradients flow through."""
+    """Copy `x`; gradients flow through the copy."""
     return np.array(x)
 
 
@@ -593,7 +675,7 @@ def clone(x: Tensor) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3))],
 )
 def stop_gradient(x: Tensor) -> Any:
-    """`x` as a constant: no gradient flows through."""
+    """Return `x` as a constant: no gradient flows through."""
     return x
 
 
@@ -624,7 +706,11 @@ def clone_contiguous(x: Tensor) -> Any:
     ],
 )  # fmt: skip
 def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """`x` with the axes from `start_axis` to `end_axis` joined into one."""
+    """Join the axes from `start_axis` to `end_axis` into one.
+
+    >>> wf.flatten(wf.zeros(2, 3, 4), 1).shape
+    (2, 12)
+    """
     if x.ndim == 0:
         return reshape(x, (1,))
     start = normalize_axis("flatten", start_axis, x.ndim, "start_axis")
@@ -653,7 +739,11 @@ def _np_unflatten(x: np.ndarray, axis: int, sizes: Any) -> np.ndarray:
     ],
 )
 def unflatten(x: Tensor, axis: int, sizes: tuple[int, ...]) -> Tensor:
-    """`x` with the axis `axis` split into several of `sizes`, one of which may be -1: the inverse of `flatten`."""
+    """Split one axis into several of the given `sizes`, one of which may be -1: the inverse of `flatten`.
+
+    >>> wf.unflatten(wf.zeros(2, 12), 1, (3, -1)).shape
+    (2, 3, 4)
+    """
     axis = normalize_axis("unflatten", axis, x.ndim)
     sizes = tuple(sizes)
     here = x.shape[axis]

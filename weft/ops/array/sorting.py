@@ -94,7 +94,11 @@ def _errors(name: str) -> Any:
     errors=_errors("argsort"),
 )
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """The indices that sort `x` along `axis`; equal elements keep their order."""
+    """Indices that sort `x` along `axis`; the sort is stable.
+
+    >>> wf.argsort(wf.tensor([3.0, 1.0, 2.0]))
+    tensor([1, 2, 0])
+    """
     return _order(x, axis, descending)  # type: ignore[arg-type]
 
 
@@ -120,11 +124,16 @@ def _sort_rule(g: Tensor, x: Tensor, axis: int, descending: bool) -> Tensor:
     errors=_errors("sort"),
 )
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """The elements of `x` in ascending (or `descending`) order along `axis`; NaN counts as the largest.
+    """Sort along `axis`, NaN last.
 
-    >>> import weft as wf
-    >>> wf.sort(wf.tensor([3.0, 1.0, 2.0]), descending=True).tolist()
-    [3.0, 2.0, 1.0]
+    Args:
+        x: any real shape.
+        axis: the axis to sort along.
+        descending: sort from large to small, NaN first.
+        stable: accepted for compatibility; the order of equal elements is always kept.
+
+    >>> wf.sort(wf.tensor([3.0, 1.0, 2.0]), descending=True)
+    tensor([3., 2., 1.])
     """
     # equal numbers look the same, so the fastest sort is as good as a stable one here
     out = np.sort(_comparable(x), axis=axis)  # type: ignore[arg-type]
@@ -137,7 +146,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 class TopK(NamedTuple):
-    """The result of `topk`: the values and their places along the axis."""
+    """Result of `topk`: values and their indices along the axis."""
 
     values: Tensor
     indices: Tensor
@@ -229,18 +238,27 @@ def topk_pair(x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: b
 
 
 def topk(x: Tensor, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
-    """The `k` largest elements along `axis` (the smallest with `largest=False`) and their indices, in order.
+    """The `k` largest elements along `axis` and their indices.
 
-    >>> import weft as wf
+    Args:
+        x: any shape.
+        k: the number of elements, at most the size of `axis`.
+        axis: the axis to search.
+        largest: False for the `k` smallest elements.
+        sorted: accepted for compatibility; results are always sorted.
+
+    Returns:
+        A named tuple (values, indices).
+
     >>> values, indices = wf.topk(wf.tensor([1.0, 5.0, 3.0]), 2)
-    >>> indices.tolist()
-    [1, 2]
+    >>> values, indices
+    (tensor([5., 3.]), tensor([1, 2]))
     """
     return TopK(*topk_pair(x, k, axis, largest, sorted))
 
 
 class KthValue(NamedTuple):
-    """The result of `kthvalue`: the values and their places along the axis."""
+    """Result of `kthvalue`: values and their indices along the axis."""
 
     values: Tensor
     indices: Tensor
@@ -262,7 +280,11 @@ def _kth_reference(x: np.ndarray, k: int, axis: int = -1, keepdims: bool = False
     errors=lambda m: [Bad(ValueError, "kthvalue: k must be 1 to 3", m.normal(3), 4)],
 )
 def kthvalue(x: Tensor, /, k: int, axis: int = -1, *, keepdims: bool = False) -> KthValue:
-    """The `k`-th smallest element along `axis` (counting from 1) and its index."""
+    """The `k`-th smallest element along `axis` (counting from 1) and its index.
+
+    >>> wf.kthvalue(wf.tensor([3.0, 1.0, 2.0]), 2).values
+    tensor(2.)
+    """
     axis = normalize_axis("kthvalue", axis, rank_of(x))
     if x.ndim == 0:
         values, order = kthvalue(reshape(x, (1,)), k, axis)

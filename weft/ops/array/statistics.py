@@ -68,9 +68,16 @@ def _real_like(x: Tensor) -> Tensor:
     errors=_bad("var"),
 )
 def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variance over `axis` (all by default): the mean squared distance from the mean.
+    """Variance over `axis` (all by default): the mean squared deviation from the mean.
 
-    The squares are divided by N - `correction`: 0 for a whole population, 1 for the unbiased estimate from a sample.
+    Args:
+        x: any shape.
+        axis: an axis or a tuple of axes; all axes by default.
+        correction: the sum of squares is divided by N - `correction`: 0 for a population, 1 for the unbiased estimate.
+        keepdims: keep the reduced axes with size 1.
+
+    >>> wf.var(wf.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor(1.25)
     """
     return _variance("var", x, axis, correction, keepdims)
 
@@ -82,7 +89,11 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepd
     errors=_bad("std"),
 )
 def std(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over `axis` (all by default): the square root of `var`. Of equal numbers the gradient is 0."""
+    """Standard deviation over `axis` (all by default): the square root of `var`. The gradient at zero deviation is 0.
+
+    >>> wf.std(wf.tensor([1.0, 3.0]), correction=1)
+    tensor(1.4142...)
+    """
     return norm_sqrt(_variance("std", x, axis, correction, keepdims))
 
 
@@ -117,10 +128,17 @@ def _quantile_reference(x: Any, q: Any, axis: Any = None, keepdims: bool = False
     test={"differentiable_inputs": (0,)},
 )
 def quantile(x: Tensor, /, q: Operand, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> Tensor:
-    """The values below which a share `q` (0 to 1, a number or a tensor) of the elements over `axis` lie.
+    """Quantiles of the elements over `axis`; NaN if any element is NaN.
 
-    Between two elements the value is interpolated as `method` says: "linear", "lower", "higher", "midpoint" or
-    "nearest". The axes of `q` come first in the result. NaN if one of the elements is NaN.
+    Args:
+        x: any shape.
+        q: the quantiles in [0, 1], a number or a tensor, whose axes come first in the result.
+        axis: an axis or a tuple of axes; all axes by default.
+        keepdims: keep the reduced axes with size 1.
+        method: interpolation between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+
+    >>> wf.quantile(wf.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)
+    tensor(1.5)
     """
     if method not in _METHODS:
         raise ValueError(f"quantile: method must be one of {', '.join(_METHODS)}. Got {method!r}.")
@@ -173,7 +191,11 @@ def quantile(x: Tensor, /, q: Operand, *, axis: Axis = None, keepdims: bool = Fa
     errors=lambda m: [Bad(IndexError, "median: axis 2", m.normal(2, 3), axis=2)],
 )
 def median(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis` (all by default) in order of size; the mean of the two middle ones if they are two."""
+    """Median over `axis` (all by default); the mean of the two middle elements of an even number.
+
+    >>> wf.median(wf.tensor([3.0, 1.0, 2.0]))
+    tensor(2.)
+    """
     normalize_axes("median", tuple(axis) if isinstance(axis, list) else axis, x.ndim)
     return quantile(x, 0.5, axis=axis, keepdims=keepdims)
 
@@ -246,9 +268,20 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
 def histogram(
     x: Tensor, /, bins: Any = 10, range: Any = None, *, weights: Tensor | None = None, density: bool = False
 ) -> Histogram:
-    """How many elements fall into each of `bins` (a number of equal bins, or the edges); the last bin includes its end.
+    """Count the elements that fall into each bin.
 
-    With `weights` their sum per bin; with `density` the result integrates to 1.
+    Args:
+        x: any shape.
+        bins: the number of bins of equal width, or their edges; the last bin includes its right edge.
+        range: (low, high) of equal bins; the range of `x` by default.
+        weights: like `x`; weights are summed instead of counted.
+        density: normalise so that the histogram integrates to 1.
+
+    Returns:
+        A named tuple (hist, bin_edges).
+
+    >>> wf.histogram(wf.tensor([0.0, 0.5, 1.0]), bins=2).hist
+    tensor([1, 2])
     """
     require_sizes("histogram", x)
     data = astype(x, dtypes.float_for(x.dtype))
