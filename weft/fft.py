@@ -26,7 +26,7 @@ from .ops.array.fft_ops import resize as _resize
 from .ops.array.repeating import roll as _roll
 from .ops.core.define import constant as _constant
 from .ops.core.error_names import public as _public
-from .ops.core.slow_path import check_room as _check_room
+from .ops.core.slow_path import check_memory as _check_memory
 from .ops.core.spec import check_size as _check_size
 from .ops.core.spec import normalize_axes as _normalize_axes
 from .ops.core.spec import normalize_axis as _normalize_axis
@@ -203,7 +203,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, function: A
     resolved = _dtypes.get_default_dtype() if dtype is None else _dtypes.as_dtype(dtype)
     if not _dtypes.is_floating(resolved):
         raise TypeError(f"{name}: dtype must be a real floating dtype. Got {resolved.name}.")
-    _check_room(name, (n,), resolved, 2 * 8 * n)
+    _check_memory(name, (n,), resolved, 2 * 8 * n)
     return _constant(function(n, d).astype(resolved))
 
 

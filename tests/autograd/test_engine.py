@@ -442,9 +442,9 @@ def _long_way(x, y):
 
 @pytest.mark.parametrize("dtype", [wf.float32, wf.float64], ids=str)
 def test_small_and_large_arrays_have_the_same_gradients(dtype):
-    from weft.ops.core.define import LARGE
+    from weft.ops.core.define import NATIVE_MIN_ELEMENTS
 
-    n = LARGE + 160
+    n = NATIVE_MIN_ELEMENTS + 160
     rng = np.random.default_rng(0)
     xs, ys = (wf.asarray(rng.uniform(0.1, 1.0, n).astype(dtype)).requires_grad_() for _ in range(2))
     large = wf.grad(_long_way(xs, ys), [xs, ys])

@@ -75,9 +75,9 @@ NATIVE_DRAWS = {
 @pytest.mark.parametrize("name", NATIVE_DRAWS)
 def test_native_code_and_numpy_draw_the_same_bits(name, monkeypatch):
     state = wf.tensor([-(2**62) + 5, 2**40 + 1])
-    n = random_ops.NATIVE + 77
+    n = random_ops.NATIVE_MIN_ELEMENTS + 77
     native = NATIVE_DRAWS[name](state, n).numpy()
-    monkeypatch.setattr(random_ops, "NATIVE", 10**9)
+    monkeypatch.setattr(random_ops, "NATIVE_MIN_ELEMENTS", 10**9)
     np.testing.assert_array_equal(native, NATIVE_DRAWS[name](state, n).numpy())
 
 
@@ -85,7 +85,7 @@ def test_native_code_and_numpy_draw_the_same_bits(name, monkeypatch):
 def test_native_normals_agree_to_rounding(dtype, monkeypatch):
     state = wf.tensor([3, 4])
     native = random_ops.random_normal(state, (100_000,), dtype).numpy()
-    monkeypatch.setattr(random_ops, "NATIVE", 10**9)
+    monkeypatch.setattr(random_ops, "NATIVE_MIN_ELEMENTS", 10**9)
     plain = random_ops.random_normal(state, (100_000,), dtype).numpy()
     eps = np.finfo(dtype).eps
     np.testing.assert_allclose(native, plain, rtol=0, atol=16 * eps)

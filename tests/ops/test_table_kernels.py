@@ -73,7 +73,7 @@ def test_kernels_of_libraries_give_the_numbers_of_the_numpy_bodies(op, sample, o
     monkeypatch.setattr(eager_attention, "WORK", 0)
     monkeypatch.setattr(onednn_kernels, "WORK", 0)
     monkeypatch.setattr(onednn_kernels, "MOVES", 0)
-    monkeypatch.setattr(slow_path, "WORTHWHILE", 0)
+    monkeypatch.setattr(slow_path, "KERNEL_LOOKUP_MIN_ELEMENTS", 0)
     with nullcontext() if onednn else onednn_kernels.disabled():
         found = _results(op, sample)
     for got, truth in zip(found, expected, strict=True):

@@ -313,14 +313,14 @@ def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
     """The rules of `node.op` on bare arrays, or None where that is not possible."""
     if g.__class__ is Tensor:
         g = g._data
-    if g.__class__ is not ndarray or g.size >= define.LARGE:
+    if g.__class__ is not ndarray or g.size >= define.NATIVE_MIN_ELEMENTS:
         return None
     dtype = g.dtype
     if dtype is not F32 and dtype is not F64:
         return None
     for value in node.saved:
         if value.__class__ is ndarray:
-            if value.dtype is not dtype or value.size >= define.LARGE:
+            if value.dtype is not dtype or value.size >= define.NATIVE_MIN_ELEMENTS:
                 return None
             key = id(value) if value.base is None else id(memory_of(value))
             if key in mutations and mutations[key][-1].clock > node.seq:

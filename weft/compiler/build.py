@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.core.slow_path import check_room
+from ..ops.core.slow_path import check_memory
 from ..runtime import memory
 from ..runtime.program import Program
 from . import trials, tuning
@@ -99,7 +99,7 @@ def compile_flow(
     """
     for value, target in zip(flow.outputs, targets, strict=True):
         if target is None:  # new memory at every call: what can never be had need not be compiled for
-            check_room(flow.name, tuple(value.shape), value.dtype)
+            check_memory(flow.name, tuple(value.shape), value.dtype)
     seconds: dict[str, float] = {}
     still = [num_arguments + i for i, f in enumerate(freeze) if f]
     with _timed(seconds, "passes"):

@@ -109,7 +109,7 @@ def _in_place(op: Op) -> Callable[..., Any]:
                     return self
             return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
         except Exception as error:
-            error_names.tell(error_names.renamed(op.title, error, keep_prefix=True), error)
+            error_names.raise_as(error_names.renamed(op.title, error, keep_prefix=True), error)
 
     ufunc = op.ufunc if isinstance(op.ufunc, np.ufunc) and len(op.parameters) == 2 else None
     operator.names_errors = True  # type: ignore[attr-defined]

@@ -60,7 +60,12 @@ def step(
 def _small(formula: Callable[..., Any], x: Tensor, operands: tuple[Any, ...]) -> bool:
     """Compute on small arrays of one dtype at once; False where there is more to it."""
     data = x._data
-    if dispatch.modes.active or type(data) is not np.ndarray or data.size >= dispatch.LARGE or not data.flags.writeable:
+    if (
+        dispatch.modes.active
+        or type(data) is not np.ndarray
+        or data.size >= dispatch.NATIVE_MIN_ELEMENTS
+        or not data.flags.writeable
+    ):
         return False
     datas = [o._data for o in operands]
     dtype = data.dtype

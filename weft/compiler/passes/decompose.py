@@ -19,7 +19,7 @@ from ...autograd.tape import no_grad
 from ...graph.capture.tracing import Capture
 from ...graph.graph import Node
 from ...ops.array.elementwise import astype
-from ...ops.core.slow_path import check_room
+from ...ops.core.slow_path import check_memory
 from ...tensor import wrap
 from ..flow import Flow, rebuild
 
@@ -39,7 +39,7 @@ def decomposition(name: str, late: bool = False) -> Callable[[Callable[..., Any]
 
 def counting(name: str, n: int) -> np.ndarray:
     """0, 1, … n - 1 as an array that a decomposition of `name` needs; refused before it is made if it does not fit."""
-    check_room(name, (n,), np.dtype(np.int64))
+    check_memory(name, (n,), np.dtype(np.int64))
     return np.arange(n, dtype=np.int64)
 
 

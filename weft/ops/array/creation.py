@@ -17,7 +17,7 @@ from ..core import define
 from ..core.define import constant, primitive
 from ..core.registry import NOT_DIFFERENTIABLE
 from ..core.samples import Sample
-from ..core.slow_path import check_room
+from ..core.slow_path import check_memory
 from ..core.spec import Spec, check_shape, check_size, is_known
 
 # Functions for users that are not ops; ops are public by their records.
@@ -393,7 +393,7 @@ def arange(
     if count == math.inf or count > 2**48:
         raise MemoryError(f"arange: {count:g} values are too many.")
     n = max(0, math.ceil(count))
-    check_room("arange", (n,), resolved, 2 * 8 * n)
+    check_memory("arange", (n,), resolved, 2 * 8 * n)
     steps = np.arange(n)
     if any(isinstance(v, Tensor) and v._node is not None for v in (start, step)) and dtypes.is_inexact(resolved):
         return _cast(constant(steps.astype(np.float64)) * step + start, resolved)
@@ -434,7 +434,7 @@ def linspace(
     is_complex = any(_is_complex(end) for end in (start, stop))
     default = dtypes.complex_dtype(dtypes.get_default_dtype()) if is_complex else dtypes.get_default_dtype()
     resolved = default if dtype is None else dtypes.as_dtype(dtype)
-    check_room("linspace", (num,), resolved, 2 * 16 * num)
+    check_memory("linspace", (num,), resolved, 2 * 16 * num)
     if isinstance(start, Tensor) or isinstance(stop, Tensor):
         wide = dtypes.complex128 if is_complex else dtypes.float64
         first, last = (_cast(asarray(end), wide) for end in (start, stop))
@@ -467,7 +467,7 @@ def eye(
     check_device("eye", device)
     rows = check_size("eye", n_rows, "n_rows")
     cols = rows if n_cols is None else check_size("eye", n_cols, "n_cols")
-    check_room("eye", (rows, cols), _float(dtype))
+    check_memory("eye", (rows, cols), _float(dtype))
     return constant(np.eye(rows, cols, k=max(min(operator.index(k), cols), -rows), dtype=_float(dtype)))
 
 

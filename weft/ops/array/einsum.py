@@ -27,8 +27,8 @@ from .products import matmul
 from .reduction import reduce_sum
 from .shaping import broadcast_to, expand_dims, permute_dims, reshape
 
-_EXHAUSTIVE = 6  # operands up to which all contraction orders are compared
-_GREEDY = 24  # terms up to which the pair that shrinks most is looked for, one after the other
+_EXHAUSTIVE_MAX_OPERANDS = 6  # operands up to which all contraction orders are compared
+_GREEDY_MAX_TERMS = 24  # terms up to which the pair that shrinks most is looked for, one after the other
 
 
 def _error(problem: str, equation: str) -> ValueError:
@@ -118,7 +118,7 @@ def _order(terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ..
         needed = set(output).union(*map(set, rest)) if rest else set(output)
         return (*rest, _pair_result(now[i], now[j], needed))
 
-    if len(terms) <= _EXHAUSTIVE:
+    if len(terms) <= _EXHAUSTIVE_MAX_OPERANDS:
         best: dict[tuple[str, ...], tuple[int, tuple[tuple[int, int], ...]]] = {}
 
         def search(now: tuple[str, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -135,7 +135,7 @@ def _order(terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ..
 
         return search(terms)[1]
 
-    if len(terms) > _GREEDY:  # looking at all pairs again and again would take longer than the products
+    if len(terms) > _GREEDY_MAX_TERMS:  # looking at all pairs again and again would take longer than the products
         return ((0, 1), *[(0, n - 1) for n in range(len(terms) - 1, 1, -1)])
 
     def gain(now: tuple[str, ...], i: int, j: int) -> tuple[int, int, tuple[int, int]]:

@@ -481,7 +481,7 @@ def logaddexp(x1: Term, x2: Term) -> Term:
     return s.logaddexp(x1, x2)
 
 
-def _or_one(x: Any) -> Any:
+def _nonzero(x: Any) -> Any:
     """`x` with zeros replaced by 1, as a safe divisor where the dividend is 0 too."""
     return where(x == 0, 1.0, x)
 
@@ -489,7 +489,7 @@ def _or_one(x: Any) -> Any:
 @elementwise(
     numpy=np.hypot,
     kind="real float",
-    vjp=(lambda g, x1, out: g * (x1 / _or_one(out)), lambda g, x2, out: g * (x2 / _or_one(out))),
+    vjp=(lambda g, x1, out: g * (x1 / _nonzero(out)), lambda g, x2, out: g * (x2 / _nonzero(out))),
     reference=np.hypot,
     samples=pairs(0.5, 3),
 )
@@ -551,16 +551,16 @@ def atan(x: Term) -> Term:
     return s.atan(x)
 
 
-def _turn(g: Any, part: Any, x1: Any, x2: Any) -> Any:
+def _angle_rule(g: Any, part: Any, x1: Any, x2: Any) -> Any:
     """g part / (x1² + x2²) without overflow or underflow of the squares; 0 at the origin, where no angle exists."""
-    radius = _or_one(hypot(x1, x2))
+    radius = _nonzero(hypot(x1, x2))
     return g * (part / radius / radius)
 
 
 @elementwise(
     numpy=np.arctan2,
     kind="real float",
-    vjp=(lambda g, x1, x2: _turn(g, x2, x1, x2), lambda g, x1, x2: -_turn(g, x1, x1, x2)),
+    vjp=(lambda g, x1, x2: _angle_rule(g, x2, x1, x2), lambda g, x1, x2: -_angle_rule(g, x1, x1, x2)),
     reference=np.arctan2,
     samples=pairs(0.5, 3),
 )

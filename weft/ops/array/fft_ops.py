@@ -16,7 +16,7 @@ from ...errors import format_shape
 from ...tensor import Tensor
 from ..core.define import constant, primitive
 from ..core.samples import Bad, Sample
-from ..core.slow_path import check_room
+from ..core.slow_path import check_memory
 from ..core.spec import Spec, check_size, normalize_axes, normalize_axis, same_size
 from .elementwise import astype, conj, real
 from .indexing import Slice, put_into_zeros, slice_axis
@@ -173,7 +173,7 @@ def _back(x: Any, n: int, axis: int, norm: str = "backward") -> np.ndarray:
 
 def _back_rule(g: Tensor, like_x: Any, n: int, axis: int, norm: str) -> Tensor:
     axis = axis % len(like_x.shape)
-    check_room("irfft", (n // 2 + 1,), like_x.dtype)
+    check_memory("irfft", (n // 2 + 1,), like_x.dtype)
     weights = np.full(n // 2 + 1, 2.0, dtypes.real_dtype(like_x.dtype))
     weights[0] = 1
     if n % 2 == 0:

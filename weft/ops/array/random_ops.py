@@ -44,7 +44,7 @@ def _check_float(op: str, dtype: np.dtype, complex_too: bool = False) -> None:
 
 # Elements from which native code draws. The same text runs there: bits, integers and uniform numbers are the same to the
 # last bit; normal numbers go through logarithm and cosine, whose last bits may differ between NumPy and native code.
-NATIVE = 4096
+NATIVE_MIN_ELEMENTS = 4096
 
 
 def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, start: int = 0) -> np.ndarray:
@@ -54,7 +54,7 @@ def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, 
     """
     count = num_elements(shape)
     assert count is not None
-    if count >= NATIVE:
+    if count >= NATIVE_MIN_ELEMENTS:
         native = native_kernels()
         out = native.draw(make, state, shape, dtype, start) if native else None
         if out is not None:
@@ -485,7 +485,7 @@ def random_dropout(x: Tensor, state: Tensor, p: float) -> Any:
         return np.zeros_like(x)
     bits = draw(state, x.shape, dtypes.uint32, _first_word)  # type: ignore[arg-type]
     limit, scale = np.asarray(threshold, np.uint32), np.asarray(1 / (1 - p), x.dtype)
-    if x.size >= NATIVE and not dtypes.is_complex(x.dtype):
+    if x.size >= NATIVE_MIN_ELEMENTS and not dtypes.is_complex(x.dtype):
         native = native_kernels()
         out = native.elementwise("dropout", _kept, [bits, x, limit, scale], x.shape) if native else None
         if out is not None:

@@ -11,7 +11,7 @@ from ...tensor import Tensor, wrap
 from ..core import vmap_rules
 from ..core.define import primitive
 from ..core.samples import Bad, Sample
-from ..core.slow_path import check_room
+from ..core.slow_path import check_memory
 from ..core.spec import Spec, check_shape, check_size, normalize_axes, normalize_axis, num_elements
 from .shaping import reshape
 
@@ -167,7 +167,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
         from .reduction import sum as sum_
 
         return sum_(reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)
-    check_room("repeat", (sum(repeats),), np.dtype(np.int64))
+    check_memory("repeat", (sum(repeats),), np.dtype(np.int64))
     owners = np.repeat(np.arange(shape[axis]), repeats)
     from .creation import zeros
 

@@ -144,7 +144,7 @@ def _rows_at(x: Tensor, index: Tensor) -> Tensor | None:
         or i.__class__ is not ndarray
         or i.dtype.kind != "i"
         or not i.ndim
-        or a.size > define.LARGE
+        or a.size > define.NATIVE_MIN_ELEMENTS
     ):
         return None
     try:

@@ -42,7 +42,7 @@ from .registry import Op
 from .short_floats import any_short as any_short
 from .short_floats import in_float32
 from .short_floats import run_in_float32 as run_in_float32
-from .slow_path import LARGE as LARGE
+from .slow_path import NATIVE_MIN_ELEMENTS as NATIVE_MIN_ELEMENTS
 from .slow_path import as_arrays as as_arrays
 from .slow_path import call as call
 from .slow_path import cast_data as cast_data

@@ -150,9 +150,9 @@ def rescued(
     if made is not None:
         return made
     try:
-        tell(explained(name, function, args, kwargs, error), error)
+        raise_as(explained(name, function, args, kwargs, error), error)
     finally:
-        del error  # as in `tell`
+        del error  # as in `raise_as`
 
 
 def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -165,14 +165,14 @@ def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], 
     return None
 
 
-def tell(told: Exception, error: Exception) -> NoReturn:
-    """Raise `told` in place of `error`, which is being handled and may be the same."""
+def raise_as(replacement: Exception, error: Exception) -> NoReturn:
+    """Raise `replacement` in place of `error`, which is being handled and may be the same."""
     try:
-        if told is error:
+        if replacement is error:
             raise  # noqa: PLE0704 - callers are in the handler of `error`
-        raise told from error
+        raise replacement from error
     finally:
-        del told, error  # this frame is in their traceback: naming them here would make a cycle
+        del replacement, error  # this frame is in their traceback: naming them here would make a cycle
 
 
 def _signature(function: Callable[..., Any]) -> str:

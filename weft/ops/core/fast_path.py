@@ -20,7 +20,7 @@ from ...tensor import Tensor, wrap
 from . import modes, registry
 from .recording import UNTRACKED, finish, make_node, needs_of, note_view
 from .registry import Op
-from .slow_path import LARGE, as_arrays, call
+from .slow_path import NATIVE_MIN_ELEMENTS, as_arrays, call
 from .spec import Spec, spec_of
 
 ndarray = np.ndarray
@@ -39,7 +39,7 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
             return call(op, (x,))
         try:
             a = x._data
-            if (a.dtype is F32 or a.dtype is F64 or a.dtype in direct) and a.size < LARGE:
+            if (a.dtype is F32 or a.dtype is F64 or a.dtype in direct) and a.size < NATIVE_MIN_ELEMENTS:
                 out = ufunc(a)
             else:
                 return call(op, (x,))
@@ -108,7 +108,7 @@ def make_binary(
                 if (
                     takes_numbers
                     and (dtype is F32 or dtype is F64 or dtype is I64 and cls is int and takes_i64)
-                    and a.size < LARGE
+                    and a.size < NATIVE_MIN_ELEMENTS
                 ):
                     out = ufunc(a, y)
                     b = y
@@ -119,8 +119,8 @@ def make_binary(
                 if (
                     b.dtype is dtype
                     and (dtype is F32 or dtype is F64 or dtype in direct)
-                    and a.size < LARGE
-                    and b.size < LARGE
+                    and a.size < NATIVE_MIN_ELEMENTS
+                    and b.size < NATIVE_MIN_ELEMENTS
                 ):
                     out = ufunc(a, b)
                     ny = y._node
@@ -161,7 +161,7 @@ def make_binary(
         if y.__class__ is float or y.__class__ is int:
             if not modes.active and x._node is None and takes_numbers:
                 a = x._data
-                if (a.dtype is F32 or a.dtype is F64) and type(a) is ndarray and a.size < LARGE:
+                if (a.dtype is F32 or a.dtype is F64) and type(a) is ndarray and a.size < NATIVE_MIN_ELEMENTS:
                     try:
                         out = ufunc(y, a)
                     except Exception:
@@ -186,7 +186,13 @@ def make_select(op: Op) -> Callable[..., Any]:
             return call(op, args)
         try:
             c, a, b = args[0]._data, args[1]._data, args[2]._data
-            if c.dtype is not BOOL or a.dtype is not b.dtype or a.size >= LARGE or b.size >= LARGE or c.size >= LARGE:
+            if (
+                c.dtype is not BOOL
+                or a.dtype is not b.dtype
+                or a.size >= NATIVE_MIN_ELEMENTS
+                or b.size >= NATIVE_MIN_ELEMENTS
+                or c.size >= NATIVE_MIN_ELEMENTS
+            ):
                 return call(op, args)
             out = np.where(c, a, b)
         except Exception:

@@ -40,7 +40,7 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     if not recorded:
         write_through(op, x, values)
         if define.modes.active:
-            tell_modes(op.title, x, op.tensors(values))
+            notify_modes(op.title, x, op.tensors(values))
         return x
     refuse_leaf(op.title, x)
     values = with_old_values(op, x, values)
@@ -53,7 +53,7 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     return x
 
 
-def tell_modes(name: str, x: Tensor, operands: Sequence[Any]) -> None:
+def notify_modes(name: str, x: Tensor, operands: Sequence[Any]) -> None:
     """Modes that watch results see an unrecorded write too, which is no call of an op."""
     for mode in define.current_modes():
         if hasattr(mode, "wrote"):
@@ -172,7 +172,7 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
         wanted = (data.dtype,)
     kept = define.keeps_scalars(op, datas, wanted[0])
     ufunc = op.ufunc if not kept else None
-    if ufunc is not None and wanted[0] == data.dtype and data.size < define.LARGE:
+    if ufunc is not None and wanted[0] == data.dtype and data.size < define.NATIVE_MIN_ELEMENTS:
         arrays = [d if type(d) is ndarray and d.dtype == data.dtype else np.asarray(d, data.dtype) for d in datas]
         try:
             with np.errstate(all="ignore"):
@@ -181,7 +181,12 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
             return
         except (ValueError, TypeError):
             pass  # the general path below finds the words for what is wrong
-    if op.expression is not None and not kept and data.size >= define.LARGE and _write_native(op, data, datas, wanted):
+    if (
+        op.expression is not None
+        and not kept
+        and data.size >= define.NATIVE_MIN_ELEMENTS
+        and _write_native(op, data, datas, wanted)
+    ):
         return
     out = define.compute(op, datas, op.attrs(values))
     if out.shape != data.shape:
@@ -194,7 +199,7 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
 def write_small(name: str, ufunc: np.ufunc, x: Tensor, other: Any) -> bool:
     """The short way for `x += y` on small arrays of one dtype, unrecorded; False where there is more to it."""
     data = x._data
-    if type(data) is not ndarray or data.size >= define.LARGE or not data.flags.writeable:
+    if type(data) is not ndarray or data.size >= define.NATIVE_MIN_ELEMENTS or not data.flags.writeable:
         return False
     dtype = data.dtype
     if dtype is not dtypes.float32 and dtype is not dtypes.float64:

@@ -16,7 +16,7 @@ import numpy as np
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 # Up to this many elements a call of the C library per element beats the vector code and its temporaries.
-_FEW = 128
+_SCALAR_MAX_ELEMENTS = 128
 
 # Rational approximations of erf on four intervals, lowest power first.
 # ====================================================
@@ -128,13 +128,13 @@ def _narrow(y: np.ndarray, dtype: np.dtype) -> Any:
 def erf(x: Any) -> Any:
     """Error function, within 1 ulp in float64."""
     z, dtype = _as_float(x)
-    return _narrow(_each(z, math.erf) if z.size <= _FEW else _pieces(z, False), dtype)
+    return _narrow(_each(z, math.erf) if z.size <= _SCALAR_MAX_ELEMENTS else _pieces(z, False), dtype)
 
 
 def erfc(x: Any) -> Any:
     """Complementary error function, within a few ulp in float64 also in the far tail."""
     z, dtype = _as_float(x)
-    return _narrow(_each(z, math.erfc) if z.size <= _FEW else _pieces(z, True), dtype)
+    return _narrow(_each(z, math.erfc) if z.size <= _SCALAR_MAX_ELEMENTS else _pieces(z, True), dtype)
 
 
 def _lgamma(x: float) -> float:

@@ -24,7 +24,7 @@ from .spec import Spec, broadcast_shapes, is_known
 
 ndarray = np.ndarray
 F32, BOOL = dtypes.float32, dtypes.bool_
-LARGE = 16384  # elements from which a native kernel beats NumPy, see benchmarks/dispatch.py
+NATIVE_MIN_ELEMENTS = 16384  # elements from which a native kernel beats NumPy, see benchmarks/dispatch.py
 
 # NumPy warns of 1/0 and log(0) in the caller's frame: for tensors inf and nan are answers.
 warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, r"weft\.")
@@ -58,7 +58,7 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
     except Exception as error:
         from . import error_names
 
-        error_names.tell(error_names.renamed(op.title, error, keep_prefix=True), error)
+        error_names.raise_as(error_names.renamed(op.title, error, keep_prefix=True), error)
     return foreign.apply(op, tensors, attrs)
 
 
@@ -134,13 +134,13 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
 
 
 _backends_ready = False
-WORTHWHILE = 2048  # elements from which looking for native kernels can pay
+KERNEL_LOOKUP_MIN_ELEMENTS = 2048  # elements from which looking for native kernels can pay
 
 
 def _prepare_backends(op: Op, arrays: Sequence[Any]) -> None:
     """Register the backends' kernels when the first op runs that may want one: small programs need not load them."""
     global _backends_ready
-    if op.several_calls or any(type(a) is ndarray and a.size >= WORTHWHILE for a in arrays):
+    if op.several_calls or any(type(a) is ndarray and a.size >= KERNEL_LOOKUP_MIN_ELEMENTS for a in arrays):
         _backends_ready = True
         from ...backends import register_kernels
 
@@ -193,7 +193,7 @@ def _integers(value: Any) -> Iterator[int]:
             yield from _integers(v)
 
 
-ADDRESSABLE = 1 << 47  # bytes: more than any process can map
+MAX_ADDRESSABLE_BYTES = 1 << 47  # bytes: more than any process can map
 
 
 def check_addressable(op: Op, specs: Sequence[Any]) -> None:
@@ -205,16 +205,16 @@ def check_addressable(op: Op, specs: Sequence[Any]) -> None:
         if shape is None or not is_known(shape):
             continue
         size = math.prod(shape) * spec.dtype.itemsize
-        if size > ADDRESSABLE or max(shape, default=0) >= 1 << 63:
+        if size > MAX_ADDRESSABLE_BYTES or max(shape, default=0) >= 1 << 63:
             from ...runtime import memory
 
             raise MemoryError(
                 f"{op.title}: the result does not fit into memory. Got a shape {format_shape(shape)} that needs "
-                f"{memory.format_bytes(size)}; expected at most {memory.format_bytes(ADDRESSABLE)}."
+                f"{memory.format_bytes(size)}; expected at most {memory.format_bytes(MAX_ADDRESSABLE_BYTES)}."
             )
 
 
-MUCH = 1 << 28  # bytes from which a result is worth a look at the system's free memory
+MEMORY_CHECK_BYTES = 1 << 28  # bytes from which a result is worth a look at the system's free memory
 
 
 def check_fits(op: Op, result: Any) -> None:
@@ -225,13 +225,13 @@ def check_fits(op: Op, result: Any) -> None:
         return
     shape = result.shape
     if shape is not None and None not in shape:
-        check_room(op.title, shape, result.dtype)
+        check_memory(op.title, shape, result.dtype)
 
 
-def check_room(title: str, shape: tuple[int, ...], dtype: np.dtype, scratch: int = 0) -> None:
+def check_memory(title: str, shape: tuple[int, ...], dtype: np.dtype, scratch: int = 0) -> None:
     """Refuse an array of `shape`, made with `scratch` bytes of temporaries, that the machine cannot hold."""
     size = math.prod(shape) * dtype.itemsize + scratch
-    if size < MUCH:
+    if size < MEMORY_CHECK_BYTES:
         return
     from ...runtime import _host, memory
 
@@ -333,7 +333,7 @@ def compute_elementwise(op: Op, datas: Sequence[Any]) -> ndarray:
         size *= d
     if op.refuse is not None:
         op.refuse(*arrays)
-    if size >= LARGE and not any(dtypes.is_complex(w) for w in wanted):
+    if size >= NATIVE_MIN_ELEMENTS and not any(dtypes.is_complex(w) for w in wanted):
         for kernel in op.kernels:
             if kernel.device == "cpu" and (kernel.when is None or kernel.when(*arrays)):
                 return kernel.fn(*arrays)

@@ -15,7 +15,7 @@ from ... import dtypes
 from ...autograd.tape import grad_mode
 from ...tensor import Tensor
 from . import modes
-from .slow_path import LARGE
+from .slow_path import NATIVE_MIN_ELEMENTS
 
 F32, F64 = dtypes.float32, dtypes.float64
 ndarray = np.ndarray
@@ -37,7 +37,7 @@ def arrays(*tensors: Tensor | None) -> list[Any] | None:
         if t.__class__ is not Tensor and not isinstance(t, Tensor) or recording and t._node is not None:
             return None
         data = t._data
-        if data.__class__ is not ndarray or data.dtype is not dtype or data.size >= LARGE:
+        if data.__class__ is not ndarray or data.dtype is not dtype or data.size >= NATIVE_MIN_ELEMENTS:
             return None
         found.append(data)
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from ..array.products import matmul
 from ..array.random_ops import keep_mask
 from ..core import scalar as s
-from ..core.define import LARGE, compute, native_kernels
+from ..core.define import NATIVE_MIN_ELEMENTS, compute, native_kernels
 
 BLOCK = 1 << 19  # scores at a time: two megabytes in float32
 CAUSAL_ROWS = 256  # rows at a time under a causal mask, where keys behind the last row are left out altogether
@@ -27,7 +27,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _native(size: int) -> Any:
-    return native_kernels() or None if size >= LARGE else None
+    return native_kernels() or None if size >= NATIVE_MIN_ELEMENTS else None
 
 
 def _apply(expression: Any, arrays: list[np.ndarray], out: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from ..array.products import matmul
 from ..array.reduction import max_, reduce_sum
 from ..array.shaping import broadcast_to, expand_dims, matrix_transpose
 from ..core.define import constant
-from ..core.slow_path import check_room
+from ..core.slow_path import check_memory
 from ..core.spec import num_elements, same_size
 
 # Normalisation, for arrays and tensors alike --------------------------------------------------------------------------
@@ -160,5 +160,5 @@ def masked_scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float
 
 
 def triangle(rows: int, columns: int) -> Tensor:
-    check_room("scaled_dot_product_attention", (rows, columns), dtypes.bool_)
+    check_memory("scaled_dot_product_attention", (rows, columns), dtypes.bool_)
     return constant(np.tri(rows, columns, dtype=np.bool_))

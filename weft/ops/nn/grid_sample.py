@@ -20,7 +20,7 @@ from ..array.products import matmul
 from ..array.shaping import broadcast_to, matrix_transpose, reshape, squeeze
 from ..core.define import composite, constant
 from ..core.samples import Bad, Sample
-from ..core.slow_path import check_room
+from ..core.slow_path import check_memory
 from ..core.spec import is_known, same_size
 
 MODES = ("bilinear", "nearest")
@@ -215,7 +215,7 @@ def affine_grid(theta: Tensor, size: ShapeLike, align_corners: bool = False) -> 
         raise ValueError(
             f"affine_grid: theta must be (N, {n}, {n + 1}). Got {format_shape(theta.shape)}; N is {shape[0]}."
         )
-    check_room("affine_grid", (*shape[2:], n + 1), dtypes.float64, 8 * n * prod(shape[2:]))
+    check_memory("affine_grid", (*shape[2:], n + 1), dtypes.float64, 8 * n * prod(shape[2:]))
     axes = []
     for s in shape[2:]:
         i = np.arange(s)

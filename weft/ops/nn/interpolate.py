@@ -22,7 +22,7 @@ from ...typing import ShapeLike
 from ..array.shaping import as_tensor
 from ..core.define import composite, primitive
 from ..core.samples import Bad, Sample
-from ..core.slow_path import check_room
+from ..core.slow_path import check_memory
 from ..core.spec import Spec, check_size, is_known, require_sizes
 
 KINDS = ("nearest", "nearest-exact", "linear", "cubic", "area")
@@ -31,7 +31,7 @@ KINDS = ("nearest", "nearest-exact", "linear", "cubic", "area")
 @lru_cache(512)
 def _taps(size: int, out: int, kind: str, align: bool, scale: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Which input elements, (T, out), make up each output element, and with which weights. Indices rise along out."""
-    check_room("interpolate", (out,), dtypes.float64, 12 * 8 * out)  # the cubic kind has the most arrays
+    check_memory("interpolate", (out,), dtypes.float64, 12 * 8 * out)  # the cubic kind has the most arrays
     o = np.arange(out)
     if kind == "area":  # the mean over [floor(o·size/out), ceil((o+1)·size/out))
         start, stop = o * size // out, -((o + 1) * size // -out)

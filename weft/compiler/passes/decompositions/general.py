@@ -10,7 +10,7 @@ from ....graph.graph import CONSTANT
 from ....ops.array import elementwise as e
 from ....ops.array import gathering, indexing, reduction, shaping
 from ....ops.array.random_ops import random_dropout
-from ....ops.core.slow_path import check_room
+from ....ops.core.slow_path import check_memory
 from ....tensor import wrap
 from ...lowering.rules.attention import serves_backward, serves_forward
 from ..decompose import counting, decomposition
@@ -180,7 +180,7 @@ def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> A
         scores = e.where(mask, scores, -float("inf")) if mask.dtype == np.bool_ else scores + mask
     if is_causal:
         rows, columns = scores.shape[-2:]
-        check_room("scaled_dot_product_attention", (rows, columns), np.dtype(np.bool_))
+        check_memory("scaled_dot_product_attention", (rows, columns), np.dtype(np.bool_))
         seen = wrap(scores._data.node.graph.constant(np.tri(rows, columns, dtype=bool)))
         scores = e.where(seen, scores, -float("inf"))
     return scores

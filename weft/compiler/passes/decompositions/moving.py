@@ -15,7 +15,7 @@ from ....ops.array import elementwise as e
 from ....ops.array.creation import filled
 from ....ops.array.indexing import Slice
 from ....ops.array.padding import _widths
-from ....ops.core.slow_path import check_room
+from ....ops.core.slow_path import check_memory
 from ....ops.core.spec import check_shape, normalize_axes, normalize_axis
 from ....ops.nn.interpolate import _out_size, _taps
 from ....tensor import wrap
@@ -88,7 +88,7 @@ def repeat_static(x: Any, repeats: Any, axis: Any = None) -> Any:
         x, axis = shaping.reshape(x, (-1,)), 0
     axis = normalize_axis("repeat", axis, len(x.shape))
     if isinstance(repeats, tuple):
-        check_room("repeat", (sum(repeats),), np.dtype(np.int64))
+        check_memory("repeat", (sum(repeats),), np.dtype(np.int64))
         return gathering.take_axis(x, constant(x, np.repeat(np.arange(len(repeats)), repeats)), axis)
     shape = tuple(x.shape)
     spread = (*shape[: axis + 1], repeats, *shape[axis + 1 :])
@@ -164,7 +164,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: float = 0) -> Any
 
 def _padded_places(size: int, low: int, high: int, mode: str) -> np.ndarray:
     numpy_mode: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
-    check_room("pad", (size + low + high,), np.dtype(np.int64))
+    check_memory("pad", (size + low + high,), np.dtype(np.int64))
     return np.pad(np.arange(size), (low, high), mode=numpy_mode)
 
 

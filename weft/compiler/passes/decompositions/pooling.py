@@ -15,7 +15,7 @@ from ....ops.array import elementwise as e
 from ....ops.array import indexing, shaping
 from ....ops.array.creation import filled
 from ....ops.array.indexing import Slice
-from ....ops.core.slow_path import check_room
+from ....ops.core.slow_path import check_memory
 from ....ops.nn.pool.primitives import _extra, _first_places, _lowest, _shares, offsets_dtype
 from ....ops.nn.unfold import unfold_backward
 from ....ops.nn.windows import offsets, out_sizes
@@ -132,7 +132,7 @@ def avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, in
 def _share(
     like: Any, kernel: Any, stride: Any, padding: Any, sizes: Any, include: bool, divisor: Any, spatial: Any = None
 ) -> Any:
-    check_room("avg_pool", tuple(sizes), like.dtype)
+    check_memory("avg_pool", tuple(sizes), like.dtype)
     share = np.asarray(_shares(spatial or like.shape[2:], kernel, stride, padding, sizes, include, divisor))
     share = np.broadcast_to(share[..., 0] if share.ndim else share, sizes)
     return constant(like, np.ascontiguousarray(share[None, None], like.dtype))
