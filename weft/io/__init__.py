@@ -1,4 +1,4 @@
-"""What Weft writes and reads: trees of tensors, checkpoints, TensorBoard event files. No pickle anywhere."""
+"""File formats: trees of tensors, checkpoints and TensorBoard event files. None of them uses pickle."""
 
 from __future__ import annotations
 

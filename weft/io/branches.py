@@ -1,10 +1,10 @@
-"""Which checkpoints of a directory belong together, and which was written last.
+"""The order and ancestry of the checkpoints in a directory.
 
-A run that goes on from an older checkpoint starts a *branch*: what was written after that checkpoint is abandoned, and
-its step numbers will come again. So a manifest holds two facts besides the step: `serial`, which grows with every write
-to the directory, and `branches`, the way from the first branch to this one. The newest checkpoint is the one with the
-highest serial; its ancestors are found from `branches` alone, whatever else is in the directory or was removed from it.
-Checkpoints of Weft 0.1 have neither: they count as serial 0 of branch 0, ordered by step.
+A run that resumes from an older checkpoint starts a *branch*: later checkpoints are abandoned, and their step numbers
+will occur again. So a manifest has two fields besides the step: `serial`, which grows with every write to the directory,
+and `branches`, the path from the first branch to this one. The newest checkpoint has the highest serial; its ancestors
+follow from `branches` alone, independent of what else is in the directory or was removed from it. Checkpoints of Weft
+0.1 have neither field: they count as serial 0 of branch 0, ordered by step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Lineage:
         return self.branches[-1][0]
 
     def holds(self, branch: int, step: int) -> bool:
-        """Whether step `step` of `branch` is on this lineage: before the point at which it was left, if it was."""
+        """Whether step `step` of `branch` is on this lineage: not after the step at which the lineage left that branch."""
         left_at = [start for _, start in self.branches[1:]] + [math.inf]
         return any(
             own == branch and limit is not None and step <= limit
@@ -42,7 +42,7 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Record:
-    """A checkpoint's position in the history of its directory. `manifest` is None if it could not be read."""
+    """A checkpoint's position in the history of its directory. `manifest` is None if it is unreadable."""
 
     path: Path
     step: int
@@ -59,7 +59,7 @@ def position(manifest: Mapping[str, Any]) -> tuple[int, Lineage]:
     """Serial and lineage from a manifest.
 
     Raises:
-        ValueError: they are not of the form that `entries` gives them.
+        ValueError: they do not have the form that `entries` writes.
     """
     serial, branches = manifest.get("serial", 0), manifest.get("branches", [[0, None]])
     if type(serial) is not int or serial < 0 or not isinstance(branches, list) or not branches:
@@ -73,15 +73,15 @@ def position(manifest: Mapping[str, Any]) -> tuple[int, Lineage]:
 
 
 def entries(serial: int, lineage: Lineage) -> dict[str, Any]:
-    """What a manifest says about a checkpoint's position."""
+    """The manifest fields of a checkpoint's position."""
     return {"serial": serial, "branches": [list(pair) for pair in lineage.branches]}
 
 
 def by_age(found: Iterable[tuple[Path, int, Mapping[str, Any] | None]]) -> list[Record]:
     """Records of (path, step, manifest) in the order of writing, oldest first.
 
-    One whose manifest cannot be read has lost its position; it is assumed to have been written right after its neighbour
-    of the next lower step.
+    The position of a checkpoint with an unreadable manifest is unknown; it is assumed to have been written right after
+    the one with the next lower step.
     """
     records: list[Record] = []
     serial, lineage = 0, Lineage()
@@ -93,7 +93,7 @@ def by_age(found: Iterable[tuple[Path, int, Mapping[str, Any] | None]]) -> list[
 
 
 def newest(records: Iterable[Record]) -> Record | None:
-    """The one whose manifest can be read that was written last."""
+    """The last record with a readable manifest."""
     readable = [r for r in records if r.manifest is not None]
     return readable[-1] if readable else None
 
@@ -103,14 +103,14 @@ def next_serial(records: Iterable[Record]) -> int:
 
 
 def new_branch(records: Iterable[Record]) -> int:
-    """A number that no branch of the directory has."""
+    """An unused branch number."""
     return 1 + max((branch for r in records for branch, _ in r.lineage.branches), default=-1)
 
 
 def going_on(records: list[Record], step: int) -> Lineage:
-    """The lineage of a checkpoint of `step` if nothing is known about the run but what is in the directory.
+    """The lineage of a checkpoint of `step`, derived from the content of the directory alone.
 
-    It follows the newest one. A step before that one's means that the run went back: that starts a branch.
+    It follows the newest checkpoint. A lower step than that one's means that the run went back, which starts a branch.
     """
     last = newest(records)
     if last is None:

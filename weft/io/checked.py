@@ -1,8 +1,7 @@
-"""Data read from a file, checked as it is used: every value knows its place in the file.
+"""Validated access to parsed JSON: type checks on use, and errors that name the place in the file.
 
-JSON says nothing about what it holds. A reader asks a `Checked` for what it expects (`entry["nodes"].items()`,
-`entry["version"].integer(1)`); anything else is the reader's own error with file, place and reason. What a file holds
-is therefore checked before it is used, by the code that uses it.
+A reader asks a `Checked` for the type it expects (`entry["nodes"].items()`, `entry["version"].integer(1)`); any other
+value raises the reader's error with file, place and reason. So every value is validated by the code that uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, NoReturn
 
 from ..errors import FileError
 
-MAX_DEPTH = 256  # of nested JSON: readers call themselves for each level, and Python allows 1000 calls
+MAX_DEPTH = 256  # levels of nested JSON: readers are recursive, and Python's recursion limit is 1000
 MAX_INTEGER = 2**63 - 1
 
 Refuse = Callable[[str, str], Exception]
@@ -22,7 +21,7 @@ Refuse = Callable[[str, str], Exception]
 
 
 class Checked:
-    """A value of a file. Methods return it as the type that is asked for, or raise the reader's error."""
+    """A value of a file. Methods return it as the requested type or raise the reader's error."""
 
     __slots__ = ("value", "_refuse", "_parent", "_key")
 
@@ -69,7 +68,7 @@ class Checked:
         return {k: Checked(v, self._refuse, self, k) for k, v in self.value.items()}
 
     def items(self, count: int | None = None) -> list[Checked]:
-        """The elements of a list, of which there must be `count`."""
+        """The elements of a list; if `count` is given, exactly that many."""
         if not isinstance(self.value, list):
             self.expected("a list")
         if count is not None and len(self.value) != count:
@@ -92,7 +91,7 @@ class Checked:
         return self.value
 
     def index(self, items: Sequence[Any]) -> Any:
-        """The element of `items` whose number this is."""
+        """The element of `items` at this index."""
         if not items:
             self.fail(f"there is nothing with number {_describe(self.value)}.")
         return items[self.integer(0, len(items) - 1)]
@@ -124,7 +123,7 @@ def _describe(value: Any) -> str:
 
 
 def parse_json(data: bytes, refuse: Refuse, max_bytes: int, depth: int = MAX_DEPTH) -> Checked:
-    """The JSON text in `data`. Refused are other texts, more than `max_bytes`, and deeper nesting than `depth`."""
+    """Parse JSON. Rejects invalid text, more than `max_bytes`, and nesting deeper than `depth`."""
     if len(data) > max_bytes:
         raise refuse(f"it has {len(data):,} bytes. At most {max_bytes:,} are read.", "")
     try:
@@ -153,11 +152,11 @@ def _deeper(value: Any, limit: int) -> bool:
 
 
 def require_plain(reader: str, path: Any) -> None:
-    """Refuse what is there but is no plain file: opening a pipe waits for its writer, and a device may never end."""
+    """Reject pipes, devices and the like: opening a pipe blocks until it has a writer, and a device may never end."""
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise FileError(reader, path, "is not a plain file.")
 
 
 def file_error(reader: str, path: Any) -> Refuse:
-    """Makes `FileError`s of a reader for a file."""
+    """A factory of `FileError`s of a reader for a file."""
     return lambda reason, place: FileError(reader, path, reason, place)

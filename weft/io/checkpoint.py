@@ -1,4 +1,4 @@
-"""Checkpoints: a training run's whole state in a directory, complete or absent.
+"""Checkpoints: the whole state of a training run in a directory, written atomically.
 
     checkpoints/
       step-00001200/
@@ -8,9 +8,9 @@
         loader.json              … and parts that hold no tensor as JSON
         manifest.sha256          so that the manifest itself is covered
 
-A directory with that name is whole, for it got its name by a rename after everything was on the disk. What may still
-happen to it later (a bit that flips, a file that is cut) shows in the checksums: `latest` and `best` verify them,
-name a damaged checkpoint in a warning and take the one before. Nothing here executes what it reads.
+A directory with that name is complete: it is renamed into place after its files are synced to disk. Later damage (bit
+flips, truncation) is detected by the checksums: `latest` and `best` verify them, name a damaged checkpoint in a warning
+and fall back to the one before. Nothing read from a checkpoint is executed.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from .tree_file import pack, read_tree, write_packed
 SCHEMA = 1
 MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.sha256"
-_NAME = re.compile(r"step-(\d{8,})(?:\.branch-\d+)?")  # the second form: a later branch has come to the same step
+_NAME = re.compile(r"step-(\d{8,})(?:\.branch-\d+)?")  # the second form: a later branch reached the same step
 _PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 Packed = tuple[Any, dict[str, np.ndarray]]
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint could not be written, or what is there cannot be used."""
+    """A checkpoint could not be written, or is damaged."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint is damaged or could not be written; training goes on with what there is."""
+    """A checkpoint is damaged or could not be written; training continues."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk, its checksums verified. `load()` reads it whole, `part(name)` one part of it."""
+    """A verified checkpoint on disk. `load()` reads all parts, `part(name)` one of them."""
 
     path: Path
     step: int
     scores: dict[str, float] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    """what the writer noted beside the parts: versions, settings"""
+    """further information from the writer: versions, settings"""
     parts: tuple[str, ...] = ()
 
     def part(self, name: str) -> Any:
-        """The tree that was written as part `name`.
+        """Load the tree that was written as part `name`.
 
         Raises:
-            CheckpointError: its file does not hold a tree, although it has the checksum of the manifest.
+            CheckpointError: the file matches its checksum but does not hold a tree.
         """
         if name not in self.parts:
             raise KeyError(f"checkpoint {self.path}: there is no part {name!r}. It has {', '.join(self.parts)}.")
@@ -84,12 +84,12 @@ class Checkpoint:
             raise CheckpointError(f"checkpoint: {self.path} is damaged: {error}") from None
 
     def load(self) -> dict[str, Any]:
-        """All parts by name."""
+        """Load all parts, by name."""
         return {name: self.part(name) for name in self.parts}
 
 
 def checkpoint_path(directory: str | os.PathLike[str], step: int) -> Path:
-    """Where the checkpoint of a step is kept."""
+    """The path of the checkpoint of a step."""
     return Path(directory) / f"step-{step:08d}"
 
 
@@ -97,7 +97,7 @@ def checkpoint_path(directory: str | os.PathLike[str], step: int) -> Path:
 
 
 def snapshot(parts: Mapping[str, Any]) -> dict[str, Packed]:
-    """Copies of everything in `parts`: what is trained afterwards does not change them."""
+    """Copy `parts`, so that further training does not change them."""
     for name in parts:
         if not _PART.fullmatch(name) or f"{name}.json" == MANIFEST:
             raise ValueError(f"checkpoint: {name!r} cannot name a part. Expected letters, digits, '_' and '-'.")
@@ -112,15 +112,21 @@ def write_checkpoint(
     scores: Mapping[str, float] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint and return its path. All or nothing; other checkpoints in `directory` are not touched.
+    """Write a checkpoint atomically and return its path. Other checkpoints in `directory` are not modified.
 
     Args:
+        directory: the directory of the run's checkpoints; created if missing.
+        step: the number of training steps so far.
         parts: trees by name, such as `{"model": model.state_dict(), "optimizer": optimizer.state_dict()}`.
-        scores: numbers by which the best checkpoint is chosen later.
-        facts: anything JSON that should be readable without loading the parts.
+        scores: numbers by which `best` selects a checkpoint.
+        facts: JSON values that can be read without loading the parts.
 
     Raises:
         CheckpointError: it could not be written, say because the disk is full. Older checkpoints are intact.
+
+    >>> path = wf.io.write_checkpoint("run", 7, {"model": nn.Linear(2, 1).state_dict()}, scores={"loss": 0.5})
+    >>> path.name
+    'step-00000007'
     """
     return write_snapshot(directory, step, {name: pack(tree) for name, tree in parts.items()}, scores, facts)
 
@@ -133,14 +139,14 @@ def write_snapshot(
     facts: Mapping[str, Any] | None = None,
     lineage: Lineage | None = None,
 ) -> Path:
-    """`write_checkpoint` for what `snapshot` returned; `lineage` is that of the directory's newest unless given."""
+    """`write_checkpoint` for a `snapshot`; `lineage` defaults to that of the newest checkpoint."""
     if step < 0:
         raise ValueError(f"checkpoint: step must be at least 0. Got {step}.")
     path = checkpoint_path(directory, step)
     records = list_records(directory)
     lineage = going_on(records, step) if lineage is None else lineage
     there = next((r for r in records if r.path == path), None)
-    # The same step of another branch is not this one's to replace.
+    # Keep the checkpoint of the same step of another branch.
     aside = None if there is None or there.branch == lineage.branch else _branch_path(path, there.branch)
 
     def fill(temporary: Path) -> None:
@@ -196,7 +202,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _branch_path(path: Path, branch: int) -> Path:
-    """Another name for a checkpoint whose name a later branch needs; one that is not taken."""
+    """A free name for a checkpoint whose name a later branch needs."""
     while (found := path.with_name(f"{path.name}.branch-{branch}")).exists():
         branch += 1
     return found
@@ -206,7 +212,7 @@ def _branch_path(path: Path, branch: int) -> Path:
 
 
 def list_checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
-    """The checkpoints in `directory` by step, oldest first. They are not verified."""
+    """The paths of the checkpoints in `directory` by step, lowest first. They are not verified."""
     found = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for entry in os.scandir(directory):
@@ -217,7 +223,7 @@ def list_checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
 
 
 def list_records(directory: str | os.PathLike[str]) -> list[Record]:
-    """The checkpoints in `directory` in the order of writing, oldest first. Only their manifests are verified."""
+    """The checkpoints in `directory` in the order of writing. Only their manifests are verified."""
     found: list[tuple[Path, int, dict[str, Any] | None]] = []
     for path in list_checkpoints(directory):
         match = _NAME.fullmatch(path.name)
@@ -232,7 +238,7 @@ def list_records(directory: str | os.PathLike[str]) -> list[Record]:
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """The checkpoint at `path`, or the latest good one if `path` is a directory of checkpoints.
+    """The checkpoint at `path`, or the latest valid one if `path` is a directory of checkpoints.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -250,15 +256,26 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def latest(directory: str | os.PathLike[str]) -> Checkpoint | None:
-    """The newest checkpoint whose checksums are right, or None; damaged ones on the way are named in a warning.
+    """The newest valid checkpoint, or None; newer damaged ones are named in a warning.
 
-    Newest is the one that was written last: of a run that went back to an older checkpoint, one of the new branch.
+    The newest is the one written last: after a resume from an older checkpoint, one of the new branch.
+
+    >>> path = wf.io.write_checkpoint("run", 7, {"model": {"weight": wf.ones(2)}})
+    >>> checkpoint = wf.io.latest("run")
+    >>> checkpoint.step, checkpoint.part("model")["weight"].tolist()
+    (7, [1.0, 1.0])
     """
     return next(_good(r.path for r in reversed(list_records(directory))), None)
 
 
 def best(directory: str | os.PathLike[str], score: str, mode: str = "min") -> Checkpoint | None:
-    """The good checkpoint with the least (`mode="max"`: greatest) `score`; the older one if two are equal."""
+    """The valid checkpoint with the lowest (`mode="max"`: highest) `score`, or None; the older one of equals.
+
+    >>> for step, loss in [(1, 0.5), (2, 0.9)]:
+    ...     path = wf.io.write_checkpoint("run", step, {"model": {}}, scores={"loss": loss})
+    >>> wf.io.best("run", "loss").step
+    1
+    """
     if mode not in ("min", "max"):
         raise ValueError(f"best: mode must be 'min' or 'max'. Got {mode!r}.")
     sign = 1.0 if mode == "min" else -1.0
@@ -280,7 +297,7 @@ def _good(paths: Iterator[Path]) -> Iterator[Checkpoint]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint, its own checksum verified."""
+    """The manifest of a checkpoint, verified by its checksum."""
     for name in (MANIFEST, MANIFEST_SUM):
         if not is_part_file(path / name):
             raise _damaged(path, f"{name} is not a plain file")
@@ -307,7 +324,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def verify(path: Path) -> Checkpoint:
-    """The checkpoint at `path`, every file of it read and compared with its checksum.
+    """The checkpoint at `path`, after reading every file and comparing its checksum.
 
     Raises:
         CheckpointError: something is missing or has changed since it was written.

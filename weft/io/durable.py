@@ -1,7 +1,7 @@
-"""Writing so that a crash, at any moment, leaves either the old or the new, whole.
+"""Atomic, durable writes: a crash at any moment leaves either the old or the new content.
 
-The recipe is the same for a file and for a directory: write beside the destination under a name that nobody reads, force
-it to the disk, rename it into place, force the rename to the disk.
+Files and directories are written in the same way: write under a temporary name beside the destination, fsync, rename
+into place, fsync the parent directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ASIDE = ".old-"  # … and of a directory that is being replaced
 
 
 def sync_directory(directory: str | os.PathLike[str]) -> None:
-    """Force the names in `directory` to the disk, where the system lets a directory be opened."""
+    """Fsync `directory`, where the system can open directories."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -32,7 +32,7 @@ def sync_directory(directory: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to that becomes `path` when the block ends well, and vanishes when it does not."""
+    """A context manager with a file that replaces `path` if the block succeeds and is removed otherwise."""
     target = Path(path)
     temporary = beside(target)
     file = open(temporary, "xb")
@@ -49,16 +49,16 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace the content of `path`, all or nothing."""
+    """Replace the content of `path` atomically."""
     with replace_file(path) as file:
         file.write(data)
 
 
 def write_directory(path: Path, fill: Callable[[Path], None], keep_as: Path | None = None) -> None:
-    """Make the directory `path` with what `fill(temporary)` puts into it, all or nothing.
+    """Create the directory `path` atomically with the files that `fill(temporary)` writes.
 
-    `fill` must have forced its files to the disk. A directory that is there already is replaced: it moves aside for the
-    moment between two renames, or for good if `keep_as` names where to.
+    `fill` must fsync its files. An existing directory is replaced: it is moved aside between two renames and then
+    removed, or kept as `keep_as` if given.
     """
     temporary = beside(path)
     temporary.mkdir()
@@ -67,7 +67,7 @@ def write_directory(path: Path, fill: Callable[[Path], None], keep_as: Path | No
         sync_directory(temporary)
         if path.exists():
             aside = keep_as or path.with_name(f"{ASIDE}{path.name}")
-            os.rename(path, aside)  # a crash between these two is mended by `recover`
+            os.rename(path, aside)  # `recover` repairs a crash between these two
             try:
                 os.rename(temporary, path)
             except BaseException:
@@ -84,14 +84,14 @@ def write_directory(path: Path, fill: Callable[[Path], None], keep_as: Path | No
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory so that a half-removed one is never found under its name."""
+    """Remove a directory such that a partly removed one never has its name."""
     aside = beside(path)
     os.rename(path, aside)
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def recover(directory: Path) -> None:
-    """Clear away what a process that died left unfinished. Only for who alone writes to `directory`."""
+    """Remove unfinished files of a process that died. The caller must be the only writer to `directory`."""
     for entry in directory.glob(f"{ASIDE}*"):
         original = entry.with_name(entry.name.removeprefix(ASIDE))
         if original.exists():
@@ -106,7 +106,7 @@ def recover(directory: Path) -> None:
 
 
 def explain_os_error(error: OSError, directory: Path) -> str:
-    """What went wrong while writing below `directory`, and how much room there is, in a sentence."""
+    """Describe a failed write below `directory`, with the free disk space."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         with contextlib.suppress(OSError):
             free = shutil.disk_usage(directory).free
@@ -116,5 +116,5 @@ def explain_os_error(error: OSError, directory: Path) -> str:
 
 
 def beside(path: Path) -> Path:
-    """A name in the same directory that nobody else uses. (`tempfile` would make it readable by its owner only.)"""
+    """A unique temporary name in the same directory. (`tempfile` would restrict the file mode to its owner.)"""
     return path.parent / f"{TEMPORARY}{path.name}.{os.getpid()}-{secrets.token_hex(4)}"

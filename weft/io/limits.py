@@ -1,7 +1,7 @@
-"""How much a compressed file may unpack to.
+"""Limits on the decompressed size of a file.
 
-A few kilobytes of zeros can stand for gigabytes. A reader of compressed data therefore gets a limit before it allocates:
-what the caller says, or `FREE` bytes, or `RATIO` times the size of the file if that is more. Data sets of images, text and
+A few kilobytes of compressed zeros can expand to gigabytes. Readers of compressed data therefore have a limit before they
+allocate: the caller's, or the larger of `FREE` bytes and `RATIO` times the size of the file. Datasets of images, text and
 numbers compress to between a half and a tenth.
 """
 
@@ -15,31 +15,31 @@ _CHUNK = 1 << 20
 
 
 def unpacked_limit(size: int, max_bytes: int | None = None) -> int:
-    """The number of bytes that a compressed file of `size` bytes may unpack to."""
+    """The largest decompressed size allowed for a file of `size` bytes."""
     return max(FREE, RATIO * size) if max_bytes is None else max_bytes
 
 
 def too_large(size: int, limit: int) -> str:
-    """The reason to refuse what needs `size` bytes."""
+    """The error text for data of `size` bytes."""
     return f"it unpacks to {size:,} bytes or more, and {limit:,} are allowed. Pass max_bytes= if you trust the file."
 
 
 class Bounded:
-    """A stream of unpacked data that ends in OverflowError after `limit` bytes; it never holds more than is asked for."""
+    """A decompressing stream that raises OverflowError after `limit` bytes; it never buffers more than is requested."""
 
     def __init__(self, stream: BinaryIO, limit: int) -> None:
         self._stream, self._limit, self._read = stream, limit, 0
 
     @property
     def left(self) -> int:
-        """How many more bytes may come."""
+        """Bytes left until the limit."""
         return self._limit - self._read
 
     def read(self, count: int) -> bytes:
         """Up to `count` bytes, fewer only at the end."""
         parts = []
         while count > 0:
-            part = self._stream.read(min(count, _CHUNK))  # not more at a time: streams allocate what they are asked for
+            part = self._stream.read(min(count, _CHUNK))  # in chunks: streams allocate the requested size up front
             if not part:
                 break
             self._read += len(part)
@@ -50,7 +50,7 @@ class Bounded:
         return b"".join(parts)
 
     def readinto(self, memory: memoryview) -> int:
-        """Fill `memory`; returns how many bytes there were."""
+        """Fill `memory`; returns the number of bytes read."""
         filled = 0
         while filled < len(memory):
             part = self.read(min(len(memory) - filled, _CHUNK))

@@ -1,4 +1,4 @@
-"""CheckpointManager: writes checkpoints in the background and keeps the ones worth keeping."""
+"""CheckpointManager: writes checkpoints in a background thread and prunes old ones."""
 
 from __future__ import annotations
 
@@ -29,27 +29,34 @@ _LOCK = ".lock"
 
 
 class CheckpointManager:
-    """The checkpoints of one run.
+    """Writes and prunes the checkpoints of one run.
 
-    `save` copies what it is given and returns; a thread writes it. There is one write at a time: a second `save` waits
-    for the first, so that memory holds at most one copy. What goes wrong in the thread is said by a
-    `CheckpointWarning` at the next call, and older checkpoints stay as they were.
+    `save` copies its arguments and returns; a background thread writes them. There is one write at a time: a second `save`
+    waits for the first, so memory holds at most one copy. A failed write is reported by a `CheckpointWarning` at the next
+    call and leaves older checkpoints intact.
 
-    Old checkpoints are removed after each write that succeeded and was verified, except the last `keep` good ones and the
-    best by `score`. Damaged ones do not count; the first time one is met, a `CheckpointWarning` names it.
-    One process at a time writes to a directory; a second one is refused.
+    After each write that succeeded and was verified, old checkpoints are removed except the last `keep` valid ones and
+    the best by `score`. Damaged ones do not count; each is named once in a `CheckpointWarning`. Only one process at a time
+    may write to a directory.
 
-    A run that goes on from an older checkpoint says so with `branch_from`. Its checkpoints are then a branch of their own,
-    which `latest` follows from the first one on. What was written after the older checkpoint is abandoned: it is kept until
-    the new branch has `keep` checkpoints; then only its last one is kept, for at most `keep` abandoned branches. A `save`
-    of a step before the newest one's does the same by itself.
+    A run that resumes from an older checkpoint calls `branch_from`. Its checkpoints then form a new branch, which `latest`
+    follows from its first checkpoint on. The checkpoints after the older one are abandoned: they are kept until the new
+    branch has `keep` checkpoints; then only the last of them is kept, for at most `keep` abandoned branches. A `save` of
+    a lower step than the newest one's does the same implicitly.
 
     Args:
-        directory: where; it is made if need be.
-        keep: how many of the latest to keep; None keeps all.
-        score: the name of the score by which one is best; None keeps none for that.
-        mode: "min" if less is better, else "max".
-        background: write in a thread; False writes before `save` returns, and raises what goes wrong.
+        directory: the directory; created if missing.
+        keep: the number of latest checkpoints to keep; None keeps all.
+        score: the name of the score that determines the best checkpoint; None keeps none for its score.
+        mode: "min" if lower scores are better, else "max".
+        background: write in a thread; False writes before `save` returns, and raises on failure.
+
+    >>> manager = wf.io.CheckpointManager("run", keep=2)
+    >>> for step in range(1, 5):
+    ...     manager.save(step, {"model": {"weight": wf.ones(2)}})
+    >>> manager.close()
+    >>> [path.name for path in wf.io.list_checkpoints("run")]
+    ['step-00000003', 'step-00000004']
     """
 
     def __init__(
@@ -67,12 +74,12 @@ class CheckpointManager:
         self.directory, self.keep, self.score, self.mode = Path(directory), keep, score, mode
         self.background = background
         self.failure: CheckpointError | None = None
-        """why the latest write failed; None if it did not"""
+        """the error of the latest write, or None"""
         self.lineage: Lineage | None = None
-        """of what is saved next, after `branch_from`; None: it follows the newest in the directory"""
+        """lineage of the next checkpoint, after `branch_from`; None: follow the newest in the directory"""
         self._unsaid: CheckpointError | None = None
-        self._remarks: list[str] = []  # what to say at the next call besides
-        self._state: dict[Path, bool] = {}  # which checkpoints verified and which did not
+        self._remarks: list[str] = []  # further warnings for the next call
+        self._state: dict[Path, bool] = {}  # whether each checkpoint is valid
         self._work: queue.Queue[Any] = queue.Queue(maxsize=1)
         self._thread: threading.Thread | None = None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -86,7 +93,14 @@ class CheckpointManager:
         scores: Mapping[str, float] | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a checkpoint of `parts` as they are now."""
+        """Write a checkpoint of the current values of `parts`.
+
+        Args:
+            step: the number of training steps so far.
+            parts: trees by name, as for `write_checkpoint`.
+            scores: numbers by which `best` selects a checkpoint.
+            facts: JSON values that can be read without loading the parts.
+        """
         if self._lock is None:
             raise RuntimeError("CheckpointManager: it is closed.")
         self.wait()
@@ -98,13 +112,13 @@ class CheckpointManager:
                 raise self.failure
             return
         if self._thread is None:
-            # A daemon, so that a program that ends in an error does not wait here for ever; `close` waits for it.
+            # A daemon, so that a program that fails does not hang on exit; `close` joins it.
             self._thread = threading.Thread(target=self._serve, name="weft-checkpoint", daemon=True)
             self._thread.start()
         self._work.put(job)
 
     def wait(self) -> None:
-        """Return when the last checkpoint is on the disk; warn if it could not be written or others are damaged."""
+        """Wait for the last checkpoint; warn if it could not be written or others are damaged."""
         self._work.join()
         failure, self._unsaid = self._unsaid, None
         remarks, self._remarks = self._remarks, []
@@ -112,11 +126,11 @@ class CheckpointManager:
             warnings.warn(text, CheckpointWarning, stacklevel=2)
 
     def branch_from(self, start: Checkpoint) -> list[Path]:
-        """Checkpoints saved from now on come after `start`, not after the newest in the directory.
+        """Start a branch: the next checkpoints follow `start` instead of the newest one in the directory.
 
         Returns:
-            The checkpoints that are abandoned by that: those between `start` and the newest one, or all if `start` is
-            in another directory. None of them if `start` is the newest.
+            The abandoned checkpoints: those after `start`, or all if `start` is in another directory; empty if
+            `start` is the newest.
         """
         self._work.join()
         records = list_records(self.directory)
@@ -136,17 +150,17 @@ class CheckpointManager:
         ]  # fmt: skip
 
     def latest(self) -> Checkpoint | None:
-        """The newest good checkpoint."""
+        """The newest valid checkpoint, or None."""
         self._work.join()
         return latest(self.directory)
 
     def best(self) -> Checkpoint | None:
-        """The good checkpoint with the best score."""
+        """The valid checkpoint with the best score, or None."""
         self._work.join()
         return None if self.score is None else best(self.directory, self.score, self.mode)
 
     def close(self) -> None:
-        """Wait for the last write and let go of the directory."""
+        """Wait for the last write and release the directory."""
         try:
             self.wait()
         finally:
@@ -174,7 +188,7 @@ class CheckpointManager:
                     return
                 self._write(*job)
             finally:
-                job = None  # the copies may be large: let them go before waiting again
+                job = None  # release the copies before waiting again
                 self._work.task_done()
 
     def _write(self, step: int, packed: Any, scores: dict[str, float], facts: dict[str, Any]) -> None:
@@ -182,7 +196,7 @@ class CheckpointManager:
         lineage = self.lineage
         try:
             path = write_snapshot(self.directory, step, packed, scores, facts, lineage)
-            verify(path)  # before anything older is given up for it
+            verify(path)  # before older checkpoints are removed
         except CheckpointError as error:
             self.failure = self._unsaid = error
             return
@@ -192,16 +206,16 @@ class CheckpointManager:
         self._state[path] = True
         try:
             self._prune(path)
-        except Exception as error:  # it is tried again after the next write
+        except Exception as error:  # retried after the next write
             self._remarks.append(f"checkpoint: {path} is written, but older ones could not be removed: {error!r}.")
 
     def _prune(self, new: Path) -> None:
-        """Remove what is not worth keeping. A crash in between removes less, never more.
+        """Remove old checkpoints. A crash in between removes fewer, never more.
 
         Kept are the last `keep` good checkpoints of the current branch and its ancestors with everything newer than the
         oldest of them, the best one, and the last good one of each of the `keep` youngest abandoned branches. What is
-        damaged does not count; one whose manifest cannot be read is left alone, for nothing is known about it. As long as
-        there are fewer than `keep` good ones nothing is removed.
+        damaged does not count; one with an unreadable manifest is left alone. Nothing is removed while there are fewer
+        than `keep` valid ones.
         """
         if self.keep is None:
             return
@@ -231,7 +245,7 @@ class CheckpointManager:
         return set(found.values())
 
     def _first_of_the_last(self, own: list[Record]) -> int:
-        """Where in `own` the last `keep` good ones start; 0 if there are not as many."""
+        """The index in `own` at which the last `keep` valid ones start; 0 if there are fewer."""
         good = 0
         for i in reversed(range(len(own))):
             good += self._good(own[i].path)
@@ -250,7 +264,7 @@ class CheckpointManager:
         return next((path for _, _, path in sorted(scored) if self._good(path)), None)
 
     def _good(self, path: Path) -> bool:
-        """Whether a checkpoint verifies; looked at once, for it means to read all of it."""
+        """Whether a checkpoint is valid; cached, because verifying reads all of it."""
         if path not in self._state:
             try:
                 verify(path)
@@ -262,7 +276,7 @@ class CheckpointManager:
 
 
 def _lock(directory: Path) -> int:
-    """An open file that keeps other processes from writing to `directory`; closing it, or dying, lets go."""
+    """Lock `directory` against other writers; closing the file, or the end of the process, releases it."""
     handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         import fcntl

@@ -1,7 +1,7 @@
-"""What a checkpoint's manifest may say, checked before any of it is used.
+"""Validation of a checkpoint's manifest before it is used.
 
-A manifest names files: only plain ones, directly in the checkpoint's own directory, called like its parts. A name such as
-`../../.ssh/id_rsa`, or one that is a link to somewhere else, is refused, so that opening a checkpoint reads nothing else.
+A manifest may only name regular files directly in the checkpoint's directory, called like its parts. A name such as
+`../../.ssh/id_rsa`, or a symbolic link, is rejected, so that opening a checkpoint reads no other files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def check_manifest(text: bytes, refuse: Refuse) -> dict[str, Any]:
-    """The manifest in `text`; `refuse(reason, place)` makes the error for one that is not as it should be."""
+    """Parse and validate a manifest; `refuse(reason, place)` makes the error for an invalid one."""
     manifest = parse_json(text, refuse, MAX_MANIFEST_BYTES)
     manifest["facts"].mapping()
     if type(manifest["schema"].value) is not int or manifest["schema"].value != 1:
-        return dict(manifest.value)  # of another version: the caller says which one can read it
+        return dict(manifest.value)  # of another version, which the caller reports
     manifest["step"].integer(0)
     for score in manifest["scores"].mapping().values():
         score.number()
@@ -44,5 +44,5 @@ def _one_file_per_part(files: Checked) -> None:
 
 
 def is_part_file(path: Path) -> bool:
-    """Whether `path` is a plain file and no link; a missing one is left to the caller."""
+    """Whether `path` is a regular file and not a link, or missing, which the caller handles."""
     return not os.path.lexists(path) or path.is_file() and not path.is_symlink()

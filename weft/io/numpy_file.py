@@ -1,4 +1,4 @@
-"""NumPy's `.npy` and `.npz` files, read without pickle and without believing their headers.
+"""A reader of `.npy` and `.npz` files that uses no pickle and does not trust headers.
 
 NumPy's own reader evaluates the header with Python's tokenizer, allocates what it says, and fails on damaged files in many
 ways. Here the header is checked first: its size, its three fields, a dtype without objects, and a shape whose bytes are
@@ -63,7 +63,7 @@ def read_npz(reader: str, path: Any, max_bytes: int | None = None) -> dict[str, 
     """The arrays of an `.npz` file by name.
 
     Args:
-        max_bytes: how much they may take together; by default 64 MiB, or a hundred times the size of the file.
+        max_bytes: the largest total size of the arrays; by default 64 MiB or a hundred times the size of the file.
 
     Raises:
         FileError: the file is damaged, is no `.npz` file, holds objects, or unpacks to more than is allowed.

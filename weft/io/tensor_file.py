@@ -1,9 +1,8 @@
-"""Arrays by name in one file, in the safetensors format: a length, a JSON header, the bytes.
+"""Reader and writer of the safetensors format: a length, a JSON header, the bytes of the arrays.
 
-Written and read here rather than through the library because a checkpoint wants more than that offers: arrays go to the
-file one after another without a copy of the whole, their checksum is taken on the way, and every dtype of Weft has a
-name. Files are exchanged with every other reader and writer of the format; complex128, which the format lacks, is
-stored as pairs of float64 with a remark in the header.
+Checkpoints need more than the safetensors library offers: arrays are streamed to the file without a copy of the whole,
+the checksum is computed on the way, and every dtype of Weft is supported. Files are compatible with other readers and
+writers of the format; complex128, which the format lacks, is stored as pairs of float64 with an entry in the metadata.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def write_arrays(
 
     Args:
         metadata: text by name for the header.
-        digest: a hash object that is given every byte.
+        digest: a hash object that is updated with every byte.
     """
     stored = {name: _stored(array) for name, array in arrays.items()}
     notes = dict(metadata or {})
@@ -89,10 +88,10 @@ def read_arrays(path: str | os.PathLike[str], reader: str = "load") -> tuple[dic
     """The arrays and the metadata of a safetensors file. Every size is checked before anything is allocated.
 
     Args:
-        reader: the function that the user called; errors start with it.
+        reader: the name of the public function, with which errors start.
 
     Raises:
-        FileError: the file is cut short or is no safetensors file; it says where.
+        FileError: the file is truncated or not a safetensors file.
     """
     require_plain(reader, path)
     with open(path, "rb") as file:

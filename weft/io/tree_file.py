@@ -1,8 +1,8 @@
 """`save` and `load`: nested dictionaries, lists and tuples of tensors, arrays, numbers and text in one file.
 
-The file is a safetensors file. Its arrays are the tree's tensors, named by their path ("encoder.0.weight"), so that a
-plain state dict is a plain safetensors file; everything else is JSON in the header. What `load` returns equals what
-`save` was given, tuples and integer keys included.
+The file is a safetensors file. Its arrays are the tree's tensors, named by their path ("encoder.0.weight"), so a state
+dict becomes an ordinary safetensors file; everything else is JSON in the header. The round trip is exact, including
+tuples and integer keys.
 """
 
 from __future__ import annotations
@@ -23,23 +23,20 @@ from .tensor_file import Hash, read_arrays, write_arrays
 
 STRUCTURE = "weft.tree"  # metadata key
 MAX_STRUCTURE_BYTES = 100_000_000
-MAX_LEVELS = 80  # of a tree; each is up to three levels of JSON, of which `MAX_DEPTH` are read
+MAX_LEVELS = 80  # of a tree; each takes up to three of the `MAX_DEPTH` levels of JSON
 _MARK = "$"  # starts the key of an encoded leaf; a user's own key of that kind is encoded too
 
 
 def save(tree: Any, path: str | os.PathLike[str]) -> None:
-    """Write a tree of tensors to a file, all or nothing: a crash or a full disk leaves an older file as it was.
+    """Write a tree of tensors to a file atomically: a crash or a full disk leaves an existing file intact.
 
     Args:
         tree: nested dicts, lists and tuples of tensors, NumPy arrays, numbers, strings, booleans and None; or a module,
-            whose `state_dict()` is taken.
+            whose `state_dict()` is saved.
         path: the file; by convention it ends in `.safetensors`.
 
-    >>> import os, tempfile
-    >>> import weft as wf
-    >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
-    >>> wf.save({"weight": wf.ones(2), "step": 3, "betas": (0.9, 0.99)}, path)
-    >>> wf.load(path)["betas"]
+    >>> wf.save({"weight": wf.ones(2), "step": 3, "betas": (0.9, 0.99)}, "state.safetensors")
+    >>> wf.load("state.safetensors")["betas"]
     (0.9, 0.99)
     """
     if hasattr(tree, "state_dict") and not isinstance(tree, (Mapping, Tensor)):
@@ -50,11 +47,15 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` wrote, or any safetensors file (a dict of tensors), or a checkpoint directory (a dict of parts).
+    """Read a file of `save`, any safetensors file (a dict of tensors), or a checkpoint directory (a dict of parts).
 
     Raises:
         FileNotFoundError: there is nothing at `path`.
-        FileError: the file is damaged, or is not one of these; it says where.
+        FileError: the file is damaged or of another format; the message says where.
+
+    >>> wf.save(nn.Linear(2, 1), "linear.safetensors")
+    >>> sorted(wf.load("linear.safetensors"))
+    ['bias', 'weight']
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"load: expected a path. Got {type(path).__name__}.")
@@ -74,7 +75,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def write_packed(file: BinaryIO, structure: Any, arrays: Mapping[str, np.ndarray], digest: Hash | None = None) -> int:
-    """Write what `pack` returned to an open file; returns the number of bytes."""
+    """Write the result of `pack` to an open file; returns the number of bytes."""
     text = json.dumps(structure, separators=(",", ":"), allow_nan=False)
     return write_arrays(file, arrays, {"format": "weft", STRUCTURE: text}, digest)
 
@@ -83,7 +84,7 @@ def write_packed(file: BinaryIO, structure: Any, arrays: Mapping[str, np.ndarray
 
 
 def pack(tree: Any, copy: bool = False) -> tuple[Any, dict[str, np.ndarray]]:
-    """The tree as (JSON, arrays by path). With `copy` the arrays are copies that later changes do not reach."""
+    """Flatten a tree into (JSON, arrays by path); with `copy`, the arrays are copied."""
     arrays: dict[str, np.ndarray] = {}
 
     def leaf(array: np.ndarray, path: tuple[str, ...]) -> str:
@@ -136,12 +137,12 @@ def _key(key: Any, path: tuple[str, ...]) -> Any:
 
 
 def read_tree(text: bytes, arrays: Mapping[str, np.ndarray], refuse: Refuse) -> Any:
-    """The tree whose structure `text` holds as JSON, with its arrays; `refuse` makes the error if they do not fit."""
+    """Rebuild a tree from its JSON structure and its arrays; `refuse` makes the error if they do not match."""
     return _unpack(parse_json(text, refuse, MAX_STRUCTURE_BYTES), arrays)
 
 
 def _unpack(structure: Checked, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The tree that `pack` took apart."""
+    """The inverse of `pack`."""
     value = structure.value
     if isinstance(value, list):
         return [_unpack(v, arrays) for v in structure.items()]

@@ -1,24 +1,23 @@
-"""The caching allocator: memory of large CPU arrays is kept and used again.
+"""The caching allocator of large CPU arrays: statistics, and functions that release cached memory.
 
-A fresh page costs a fault and a zeroing, several times the price of writing to it. So an array of at least
-`THRESHOLD` bytes sits on a *block* from a pool; when the last view of it dies the block goes back to the pool,
-and the next array of about that size gets it with its pages in place. Smaller arrays come from NumPy.
+The first write to a fresh page costs a page fault and zeroing, several times the cost of the write. So an array of at
+least `THRESHOLD` bytes is placed on a *block* from a pool; when its last view dies the block returns to the pool, and the
+next array of about that size reuses it with its pages resident. Smaller arrays are allocated by NumPy.
 
-**Blocks.** Private anonymous mappings, aligned to 64 bytes at least (in fact to a page), in eight size classes
-per doubling; the 2 MiB-aligned middle of a block of 2 MiB and more asks for huge pages.
+**Blocks.** Private anonymous mappings, page-aligned, in eight size classes per doubling; the 2 MiB-aligned middle of a
+block of 2 MiB and more requests huge pages.
 
 **Ownership.** A pooled array `a` is an ordinary `np.ndarray` whose `a.base` is the block's owner; every view of
 it, however deep, has `view.base is a` (NumPy collapses chains of views), so a view keeps the block. `root(x)`
-returns the one array that all views of a memory share, pooled or not. The owner gives the block back in its
-`__del__`: at once, without the garbage collector, from any thread.
+returns the base array of all views of a memory, pooled or not. The owner returns the block in its `__del__`:
+immediately, without the garbage collector, from any thread.
 
-**Bounds.** Before mapping, the request is checked against what the system and the control group have left,
-counting blocks mapped but not yet touched; cached blocks are given up first, then `MemoryError` says the
-figures. The cache shrinks whenever less than an eighth of the machine's memory is left, looked at once a
-second while arrays come and go. `trim()` gives everything cached back at once.
+**Bounds.** Before mapping, the request is checked against the free memory of the system and the control group, minus
+blocks mapped but not yet touched; cached blocks are released first, then `MemoryError` reports the figures. The cache
+shrinks when less than an eighth of the machine's memory is free, checked once a second while arrays are allocated and
+freed. `trim()` releases all cached blocks.
 
-**Threads and processes.** Everything here may be called from any thread. A forked child has its own copy of
-the pool, and works on.
+**Threads and processes.** All functions are thread-safe. A forked child has its own working copy of the pool.
 """
 
 from __future__ import annotations
@@ -40,11 +39,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from . import _host, forks
 
-THRESHOLD = 32 * 1024
+# What users see as `weft.memory`; the rest of the package calls the functions that make arrays.
+__all__ = ["MemoryStats", "reset_peak", "stats", "trim"]
+
+THRESHOLD = 32 * 1024  # bytes
 _HUGE = 2 * 1024 * 1024
-_SETTLE_AT_ONCE = 1024 * 1024  # blocks from this size on are booked when they die, smaller ones later
-_READING_LASTS = 1.0  # seconds for which a look at the system's free memory is trusted
-_RESERVE = 64 * 1024 * 1024  # left to the rest of the system by a single request
+_SETTLE_AT_ONCE = 1024 * 1024  # bytes; larger blocks are accounted for when they are freed, smaller ones lazily
+_READING_LASTS = 1.0  # seconds for which a reading of the system's free memory is valid
+_RESERVE = 64 * 1024 * 1024  # bytes; a single request leaves this much to the rest of the system
 _FLOAT32 = np.dtype(np.float32)
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -52,10 +54,10 @@ Shape = SupportsIndex | Sequence[SupportsIndex]
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """What the allocator holds. Bytes count whole blocks; arrays below `THRESHOLD` bytes are not included."""
+    """Statistics of the allocator. Bytes count whole blocks; arrays below `THRESHOLD` bytes are not included."""
 
     in_use: int
-    """bytes in blocks that arrays live on"""
+    """bytes in blocks used by arrays"""
     cached: int
     """bytes in free blocks kept for reuse"""
     peak: int
@@ -65,7 +67,7 @@ class MemoryStats:
     misses: int
     """requests that needed a new mapping"""
     released: int
-    """bytes given back to the system so far"""
+    """bytes returned to the system so far"""
 
     def __str__(self) -> str:
         requests = self.hits + self.misses
@@ -89,13 +91,13 @@ def format_bytes(count: int) -> str:
 
 
 class _Mapping:
-    """One block of memory. `fresh` while nobody has written to it: it then reads as zeros."""
+    """One block of memory. `fresh` until its first use: it then reads as zeros."""
 
     __slots__ = ("address", "fresh", "memory", "size")
 
     def __init__(self, size: int) -> None:
         huge = size >= _HUGE
-        # A mapping starts at any page; the slack lets the block start on a huge page's boundary. It is never
+        # A mapping starts at any page; the slack allows the block to start at a huge-page boundary. It is never
         # touched, so it costs address space only.
         length = size + _HUGE if huge else size
         if hasattr(mmap, "MAP_ANONYMOUS"):
@@ -112,7 +114,7 @@ class _Mapping:
                 # Only whole huge pages of the block: a huge page at its end would reach into the slack.
                 try:
                     self.memory.madvise(mmap.MADV_HUGEPAGE, self.address - start, size // _HUGE * _HUGE)
-                except OSError:  # a kernel built without huge pages: small ones do
+                except OSError:  # a kernel without huge pages
                     return
 
     def close(self) -> None:
@@ -120,14 +122,14 @@ class _Mapping:
 
 
 class _SizeClass:
-    """Blocks of one size that are free, and the type of their owners."""
+    """The free blocks of one size, and the type of their owners."""
 
     __slots__ = ("blocks", "last_use", "owner", "size")
 
     def __init__(self, size: int, give_back: Callable[[int], None]) -> None:
         self.size = size
         self.blocks: list[_Mapping] = []
-        self.last_use = 0  # in requests, the pool's own clock
+        self.last_use = 0  # in requests, the pool's clock
         self.owner = _owner_type(size, give_back)
 
 
@@ -153,14 +155,14 @@ class _Pool:
     """Free and live blocks. One per process; every method is thread-safe and may be re-entered by `__del__`."""
 
     def __init__(self) -> None:
-        # Re-entrant because an owner's __del__ may run (through the garbage collector) while we hold it. Nobody is in
-        # the middle of a change while the process is copied, so that a forked child's pool is whole.
+        # Re-entrant because an owner's __del__ may run (through the garbage collector) while this thread holds it.
+        # Held over a fork, so that the child's copy of the pool is consistent.
         self.lock = forks.held_over_fork()
         self.live: dict[int, _Mapping] = {}
-        self.returned: deque[int] = deque()  # addresses whose owners died and that are not booked yet
+        self.returned: deque[int] = deque()  # addresses of freed blocks that are not accounted for yet
         self.classes: dict[int, _SizeClass] = {}
         self.in_use = self.cached = self.peak = self.hits = self.misses = self.released = 0
-        self.headroom = 0  # bytes that may be mapped without looking at the system again
+        self.headroom = 0  # bytes that may be mapped without another reading of free memory
         self.cache_limit = 0
         self.read_at = -_READING_LASTS
         self.anonymous_before: int | None = None
@@ -173,13 +175,13 @@ class _Pool:
         with self.lock:
             found = self.classes.get(size)
             if found is None:
-                # Taking the lock to book a small block's death would cost as much as the work on the block.
+                # Taking the lock to account for a freed small block would cost as much as the work on the block.
                 give_back = self.give_back if size >= _SETTLE_AT_ONCE else self.returned.append
                 found = self.classes[size] = _SizeClass(size, give_back)
             return found
 
     def take(self, wanted: _SizeClass) -> ctypes.Array[Any]:
-        """The owner of a block of at least that size; the block is free again when the owner dies."""
+        """Allocate a block of at least that size; it is freed when the returned owner dies."""
         with self.lock:
             if self.returned:
                 self._settle()
@@ -200,7 +202,7 @@ class _Pool:
         return found.owner.from_address(address)
 
     def _near(self, wanted: _SizeClass) -> _SizeClass | None:
-        """One of the next two classes with a free block: wastes a quarter at most, better than a new mapping."""
+        """One of the next two classes with a free block: wastes at most a quarter, cheaper than a new mapping."""
         size = wanted.size
         for _ in range(2):
             size = size_class(size + 1)
@@ -210,7 +212,7 @@ class _Pool:
         return None
 
     def give_back(self, address: int) -> None:
-        """The owner of the block at `address` has died: book it and keep the cache within its bounds."""
+        """Free the block at `address`, and keep the cache within its bounds."""
         self.returned.append(address)
         with self.lock:
             self._settle()
@@ -220,11 +222,11 @@ class _Pool:
                 self._evict(self.cached - self.cache_limit)
 
     def _settle(self) -> None:
-        """Book the blocks whose owners have died as free."""
+        """Account for the blocks whose owners have died."""
         returned = self.returned
         while returned:
             mapping = self.live.pop(returned.popleft(), None)
-            if mapping is None:  # an owner somebody copied: its memory is not ours
+            if mapping is None:  # a copied owner: its memory is not in the pool
                 continue
             size = mapping.size
             mapping.fresh = False
@@ -267,7 +269,7 @@ class _Pool:
             self._make_room(size)
         try:
             mapping = _Mapping(size)
-        except (OSError, ValueError, OverflowError):  # an address-space limit, which only mapping itself meets
+        except (OSError, ValueError, OverflowError):  # an address-space limit, which only mmap detects
             self._evict(self.cached)
             try:
                 mapping = _Mapping(size)
@@ -277,30 +279,30 @@ class _Pool:
         return mapping
 
     def _make_room(self, size: int) -> None:
-        room = self._look()
-        if room is None:
+        free = self._look()
+        if free is None:
             return
-        if size > room:
-            self._evict(size - room)
-            room = self._look()
-            if room is not None and size > room:
-                raise self._too_much(size, f"{format_bytes(max(room, 0))} can be had")
+        if size > free:
+            self._evict(size - free)
+            free = self._look()
+            if free is not None and size > free:
+                raise self._too_much(size, f"{format_bytes(max(free, 0))} can be had")
 
     def _look(self) -> int | None:
-        """Read the system's free memory; return what one request may take, `None` if the system does not say."""
+        """Read the system's free memory; return the largest allowed request, `None` if unknown."""
         self.read_at = time.monotonic()
         available = _host.memory_available()
         if available is None:
             self.headroom = self.cache_limit = sys.maxsize
             return None
-        room = available - self._untouched() - _RESERVE
-        self.headroom = max(room // 16, 0)
+        free = available - self._untouched() - _RESERVE
+        self.headroom = max(free // 16, 0)
         spare = available - (_host.memory_total() or 0) // 8
         self.cache_limit = max(self.cached + spare, 0)
-        return room
+        return free
 
     def _untouched(self) -> int:
-        """Bytes mapped that the kernel has not had to provide yet (an estimate from this process's footprint)."""
+        """Bytes mapped but not resident yet (estimated from this process's footprint)."""
         anonymous = _host.anonymous_resident()
         if anonymous is None:
             return 0
@@ -333,7 +335,7 @@ def empty(shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, .
             no gaps.
 
     Raises:
-        MemoryError: it does not fit into the memory that is left.
+        MemoryError: it does not fit into the free memory.
 
     >>> empty((2, 3, 4, 5), "float32", strides_order=(0, 2, 3, 1)).strides
     (240, 4, 60, 12)
@@ -352,7 +354,7 @@ def empty(shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, .
 
 
 def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray[Any]]:
-    """A function that makes arrays as `empty` does, with all that is the same each time found out already.
+    """A function that allocates arrays like `empty`, specialised for one shape and dtype.
 
     >>> maker((2, 3), np.dtype("float32"))().shape
     (2, 3)
@@ -367,7 +369,7 @@ def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray[
 def _plan(
     shape: Any, dtype: Any, order: tuple[int, ...] | None
 ) -> tuple[np.dtype[Any], tuple[int, ...] | None, _SizeClass | None]:
-    """Everything about such an array that is the same each time: dtype, strides, where its memory comes from."""
+    """The dtype, strides and size class of such an array."""
     sizes = _normal_shape("empty", shape)
     element = np.dtype(dtype)
     if element.kind in "biufc":  # one object per dtype: C's `long long` and `long` are equal, and this is a cache
@@ -401,7 +403,7 @@ def zeros(shape: Shape, dtype: DTypeLike = _FLOAT32, strides_order: tuple[int, .
 
 
 def empty_channels_last(shape: Shape, dtype: DTypeLike = _FLOAT32) -> NDArray[Any]:
-    """An uninitialised array of shape `(N, C, *spatial)` whose channels lie next to each other in memory.
+    """An uninitialised array of shape `(N, C, *spatial)` with contiguous channels (channels-last layout).
 
     >>> empty_channels_last((1, 3, 2, 2)).strides
     (48, 4, 24, 12)
@@ -424,7 +426,7 @@ def channels_last_order(rank: int) -> tuple[int, ...]:
 
 
 def root(array: NDArray[Any]) -> NDArray[Any]:
-    """The array that first got this memory: the same object for all views of it.
+    """The base array of a memory: the same object for all its views.
 
     >>> a = empty((1000, 1000)); root(a[1:].T[2:]) is a
     True
@@ -435,7 +437,7 @@ def root(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def is_pooled(array: NDArray[Any]) -> bool:
-    """Whether `array` lives on a block of the pool."""
+    """Whether `array` is on a block of the pool."""
     base: Any = root(array).base
     return isinstance(base, ctypes.Array) and ctypes.addressof(base) in _pool.live
 
@@ -476,15 +478,31 @@ def _strides(shape: tuple[int, ...], itemsize: int, order: tuple[int, ...]) -> t
 
 
 def stats() -> MemoryStats:
-    """What the allocator holds right now."""
+    """Statistics of the allocator: bytes in use, cached and at the peak, and counts of requests.
+
+    >>> x = wf.zeros(1024, 1024)
+    >>> wf.memory.stats().in_use >= x.nbytes
+    True
+    """
     return _pool.stats()
 
 
 def trim() -> int:
-    """Give every cached block back to the system; return how many bytes that was."""
+    """Return all cached blocks to the system; returns the number of bytes.
+
+    >>> x = wf.zeros(1024, 1024)
+    >>> del x  # its memory stays cached
+    >>> wf.memory.trim() > 0, wf.memory.stats().cached
+    (True, 0)
+    """
     return _pool.trim()
 
 
 def reset_peak() -> None:
-    """Start `stats().peak` afresh from what is in use now."""
+    """Reset `stats().peak` to the bytes in use now.
+
+    >>> wf.memory.reset_peak()
+    >>> wf.memory.stats().peak == wf.memory.stats().in_use
+    True
+    """
     _pool.reset_peak()

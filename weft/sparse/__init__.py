@@ -1,11 +1,10 @@
-"""Sparse tensors: few entries, named by their places.
+"""Sparse tensors in the COO and CSR formats.
 
-`COO` keeps one column of indices per entry, in any order; `CSR` is a matrix whose entries are sorted by row. Both hold
-their entries as an ordinary tensor, `values`, through which gradients flow; the places are constants. A product with a
-dense matrix touches the entries only, and so do its gradients. (Gradients that touch few rows of a table are another
-thing, `wf.RowSparse`.)
+`COO` stores the coordinates of each nonzero, in any order; `CSR` is a matrix whose nonzeros are sorted by row. Both store
+the nonzeros as an ordinary tensor, `values`, through which gradients flow; the indices are constants. A product with a
+dense matrix and its gradients compute on the nonzeros only. (Row-sparse gradients of embedding tables are
+`wf.RowSparse`.)
 
->>> import weft as wf
 >>> a = wf.sparse.coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
 >>> (a @ wf.ones(3, 1)).tolist()
 [[3.0], [9.0]]

@@ -1,4 +1,4 @@
-"""What COO and CSR tensors have in common: facts, arithmetic with numbers, products, conversion, text."""
+"""The base class of COO and CSR tensors: properties, arithmetic, products, conversion and printing."""
 
 from __future__ import annotations
 
@@ -36,11 +36,16 @@ def value_tensor(op: str, value: Any) -> Tensor:
 
 
 class Sparse:
-    """A tensor with few entries. Immutable: every operation returns a new one that shares the places."""
+    """Base class of sparse tensors. Immutable: every operation returns a new tensor that shares the indices.
+
+    >>> a = wf.sparse.from_dense([[0.0, 2.0], [3.0, 0.0]])
+    >>> a.nnz, a.shape, (2 * a).sum().item()
+    (2, (2, 2), 10.0)
+    """
 
     __slots__ = ("values", "shape")
     __array_ufunc__ = None
-    weft_operators = True  # `dense @ sparse` is ours to answer
+    weft_operators = True  # `dense @ sparse` dispatches to this class
     layout = "sparse"
 
     values: Tensor
@@ -58,12 +63,12 @@ class Sparse:
 
     @property
     def size(self) -> int:
-        """The number of elements, entries and zeros."""
+        """The number of elements, including zeros."""
         return math.prod(self.shape)
 
     @property
     def nnz(self) -> int:
-        """The number of entries that are stored."""
+        """The number of stored elements."""
         return self.values.shape[0]
 
     @property
@@ -71,18 +76,18 @@ class Sparse:
         return self.values.requires_grad
 
     def _with(self, values: Tensor) -> Any:
-        """The same places with other values."""
+        """A tensor with the same indices and other values."""
         raise NotImplementedError
 
     def _triples(self) -> tuple[Tensor, Tensor]:
-        """Rows and columns of the entries of a matrix."""
+        """Row and column indices of a matrix."""
         raise NotImplementedError
 
     def to_dense(self) -> Tensor:
         raise NotImplementedError
 
     def __weft_tensor__(self) -> Tensor:
-        """Where an op needs an ordinary tensor (`dense + sparse`), it gets one."""
+        """The dense tensor, for ops without a sparse implementation (`dense + sparse`)."""
         return self.to_dense()
 
     def transpose(self) -> Any:
@@ -97,11 +102,11 @@ class Sparse:
         return self.transpose()
 
     def detach(self) -> Any:
-        """The same entries without history."""
+        """The same tensor, detached from the tape."""
         return self._with(self.values.detach())
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Ask for gradients of the entries; they arrive in `values.grad`."""
+        """Record gradients of the stored elements, in `values.grad`."""
         self.values.requires_grad_(requires_grad)
         return self
 
@@ -142,7 +147,7 @@ class Sparse:
         return self._scaled("divide", other, lambda v, o: v / o)
 
     def multiply(self, dense: Tensor) -> Any:
-        """The product with a dense tensor of the same shape, entry by entry: sparse, with the same places."""
+        """The elementwise product with a dense tensor of the same shape; sparse, with the same indices."""
         if tuple(dense.shape) != self.shape:
             raise ValueError(
                 f"multiply: shapes differ. Got {format_shape(self.shape)} and {format_shape(dense.shape)}."
@@ -150,7 +155,7 @@ class Sparse:
         return self._with(self.values * self._gather(dense))
 
     def _gather(self, dense: Tensor) -> Tensor:
-        """The elements of a dense tensor at the places of the entries."""
+        """Gather the elements of a dense tensor at the indices of this one."""
         raise NotImplementedError
 
     def sum(self) -> Tensor:

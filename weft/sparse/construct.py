@@ -1,4 +1,4 @@
-"""Making sparse tensors, and products as functions."""
+"""Constructors of sparse tensors, and products as functions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ def coo_tensor(indices: Any, values: Any, shape: Any = None) -> COO:
     """A sparse tensor from coordinates.
 
     Args:
-        indices: (ndim, nnz) integers, a row per axis.
-        values: (nnz,) numbers; a tensor keeps its gradients.
+        indices: (ndim, nnz) integers, a row per axis. Values at repeated indices are summed.
+        values: (nnz,) numbers; gradients flow back to a tensor.
         shape: by default the smallest that holds all indices.
+
+    >>> wf.sparse.coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense().tolist()
+    [[0.0, 0.0, 3.0], [4.0, 0.0, 0.0]]
     """
     if shape is None:
         array = indices._array("coo_tensor") if isinstance(indices, Tensor) else np.asarray(indices)
@@ -35,12 +38,26 @@ def coo_tensor(indices: Any, values: Any, shape: Any = None) -> COO:
 
 
 def csr_tensor(indptr: Any, indices: Any, values: Any, shape: Any) -> CSR:
-    """A sparse matrix from rows: row i has the entries `values[indptr[i]:indptr[i + 1]]` in these columns."""
+    """A sparse matrix in CSR format: row i has `values[indptr[i]:indptr[i + 1]]` in the columns `indices[…]`.
+
+    Args:
+        indptr: (rows + 1,) integers, the start of each row.
+        indices: (nnz,) integers, the columns.
+        values: (nnz,) numbers.
+        shape: (rows, columns).
+
+    >>> wf.sparse.csr_tensor([0, 1, 2], [2, 0], [3.0, 4.0], (2, 3)).to_dense().tolist()
+    [[0.0, 0.0, 3.0], [4.0, 0.0, 0.0]]
+    """
     return CSR(indptr, indices, values, shape)
 
 
 def from_dense(x: Any, layout: str = "coo") -> COO | CSR:
-    """The elements of `x` that are not zero, as "coo" or "csr"; gradients flow back to `x`."""
+    """The nonzero elements of `x` as a "coo" or "csr" tensor; gradients flow back to `x`.
+
+    >>> wf.sparse.from_dense([[0.0, 2.0], [3.0, 0.0]], layout="csr").nnz
+    2
+    """
     if layout not in ("coo", "csr"):
         raise ValueError(f"from_dense: layout must be 'coo' or 'csr'. Got {layout!r}.")
     dense = x if isinstance(x, Tensor) else Tensor(x)
@@ -54,7 +71,7 @@ def from_dense(x: Any, layout: str = "coo") -> COO | CSR:
 
 
 def from_scipy(matrix: Any) -> COO | CSR:
-    """A `scipy.sparse` matrix (or anything with `row`, `col`, `data` and `shape`, or `indptr`, `indices`, …)."""
+    """Convert a `scipy.sparse` matrix (or any object with its attributes)."""
     if getattr(matrix, "format", "csr" if hasattr(matrix, "indptr") else "coo") == "csr":
         return CSR(matrix.indptr, matrix.indices, np.asarray(matrix.data), matrix.shape)
     if not hasattr(matrix, "row"):
@@ -65,13 +82,17 @@ def from_scipy(matrix: Any) -> COO | CSR:
 
 
 def eye(n: int, *, dtype: Any = None) -> CSR:
-    """The identity matrix."""
+    """The (n, n) identity matrix in CSR format."""
     n = check_size("eye", n, "n")
     return CSR._make(wrap(np.arange(n + 1)), wrap(np.arange(n)), ones(n, dtype=dtype), (n, n))
 
 
 def matmul(a: Any, b: Any) -> Tensor:
-    """`a @ b`, one of which is sparse and a matrix."""
+    """`a @ b`, where one operand is a sparse matrix.
+
+    >>> wf.sparse.matmul(wf.sparse.eye(2), wf.tensor([[1.0], [2.0]])).tolist()
+    [[1.0], [2.0]]
+    """
     if not isinstance(a, Sparse) and not isinstance(b, Sparse):
         raise TypeError(
             f"sparse.matmul: one operand must be sparse. Got {describe(a)} and {describe(b)}; use `wf.matmul`."
@@ -80,7 +101,13 @@ def matmul(a: Any, b: Any) -> Tensor:
 
 
 def sampled_matmul(pattern: Sparse, a: Tensor, b: Tensor) -> Any:
-    """The elements of `a @ b` at the places of `pattern`, without computing the others: the same places, new values."""
+    """The elements of `a @ b` at the indices of `pattern` only (SDDMM), as a sparse tensor with the same indices.
+
+    Args:
+        pattern: (n, m) sparse; its values are ignored.
+        a: (n, k) dense.
+        b: (k, m) dense.
+    """
     pattern._check_matrix("sampled_matmul")
     rows, columns = pattern._triples()
     from ..ops.array.shaping import matrix_transpose

@@ -1,4 +1,4 @@
-"""COO: entries in any order, each with its coordinates; the same place may be named several times."""
+"""The COO format: coordinates and values in any order; repeated coordinates are summed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class COO(Sparse):
-    """A tensor of any rank: `indices` (ndim, nnz) int64 and `values` (nnz,). Entries at one place add up."""
+    """A sparse tensor of any rank: `indices` (ndim, nnz) int64 and `values` (nnz,). Values at repeated indices are summed."""
 
     __slots__ = ("indices", "is_coalesced")
     layout = "coo"
 
     indices: Tensor
     is_coalesced: bool
-    """whether every place is named once, in rising order"""
+    """whether indices are unique and sorted"""
 
     def __init__(self, indices: Any, values: Any, shape: Any) -> None:
         op = "coo_tensor"
@@ -45,7 +45,7 @@ class COO(Sparse):
 
     @classmethod
     def _make(cls, indices: Tensor, values: Tensor, shape: tuple[int, ...], coalesced: bool = False) -> COO:
-        """Without checks, from parts that are known to fit."""
+        """Construct without validation."""
         self = object.__new__(cls)
         self.indices, self.values, self.shape, self.is_coalesced = indices, values, shape, coalesced
         return self
@@ -54,7 +54,7 @@ class COO(Sparse):
         return COO._make(self.indices, values, self.shape, self.is_coalesced)
 
     def _flat(self) -> np.ndarray:
-        """The places as positions in the flattened tensor."""
+        """The indices into the flattened tensor."""
         if not self.nnz:
             return np.zeros(0, np.int64)
         if self.size > np.iinfo(np.int64).max:
@@ -80,7 +80,7 @@ class COO(Sparse):
         return reshape(flat, self.shape)
 
     def coalesce(self) -> COO:
-        """The same tensor with every place named once, in rising order; values at one place are summed."""
+        """The same tensor with unique, sorted indices; values at repeated indices are summed."""
         if self.is_coalesced:
             return self
         places, inverse = np.unique(self._flat(), return_inverse=True)

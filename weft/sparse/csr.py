@@ -1,4 +1,4 @@
-"""CSR: a matrix whose entries are sorted by row; `indptr[i]` to `indptr[i + 1]` are the entries of row i."""
+"""The CSR format: a matrix with values sorted by row; row i has the values `indptr[i]` to `indptr[i + 1]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .coo import COO
 
 
 class CSR(Sparse):
-    """A matrix: `indptr` (rows + 1) and `indices` (nnz) int64, `values` (nnz,)."""
+    """A sparse matrix: `indptr` (rows + 1,) and `indices` (nnz,) int64, `values` (nnz,)."""
 
     __slots__ = ("indptr", "indices", "_rows")
     layout = "csr"
@@ -61,7 +61,7 @@ class CSR(Sparse):
         return self._rows, self.indices
 
     def to_coo(self) -> COO:
-        """The same matrix as coordinates."""
+        """The same matrix in COO format."""
         rows, columns = self._triples()
         return COO._make(wrap(np.stack([rows._data, columns._data])), self.values, self.shape)
 
@@ -76,7 +76,7 @@ class CSR(Sparse):
         return self.to_coo().to_dense()
 
     def transpose(self) -> COO:
-        """The transpose, as COO (its entries are sorted by column of this matrix); `.to_csr()` sorts it."""
+        """The transpose in COO format, not sorted; `.to_csr()` sorts it."""
         return self.to_coo().transpose()
 
     def __reduce__(self) -> Any:

@@ -1,4 +1,4 @@
-"""TensorBoard event files, written without TensorBoard: live scalars, histograms, text and graphs."""
+"""A writer of TensorBoard event files that does not need TensorBoard: scalars, histograms, text and graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few protocol-buffer messages that an event file holds, as functions to bytes.
+"""Encoders of the protocol-buffer messages in an event file.
 
 A protocol buffer is a sequence of fields: a key (number << 3 | kind) and a value. Kind 0 is a variable-length integer,
 1 eight bytes, 2 a length and that many bytes, 5 four bytes. Field numbers are those of TensorFlow's `event.proto`,
@@ -69,12 +69,12 @@ def event(
 
 
 def summary(values: Iterable[bytes]) -> bytes:
-    """Several values of one step."""
+    """A Summary of several values."""
     return b"".join(_block(1, value) for value in values)
 
 
 def scalar(tag: str, value: float) -> bytes:
-    # What float32 cannot hold becomes infinite, as in a float32 tensor.
+    # Values beyond the range of float32 become infinite.
     with np.errstate(over="ignore"):
         return _block(1, tag) + _float(2, float(np.float32(value)))
 

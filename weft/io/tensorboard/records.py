@@ -1,7 +1,7 @@
 """The record format of event files: length, checksum of the length, data, checksum of the data.
 
-Checksums are CRC-32C (Castagnoli), "masked" by a rotation and an addition so that a checksum of data that contains
-checksums is still a good one.
+Checksums are CRC-32C (Castagnoli), "masked" by a rotation and an addition, because the CRC of data that contains CRCs is
+weak.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def crc32c(data: bytes) -> int:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum as it stands in the file."""
+    """The masked checksum that the file stores."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -48,7 +48,7 @@ def record(data: bytes) -> bytes:
 
 
 def read_records(data: bytes) -> Iterator[bytes]:
-    """The records of a file's content; a last one that is not complete (its writer is at work, or died) is left out.
+    """The records of a file's content, without an incomplete last one (its writer is busy, or died).
 
     Raises:
         ValueError: a checksum is wrong.

@@ -1,4 +1,4 @@
-"""SummaryWriter: what a training run reports while it runs, for TensorBoard."""
+"""SummaryWriter: writes scalars, histograms, text and graphs for TensorBoard."""
 
 from __future__ import annotations
 
@@ -22,21 +22,27 @@ _numbers = itertools.count()
 
 
 class SummaryWriter:
-    """Writes an event file into `directory`; `tensorboard --logdir directory` shows it, also while it grows.
+    """Writes an event file into `directory`, to be viewed with `tensorboard --logdir directory`.
 
-    Methods may be called from any thread. What was written reaches the file within two seconds or at `flush()`; a
-    process that dies leaves a file that can be read up to the last whole record.
+    Methods are thread-safe. Data reach the file within two seconds or at `flush()`; a process that dies leaves a file that
+    is readable up to the last complete record.
 
     Args:
-        directory: where; it is made if need be. Several writers, say of a run and its resumption, may share it.
-        purge_step: this writer continues a run from here: TensorBoard hides what older files say of later steps.
+        directory: the directory; created if missing. Several writers, say of a run and its resumption, may share it.
+        purge_step: the step from which this writer continues a run: TensorBoard hides later steps of older files.
+
+    >>> writer = wf.io.SummaryWriter("logs")
+    >>> for step in range(3):
+    ...     writer.scalar("loss/train", 1.0 / (step + 1), step)
+    >>> writer.histogram("weight", wf.ones(10), step=3)
+    >>> writer.close()
     """
 
     def __init__(self, directory: str | os.PathLike[str], purge_step: int | None = None) -> None:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         host = re.sub(r"[^\w.-]", "_", socket.gethostname())
-        # TensorBoard reads files in the order of their names as text: later ones must come later, also of one second
+        # TensorBoard reads files in lexicographic order: later ones must sort later, also within one second
         seconds, rest = divmod(time.time_ns(), 10**9)
         name = f"events.out.tfevents.{seconds}.{rest:09d}.{next(_numbers):09d}.{os.getpid()}.{host}.weft"
         self.path = self.directory / name
@@ -48,33 +54,33 @@ class SummaryWriter:
             self._write(messages.event(time.time(), purge_step, session=messages.START))
 
     def scalar(self, tag: str, value: Any, step: int) -> None:
-        """A number, shown as a curve over steps. `tag` groups by its part before the slash ("loss/train")."""
+        """Add a point of a curve. Tags are grouped by their part before the slash ("loss/train")."""
         self._summary(step, messages.scalar(tag, float(value)))
 
     def scalars(self, values: dict[str, Any], step: int) -> None:
-        """Several numbers of one step."""
+        """Add points of several curves at one step."""
         self._summary(step, *[messages.scalar(tag, float(value)) for tag, value in values.items()])
 
     def histogram(self, tag: str, values: Any, step: int, bins: int = 64) -> None:
-        """The distribution of a tensor's finite values."""
+        """Add a histogram of a tensor's finite values."""
         self._summary(step, messages.histogram(tag, _array(values), bins))
 
     def text(self, tag: str, content: str, step: int = 0) -> None:
-        """Markdown."""
+        """Add a Markdown text."""
         self._summary(step, messages.text(tag, content))
 
     def graph(self, graph: Any) -> None:
-        """A Weft graph (`step.graph` of a captured function, or one that was declared)."""
+        """Add a Weft graph (`step.graph` of a captured function, or a declared one)."""
         self._write(messages.event(time.time(), graph=graph_def(graph)))
 
     def flush(self) -> None:
-        """Bring everything to the file now."""
+        """Write buffered data to the file."""
         with self._lock:
             self._check()
             self._file.flush()
 
     def close(self) -> None:
-        """Finish the file. Closing twice is fine."""
+        """Flush and close the file. May be called twice."""
         with self._lock:
             self._file.close()
 
@@ -110,7 +116,7 @@ def graph_def(graph: Any) -> bytes:
     """A Weft graph as a GraphDef: one node per node, with shapes, dtypes and the user's line."""
     nodes = []
     for node in graph.nodes:
-        inputs = [_reference(value) for value in node.inputs if value is not None]  # None: an operand left out
+        inputs = [_reference(value) for value in node.inputs if value is not None]  # None: an omitted operand
         inputs += [f"^{before.name}" for before in node.control]
         first = node.outputs[0] if node.outputs else None
         notes = [("line", str(node.where))] if node.where is not None else []
