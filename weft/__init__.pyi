@@ -228,7 +228,7 @@ def backward(
     retain_graph: builtins.bool | None = None,
     create_graph: builtins.bool = False,
 ) -> None:
-    """Add the gradients of several outputs at once to the `.grad` of the leaves."""
+    """Add the gradients of the sum of `tensors` to the `.grad` of the leaves."""
 def bernoulli(
     p: float | ArrayLike,
     shape: ShapeLike | None = None,
@@ -264,8 +264,8 @@ def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike) -> builtins.bool:
 def ceil(x: Operand) -> Tensor:
     """Smallest integer not below x."""
 def checkpoint(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """`fn(*args, **kwargs)`, whose intermediate values are computed again in backward instead of being
-    kept.
+    """Call `fn(*args, **kwargs)` and recompute its intermediate values in backward instead of storing
+    them.
     """
 def chunk(x: ArrayLike, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """Split `x` along `axis` into at most `chunks` pieces of equal size (the last may be smaller); views."""
@@ -437,21 +437,21 @@ def grad(
     create_graph: builtins.bool = False,
     allow_unused: builtins.bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of (the sum of) `outputs` with respect to each of `inputs`, without touching any
-    `.grad`.
-    """
+    """Return the gradients of the sum of `outputs` with respect to each of `inputs`; no `.grad` changes."""
 def grad_fn(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: builtins.bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the gradient of `fn`, which must return a tensor with one element."""
+    """Return a function that computes the gradient of `fn`, which must return a tensor with one element."""
 def greater(x1: Operand, x2: Operand) -> Tensor:
     """`x1 > x2`, elementwise."""
 def greater_equal(x1: Operand, x2: Operand) -> Tensor:
     """`x1 >= x2`, elementwise."""
 def hessian(fn: Callable[..., Any], inputs: ArrayLike) -> Tensor:
-    """The matrix of second derivatives of a scalar function of one tensor."""
+    """Return the second derivatives of a scalar function of one tensor, of shape `(*inputs.shape,
+    *inputs.shape)`.
+    """
 def histogram(
     x: ArrayLike,
     /,
@@ -502,11 +502,9 @@ def isinf(x: Operand) -> Tensor:
 def isnan(x: Operand) -> Tensor:
     """Whether x is NaN."""
 def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: builtins.bool = False) -> Any:
-    """The Jacobian of `fn` at `inputs` (a tensor or a tuple): shape of the output followed by that of the
-    input.
-    """
+    """Return the Jacobian of `fn` at `inputs`, of shape `(*output.shape, *input.shape)`."""
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The value of `fn(*primals)` and the derivative in the direction `tangents` (by double reverse)."""
+    """Return `fn(*primals)` and its directional derivative along `tangents` (by double reverse mode)."""
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Kronecker product: every element of `x1` multiplied by the whole of `x2`."""
 def kthvalue(x: ArrayLike, /, k: int, axis: int = -1, *, keepdims: builtins.bool = False) -> KthValue:
@@ -751,7 +749,7 @@ def seed() -> int:
 def set_default_dtype(dtype: DTypeLike) -> None:
     """Set the default floating dtype of this process (float32 or float64)."""
 def set_detect_anomaly(mode: builtins.bool) -> None:
-    """Switch NaN tracing on or off for this thread until further notice."""
+    """Switch anomaly detection on or off for this thread; `detect_anomaly` is the context manager."""
 def set_rng_state(state: Any) -> None:
     """Restore the default generator to a state returned by `get_rng_state`."""
 def sigmoid(x: Operand) -> Tensor:
@@ -885,9 +883,7 @@ def value_and_grad(
     argnums: int | Sequence[int] = 0,
     has_aux: builtins.bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns `fn`'s (scalar) value and its gradient with respect to the arguments
-    `argnums`.
-    """
+    """Return a function that computes the scalar value of `fn` and its gradient."""
 def var(
     x: ArrayLike,
     /,
@@ -900,7 +896,9 @@ def var(
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """Sum of `conj(x1) * x2` over `axis`."""
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
-    """The value of `fn(*primals)` and a function from a cotangent to the gradients of the primals."""
+    """Return `fn(*primals)` and the function that maps cotangents of its outputs to gradients of the
+    primals.
+    """
 def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = 'error') -> F:
     """A function that applies `fn` to every example of a batch at once."""
 def where(condition: Operand, x1: Operand, x2: Operand) -> Tensor:

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: heavy products in a short dtype, delicate sums in float32.
+"""Automatic mixed precision: matrix products in bfloat16 or float16, sensitive reductions in float32.
 
 Which op computes in what is decided by the *kind* of op, in the small tables below: products (matrix products,
 convolutions, attention, recurrent cells) take the short dtype; reductions, norms, losses and functions whose results grow
@@ -38,14 +38,20 @@ def policy(name: str) -> str | None:
 
 
 class autocast(define.Mode):
-    """Mixed precision for the ops inside: `with wf.autocast(wf.bfloat16): loss = model(x)`; also a decorator.
+    """Context manager or decorator that runs the ops inside in mixed precision.
 
-    Parameters stay float32; their gradients do too. Nest `autocast(enabled=False)` for a part that must not be cast.
-    The backward pass belongs outside of the `with` block; it follows the dtypes of the forward pass.
+    Parameters and their gradients stay float32. Nest `autocast(enabled=False)` for a part that must not be cast. The
+    backward pass belongs outside of the `with` block; it follows the dtypes of the forward pass.
 
     Args:
-        dtype: the short dtype, bfloat16 (default) or float16.
+        dtype: the 16-bit dtype, bfloat16 (default) or float16.
         enabled: whether to cast at all.
+
+    >>> x, w = wf.ones(1, 2), wf.ones(2, 3)
+    >>> with wf.autocast(wf.bfloat16):
+    ...     y = x @ w
+    >>> y.dtype.name, w.dtype.name
+    ('bfloat16', 'float32')
     """
 
     def __init__(self, dtype: Any = dtypes.bfloat16, enabled: bool = True) -> None:
@@ -84,7 +90,7 @@ def _cast(op: Op, values: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
 
     tensors = op.tensors(values)
     if any(isinstance(t, Tensor) and t.dtype == dtypes.float64 for t in tensors):
-        return values  # double precision was asked for
+        return values  # explicit double precision wins
     return tuple(op.merge([convert(t) for t in tensors], op.attrs(values)))
 
 

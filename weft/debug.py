@@ -1,4 +1,4 @@
-"""Looking into programs: printing and checking values, eagerly and inside captured functions.
+"""Print and check tensor values, eagerly and inside captured functions.
 
 Python's own `print` shows a symbolic tensor's shape while a function is captured, once; `wf.debug.print` shows its values
 every time the program runs. `wf.debug.check` (and an `assert` on a tensor in a captured function) fails when the program
@@ -28,13 +28,13 @@ from .tensor import Tensor, wrap
     samples=lambda m: [Sample(m.normal(2), "{}")],
 )
 def print_value(x: Tensor, text: str) -> Any:
-    """`x` itself, after printing it into `text`."""
+    """Print `x` into `text` and return `x`."""
     builtins.print(_filled(text, str(wrap(np.asarray(x)))))
     return x
 
 
 def _filled(text: str, value: str) -> str:
-    """`text` with `{}` replaced. Not `str.format`: a text may come from a graph file, and formats look into objects."""
+    """`text` with `{}` replaced. Not `str.format`: text from a graph file could reach attributes of objects."""
     parts = [part.split("{}") for part in text.split("{{")]
     if any("{" in piece or "}" in piece.replace("}}", "") for part in parts for piece in part):
         raise ValueError(f"print: only `{{}}` stands for the value in the text. Got {text!r}.")
@@ -42,7 +42,14 @@ def _filled(text: str, value: str) -> str:
 
 
 def print(text: str, x: Tensor) -> Tensor:
-    """Print `text` with `{}` replaced by the value of `x`, whenever the program gets here; returns `x`."""
+    """Print `text` with `{}` replaced by the value of `x`, every time the program runs, and return `x`.
+
+    >>> @wf.function
+    ... def double(x):
+    ...     return 2 * wf.debug.print("x is {}", x)
+    >>> y = double(wf.tensor(1.5))
+    x is tensor(1.5)
+    """
     return print_value(x, text if "{" in text else text + " {}")
 
 
@@ -68,7 +75,13 @@ def check_true(condition: Tensor, message: str) -> Any:
 
 
 def check(condition: Any, message: str = "a check failed") -> None:
-    """Raise AssertionError unless `condition` (a tensor, or anything with a truth) holds; also in captured functions."""
+    """Raise AssertionError with `message` unless `condition` holds; also inside captured functions.
+
+    Args:
+        condition: a bool tensor, of which every element must be true, or any Python value.
+
+    >>> wf.debug.check(wf.tensor([1.0, 2.0]) > 0, "must be positive")
+    """
     if isinstance(condition, Tensor):
         check_true(condition, message)
     elif not condition:

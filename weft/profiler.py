@@ -1,10 +1,10 @@
-"""`wf.profile()`: a trace of ops and kernels that Perfetto and chrome://tracing show.
+"""`wf.profile()`: record ops and kernels as a trace for Perfetto or chrome://tracing.
 
     with wf.profile("trace.json"):
         step(x, y)
 
 Eager ops and the steps of captured programs become spans, one per op or kernel, with the user's lines. Profiling runs a
-program step by step, so its total is a little longer than usual; the spans themselves are as long as ever.
+program step by step: the total is slightly longer than usual, the spans are not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ from .ops.core.registry import Op
 
 
 class profile(Mode):
-    """Record while entered; the trace is written on exit if a path was given. `spans` and `summary()` show it here."""
+    """Context manager that records a span for every op and kernel of this thread.
+
+    Args:
+        path: the trace file to write on exit, in Chrome's trace format; None: only `spans` and `summary()`.
+
+    >>> x = wf.ones(2)
+    >>> with wf.profile() as p:
+    ...     y = (x + 1).exp()
+    >>> [span["name"] for span in p.spans]
+    ['add', 'exp']
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
@@ -68,7 +78,7 @@ class profile(Mode):
             self.path.write_text(json.dumps({"traceEvents": self.spans, "displayTimeUnit": "ms"}))
 
     def summary(self, top: int = 20) -> str:
-        """The names that took longest, with their totals."""
+        """The `top` names by total time, one per line with their number of calls."""
         totals: dict[str, list[float]] = {}
         for s in self.spans:
             entry = totals.setdefault(f"{s['cat']}: {s['name']}", [0.0, 0])

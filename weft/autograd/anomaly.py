@@ -1,9 +1,9 @@
-"""NaN tracing: the first NaN or Inf raises at the line that made it.
+"""Anomaly detection: the first NaN or Inf raises at the line that produced it.
 
 `detect_anomaly` is a mode: it sees every op of its thread. Forward, an op that turns finite inputs into Inf, or inputs
 without NaN into NaN, raises at once, in the user's own call. Backward, the tape nodes carry the user's line, so a gradient
 that blows up raises with the line of the *forward* op it belongs to. Infinities that a program uses on purpose, such as a mask of
-`-inf`, pass: what is infinite on the way in may be infinite on the way out.
+`-inf`, pass: infinite inputs may give infinite outputs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ ndarray = np.ndarray
 
 
 class detect_anomaly(define.Mode):
-    """While entered, the first NaN or Inf of this thread raises a RuntimeError that names the op and the user's line.
+    """Context manager under which the first NaN or Inf of this thread raises a RuntimeError with op and user line.
 
     Every op is checked, so everything is slower; it is a tool for finding a bug, not for training.
 
-    >>> import weft as wf
     >>> with wf.detect_anomaly():
     ...     wf.log(wf.tensor(-1.0))
     Traceback (most recent call last):
@@ -63,7 +62,7 @@ class detect_anomaly(define.Mode):
             )
 
     def around_backward(self, node: Node, run: Any) -> Sequence[Any]:
-        """Run one step of backward; what goes wrong in it is told with the line of the forward op."""
+        """Run one step of backward; errors name the line of the forward op."""
         try:
             results = run()
         except RuntimeError as error:
@@ -81,7 +80,7 @@ def _made_at(node: Node) -> str:
 
 
 def _problem(tensors: Sequence[Any], attrs: Sequence[Any], out: Any) -> str | None:
-    """What an op did wrong: None if its results are no worse than its arguments."""
+    """Describe the anomaly an op introduced; None if its results are no worse than its arguments."""
     worst, shape = "", ()
     for t in out if isinstance(out, (tuple, list)) else (out,):
         what = _non_finite(getattr(t, "_data", None))
@@ -120,7 +119,11 @@ _permanent = _Permanent()
 
 
 def set_detect_anomaly(mode: bool) -> None:
-    """Switch NaN tracing on or off for this thread until further notice."""
+    """Switch anomaly detection on or off for this thread; `detect_anomaly` is the context manager.
+
+    >>> wf.set_detect_anomaly(True)
+    >>> wf.set_detect_anomaly(False)
+    """
     if mode and _permanent.mode is None:
         _permanent.mode = detect_anomaly()
         _permanent.mode.__enter__()

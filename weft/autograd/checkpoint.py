@@ -1,8 +1,8 @@
-"""Gradient checkpointing: keep the inputs of a function instead of its intermediate values, and compute those again.
+"""Gradient checkpointing: recompute the activations of a function in backward instead of storing them.
 
-`checkpoint(fn, *args)` runs `fn` as usual, so the tape has all its nodes, then takes away what these nodes saved. When
+`checkpoint(fn, *args)` runs `fn` as usual, so the tape has all its nodes, then drops the values these nodes saved. When
 backward reaches the first of them, `fn` is run once more on the same inputs with the same random numbers, and each node
-gets back what it had saved. The tape itself is the ordinary one: gradients of parameters that `fn` closes over, `wf.grad`,
+gets its saved values back. The tape itself is the ordinary one: gradients of parameters that `fn` closes over, `wf.grad`,
 hooks, higher derivatives and nesting need nothing special.
 """
 
@@ -21,7 +21,7 @@ from .tree import flatten, unflatten
 
 
 class Again:
-    """In the place of a node's saved values: they are number `index` of what `region` will compute again."""
+    """Placeholder for a node's saved values: entry `index` of what `region` recomputes."""
 
     __slots__ = ("region", "index")
 
@@ -29,12 +29,12 @@ class Again:
         self.region, self.index = region, index
 
     def restore(self, node: Node) -> None:
-        """Give `node` back what it had saved; from now on it is as old as the second run."""
+        """Give `node` its saved values back, dated by the second run (see Note [Mutation clock])."""
         node.saved, node.since = self.region.saved(self.index)
 
 
 class Region:
-    """One checkpointed call: how to repeat it, and the saved values of its nodes once it was repeated."""
+    """One checkpointed call: how to repeat it, and the saved values of its nodes after the repetition."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.fn = fn
@@ -47,7 +47,7 @@ class Region:
         self.values: list[Any] | None = None
 
     def strip(self, outputs: Any) -> None:
-        """Replace what the nodes of this region saved by a promise to compute it again."""
+        """Replace the saved values of this region's nodes by `Again` placeholders."""
         nodes = _nodes_since(self.start, outputs)
         self.names = [n.op.name for n in nodes]
         self.leaves = list({id(e): e for n in nodes for e in n.edges if e.__class__ is Leaf}.values())
@@ -56,7 +56,7 @@ class Region:
                 node.saved = Again(self, i)
 
     def saved(self, index: int) -> Any:
-        """The saved values of node `index`; each is handed out once, so that memory goes as backward proceeds."""
+        """The saved values of node `index`; each is handed out once, so that memory is freed as backward proceeds."""
         if self.values is None or self.values[index] is FREED:
             self.values = self._repeat()
         value, self.values[index] = self.values[index], FREED
@@ -91,7 +91,7 @@ class Region:
 
 
 def checkpoint(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """`fn(*args, **kwargs)`, whose intermediate values are computed again in backward instead of being kept.
+    """Call `fn(*args, **kwargs)` and recompute its intermediate values in backward instead of storing them.
 
     Trades one more forward pass of `fn` for the memory of its activations. Random numbers (dropout) are the same the
     second time; side effects happen twice. Inside a captured function this is a plain call: there the compiler decides
@@ -101,7 +101,6 @@ def checkpoint(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         fn: a function of tensors and other values; it may close over parameters.
         args, kwargs: its arguments; nested lists, tuples and dicts of tensors are fine.
 
-    >>> import weft as wf
     >>> x = wf.tensor([0.5, 1.0], requires_grad=True)
     >>> wf.checkpoint(lambda v: v.exp().sin(), x).sum().backward()
     >>> x.grad.shape

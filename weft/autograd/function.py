@@ -80,9 +80,8 @@ class FunctionContext:
 
 
 class Function:
-    """Base class of user-defined differentiable functions; see the module's text for the contract.
+    """Base class of user-defined differentiable functions: subclass it, define `forward` and `backward`, call `apply`.
 
-    >>> import weft as wf
     >>> class Cube(wf.Function):
     ...     @staticmethod
     ...     def forward(ctx, x):

@@ -1,4 +1,4 @@
-"""Differentiation as functions: gradients of outputs, of functions, Jacobians and products with them.
+"""Function transforms for differentiation: `grad`, `vjp`, `jvp`, `jacobian` and `hessian`.
 
 Forward mode (`jvp`) is derived from double reverse: differentiating the vector–Jacobian product with respect to its
 vector gives the Jacobian–vector product, for every op that has a gradient rule.
@@ -34,12 +34,24 @@ def grad(
     create_graph: bool = False,
     allow_unused: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of (the sum of) `outputs` with respect to each of `inputs`, without touching any `.grad`.
+    """Return the gradients of the sum of `outputs` with respect to each of `inputs`; no `.grad` changes.
 
-    Only the part of the graph between outputs and inputs is run. An input that the outputs do not depend on is an
-    error unless `allow_unused`, which makes its gradient None.
+    Only the part of the tape between outputs and inputs is run.
 
-    >>> import weft as wf
+    Args:
+        outputs: a tensor or a sequence of tensors.
+        inputs: the tensors to differentiate with respect to: one or a sequence.
+        grad_outputs: the cotangent of each output, of its shape; ones for an output with one element by default.
+        retain_graph: keep saved values for another backward pass; defaults to `create_graph`.
+        create_graph: record the backward pass, so that the gradients can be differentiated again.
+        allow_unused: return None for an input that no output depends on, instead of raising.
+
+    Returns:
+        One gradient per input, as a tuple.
+
+    Raises:
+        RuntimeError: no output depends on one of the inputs and `allow_unused` is False.
+
     >>> x = wf.tensor(3.0, requires_grad=True)
     >>> wf.grad(x * x, x)[0].item()
     6.0
@@ -75,7 +87,19 @@ def _tensors(name: str, value: Any) -> list[Any]:
 def backward(
     tensors: Any, grad_tensors: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
 ) -> None:
-    """Add the gradients of several outputs at once to the `.grad` of the leaves."""
+    """Add the gradients of the sum of `tensors` to the `.grad` of the leaves.
+
+    Args:
+        tensors: the outputs: a tensor or a sequence of tensors.
+        grad_tensors: the cotangent of each output; ones for an output with one element by default.
+        retain_graph: keep saved values for another backward pass; defaults to `create_graph`.
+        create_graph: record the backward pass, so that the gradients can be differentiated again.
+
+    >>> x = wf.tensor(3.0, requires_grad=True)
+    >>> wf.backward([x * x, 2 * x])
+    >>> x.grad.item()
+    8.0
+    """
     outs = _listed(tensors)
     run_backward(
         outs, [None] * len(outs) if grad_tensors is None else _listed(grad_tensors),
@@ -87,8 +111,11 @@ def backward(
 
 
 class _Pass:
-    """One differentiation, entered while it records: `args` with those to differentiate replaced by tensors of its own,
-    which `watched` lists, and what of its results belongs on the tape of its caller, see Note [Nested differentiation]."""
+    """One differentiation; entered while it records.
+
+    `args` are the arguments with those to differentiate replaced by fresh tensors, which `watched` lists. `is_linked` and
+    `released` decide which results stay on the caller's tape, see Note [Nested differentiation].
+    """
 
     def __init__(self, args: Sequence[Any], argnums: Sequence[int]) -> None:
         self.recorded = grad_mode.enabled  # by the caller
@@ -112,7 +139,7 @@ class _Pass:
         if self.recorded and x._node is not None:
             from ..ops.array.shaping import clone
 
-            return clone(x)  # another node, behind which the tape of the caller goes on
+            return clone(x)  # a new node in front of the caller's tape
         return self.leaf(x.detach())
 
     def leaf(self, x: Tensor) -> Tensor:
@@ -137,7 +164,7 @@ class _Pass:
         return False
 
     def released(self, tree: Any) -> Any:
-        """`tree` as the caller gets it: tensors that depend on nothing of the caller's are detached."""
+        """`tree` as returned to the caller: tensors that do not depend on the caller's tape are detached."""
         return map_tree(self._released, tree)
 
     def _released(self, value: Any) -> Any:
@@ -148,13 +175,19 @@ class _Pass:
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that returns `fn`'s (scalar) value and its gradient with respect to the arguments `argnums`.
+    """Return a function that computes the scalar value of `fn` and its gradient.
 
-    With `has_aux`, `fn` returns (value, anything) and the result is ((value, anything), gradient).
+    Transforms nest: results that depend on arguments or closed-over tensors that require gradients can be differentiated
+    again.
 
-    Transforms nest: what depends on arguments or closed-over tensors that require gradients can be differentiated again.
+    Args:
+        fn: a function that returns a tensor with one element.
+        argnums: the position of the argument to differentiate, or several, which gives a tuple of gradients.
+        has_aux: `fn` returns (value, aux), and the result is ((value, aux), gradient).
 
-    >>> import weft as wf
+    >>> value, gradient = wf.value_and_grad(lambda w: (w * w).sum())(wf.tensor([1.0, 2.0]))
+    >>> value.item(), gradient.tolist()
+    (5.0, [2.0, 4.0])
     >>> wf.grad_fn(lambda x: x * wf.grad_fn(lambda y: x * y)(wf.asarray(2.0)))(wf.asarray(1.5)).item()
     3.0
     """
@@ -213,7 +246,16 @@ def _zeros(x: Tensor) -> Tensor:
 
 
 def grad_fn(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradient of `fn`, which must return a tensor with one element."""
+    """Return a function that computes the gradient of `fn`, which must return a tensor with one element.
+
+    Args:
+        fn, argnums: as in `value_and_grad`.
+        has_aux: `fn` returns (value, aux), and the result is (gradient, aux).
+
+    >>> cube = lambda x: x**3
+    >>> wf.grad_fn(cube)(wf.tensor(2.0)).item(), wf.grad_fn(wf.grad_fn(cube))(wf.tensor(2.0)).item()
+    (12.0, 12.0)
+    """
     both = value_and_grad(fn, argnums, has_aux)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -224,7 +266,12 @@ def grad_fn(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
 
 
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
-    """The value of `fn(*primals)` and a function from a cotangent to the gradients of the primals."""
+    """Return `fn(*primals)` and the function that maps cotangents of its outputs to gradients of the primals.
+
+    >>> y, pullback = wf.vjp(lambda x: x * x, wf.tensor([1.0, 2.0]))
+    >>> pullback(wf.tensor([1.0, 10.0]))[0].tolist()
+    [2.0, 40.0]
+    """
     inner = _Pass(primals, range(len(primals)))
     with inner:
         out = fn(*inner.args)
@@ -246,7 +293,17 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple
 
 
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The value of `fn(*primals)` and the derivative in the direction `tangents` (by double reverse)."""
+    """Return `fn(*primals)` and its directional derivative along `tangents` (by double reverse mode).
+
+    Args:
+        fn: a function of tensors that returns a tensor or several.
+        primals: the point: a sequence with one tensor per argument.
+        tangents: the direction: one tensor per primal, of its shape.
+
+    >>> y, dy = wf.jvp(lambda x: x * x, [wf.tensor(3.0)], [wf.tensor(1.0)])
+    >>> y.item(), dy.item()
+    (9.0, 6.0)
+    """
     if len(primals) != len(tangents):
         raise ValueError(
             f"jvp: expected one tangent per primal. Got {len(primals)} primals and {len(tangents)} tangents."
@@ -269,10 +326,18 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False) -> Any:
-    """The Jacobian of `fn` at `inputs` (a tensor or a tuple): shape of the output followed by that of the input.
+    """Return the Jacobian of `fn` at `inputs`, of shape `(*output.shape, *input.shape)`.
 
-    One row per output element is computed by reverse mode. The result can be differentiated again where it depends on
-    tensors that require gradients; `create_graph` is PyTorch's word for that and asks for nothing more.
+    Rows are computed by reverse mode, one per output element.
+
+    Args:
+        fn: a function that returns one tensor.
+        inputs: a tensor, or a tuple of tensors, which gives a tuple of Jacobians.
+        create_graph: accepted for compatibility; the result can always be differentiated again where it depends on tensors
+            that require gradients.
+
+    >>> wf.jacobian(lambda x: x * x, wf.tensor([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
     """
     from ..ops.array.creation import zeros
     from ..ops.array.shaping import reshape, stack
@@ -299,7 +364,11 @@ def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False)
 
 
 def hessian(fn: Callable[..., Any], inputs: Tensor) -> Tensor:
-    """The matrix of second derivatives of a scalar function of one tensor."""
+    """Return the second derivatives of a scalar function of one tensor, of shape `(*inputs.shape, *inputs.shape)`.
+
+    >>> wf.hessian(lambda x: x[0] * x[0] * x[1], wf.tensor([1.0, 2.0])).tolist()
+    [[4.0, 2.0], [2.0, 0.0]]
+    """
 
     def gradient(x: Tensor) -> Tensor:
         out = fn(x)

@@ -1,4 +1,4 @@
-"""Gradients against finite differences."""
+"""Check gradients against finite differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """Whether the gradients of `fn` at `inputs` agree with central differences.
+    """Check that the gradients of `fn` at `inputs` agree with central differences.
 
     Every element of every input that requires gradients is moved by ±eps (and, for complex inputs, ±i·eps), and every
     element of every floating output is compared. Inputs must be float64 or complex128, because differences in
@@ -34,7 +34,6 @@ def gradcheck(
         eps: the step. atol, rtol: the tolerance.
         raise_exception: raise with the element that disagrees (default), or return False.
 
-    >>> import weft as wf
     >>> x = wf.tensor([0.3, 0.7], dtype=wf.float64, requires_grad=True)
     >>> wf.gradcheck(lambda v: v.sin() * v, x)
     True
@@ -144,9 +143,15 @@ def gradgradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
 ) -> bool:
-    """Whether second derivatives agree with differences: `gradcheck` of the gradient of `fn`.
+    """Check second derivatives of `fn` at `inputs`: `gradcheck` of its gradient.
 
-    `grad_outputs` are the vectors that the first derivative is multiplied with (random ones by default).
+    Args:
+        fn, inputs, eps, atol, rtol: as in `gradcheck`.
+        grad_outputs: the cotangent of each output for the first derivative; random by default.
+
+    >>> x = wf.tensor([0.3, 0.7], dtype=wf.float64, requires_grad=True)
+    >>> wf.gradgradcheck(lambda v: v.sin() * v, x)
+    True
     """
     arguments = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     count = len(arguments)

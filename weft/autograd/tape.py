@@ -1,8 +1,8 @@
-"""The tape: what an op leaves behind so that it can be differentiated later.
+"""The tape: records of the ops that were run, for differentiating them later.
 
 Note [Tape]. A tensor that takes part in differentiation has a `_node`: a `Leaf` if the user created it, a `Node` if
-an op made it. A node keeps edges to the nodes of its inputs and only the values its gradient rules ask for; saved
-outputs are arrays, not tensors, so there are no reference cycles and memory goes when the last reference goes. Every
+an op made it. A node keeps edges to the nodes of its inputs and only the values its gradient rules need; saved
+outputs are arrays, not tensors, so there are no reference cycles and memory is freed with the last reference. Every
 node has a sequence number greater than those of its inputs: processing nodes by falling number is a topological order.
 
 Note [Mutation clock]. Writing to a tensor in place notes `(clock, location)` under the identity of the memory it lives
@@ -80,7 +80,7 @@ class Output:
 class Leaf:
     """The end of the tape: gradients that reach it are added to the `.grad` of its tensor.
 
-    `is_over` marks the variable of a transform that has returned: its gradient will not be asked for again.
+    `is_over` marks the variable of a transform that has returned: its gradient is not needed any more.
     """
 
     __slots__ = ("tensor", "seq", "hooks", "after", "is_over", "__weakref__")
@@ -108,7 +108,12 @@ FREED = _Freed()
 
 
 class set_grad_enabled:
-    """Record ops (True) or not (False) in this thread: at once, and as a context manager or decorator."""
+    """Switch recording of ops on or off in this thread: at once, or as a context manager or decorator.
+
+    >>> with wf.set_grad_enabled(False):
+    ...     wf.is_grad_enabled()
+    False
+    """
 
     def __init__(self, enabled: bool) -> None:
         self._previous = [grad_mode.enabled]
@@ -152,7 +157,7 @@ class _Switch:
         return wrapped
 
     def _generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A generator is under the switch while it runs, and its caller is not while it waits."""
+        """Wrap a generator: the mode is set while it runs and restored while it is suspended."""
         import functools
 
         @functools.wraps(fn)
@@ -179,13 +184,26 @@ class _Switch:
 
 
 class no_grad(_Switch):
-    """Ops inside are not recorded: `with wf.no_grad(): …`, or `@wf.no_grad()` above a function."""
+    """Context manager or decorator under which ops are not recorded on the tape.
+
+    >>> x = wf.tensor(2.0, requires_grad=True)
+    >>> with wf.no_grad():
+    ...     y = x * x
+    >>> y.requires_grad
+    False
+    """
 
     value = False
 
 
 class enable_grad(_Switch):
-    """Ops inside are recorded even within `no_grad`."""
+    """Context manager or decorator under which ops are recorded, also within `no_grad`.
+
+    >>> x = wf.tensor(2.0, requires_grad=True)
+    >>> with wf.no_grad(), wf.enable_grad():
+    ...     (x * x).requires_grad
+    True
+    """
 
     value = True
 
@@ -235,12 +253,12 @@ class Write:
             written = ndarray(self.shape, f"V{self.itemsize}", owner, self.address - start, self.strides)
             return np.shares_memory(written, array, max_work=100_000)  # type: ignore[arg-type]
         except (TypeError, ValueError, BufferError, np.exceptions.TooHardError):
-            return True  # cannot tell (a non-contiguous or exotic owner, a hard puzzle of strides): assume it did
+            return True  # undecidable (a non-contiguous or exotic owner, too many strides to compare): assume it did
 
 
 mutations: dict[int, list[Write]] = {}
 _watchers: dict[int, Any] = {}
-_REMEMBERED = 64  # writes to parts of one piece of memory; beyond that all of it counts as written
+_MAX_WRITES = 64  # partial writes remembered per allocation; beyond that all of it counts as written
 
 
 def memory_of(array: ndarray) -> ndarray:
@@ -252,16 +270,16 @@ def memory_of(array: ndarray) -> ndarray:
 
 
 latest = Moment(0)
-"""Of some write: another clock after every write to any memory."""
+"""The clock of the latest write to any memory."""
 
 
 def renew(moment: Moment, now: int) -> None:
-    """What was written at the moment is being written again, `now`, by the same ops at the same lines."""
+    """Date the writes of `moment` to `now`: the same ops at the same lines are writing again."""
     moment.clock = latest.clock = now
 
 
 relinked = Moment(0)
-"""Another clock whenever a tensor that exists may have got another place on the tape."""
+"""The clock of the latest change of an existing tensor's node."""
 
 
 def note_relink() -> None:
@@ -277,12 +295,12 @@ def note_mutation(array: ndarray, op: str) -> None:
     if writes is None:
         _watchers[key] = weakref.ref(owner, lambda _, key=key: _forget(key))  # type: ignore[misc]
         mutations[key] = [write]
-    elif write.address is None or len(writes) >= _REMEMBERED:
+    elif write.address is None or len(writes) >= _MAX_WRITES:
         write.address = None
         mutations[key] = [write]
     else:
         writes.append(write)
-    latest.clock = write.clock  # when others can find it
+    latest.clock = write.clock  # last: only when the write can be found
 
 
 def _forget(key: int) -> None:

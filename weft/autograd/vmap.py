@@ -193,7 +193,6 @@ def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error
 
     Composes with `grad_fn`, `jacobian`, `wf.function` and itself. Keyword arguments are not mapped.
 
-    >>> import weft as wf
     >>> dot = lambda a, b: (a * b).sum()
     >>> wf.vmap(dot, in_axes=(0, None))(wf.ones(3, 2), wf.ones(2)).tolist()
     [2.0, 2.0, 2.0]

@@ -1,4 +1,4 @@
-"""Control flow that depends on values: `cond`, `case`, `while_loop`, `scan`, `map`.
+"""Data-dependent control flow: `cond`, `case`, `while_loop`, `scan`, `map`.
 
 Eagerly these are Python's `if` and loops. In a captured function, where the deciding value is not known yet, they become
 nodes with subgraphs, compiled to native branches and loops; their gradients are control flow again: the gradient of a
@@ -124,7 +124,7 @@ def record(node: Any, op: ControlOp, tensors: list[Tensor], results: list[Tensor
 
 
 def _common(a: Spec, b: Spec) -> Spec | None:
-    """What is known of a value that is like `a` or like `b`; None if there is no such value."""
+    """The most specific Spec that covers `a` and `b`; None if there is none."""
     if a.dtype != b.dtype:
         return None
     if a.shape is None or b.shape is None:
@@ -142,7 +142,7 @@ def _all_common(first: Sequence[Spec], second: Sequence[Spec]) -> list[Spec] | N
 
 
 def _lasting(specs: list[Spec], trace: Callable[[list[Spec]], Sub], what: str) -> tuple[list[Spec], Sub]:
-    """Trace a body on a state like `specs`, of which as much is forgotten as an iteration does not keep."""
+    """Trace a body on a state like `specs`, generalising the sizes that an iteration does not preserve."""
     while True:
         body = trace(specs)
         found = [Spec(sizes(v), v.dtype) for v in body.outputs[: len(specs)]]
@@ -203,11 +203,14 @@ def _partial_gradients(
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
-    """`true_fn(*operands)` if `pred` else `false_fn(*operands)`; only the branch taken runs.
+    """Return `true_fn(*operands)` if `pred`, else `false_fn(*operands)`; only the branch taken runs.
 
-    In a captured function both branches must return tensors of the same structure, shapes and dtypes.
+    Args:
+        pred: a bool, or a tensor with one element.
+        true_fn, false_fn: functions of the operands. In a captured function or a graph both must return tensors of the same
+            structure, shapes and dtypes.
+        operands: the arguments of the branches; branches may also close over tensors.
 
-    >>> import weft as wf
     >>> wf.cond(wf.tensor(2.0) > 1, lambda: wf.tensor(10.0), lambda: wf.tensor(20.0)).item()
     10.0
     """
@@ -257,7 +260,11 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 
 
 def case(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """`branches[index](*operands)`; an index out of range takes the last branch."""
+    """Return `branches[index](*operands)`; an index out of range takes the last branch.
+
+    >>> wf.case(wf.tensor(1), [lambda x: x, lambda x: -x], wf.tensor(2.0)).item()
+    -2.0
+    """
     if not branches:
         raise ValueError("case: expected at least one branch. Got none.")
     if not _symbolic(index):
@@ -279,12 +286,20 @@ def _choose(index: Any, i: int, here: Callable[..., Any], rest: Callable[..., An
 def while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any, *, max_iterations: int | None = None
 ) -> Any:
-    """`state = init; while cond_fn(*state): state = body_fn(*state)`; returns the last state.
+    """Run `while cond_fn(*state): state = body_fn(*state)` from `state = init` and return the last state.
 
-    `init` is a tuple (or list) of tensors, passed to both functions as separate arguments, or one tensor. In a graph or a
-    captured function the state keeps its shapes and dtypes. The gradient runs the body a few more times per iteration, and
-    stores states. With `max_iterations` the loop runs as a scan of that length, in which finished iterations change nothing:
-    its gradient is cheaper where the bound is near.
+    The gradient reruns the body a fixed number of times per iteration and stores states.
+
+    Args:
+        cond_fn: a function of the state that returns one bool.
+        body_fn: a function of the state that returns the next one. In a graph or a captured function the state keeps its
+            shapes and dtypes.
+        init: a tuple or list of tensors, passed to both functions as separate arguments, or one tensor.
+        max_iterations: run the loop as a scan of that length, in which finished iterations change nothing; its gradient is
+            cheaper where the bound is tight.
+
+    >>> wf.while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, s + i), (wf.tensor(0), wf.tensor(0)))[1].item()
+    6
     """
     many = isinstance(init, (tuple, list))
     state = tuple(init) if many else (init,)
@@ -354,7 +369,7 @@ def while_loop(
 
 
 def _effects_of_loop(what: str, body: Sub, leaves: list[Any], count: int) -> Effects:
-    """What a loop body writes. An operand that it writes must be the state that it returns in the same place, in person."""
+    """The writes of a loop body. An operand that it writes must be returned, as the same tensor, in the same position."""
     effects = Effects(f"{what} body", [body], leaves)
     for i in body.writes:
         if i >= count or body.sources[i] != (i, True):
@@ -369,8 +384,8 @@ def _effects_of_loop(what: str, body: Sub, leaves: list[Any], count: int) -> Eff
 
 
 def _loop_results(results: list[Tensor], body: Sub, leaves: list[Any]) -> list[Any]:
-    """The last state of a loop: a part that the body hands on in person is the tensor that the loop began with, and any
-    other may be that tensor, if there is no iteration."""
+    """The last state of a loop. A part that the body returns as the same tensor is the initial tensor; any other part may
+    be the initial tensor, if there is no iteration."""
     made: list[Any] = []
     for k, result in enumerate(results):
         source = body.sources[k]
@@ -387,11 +402,11 @@ def _loop_results(results: list[Tensor], body: Sub, leaves: list[Any]) -> list[A
 def _while_backward(
     test: Callable[..., Any], flat: Callable[..., Any], leaves: list[Tensor], outer: list[Tensor], g: list[Any]
 ) -> list[Any]:
-    """The gradient of a loop whose number of iterations nobody knows beforehand.
+    """The gradient of a loop with an unknown number of iterations.
 
     The loop is run again, twice: to count its n iterations, and then as a scan over as many numbers, which stores the
-    states and has a gradient. The length of the scan is n rounded up, so that few lengths are compiled; the iterations
-    too many do nothing. So the gradient costs a fixed number of runs of the body per iteration.
+    states and has a gradient. The length of the scan is n rounded up, so that few lengths are compiled; surplus
+    iterations do nothing. So the gradient costs a fixed number of runs of the body per iteration.
     """
     zero = _as_tensor(0)
     start = [t.detach() for t in leaves]
@@ -458,10 +473,19 @@ def _bounded_while(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], ini
 def scan(
     fn: Callable[..., Any], init: Any, xs: Any = None, *, length: int | None = None, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """`carry, y = fn(carry, x)` over the slices of `xs` along axis 0; returns (last carry, stacked ys).
+    """Apply `carry, y = fn(carry, x)` to the slices of `xs` along axis 0; return (last carry, stacked ys).
 
-    `init` and `xs` may be nested; `xs` may be None with a `length`. With `reverse` the slices are taken from the end, and
-    the ys still lie in the order of the xs. In a declared graph the length may be known only when a step runs.
+    Args:
+        fn: a function of the carry and one slice that returns the next carry and a result.
+        init: the first carry; may be nested.
+        xs: tensors of equal length n along axis 0, possibly nested, or None with a `length`. In a declared graph n may be
+            unknown until a step runs.
+        length: n, if `xs` is None.
+        reverse: take the slices from last to first; ys keep the order of xs.
+
+    >>> total, sums = wf.scan(lambda c, x: (c + x, c + x), wf.tensor(0.0), wf.tensor([1.0, 2.0, 3.0]))
+    >>> total.item(), sums.tolist()
+    (6.0, [1.0, 3.0, 6.0])
     """
     from ...ops.array.shaping import stack
 
@@ -653,6 +677,12 @@ def _scan_backward(
 
 
 def map(fn: Callable[..., Any], xs: Any) -> Any:
-    """`fn` applied to every slice of `xs` along axis 0, results stacked. (`wf.vmap` does the same all at once.)"""
+    """Apply `fn` to every slice of `xs` along axis 0, one after the other, and stack the results.
+
+    `wf.vmap` applies a function to all slices at once.
+
+    >>> wf.map(lambda x: x * x, wf.tensor([1.0, 2.0, 3.0])).tolist()
+    [1.0, 4.0, 9.0]
+    """
     _, ys = scan(lambda _, x: ((), fn(x)), (), xs)
     return ys

@@ -1,4 +1,4 @@
-"""`wf.function`: an eager function captured once per signature and run as a native program from then on."""
+"""`wf.function`: capture an eager function once per signature and run it as a compiled program."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WARN_AFTER = 10  # signatures from which a new one is worth a warning
 
 
 class CapturedFunction(Generic[P, R]):
-    """A captured function. Call it like the original; see `signatures`, `explain()` and `graph`."""
+    """A captured function: call it like the original; inspect it with `signatures`, `explain()` and `graph`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CapturedFunction(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self.__name__: str = getattr(fn, "__name__", "function")
         self.fn = fn
-        self._python = fn  # what a declared graph calls: `fn`, or `fn` with its control flow rewritten
+        self._python = fn  # called by declared graphs: `fn`, or `fn` with its control flow rewritten
         self._rewriting = Rewriting()
         self.keep_grads = keep_grads
         self.memory_budget = memory_budget
@@ -100,7 +100,7 @@ class CapturedFunction(Generic[P, R]):
         if key is None:  # tensors of a declared graph: the function becomes part of it
             return self._declare(args, kwargs)
         last, trace = self._last
-        if key != last:  # to compare takes less than to look up
+        if key != last:  # a comparison is cheaper than a lookup
             trace = self._traces.get(key) or self._traced(key, leaves, structure)
             self._last = (key, trace)
         if (trace.guards or relinked.clock != trace.relinked) and not trace.holds(tensors):
@@ -112,7 +112,7 @@ class CapturedFunction(Generic[P, R]):
         return result
 
     def _variant(self, trace: Trace, key: Any, leaves: list[Any], structure: Any, tensors: list[Tensor]) -> Trace:
-        """The trace for the gradients that are there now; `trace` was captured when others were."""
+        """The trace for the gradients that exist now; `trace` was captured with others."""
         with self._lock:
             kept = set(map(id, self._traces.values()))
             trace.variants[:] = [t for t in trace.variants if id(t) in kept]
@@ -127,7 +127,7 @@ class CapturedFunction(Generic[P, R]):
             return made
 
     def _run_eagerly(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the Python function itself: it does to the caller's memory what a program would not."""
+        """Run the Python function itself, whose effects on the caller's memory a program could not reproduce."""
         if not self._told:
             self._told = True
             warnings.warn(f"{self.__name__}: runs eagerly, which is slower, because {reason}.", stacklevel=3)
@@ -211,14 +211,19 @@ class CapturedFunction(Generic[P, R]):
         return self._latest().capture.graph
 
     def explain(self) -> str:
-        """What the latest signature was compiled to, as text."""
+        """Describe the program of the latest signature: fusions, kernels and their costs, as text.
+
+        >>> f = wf.function(lambda x: x * 2 + 1)
+        >>> y = f(wf.ones(3))
+        >>> "lambda" in f.explain()
+        True
+        """
         from ...compiler.explain import explain
 
         return explain(self._latest())
 
     def refresh(self) -> None:
-        """Outside tensors of a function captured with `freeze=True` were changed unseen (through a NumPy array that shares
-        their memory): the next calls read them anew."""
+        """Recompute frozen values in the next call (`freeze=True`), after writes through a NumPy array."""
         for trace in self.traces:
             trace.refresh()
 
@@ -258,31 +263,39 @@ def function(
     freeze: bool = False,
     max_programs: int | None = None,
 ) -> Any:
-    """Capture `fn` and run it as one native program: `@wf.function`, or `step = wf.function(step)`.
+    """Capture `fn` and run it as one compiled program: `@wf.function`, or `step = wf.function(step)`.
 
-    The first call with a new signature (shapes and dtypes of tensors, values of everything else) runs the function on
-    symbolic tensors and compiles what it did; later calls run the program. Tensors that the function closes over are
-    read and written in place, and so are arguments: captured, a function does to memory that its caller sees what it does
-    eagerly. Where a program could not (arguments that share memory to which the function writes, a list or dict that the
-    function was given and changes) the call runs eagerly, after one warning.
+    The first call with a new signature (shapes and dtypes of tensors, values of everything else) traces the function on
+    symbolic tensors and compiles the trace; later calls run the program. Arguments and tensors that the function closes
+    over are read and written in place, so a captured function has the same effects as the eager one. Where a program
+    could not guarantee that (arguments that share memory which the function writes, a list or dict argument that it
+    changes) the call runs eagerly, after one warning.
 
-    A gradient that the function leaves in `.grad` is there after the call, unless the function itself updates the tensor:
+    Gradients that the function leaves in `.grad` are there after the call, unless the function itself updates the tensor:
     then the gradient stays inside the program, which saves its memory, and `.grad` is None.
 
     Args:
-        keep_grads: store the gradients of tensors that the function updates, too.
-        memory_budget: bytes the program may use for temporaries. Activations are recomputed to keep it; if that is
-            not enough, a MemoryError says what would be needed, before anything runs.
-        tune: where a convolution can be computed in several ways, find the fastest by a short trial that is remembered on
-            disk; False: take the one that is usually fastest. `explain()` lists the choices.
-        freeze: outside tensors that the function only reads (the weights, at inference) stay as they are between calls, so
-            that what depends on them alone is computed once: weights in the layout that a kernel likes, a batch
-            normalisation that becomes part of a convolution. Changes by in-place ops, optimisers and other captured
-            functions are noticed, and the next call computes it anew. Writing through a NumPy array that shares a tensor's
-            memory (`t.numpy()[...] = 0`) is not: call `refresh()` after it. A NaN that reaches a ReLU right after a
-            product or convolution may come out as 0.
-        max_programs: how many programs, one per signature, are kept; a further one takes the place of the one that was
-            called longest ago. By default `WEFT_MAX_PROGRAMS`, or 256.
+        fn: the function to capture; None: return a decorator.
+        keep_grads: also store the gradients of tensors that the function updates.
+        memory_budget: bytes the program may use for temporaries. Activations are recomputed to stay within it; if that is
+            not enough, a MemoryError states the bytes needed, before anything runs.
+        tune: time the candidate algorithms of each convolution once and cache the choice on disk; False: use the usual
+            best one. `explain()` lists the choices.
+        freeze: treat outside tensors that the function only reads (the weights, at inference) as constant between calls,
+            so that values which depend on them alone are computed once: packed weights, batch normalisation folded into
+            a convolution. Changes by in-place ops, optimisers and other captured functions are detected, and the next
+            call recomputes them. Writes through a NumPy array that shares a tensor's memory (`t.numpy()[...] = 0`) are
+            not: call `refresh()` after them. A NaN that reaches a ReLU right after a product or convolution may become 0.
+        max_programs: how many programs, one per signature, are kept; the least recently used is evicted. Defaults to
+            `WEFT_MAX_PROGRAMS`, or 256.
+
+    >>> @wf.function
+    ... def step(x, w):
+    ...     return (x @ w).relu().sum()
+    >>> step(wf.ones(2, 3), wf.ones(3, 4)).item()
+    24.0
+    >>> len(step.signatures)
+    1
     """
     if max_programs is not None and (
         isinstance(max_programs, bool) or not isinstance(max_programs, int) or max_programs < 1

@@ -95,7 +95,16 @@ _scopes = _Scopes()
 
 
 class DeclaredGraph(Graph):
-    """A program as a graph of nodes, built by calling ops on symbolic tensors and run by a `Session`: `wf.Graph`."""
+    """A dataflow graph (`wf.Graph`), built by calling ops on symbolic tensors and run by a `Session`.
+
+    >>> graph = wf.Graph()
+    >>> with graph.as_default():
+    ...     x = wf.placeholder(wf.float32, (None,), name="x")
+    ...     y = wf.sum(x * x)
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(y, {x: [1.0, 2.0, 3.0]}).item()
+    14.0
+    """
 
     def __init__(self, name: str = "graph") -> None:
         super().__init__(name)
@@ -105,16 +114,16 @@ class DeclaredGraph(Graph):
         self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
         self.colocated: dict[Node, Node] = {}
         self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
-        self.lasting: list[Node] = []  # prints and checks: they run whenever what they look at is computed
+        self.lasting: list[Node] = []  # prints and checks: they run whenever their input is computed
         self.updates: dict[Node, tuple[Node, ...]] = {}  # assigns that run whenever one of these nodes does
         self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
 
     @contextmanager
     def as_default(self) -> Iterator[DeclaredGraph]:
-        """While entered, this thread declares into this graph.
+        """Context manager that makes this the default graph of the thread.
 
-        Ops on eager tensors alone still run at once, but what they make from parameters (tensors that require gradients)
-        or from random draws is, when the graph uses it, computed in every step: see Note [Origins].
+        Ops on eager tensors alone still run at once. Where the graph uses a result that was computed from parameters
+        (tensors that require gradients) or random draws, that computation is part of every step: see Note [Origins].
         """
         saved = _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate
         _scopes.graphs, _scopes.names, _scopes.control, _scopes.colocate = (*_scopes.graphs, self), (), (), ()
@@ -191,14 +200,14 @@ class DeclaredGraph(Graph):
         return implicit_read(self, tensor)
 
     def now(self, tensor: Tensor, value: Tensor | None) -> None:
-        """From here on uses of the eager `tensor` mean `value`; None: they read the tensor again."""
+        """Make later uses of the eager `tensor` mean `value`; None: they read the tensor again."""
         if value is not None:
             self._reads[id(tensor)] = (tensor, value)
         else:
             self._reads.pop(id(tensor), None)
 
     def random_state(self, generator: Any) -> Tensor:
-        """The state of a draw from `generator`, made anew in every step."""
+        """The state of a draw from `generator`: a new one in every step."""
         from .variables import random_state
 
         return random_state(self, generator)
@@ -222,7 +231,7 @@ class DeclaredGraph(Graph):
             ) from None
 
     def node(self, name: str) -> Node:
-        """The node called `name`."""
+        """Return the node called `name`; KeyError if there is none."""
         found = self._by_name.get(name)
         if found is None:
             import difflib
@@ -233,7 +242,13 @@ class DeclaredGraph(Graph):
         return found
 
     def tensor(self, name: str) -> Tensor:
-        """The output of the node called `name`; `name:1` is its second output."""
+        """Return the output of the node called `name`; `name:1` is its second output.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, (2,), name="x")
+        >>> graph.tensor("x").shape
+        (2,)
+        """
         base, _, index = name.partition(":")
         outputs = self.node(base).outputs
         if index and not index.isdigit():
@@ -245,7 +260,7 @@ class DeclaredGraph(Graph):
         return wrap(outputs[position]) if known is None else known[position]
 
     def register(self, node: Node, tensors: list[Tensor]) -> None:
-        """Note a node that was read from a file, with its tensors, which are on the tape."""
+        """Add a node that was read from a file to the index, with its tensors, which are on the tape."""
         self._by_name[node.name] = node
         self._names[node.name] = self._names.get(node.name, 0) + 1
         self._tensors[node.name] = tensors
@@ -265,9 +280,18 @@ class DeclaredGraph(Graph):
         return found
 
     def save(self, path: Any) -> Any:
-        """Write the graph and its variables to `path`.json and `path`.safetensors, all or nothing.
+        """Write the graph and its variables atomically to `path`.json and `path`.safetensors.
 
-        A crash or a full disk leaves an older graph there as it was; see `weft.graph.declared.graph_files`.
+        A crash or a full disk leaves an older graph at `path` intact; see `weft.graph.declared.graph_files`.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, (2,), name="x")
+        ...     y = wf.add(x, 1.0)
+        >>> files = graph.save("model")
+        >>> loaded = wf.Graph.load("model")
+        >>> with wf.Session(loaded) as sess:
+        ...     sess.run("add", {"x": [1.0, 2.0]}).tolist()
+        [2.0, 3.0]
         """
         from .serialize import save_graph
 
@@ -275,27 +299,35 @@ class DeclaredGraph(Graph):
 
     @staticmethod
     def load(path: Any, *, allow_files: Any = False) -> DeclaredGraph:
-        """Read a graph that `save` wrote; the file need not be trusted (`docs/security.md`).
+        """Read a graph written by `save`; safe for untrusted files (`docs/security.md`).
 
         Args:
+            path: as given to `save`.
             allow_files: which paths the `save_variables` and `restore_variables` nodes of the file may use: True for
                 any, or a list of files and folders. By default such a node raises PermissionError when it runs.
 
         Raises:
-            FileError: a file is damaged, is no graph, or holds what is not allowed; it says where.
+            FileError: a file is damaged, is not a graph, or holds something that is not allowed; the message says where.
         """
         from .loading import load_graph
 
         return load_graph(path, allow_files)
 
     def as_function(self, inputs: Sequence[Tensor], outputs: Any) -> Any:
-        """The graph as a function of eager tensors: `f(*values)` feeds `inputs` and returns `outputs`."""
+        """Return a function of eager tensors that feeds `inputs` and returns the values of `outputs`.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, ())
+        ...     y = x * 2
+        >>> graph.as_function([x], y)(3.0).item()
+        6.0
+        """
         from ..execute.session import Session
 
         return Session(self).make_callable(outputs, inputs)
 
     def placement_report(self, devices: Any = None) -> str:
-        """Where every node would run, and why."""
+        """Return a table of where every node would run, and why."""
         from ..execute.placement import placement_report
 
         return placement_report(self, devices)
@@ -317,7 +349,7 @@ def stamp(node: Node) -> None:
 
 
 def effects_graph(what: str) -> Any:
-    """Where a node with effects (state, queues) is added: the branch or body that is being traced, else the default graph."""
+    """The graph for a node with effects (state, queues): the branch or body being traced, else the default graph."""
     from ..capture.tracing import CaptureError, capturing
 
     mode = capturing()
@@ -332,7 +364,7 @@ def effects_graph(what: str) -> Any:
 
 
 class building(Mode):
-    """While entered, tensors made from nothing (zeros, ones …) are constants of `graph` instead of eager tensors."""
+    """While entered, creation ops (zeros, ones …) make constants of `graph` instead of eager tensors."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -362,12 +394,17 @@ _default = DeclaredGraph("default")
 
 
 def get_default_graph() -> DeclaredGraph:
-    """The graph that this thread declares into: the innermost `as_default()`, else the graph of the process."""
+    """Return the default graph of this thread: the innermost `as_default()`, else the graph of the process.
+
+    >>> with wf.Graph("mine").as_default():
+    ...     wf.get_default_graph().name
+    'mine'
+    """
     return _scopes.graphs[-1] if _scopes.graphs else _default
 
 
 def reset_default_graph() -> None:
-    """Start a new, empty graph of the process. Tensors of the old one stay usable with a Session on it."""
+    """Replace the default graph of the process by an empty one; a Session on the old graph stays usable."""
     global _default
     if _scopes.graphs:
         raise RuntimeError("reset_default_graph: cannot be called inside `with graph.as_default():`.")
@@ -389,10 +426,19 @@ def leaf(tensor: Tensor) -> Tensor:
 def placeholder(
     dtype: DTypeLike, shape: int | Sequence[int | Symbol | None] | None = None, name: str = "placeholder"
 ) -> Tensor:
-    """A tensor that is fed when a step runs.
+    """Declare a tensor whose value is fed when a step runs.
 
     Args:
-        shape: sizes, None (or a `Symbol`) for a size that is not known; None for the whole shape: unknown rank.
+        dtype: the dtype of the fed values.
+        shape: the sizes, with None or a `Symbol` for unknown ones; None instead of a shape: unknown rank.
+        name: the name of the node, made unique.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     x = wf.placeholder(wf.float32, (None, 2))
+    ...     y = x.sum(axis=1)
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(y, {x: [[1.0, 2.0], [3.0, 4.0]]}).tolist()
+    [3.0, 7.0]
     """
     dtype = dtypes.as_dtype(dtype)
     sizes = None if shape is None else _sizes(shape)
@@ -431,7 +477,13 @@ def constant(value: Operand, dtype: DTypeLike | None = None, name: str = "consta
 
 @contextmanager
 def name_scope(name: str) -> Iterator[str]:
-    """Nodes made inside are called `name/...`; scopes nest, and entering a name again continues it."""
+    """Context manager that prefixes the names of nodes made inside with `name/`; scopes nest.
+
+    >>> with wf.Graph().as_default() as graph, wf.name_scope("encoder"):
+    ...     x = wf.placeholder(wf.float32, (), name="x")
+    >>> graph.node("encoder/x")
+    <node encoder/x>
+    """
     if not isinstance(name, str) or not name or ":" in name or name.startswith("/") or name.endswith("/"):
         raise ValueError(f"name_scope: expected a name such as 'layer1'. Got {name!r}.")
     saved = _scopes.names
@@ -454,7 +506,19 @@ def node_of(what: Any) -> Node:
 
 @contextmanager
 def control_dependencies(operations: Sequence[Any] | None) -> Iterator[None]:
-    """Nodes made inside run after `operations` (tensors or nodes); None forgets the control edges of outer scopes."""
+    """Context manager: nodes made inside run after `operations`.
+
+    Args:
+        operations: a list of tensors or nodes; None drops the control edges of outer scopes.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     v = wf.Variable(1.0)
+    ...     with wf.control_dependencies([v.assign(5.0)]):
+    ...         after = v.read()
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(after).item()
+    5.0
+    """
     saved = _scopes.control
     if operations is None:
         _scopes.control = ()
@@ -470,9 +534,14 @@ def control_dependencies(operations: Sequence[Any] | None) -> Iterator[None]:
 
 @contextmanager
 def device(name: Any, soft: bool = False) -> Iterator[None]:
-    """Nodes made inside run on this device: `cpu:1`, or a partial name such as `cpu` (any of that kind).
+    """Context manager that places the nodes made inside on a device.
 
-    A constraint that nobody can satisfy is an error when the graph is placed; a `soft` one is then left out.
+    Args:
+        name: a device, `cpu:1`, or a kind of device, `cpu`.
+        soft: ignore the constraint if it cannot be satisfied, instead of raising when the graph is placed.
+
+    >>> with wf.Graph().as_default() as graph, wf.device("cpu:0"):
+    ...     y = wf.placeholder(wf.float32, ()) + 1
     """
     from ..execute.placement import constraint
 
@@ -487,7 +556,7 @@ def device(name: Any, soft: bool = False) -> Iterator[None]:
 
 @contextmanager
 def colocate_with(what: Any) -> Iterator[None]:
-    """Nodes made inside run where `what` (a tensor, a node or a Variable) runs."""
+    """Context manager that places the nodes made inside on the device of `what` (a tensor, a node or a Variable)."""
     saved = _scopes.colocate
     _scopes.colocate = (*saved, what.anchor() if hasattr(what, "anchor") else node_of(what))
     try:
@@ -497,7 +566,16 @@ def colocate_with(what: Any) -> Iterator[None]:
 
 
 def group(*operations: Any, name: str = "group") -> Node:
-    """One node that has run when all `operations` have."""
+    """Return a node that completes when all `operations` (tensors or nodes) have.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     a, b = wf.Variable(0.0), wf.Variable(0.0)
+    ...     both = wf.group(a.assign(1.0), b.assign(2.0))
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(both)
+    >>> a.tensor.item(), b.tensor.item()
+    (1.0, 2.0)
+    """
     if not operations:
         return no_op(name)
     nodes = [node_of(o) for o in operations]
@@ -507,7 +585,7 @@ def group(*operations: Any, name: str = "group") -> Node:
 
 
 def no_op(name: str = "no_op") -> Node:
-    """A node that does nothing; it waits for its control edges."""
+    """Return a node that computes nothing; it completes after its control edges."""
     return get_default_graph().add(NO_OP, (), (), (), user_location(1), name)
 
 

@@ -1,7 +1,7 @@
-"""Declaring what Python code does: modules, captured functions and optimisers as parts of a declared graph.
+"""Calls of Python code on symbolic tensors: modules, captured functions and optimisers inside a declared graph.
 
 Most ops need no mode: one symbolic operand makes them nodes. But a module may also compute with its own tensors alone
-(`running_var + eps`), draw random numbers, and write in place. While `Declaring` is entered, all of that becomes nodes too:
+(`running_var + eps`), draw random numbers, and write in place. While `Declaring` is entered, all of these become nodes:
 * every op is declared, whatever its operands; eager tensors are read by identity when a step runs;
 * a draw takes its state from the generator in every step;
 * an in-place write is an assign. It runs in every step that computes what the call returned, as it would eagerly.
@@ -26,7 +26,7 @@ ndarray = np.ndarray
 
 
 class Declaring(Capture):
-    """The mode that declares every op of its thread in `graph`. `writes` are the assigns that in-place ops became."""
+    """Mode that declares every op of its thread in `graph`; `writes` are the assigns made for in-place ops."""
 
     graph: Any
     touch = views_of = None  # type: ignore[assignment]  # a declared graph writes to the base of a view
@@ -57,13 +57,13 @@ class Declaring(Capture):
         return self
 
     def forget(self) -> None:
-        """After the call: later uses of what was written read it again."""
+        """After the call: later uses of the written tensors read them again."""
         for x, tape in self._written.values():
             self.graph.now(x, None)
             x._node = tape
 
     def attach(self, since: int, result: Any) -> None:
-        """Let the writes from number `since` on run whenever `result` is computed."""
+        """Make the writes from index `since` on run whenever `result` is computed."""
         nodes = tuple(dict.fromkeys(t._data.node for t in flatten(result)[0] if _is_symbolic(t)))
         if not nodes:
             nodes = tuple(self.writes[since:])
@@ -105,13 +105,18 @@ def declared_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str,
 
 
 def minimize(optimizer: Any, loss: Tensor) -> Node:
-    """Declare one update of the parameters of `optimizer` by the gradients of `loss`; returns the node to fetch.
+    """Declare one update of the parameters of `optimizer` by the gradients of `loss`.
 
-    Any `weft.optim` optimiser works. Parameters, moments and step counters are the optimiser's own tensors, so eager code
-    and steps of a session may take turns. A learning rate that is changed later (`group["lr"] = …`, a scheduler) is seen.
+    Parameters, moments and step counters are the optimiser's own tensors, so eager code and steps of a session may
+    alternate. Later changes of the learning rate (`group["lr"] = …`, a scheduler) take effect.
 
-    >>> import weft as wf
-    >>> from weft import nn, optim
+    Args:
+        optimizer: any `weft.optim` optimiser.
+        loss: a symbolic tensor of a declared graph.
+
+    Returns:
+        The node to fetch.
+
     >>> with wf.Graph().as_default() as graph:
     ...     x, model = wf.placeholder(wf.float32, (None, 2)), nn.Linear(2, 1)
     ...     train = wf.minimize(optim.Adam(model.parameters(), lr=0.1), wf.mean(model(x) ** 2))

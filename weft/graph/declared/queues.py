@@ -1,4 +1,4 @@
-"""Queues: hand tuples of tensors from one step to another, in this process; as graph ops and eagerly.
+"""Queues, barriers and coordinators: pass tuples of tensors between steps and threads of one process.
 
 Note [Queue contract]. A queue holds *elements*: tuples of arrays, one per component. A call that cannot proceed is
 *pending*: it is remembered in the order of arrival, occupies no thread, and is tried again when the queue changes. Pending
@@ -8,17 +8,17 @@ calls of one kind finish in order. What happens to a call:
 call               open queue                         after `close()`
 =================  =================================  =============================================================
 enqueue            pending while the queue is full    new ones fail (QueueClosedError); pending ones still succeed as
-                                                      room comes, or fail too with `close(cancel_pending=True)`
+                                                      space frees up, or fail with `close(cancel_pending=True)`
 dequeue            pending while the queue is empty   takes what is left; fails when too little is left and no
                                                       enqueue is pending that could bring it
 dequeue_many(n)    pending until n elements are there fails as dequeue does; elements it was offered stay in the queue
 dequeue_up_to(n)   as dequeue_many                    takes what is left if that is at least one element
 =================  =================================  =============================================================
 
-`enqueue_many` takes room as it comes, in pieces; when it fails, what was enqueued stays. A call whose step is cancelled or
-passes its deadline, or whose own `timeout` passes, is withdrawn: it has no effect from then on. An element that a step
-took before it was given up goes back to the front (Note [Leases]), even if the queue is full or closed by then. A queue
-copies what it takes and gives away what it returns.
+`enqueue_many` fills free slots as they appear; when it fails, elements already enqueued stay. A call whose step is
+cancelled or passes its deadline, or whose own `timeout` passes, is withdrawn: it has no effect from then on. An element
+that an abandoned step had taken goes back to the front (Note [Leases]), even if the queue is full or closed by then. A
+queue copies its inputs and gives up ownership of its outputs.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ ndarray = np.ndarray
 Element = tuple[Any, ...]
 Done = Callable[[BaseException | None, Sequence[Any]], None]
 Withdraw = Callable[[], bool]
-"""takes back a call that was started; False if it is too late, because the call is done or just being reported"""
+"""withdraws a call that was started; False if it is too late: the call is done or being reported"""
 
 
 class QueueClosedError(RuntimeError):
-    """A queue is closed: nothing more can be put in, or what is left is too little."""
+    """The queue is closed: it accepts no elements, or too few are left."""
 
 
 class _Call:
-    """A pending call. `attempt()` says whether it is finished; it runs with the queue's lock held."""
+    """A pending call. `attempt()` returns its outcome, or None; it runs with the queue's lock held."""
 
     __slots__ = ("attempt", "done", "outcome", "is_enqueue")
 
@@ -90,10 +90,10 @@ class _QueueOp(GraphOp):
 
 
 class Queue:
-    """What the kinds of queues share; see Note [Queue contract]. Any thread may call any method.
+    """Base class of queues; see Note [Queue contract]. Any thread may call any method.
 
     Args:
-        capacity: how many elements fit.
+        capacity: the maximum number of elements.
         dtypes: the dtype of every component.
         shapes: the shape of every component (None sizes allowed), or None: anything. `dequeue_many` and
             `dequeue_up_to` stack elements, so those must have equal shapes.
@@ -135,14 +135,14 @@ class Queue:
         raise NotImplementedError
 
     def _unpop(self, element: Element) -> None:
-        """Put an element back to where `_pop` takes the next one from."""
+        """Put an element back where `_pop` takes the next one."""
         raise NotImplementedError
 
     def _held(self) -> int:
         raise NotImplementedError
 
     def _available(self) -> int:
-        """How many elements may be taken now."""
+        """The number of elements that may be taken now."""
         return self._held()
 
     # Elements -------------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Queue:
         return made
 
     def give_back(self, elements: Sequence[Element]) -> None:
-        """Put elements that were taken back to the front, as if they had never left."""
+        """Return elements that were taken to the front of the queue."""
         with self._lock:
             for element in reversed(elements):
                 self._unpop(element)
@@ -257,7 +257,7 @@ class Queue:
         return withdraw
 
     def _flush(self) -> None:
-        """Try pending calls, each kind in order, until none gets on; report outside the lock."""
+        """Try pending calls, each kind in order, until none makes progress; report outside the lock."""
         finished: list[_Call] = []
         with self._lock:
             progress = True
@@ -284,7 +284,7 @@ class Queue:
             call.done(*call.outcome)
 
     def close(self, cancel_pending: bool = False) -> None:
-        """Take no further elements; see Note [Queue contract]. Closing twice is allowed."""
+        """Accept no further elements; `cancel_pending` also fails pending enqueues. Closing twice is allowed."""
         cancelled: list[_Call] = []
         with self._lock:
             self._closed = True
@@ -300,7 +300,7 @@ class Queue:
         return self._closed
 
     def size(self) -> int:
-        """How many elements the queue holds now."""
+        """Return the number of elements in the queue now."""
         with self._lock:
             return self._held()
 
@@ -312,7 +312,7 @@ class Queue:
     def _wait(
         self, start: Callable[[Done], Withdraw | None], timeout: float | None, taken: Sequence[Element] = ()
     ) -> Any:
-        """Start a call and wait for what it reports; `taken` holds the elements that it has taken from the queue."""
+        """Start a call and wait for its outcome; `taken` holds the elements that it has taken from the queue."""
         event = threading.Event()
         outcome: list[Any] = []
 
@@ -324,8 +324,8 @@ class Queue:
         try:
             if not event.wait(timeout) and (withdraw is None or withdraw()):
                 raise TimeoutError(f"{self.name}: nothing happened within {timeout} seconds.")
-            event.wait()  # it may be just being reported
-        except BaseException:  # also Ctrl-C: the call must not take an element later that nobody waits for
+            event.wait()  # its outcome may be on the way
+        except BaseException:  # also Ctrl-C: an abandoned call must not take an element later
             if withdraw is not None and not withdraw() and taken:
                 self.give_back(taken)
             raise
@@ -340,21 +340,21 @@ class Queue:
         )
 
     def put(self, *components: Any, timeout: float | None = None) -> None:
-        """Enqueue one element now; waits while the queue is full."""
+        """Enqueue one element eagerly, blocking while the queue is full; TimeoutError after `timeout` seconds."""
         element = self._checked(components)
         self._wait(lambda done: self._start_enqueue([element], done), timeout)
 
     def put_many(self, *components: Any, timeout: float | None = None) -> None:
-        """Enqueue the slices of the components along axis 0."""
+        """Enqueue the slices of the components along axis 0 eagerly, blocking while the queue is full."""
         elements = self._split(components)
         self._wait(lambda done: self._start_enqueue(elements, done), timeout)
 
     def get(self, timeout: float | None = None) -> Any:
-        """Dequeue one element now, as eager tensors; waits while the queue is empty."""
+        """Dequeue one element eagerly, blocking while the queue is empty; TimeoutError after `timeout` seconds."""
         return self._wait_for_elements(None, False, timeout)
 
     def get_many(self, count: int, timeout: float | None = None, up_to: bool = False) -> Any:
-        """Dequeue `count` elements stacked along a new axis 0 (`up_to`: fewer once the queue is closed)."""
+        """Dequeue `count` elements eagerly, stacked along a new axis 0 (`up_to`: fewer once the queue is closed)."""
         return self._wait_for_elements(_count(self.name, count), up_to, timeout)
 
     def _as_tensors(self, arrays: Sequence[ndarray]) -> Any:
@@ -391,26 +391,26 @@ class Queue:
             raise ValueError(f"{self.name}: an element has {len(self.dtypes)} components. Got {len(components)}.")
 
     def enqueue(self, *components: Any) -> Node:
-        """A node that enqueues one element."""
+        """Add a node that enqueues one element."""
         self._check_count(components)
         return self._add("enqueue", components, ())
 
     def enqueue_many(self, *components: Any) -> Node:
-        """A node that enqueues the slices of the components along axis 0."""
+        """Add a node that enqueues the slices of the components along axis 0."""
         self._check_count(components)
         return self._add("enqueue_many", components, ())
 
     def dequeue(self) -> Any:
-        """The components of the next element, as symbolic tensors: each step that needs them takes one."""
+        """Return the components of the next element as symbolic tensors; each step that uses them takes one element."""
         specs = [Spec(s, d) for s, d in zip(self.shapes, self.dtypes, strict=True)]
         return self._results(self._add("dequeue", (), specs))
 
     def dequeue_many(self, count: int) -> Any:
-        """The next `count` elements, stacked along a new axis 0."""
+        """Return the next `count` elements as symbolic tensors, stacked along a new axis 0."""
         return self._many("dequeue_many", _count(self.name, count), count)
 
     def dequeue_up_to(self, count: int) -> Any:
-        """As `dequeue_many`, but fewer elements once the queue is closed."""
+        """Like `dequeue_many`, but with fewer elements once the queue is closed."""
         return self._many("dequeue_up_to", _count(self.name, count), None)
 
     def _many(self, method: str, count: int, size: int | None) -> Any:
@@ -418,11 +418,11 @@ class Queue:
         return self._results(self._add(method, (), specs, count))
 
     def size_op(self) -> Tensor:
-        """The number of elements, as a symbolic tensor."""
+        """Return the number of elements as a symbolic tensor."""
         return wrap(self._add("size", (), [Spec((), dtypes.int64)]).outputs[0])
 
     def close_op(self, cancel_pending: bool = False) -> Node:
-        """A node that closes the queue."""
+        """Add a node that closes the queue."""
         return self._add("cancel" if cancel_pending else "close", (), ())
 
     def _results(self, node: Node) -> Any:
@@ -441,7 +441,22 @@ def _count(name: str, count: Any) -> int:
 
 
 class FIFOQueue(Queue):
-    """First in, first out."""
+    """A queue whose elements leave in the order in which they came.
+
+    Args:
+        capacity: the maximum number of elements.
+        dtypes: the dtype of every component: a list, or one dtype for elements with one component.
+        shapes: the shape of every component (None sizes allowed), or None for any shape.
+        name: the prefix of its nodes.
+
+    >>> q = wf.FIFOQueue(10, wf.float32, ())
+    >>> with wf.Graph().as_default() as graph:
+    ...     x = q.dequeue() * 2
+    >>> q.put(1.5)
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(x).item()
+    3.0
+    """
 
     kind = "fifo_queue"
 
@@ -463,7 +478,18 @@ class FIFOQueue(Queue):
 
 
 class RandomShuffleQueue(Queue):
-    """Elements leave in random order; at least `min_after_dequeue` stay for mixing until the queue is closed."""
+    """A queue whose elements leave in random order.
+
+    Args:
+        min_after_dequeue: the number of elements that stay for mixing until the queue is closed.
+        seed: of the order; random by default.
+        capacity, dtypes, shapes, name: as in `FIFOQueue`.
+
+    >>> q = wf.RandomShuffleQueue(10, 0, wf.int64, (), seed=0)
+    >>> q.put_many([1, 2, 3])
+    >>> sorted(q.get_many(3).tolist())
+    [1, 2, 3]
+    """
 
     kind = "random_shuffle_queue"
 
@@ -504,7 +530,16 @@ class RandomShuffleQueue(Queue):
 
 
 class PriorityQueue(Queue):
-    """The first component, an int64 number, is the priority: the smallest leaves first, equal ones in order of arrival."""
+    """A queue whose elements leave by priority: smallest first, equal ones in the order in which they came.
+
+    An element has the priority, an int64 number, before its components. Arguments are those of `FIFOQueue`.
+
+    >>> q = wf.PriorityQueue(10, wf.float32, ())
+    >>> q.put(5, 0.5)
+    >>> q.put(1, 0.1)
+    >>> q.get()[0].item()
+    1
+    """
 
     kind = "priority_queue"
 
@@ -535,21 +570,21 @@ class PriorityQueue(Queue):
 
 
 class StagingArea(FIFOQueue):
-    """A small FIFO between two devices or two stages of a pipeline: `stage` while the next step still `unstage`s."""
+    """A small FIFO between two devices or pipeline stages: `stage` the next element while a step uses the last one."""
 
     kind = "staging_area"
 
     def stage(self, *components: Any) -> Node:
-        """A node that puts one element in."""
+        """Add a node that enqueues one element."""
         return self.enqueue(*components)
 
     def unstage(self) -> Any:
-        """The components of the oldest element."""
+        """Return the components of the oldest element as symbolic tensors."""
         return self.dequeue()
 
 
 class Barrier:
-    """`parties` steps wait for each other: none passes `wait()` before all have arrived. It can be used again and again.
+    """A reusable barrier: no step passes `wait()` before `parties` steps have arrived.
 
     A step that is cancelled or passes its deadline while it waits is withdrawn: it no longer counts as arrived.
     """
@@ -584,7 +619,7 @@ class Barrier:
         return withdraw
 
     def close(self) -> None:
-        """Let those who wait, and all who come, fail with QueueClosedError."""
+        """Fail current and later waiters with QueueClosedError."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []
@@ -592,7 +627,7 @@ class Barrier:
             done(QueueClosedError(f"{self.name}: the barrier was closed."), ())
 
     def wait(self) -> Node:
-        """A node that is done once all parties have arrived."""
+        """Add a node that completes once all parties have arrived."""
         return effects_graph(self.name).add(_BarrierOp(self), (), (), (), user_location(1), f"{self.name}/wait")
 
 
@@ -611,7 +646,15 @@ class _BarrierOp(GraphOp):
 
 
 class Coordinator:
-    """Threads that stop together: the first error, or `request_stop()`, ends all of them."""
+    """A group of threads that stop together: the first error, or `request_stop()`, ends all of them.
+
+    >>> coordinator, q = wf.Coordinator(), wf.FIFOQueue(10, wf.float32)
+    >>> coordinator.start(lambda: q.put(1.0), "producer")
+    >>> q.get(timeout=10).item()
+    1.0
+    >>> coordinator.request_stop()
+    >>> coordinator.join()
+    """
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -623,18 +666,18 @@ class Coordinator:
         return self._stop.is_set()
 
     def request_stop(self, error: BaseException | None = None) -> None:
-        """Ask all threads to end; the first error given is raised by `join`."""
+        """Ask all threads to stop; the first `error` given is raised by `join`."""
         with self._lock:
             if error is not None and self._error is None and not self._stop.is_set():
                 self._error = error
         self._stop.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until a stop was requested; False if `timeout` passed first."""
+        """Wait until a stop is requested; return False if `timeout` seconds pass first."""
         return self._stop.wait(timeout)
 
     def start(self, target: Callable[[], None], name: str) -> None:
-        """Run `target` in a thread; what it raises requests a stop."""
+        """Run `target` in a new thread; an exception requests a stop."""
 
         def run() -> None:
             try:
@@ -647,7 +690,7 @@ class Coordinator:
         thread.start()
 
     def join(self, timeout: float = 60.0) -> None:
-        """Wait for all threads to end, and raise the error that stopped them."""
+        """Wait for all threads to end, and raise the error that stopped them; TimeoutError after `timeout` seconds."""
         end = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
@@ -658,8 +701,23 @@ class Coordinator:
 
 
 class QueueRunner:
-    """Threads that keep a queue filled: each runs one of `enqueue_ops` again and again until the queue is closed, its
-    input ends, or the coordinator stops. The last one to end closes the queue, so that readers come to an end too."""
+    """Threads that keep a queue filled, one per enqueue op.
+
+    Each runs its op until the queue is closed, its input ends, or the coordinator stops. The last one to end closes the
+    queue, so that readers end too.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     q = wf.FIFOQueue(4, wf.float32, ())
+    ...     runner = wf.QueueRunner(q, [q.enqueue(wf.constant(1.0))])
+    ...     batch = q.dequeue_many(3)
+    >>> coordinator = wf.Coordinator()
+    >>> with wf.Session(graph) as sess:
+    ...     runner.start(sess, coordinator)
+    ...     sess.run(batch).tolist()
+    ...     coordinator.request_stop()
+    ...     coordinator.join()
+    [1.0, 1.0, 1.0]
+    """
 
     def __init__(self, queue: Queue, enqueue_ops: Sequence[Node]) -> None:
         if not enqueue_ops:
@@ -669,7 +727,7 @@ class QueueRunner:
         self._lock = threading.Lock()
 
     def start(self, session: Any, coordinator: Coordinator) -> None:
-        """Start the threads. Stopping the coordinator cancels enqueues that wait for room."""
+        """Start the threads. Stopping the coordinator cancels pending enqueues."""
         for i, op in enumerate(self.enqueue_ops):
             coordinator.start(lambda op=op: self._run(session, coordinator, op), f"{self.queue.name}-runner-{i}")  # type: ignore[misc]
         coordinator.start(lambda: self._watch(coordinator), f"{self.queue.name}-watch")
@@ -679,7 +737,7 @@ class QueueRunner:
             while not coordinator.should_stop():
                 session.run(op)
         except (QueueClosedError, StopIteration):
-            pass  # the input is at its end: the ordinary way to stop
+            pass  # end of input: the ordinary way to stop
         finally:
             with self._lock:
                 self._left -= 1

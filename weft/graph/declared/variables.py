@@ -1,4 +1,4 @@
-"""State: variables that live across steps and sessions, and the ops that read and write them.
+"""Variables: state that lives across steps and sessions, and the ops that read and write it.
 
 A `Variable` is a reference to memory: an eager tensor (`v.tensor`), a lock, and a name. Reads and writes are nodes, so
 they happen when a step runs, in an order that only data and control edges decide.
@@ -38,8 +38,8 @@ _numbers = itertools.count()
 class SharedLock:
     """Many readers or one writer, served in the order in which they came.
 
-    Whoever releases it hands it to the next in the queue, so that a loop that takes it again at once (training) cannot
-    keep others (a checkpoint) waiting for ever.
+    A release hands the lock to the next waiter, so that a loop that reacquires it at once (training) cannot starve others
+    (a checkpoint).
     """
 
     __slots__ = ("_mutex", "_readers", "_writing", "_queue")
@@ -99,7 +99,7 @@ class SharedLock:
 
 
 class _Turn:
-    """A place in the queue of a lock; `come` is released when it is this one's turn."""
+    """A waiter in the queue of a lock; `come` is released when it is its turn."""
 
     __slots__ = ("alone", "come")
 
@@ -109,7 +109,7 @@ class _Turn:
 
 
 class State:
-    """The memory behind variables: one per eager tensor, found by identity, so that they are the same object."""
+    """The memory behind variables: one State per eager tensor, found by the tensor's identity."""
 
     __slots__ = ("tensor", "lock", "number", "name", "__weakref__")
 
@@ -137,7 +137,7 @@ def state_of(tensor: Tensor, name: str = "tensor") -> State:
 
 
 class locked:
-    """Hold the locks of `reads` (shared) and `writes` (alone), taken in one global order. Threads may share one object."""
+    """Hold the locks of `reads` (shared) and `writes` (exclusive), acquired in one global order. Threads may share it."""
 
     __slots__ = ("_locks",)
 
@@ -222,7 +222,7 @@ class WriteOp(GraphOp):
 
 
 def implicit_read(graph: DeclaredGraph, tensor: Tensor) -> Tensor:
-    """What stands for every use of an eager tensor in `graph`: one read without control edges, or, if the tensor was
+    """The value of an eager tensor in `graph`: one read without control edges, shared by all uses, or, if the tensor was
     computed from parameters or draws, that computation declared (Note [Origins])."""
     found = graph._reads.get(id(tensor))
     if found is None:
@@ -264,7 +264,7 @@ _ADVANCE.flags.writeable = False
 
 
 def random_state(graph: DeclaredGraph, generator: Any) -> Tensor:
-    """The state of a draw that every step makes anew: the generator moves on by one, atomically."""
+    """The state of a draw: every step advances the generator by one, atomically."""
     state = state_of(generator.state, "generator")
     one = graph.constant(_ADVANCE)
     op = WriteOp("assign_add", state)
@@ -273,12 +273,24 @@ def random_state(graph: DeclaredGraph, generator: Any) -> Tensor:
 
 
 class Variable:
-    """A reference to state: `wf.Variable(initial, name=…)`.
+    """A reference to state of a declared graph.
 
-    `initial` is anything array-like, or an eager tensor, which then *is* the variable's memory (`v.tensor`). Using the
-    variable in an op reads it. `read()` and the writing methods add nodes that happen when a step fetches them, or
-    fetches something that depends on them; see Note [Atomic state ops]. Without a session, `v.tensor` is an ordinary
-    eager tensor.
+    Using the variable in an op reads it. `read()` and the writing methods add nodes that run when a step fetches them, or
+    something that depends on them; see Note [Atomic state ops]. `v.tensor` is the memory, an ordinary eager tensor.
+
+    Args:
+        initial: anything array-like, or an eager tensor, which then *is* the variable's memory.
+        name: the name of the variable, made unique in its graph.
+        dtype: the dtype; by default that of `initial`.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     v = wf.Variable([1.0, 2.0], name="v")
+    ...     update = v.assign_add([10.0, 10.0])
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(update).tolist()
+    [11.0, 12.0]
+    >>> v.numpy().tolist()
+    [11.0, 12.0]
     """
 
     def __init__(self, initial: Any, name: str = "variable", dtype: Any = None) -> None:
@@ -323,7 +335,7 @@ class Variable:
         return self.tensor.ndim
 
     def numpy(self) -> ndarray:
-        """A copy of the value now."""
+        """Return a copy of the current value as an array."""
         with locked([self.state], []):
             return np.array(self.tensor._data)
 
@@ -335,7 +347,7 @@ class Variable:
         return graph.reads_of.get(id(self.tensor), [])
 
     def anchor(self) -> Node:
-        """A node that is where the variable is, for `colocate_with`."""
+        """A node on the variable's device, for `colocate_with`."""
         return self.value()._data.node
 
     # Nodes ----------------------------------------------------------------------------------------------------------------
@@ -345,11 +357,11 @@ class Variable:
         return found if found is not get_default_graph() else explicit_graph() or self.graph
 
     def value(self) -> Tensor:
-        """The read that plain use of the variable stands for: one per graph, without control edges."""
+        """Return the implicit read, shared by all plain uses of the variable: one per graph, without control edges."""
         return implicit_read(explicit_graph() or self.graph, self.tensor)
 
     def read(self) -> Tensor:
-        """A new read, which happens after the control edges around it."""
+        """Add a read that runs after the control edges of the surrounding scopes."""
         return _read(self._graph(), self.state, f"{self.name}/read")
 
     def _write(self, kind: str, inputs: Sequence[Any], sub: Sub | None = None) -> Tensor:
@@ -372,23 +384,50 @@ class Variable:
         return wrap(node.outputs[0])
 
     def assign(self, value: Any) -> Tensor:
-        """Store `value`. The result is the new value."""
+        """Store `value`, of the variable's shape; returns the new value.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     v = wf.Variable(1.0)
+        ...     x = wf.placeholder(wf.float32, ())
+        ...     update = v.assign(x * 2)
+        >>> with wf.Session(graph) as sess:
+        ...     sess.run(update, {x: 3.0}).item()
+        6.0
+        """
         return self._write("assign", [value])
 
     def assign_add(self, value: Any) -> Tensor:
-        """Add `value` to what is there, atomically."""
+        """Add `value` to the variable, atomically; returns the new value."""
         return self._write("assign_add", [value])
 
     def assign_sub(self, value: Any) -> Tensor:
-        """Subtract `value` from what is there, atomically."""
+        """Subtract `value` from the variable, atomically; returns the new value."""
         return self._write("assign_sub", [value])
 
     def scatter_add(self, indices: Any, updates: Any) -> Tensor:
-        """Add the rows of `updates` to the rows at `indices`, atomically; repeated rows add up."""
+        """Add `updates`, of shape `(n, *shape[1:])`, to the rows at `indices`, of shape `(n,)`, atomically.
+
+        Repeated indices accumulate. Returns the new value.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     v = wf.Variable([[0.0], [0.0], [0.0]])
+        ...     update = v.scatter_add([2, 0, 2], [[1.0], [2.0], [3.0]])
+        >>> with wf.Session(graph) as sess:
+        ...     sess.run(update).tolist()
+        [[2.0], [0.0], [4.0]]
+        """
         return self._write("scatter_add", [indices, updates])
 
     def assign_fn(self, fn: Callable[[Tensor], Any]) -> Tensor:
-        """Store `fn(old value)`, atomically. `fn` may use other tensors of the graph."""
+        """Store `fn(old value)`, atomically; `fn` may use other tensors of the graph. Returns the new value.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     v = wf.Variable(3.0)
+        ...     update = v.assign_fn(lambda old: old * old)
+        >>> with wf.Session(graph) as sess:
+        ...     sess.run(update).item()
+        9.0
+        """
         graph = self._graph()
         sub = Sub("assign_fn", fn, [self.tensor])
         if len(sub.outputs) != 1:
@@ -425,7 +464,7 @@ def _as_array(value: Any, dtype: Any) -> ndarray:
 
 
 def _check_fit(kind: str, variable: Variable, value: Value) -> None:
-    """Refuse at build time what cannot fit the variable when it runs."""
+    """Raise at build time if the value can never fit the variable."""
     shape = value.shape
     if shape is None:
         return

@@ -1,9 +1,8 @@
-"""Session: runs steps of a declared graph.
+"""Session: run steps of a declared graph.
 
-`sess.run(fetches, feeds)` prunes the graph to what the fetches need, forms regions, compiles and caches them by the
-step's definition (what is fetched, what is fed), and runs them. Contract: any number of threads may run steps of one
-session at once; state is in the variables, not in the session; after `close()` every call is an error and steps in
-progress are cancelled.
+`sess.run(fetches, feeds)` prunes the graph to the ancestors of the fetches, forms regions, compiles them, caches them by
+the fetched and fed tensors, and runs them. Contract: any number of threads may run steps of one session concurrently;
+state is in the variables, not in the session; after `close()` every call raises and steps in progress are cancelled.
 """
 
 from __future__ import annotations
@@ -43,14 +42,22 @@ _step_ids = itertools.count(1)
 
 
 class Session:
-    """Runs a declared graph. Use it as a context manager, or call `close()`.
+    """Runs steps of a declared graph. Use it as a context manager, or call `close()`.
 
     Args:
-        graph: the graph to run; by default the one that is the default now.
-        executor: "dataflow", or "naive" for the reference that runs nodes one at a time.
-        devices: the devices to place nodes on, by default those of `wf.devices()`.
-        lower: run all structured control flow as primitives, also what could be compiled; see
+        graph: the graph to run; the current default graph by default.
+        executor: "dataflow", or "naive" for the reference executor that runs nodes one at a time.
+        devices: the devices to place nodes on; those of `wf.devices()` by default.
+        lower: lower all structured control flow to primitives instead of compiling it; see
             `weft.graph.execute.control_lowering`.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     x = wf.placeholder(wf.float32, (2,))
+    ...     y = {"double": x * 2, "sum": x.sum()}
+    >>> with wf.Session(graph) as sess:
+    ...     out = sess.run(y, {x: [1.0, 2.0]})
+    >>> out["double"].tolist(), out["sum"].item()
+    ([2.0, 4.0], 3.0)
     """
 
     def __init__(
@@ -65,7 +72,7 @@ class Session:
         self.lower = lower
         self.devices = devices
         if devices is not None:
-            as_devices(devices)  # refuse names that do not exist now, not in the first step
+            as_devices(devices)  # raise for unknown names now, not in the first step
         self.transport: Any = LocalTransport()  # how values cross between devices, see `weft.graph.execute.partition`
         self._steps: LeastRecentlyUsed[Any, Step] = LeastRecentlyUsed(max_programs)
         self._lock = threading.Lock()
@@ -82,7 +89,15 @@ class Session:
         Args:
             fetches: a tensor, a Variable, a node (gives None), a name, or any nesting of them.
             feeds: values for placeholders, or for any other tensor, which is then not computed.
-            timeout: seconds until the step is given up with a TimeoutError.
+            timeout: seconds after which the step is abandoned with a TimeoutError.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, ())
+        ...     y = x + 1
+        ...     z = y * 10
+        >>> with wf.Session(graph) as sess:
+        ...     sess.run(z, {x: 1.0}).item(), sess.run(z, {y: 5.0}).item()
+        (20.0, 50.0)
         """
         step, arrays = self._step(fetches, feeds)
         return self._run_step(step, arrays, timeout)
@@ -90,11 +105,18 @@ class Session:
     def run_async(
         self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None, queue: str = "main"
     ) -> Future[Any]:
-        """Submit a step and return a future of its result, while Python goes on.
+        """Submit a step and return a future of its result.
 
-        Steps of one `queue` run one after the other, in the order in which they were submitted; steps of different queues,
-        and those of `run`, run at the same time. So a step that waits for another (through a `FIFOQueue`, say) belongs into
-        a queue of its own. Feeds are taken now: later changes to them are not seen. `timeout` counts from the step's start.
+        Steps of one `queue` run one after the other, in the order of submission; steps of different queues, and those of
+        `run`, run concurrently. So a step that waits for another one (through a `FIFOQueue`, say) needs a separate queue.
+        Feeds are copied at the call. `timeout` counts from the step's start.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, ())
+        ...     y = x + 1
+        >>> with wf.Session(graph) as sess:
+        ...     sess.run_async(y, {x: 1.0}).result(timeout=60).item()
+        2.0
         """
         step, arrays = self._step(fetches, feeds)
         arrays = [np.array(a) for a in arrays]
@@ -106,8 +128,10 @@ class Session:
             return worker.submit(self._run_step, step, arrays, timeout)
 
     def measure(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> str:
-        """Run one step node by node, note what each node costs, and return a table of it. From then on new steps of this
-        session are placed by these costs. The step is a real one: its assigns and queue ops happen."""
+        """Run one step node by node, measure the cost of each node, and return a table of the costs.
+
+        New steps of this session are placed by these costs. The step is a real one: its assigns and queue ops take effect.
+        """
         self._check_open()
         leaves, structure = flatten(fetches)
         targets = [self._fetch_target(x) for x in leaves]
@@ -127,7 +151,15 @@ class Session:
         return report(nodes, kinds)
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] = ()) -> Callable[..., Any]:
-        """A function of the values of `feed_list` that runs one step: `run` without its preparations."""
+        """Return a function of the values of `feed_list` that runs one step: `run` with its lookups done once.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, ())
+        ...     y = x + 1
+        >>> with wf.Session(graph) as sess:
+        ...     sess.make_callable(y, [x])(1.0).item()
+        2.0
+        """
         leaves, structure = flatten(fetches)
         values = [self._feed_target(t) for t in feed_list]
         step = self._make(leaves, structure, values)
@@ -140,21 +172,21 @@ class Session:
         return call
 
     def cancel(self) -> None:
-        """Cancel the steps that are running now. They raise `CancelledError`; no assign is half applied."""
+        """Cancel the running steps. They raise `CancelledError`; no assign is applied partially."""
         with self._lock:
             runs = list(self._runs)
         for run in runs:
             run.cancel("`Session.cancel()` was called.")
 
     def close(self) -> None:
-        """Cancel what is running and refuse further use. Variables keep their values."""
+        """Cancel running steps and refuse further use. Variables keep their values."""
         with self._lock:
             self._closed = True
             runs, self._runs = list(self._runs), set()
         for run in runs:
             run.cancel("The session was closed.")
         for worker in list(self._queues.values()):
-            worker.shutdown(wait=True)  # what was submitted and has not begun fails: the session is closed
+            worker.shutdown(wait=True)  # submitted steps that have not begun fail: the session is closed
         self._steps.clear()
 
     def __enter__(self) -> Session:
@@ -215,7 +247,7 @@ class Session:
         return value
 
     def _read_of(self, what: Any) -> Tensor:
-        """The read that plain use of a Variable or an eager tensor in this graph stands for: feeding it replaces the value."""
+        """The implicit read of a Variable or an eager tensor in this graph: feeding it replaces the value."""
         found = self.graph._reads.get(id(getattr(what, "tensor", what)))
         if found is None:
             raise TypeError(
