@@ -1,4 +1,4 @@
-"""Late nodes: calls and gradient rules that wait for the sizes of a step."""
+"""Deferred nodes: calls and gradient rules that wait for the sizes of a step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import weft as wf
 from weft import nn
-from weft.graph.declared.deferred_nodes import LateOp
+from weft.graph.declared.deferred_nodes import DeferredOp
 from weft.nn import functional as F
 
 WAIT = 60
@@ -40,7 +40,7 @@ def _check(got):
 
 
 def _late(graph):
-    return [n for n in graph.nodes if isinstance(n.op, LateOp)]
+    return [n for n in graph.nodes if isinstance(n.op, DeferredOp)]
 
 
 def test_value_and_two_gradients_equal_the_eager_ones(control_session, fresh_graph):

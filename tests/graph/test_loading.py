@@ -74,7 +74,7 @@ def test_a_late_node_calls_nothing_that_is_not_on_the_list(fresh_graph, tmp_path
 
 
 def test_a_function_that_evaluates_its_argument_is_not_run(fresh_graph, tmp_path):
-    """The program that ran a shell command: a late node with a text, given to whatever function the file names."""
+    """The program that ran a shell command: a deferred node with a text, given to whatever function the file names."""
     proof = tmp_path / "proof"
     wf.fft.rfft(wf.placeholder(wf.float32, name="x"))
     program, load = _saved(fresh_graph, tmp_path)
@@ -119,7 +119,7 @@ def test_every_public_function_is_on_the_list_or_known_not_to_be():
     import weft.linalg
     import weft.nn.functional  # noqa: F401
 
-    guard = wf.fft.rfft.__code__  # of the wrapper that turns a call on open sizes into a late node
+    guard = wf.fft.rfft.__code__  # of the wrapper that turns a call on open sizes into a deferred node
 
     public = [
         f.__wrapped__
@@ -144,13 +144,13 @@ def test_methods_without_a_module_name_of_their_own_are_stored_too(fresh_graph, 
 
 
 def test_a_function_of_the_users_own_is_refused_when_the_graph_is_saved(fresh_graph, tmp_path):
-    from weft.graph.declared.deferred_nodes import late_call
+    from weft.graph.declared.deferred_nodes import deferred_call
 
     def own(x):
         return x + 1
 
     x = wf.placeholder(wf.float32, (None, 2), name="x")
-    late_call(fresh_graph, own, "own", (x,), {})
+    deferred_call(fresh_graph, own, "own", (x,), {})
     with pytest.raises(TypeError, match="'own', which is no op and no public function that files may name"):
         fresh_graph.save(tmp_path / "g")
 

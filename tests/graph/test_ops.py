@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft import dtypes
-from weft.graph.declared.deferred_nodes import LateOp
+from weft.graph.declared.deferred_nodes import DeferredOp
 from weft.graph.execute.session import _fits
 
 _path = Path(__file__).parents[1] / "ops" / "test_table.py"
@@ -95,7 +95,7 @@ def _gradient_equals_eager(op, sample, shape_of):
     pairs = [(g, e) for g, e in zip(found, expected, strict=True) if g is not None]
     assert all(e is None or not np.any(e.numpy()) for g, e in zip(found, expected, strict=True) if g is None)
     feeds = {p: t.detach().numpy() for p, t in zip(places, leaves, strict=True)}
-    executors = ["naive", "dataflow"] if any(isinstance(n.op, LateOp) for n in graph.nodes) else ["naive"]
+    executors = ["naive", "dataflow"] if any(isinstance(n.op, DeferredOp) for n in graph.nodes) else ["naive"]
     for executor in executors:
         with wf.Session(graph, executor=executor) as sess:
             got = sess.run([g for g, _ in pairs], feeds, timeout=60)

@@ -29,7 +29,7 @@ from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, 
 ndarray = np.ndarray
 _new = object.__new__
 F32, F64 = dtypes.float32, dtypes.float64
-_AS_THEY_ARE = frozenset({Spec, type(None), bool, int, float, complex})  # saved values that are no arrays
+_NON_ARRAY_TYPES = frozenset({Spec, type(None), bool, int, float, complex})  # saved values that are no arrays
 _ones = {d: np.ones((), d) for d in dtypes.FLOATING}  # the gradient of a loss with respect to itself
 for _one in _ones.values():
     _one.flags.writeable = False
@@ -325,7 +325,7 @@ def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
             key = id(value) if value.base is None else id(memory_of(value))
             if key in mutations and mutations[key][-1].clock > node.seq:
                 return None  # perhaps stale: the careful path finds out
-        elif value.__class__ not in _AS_THEY_ARE:
+        elif value.__class__ not in _NON_ARRAY_TYPES:
             return None
     try:
         results = node.op.pull_arrays(g, node.saved, node.attrs, edges)  # type: ignore[misc]
@@ -388,7 +388,7 @@ def _saved_tensors(node: Node, create_graph: bool) -> list[Any]:
             tensor._data = value
             tensor._node = None
             values.append(tensor)
-        elif value.__class__ in _AS_THEY_ARE:
+        elif value.__class__ in _NON_ARRAY_TYPES:
             values.append(value)
         else:
             values.append(_unwrap(node, op.saved_items[len(values)], value, False))

@@ -1,1 +1,1 @@
-"""The same ops, not run yet: graphs of nodes, and the capture of eager functions into them."""
+"""Graphs of ops: the graph IR, capture of eager functions, declared graphs and their executors."""

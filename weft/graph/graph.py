@@ -1,4 +1,4 @@
-"""Graph, Node, Value: a program as data.
+"""Graph, Node and Value: the intermediate representation of captured and declared programs.
 
 A `Node` is an op with inputs and static attributes; each of its outputs is a `Value` with a known dtype and a shape
 that may hold unknown sizes. A symbolic Tensor has a Value as its `_data`; calling any op on it adds a node. Nodes
@@ -106,9 +106,11 @@ class Value:
     def note_detached(self, tensor: Tensor, made: Tensor) -> None:
         self.node.graph.note_detached(tensor, made)
 
-    def late_call(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function that failed, perhaps because this size is not known, returns as a late node; None if nothing."""
-        return self.node.graph.late_call(function, name, args, kwargs)
+    def deferred_call(
+        self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The results of a call that failed, perhaps because this size is unknown, as a deferred node; None if it cannot be."""
+        return self.node.graph.deferred_call(function, name, args, kwargs)
 
 
 class Node:
@@ -146,7 +148,7 @@ def replay(
     constant: Callable[[ndarray], Any],
     call: Callable[[Node, list[Any]], Any],
 ) -> None:
-    """Do what the nodes say with something else: `values` maps what they read from outside, and gets what they make.
+    """Interpret nodes: `values` maps the values they read from outside, and receives those they produce.
 
     `constant(array)` stands for a constant; `call(node, operands)` returns the node's result or a sequence of results.
     """
@@ -161,7 +163,7 @@ def replay(
 
 
 class Graph:
-    """Nodes in topological order. Subclasses say what reading and writing outside tensors means."""
+    """Nodes in topological order. Subclasses define how outside tensors are read and written."""
 
     separates = (
         False  # whether outside tensors on one piece of memory are one state each, whatever eager views they are
@@ -178,7 +180,7 @@ class Graph:
     def unique_name(self, base: str) -> str:
         n = self._names.get(base, 0)
         name = base if n == 0 else f"{base}_{n}"
-        while n and name in self._names:  # somebody was called "add_1" before the second "add" came
+        while n and name in self._names:  # "add_1" was given explicitly before the second "add"
             n += 1
             name = f"{base}_{n}"
         self._names[base] = n + 1
@@ -254,7 +256,7 @@ class Graph:
                 refuse_open(op, attrs)
             node = self.emit(op, datas, attrs, user_location(2))
         except Exception:
-            made = self._late_op(op, tensors, datas, attrs)
+            made = self._deferred_op(op, tensors, datas, attrs)
             if made is None:
                 raise
             return made
@@ -262,21 +264,21 @@ class Graph:
             if not is_known(v.shape):
                 self.unknown_size(node)
         outs: Any = node.outputs if op.num_outputs != 1 else node.outputs[0]
-        # what the tape keeps are the operands as they were given: a cast is not on it, rules and engine undo it
+        # the tape keeps the operands before the cast: rules and engine undo it
         result = define.finish(op, tensors, datas, attrs, outs)
         if self.open_sizes:
-            from .declared.deferred_nodes import postpone_rules
+            from .declared.deferred_nodes import defer_rules
 
-            postpone_rules(node, datas, result)
+            defer_rules(node, datas, result)
         self.made(result)
         return result
 
-    def _late_op(self, op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    def _deferred_op(self, op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         if not self.open_sizes or all(is_known(getattr(d, "shape", ())) for d in datas):
             return None
         values = op.merge(tensors, attrs)
         rest = dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True))
-        return self.late_call(op.call, op.name, tuple(values[: op.num_positional]), rest)
+        return self.deferred_call(op.call, op.name, tuple(values[: op.num_positional]), rest)
 
     @property
     def dynamic(self) -> bool:
@@ -285,16 +287,18 @@ class Graph:
 
     @property
     def open_sizes(self) -> bool:
-        """Whether sizes may be open until a step runs, see Note [Late nodes]."""
+        """Whether sizes may be unknown until a step runs, see Note [Deferred nodes]."""
         return False
 
-    def late_call(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that failed as a node that is declared in full when sizes are known; None if it cannot be."""
+    def deferred_call(
+        self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A failed call as a deferred node (Note [Deferred nodes]); None if it cannot be deferred."""
         if not self.open_sizes:
             return None
-        from .declared.deferred_nodes import late_call
+        from .declared.deferred_nodes import deferred_call
 
-        return late_call(self, function, name, args, kwargs)
+        return deferred_call(self, function, name, args, kwargs)
 
     def operand(self, tensor: Any) -> Any:
         """The value that a tensor argument stands for in this graph; scalars and None pass."""
@@ -311,7 +315,7 @@ class Graph:
         """Called with every symbolic tensor an op made (captures watch them for escapes)."""
 
     def compare_links(self, operands: list[Any], result: Any) -> None:
-        """Called with what an op was given and made while a function is captured (captures look for a tape that is cut)."""
+        """Called with operands and result of an op while a function is captured (captures look for a tape that is cut)."""
 
     def is_alias(self, op: Op, data: Value, attrs: tuple[Any, ...], result: Value) -> bool:
         """Whether the result of a view op shares the memory of its operand when it runs eagerly."""
@@ -355,7 +359,7 @@ class Graph:
         return format_graph(self)
 
     def draw(self, path: Any, limit: int = 600) -> Any:
-        """Write a picture of the graph to an .svg file."""
+        """Draw the graph to an .svg file; `limit` is the maximum number of nodes."""
         from .declared.draw import draw
 
         return draw(self, path, limit)
@@ -365,14 +369,14 @@ _NUMBERS = frozenset(("int", "tuple[int, ...]", "int | tuple[int, ...]", "Sizes"
 
 
 def refuse_open(op: Op, attrs: tuple[Any, ...]) -> None:
-    """Refuse an attribute that was computed from a size that is not known: a node keeps its attributes for ever."""
+    """Raise for an attribute that was computed from an unknown size: attributes are static."""
     for name, value in zip(op.attr_names, attrs, strict=True):
         if value.__class__ is not int and op.fn.__annotations__.get(name) in _NUMBERS and _is_open(value):
             raise ValueError(f"{op.title}: {name} must be known. Got {value!r}.")
 
 
 def _closed(op: Op, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A shape of which one size is not known says enough: the number of elements decides."""
+    """Replace the one unknown size of a reshape by -1."""
     if (
         op.name != "reshape"
         or attrs[0].__class__ is not tuple

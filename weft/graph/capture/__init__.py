@@ -1,1 +1,1 @@
-"""Capturing eager functions: tracing, control flow on tensors, gradients, `wf.function`."""
+"""Capture: trace eager functions and their control flow into graphs."""

@@ -22,7 +22,7 @@ from ...ops.core.spec import Spec, same_size, spec_of
 from ...tensor import Tensor, wrap
 from ..graph import Value
 from .closures import frozen
-from .effects import Effects, as_it_was, copies, entangle, in_person
+from .effects import Effects, copies, entangle, restore_aliases, values_at_recording
 from .subgraph import Sub, after, cut, in_function, sizes
 from .tracing import CaptureError, Uncapturable, capturing
 
@@ -59,7 +59,7 @@ class ControlOp:
             _refuse_effects(self.kind, sub)
         self.entry = node
         try:
-            with as_it_was(self.pinned):
+            with values_at_recording(self.pinned):
                 return self.backward([g.get(i) for i in range(len(node.outputs))], edges)
         finally:
             self.entry = None
@@ -228,7 +228,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         branches = [effects.pure(fn, structure) for fn in (true_fn, false_fn)]
         chosen, last, operands_last = cond(pred, *branches, *copies(leaves), *effects.operands())
         effects.apply(last, operands_last)
-        values = in_person(flatten(chosen)[0], subs, leaves)
+        values = restore_aliases(flatten(chosen)[0], subs, leaves)
         return unflatten(subs[0].structure, values)
     specs = [[Spec(v.shape, v.dtype) for v in sub.outputs] for sub in subs]
     common = _all_common(specs[0], specs[1])
@@ -255,7 +255,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     op.backward = backward
     results = _add_node(op, [flag, *leaves, *outer], common, True)
     if in_function():
-        results = in_person(results, subs, given)
+        results = restore_aliases(results, subs, given)
     return unflatten(subs[0].structure, results)
 
 

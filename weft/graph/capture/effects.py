@@ -116,7 +116,7 @@ def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [wrap(graph.current(t), t._node) for t in tensors]
 
 
-def in_person(results: list[Tensor], subs: Sequence[Sub], leaves: Sequence[Any]) -> list[Any]:
+def restore_aliases(results: list[Tensor], subs: Sequence[Sub], leaves: Sequence[Any]) -> list[Any]:
     """`results` of a branch with those that are an operand or outer tensor itself, in every branch, replaced by it.
 
     Of others that may share memory with one, the graph remembers that data decide it.
@@ -150,7 +150,7 @@ def entangle(result: Any, source: Any) -> None:
         mode.graph.entangled.append((weakref.ref(result), weakref.ref(root_of(source))))
 
 
-class as_it_was:
+class values_at_recording:
     """While entered, outer tensors stand for the values they had when a control-flow op was recorded.
 
     Its gradient runs its functions again (Note [Recomputation]); the program may have written to the tensors since.

@@ -15,7 +15,7 @@ from ...ops.core.registry import Op
 from ...ops.core.spec import Spec, is_known
 from ...tensor import Tensor, wrap
 from ..declared.building import GraphOp
-from ..declared.deferred_nodes import LateOp
+from ..declared.deferred_nodes import DeferredOp
 from ..graph import Node, Value, replay
 from .control_flow import ControlOp, cond, recording, scan, while_loop
 from .subgraph import Sub
@@ -34,7 +34,7 @@ def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> l
         if isinstance(op, ControlOp):
             return control_again(op, inputs)
         graph = recording(*operands, *inputs)
-        if isinstance(op, LateOp):
+        if isinstance(op, DeferredOp):
             known = all(is_known(t.shape) for t in inputs if isinstance(t, Tensor))
             return op.expand(inputs) if known else op.declare(inputs)
         if graph is None or not isinstance(op, GraphOp) or op.effects & {"writes", "blocks"}:

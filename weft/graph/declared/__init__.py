@@ -1,1 +1,1 @@
-"""Declared graphs: placeholders, variables, queues, gradients, files."""
+"""Declared graphs: building, variables, queues, gradients and files."""

@@ -1,12 +1,12 @@
-"""Declared graphs: placeholders and constants, names and scopes, control edges; run later by a `Session`.
+"""Building declared graphs: placeholders, constants, name scopes, control edges and device constraints.
 
-Every op called on a symbolic tensor adds a node to the graph of that tensor. Nodes take their name scope, control edges
-and device from what is entered in the building thread: `name_scope`, `control_dependencies`, `device`, `colocate_with`.
-An eager tensor used in a declared graph is state of the program, read by identity when a step runs: writing to it eagerly
-is seen by the next step, and a `Variable` made from it is the same memory.
+Every op called on a symbolic tensor adds a node to the graph of that tensor. Nodes take name scope, control edges and
+device from the scopes of the building thread: `name_scope`, `control_dependencies`, `device`, `colocate_with`. An eager
+tensor used in a declared graph is state of the program, read by identity when a step runs: the next step sees eager writes
+to it, and a `Variable` made from it shares its memory.
 
-Threads may build one graph together; each has scopes of its own. A graph that is being run may grow: running steps do
-not see the new nodes.
+Several threads may build one graph; scopes are per thread. A graph may grow while it runs: running steps do not see the
+new nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LASTING = frozenset(("print", "check"))
 class GraphOp:
     """An op of a declared graph that is not in the op table because it touches more than its inputs.
 
-    `effects` are those of the op table: an op that "blocks" has `start(arrays, done)`, other ones `run(arrays)`.
+    `effects` has the meaning of the op table. An op that "blocks" has `start(arrays, done, run)`, others `run(arrays)`.
     """
 
     expression = None
@@ -70,7 +70,7 @@ NO_OP = _NoOp("no_op")
 
 
 class IterationNumbers(GraphOp):
-    """0, 1, … for at least as many iterations as the input says, rounded up so that few lengths occur."""
+    """0, 1, … up to at least the input, rounded up so that few lengths occur."""
 
     pure = True
 
@@ -462,7 +462,7 @@ def _sizes(shape: Any) -> tuple[Size, ...]:
 
 
 def constant(value: Operand, dtype: DTypeLike | None = None, name: str = "constant") -> Tensor:
-    """A value that belongs to the graph."""
+    """Return a constant of the default graph, as a symbolic tensor."""
     if isinstance(value, Tensor) and value.is_symbolic:
         raise TypeError("constant: expected numbers. Got a symbolic tensor, whose value is not known yet.")
     array = np.array(to_array(value, dtype))

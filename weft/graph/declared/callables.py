@@ -1,10 +1,10 @@
-"""Functions that a graph file may name: the allow-list of late calls.
+"""The allow-list of functions that a graph file may name.
 
-A late node (Note [Late nodes] in `weft.graph.declared.deferred_nodes`) calls an op of the table or a public function
-that is composed of ops. Ops are stored by name and version. Composed functions are stored in the same way, by the
-name under which users know them, and only those listed here: each is a pure function of its tensors and plain
-arguments, which reads and writes no file, changes no setting and calls nothing that it is given. Nothing else in a
-graph file becomes a call; see `docs/security.md`.
+A deferred node (Note [Deferred nodes] in `weft.graph.declared.deferred_nodes`) calls an op of the table or a public
+function that is composed of ops. Ops are stored by name and version. Composed functions are stored in the same way, by
+their public name, and only those listed here: each is a pure function of its tensors and plain arguments, which touches no
+file, changes no setting and calls none of its arguments. Nothing else in a graph file becomes a call; see
+`docs/security.md`.
 """
 
 from __future__ import annotations

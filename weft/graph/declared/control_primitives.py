@@ -1,4 +1,4 @@
-"""Control-flow primitives: `switch`, `merge`, `enter`, `exit`, `next_iteration`.
+"""Control-flow primitives of declared graphs: `switch`, `merge`, `enter`, `exit`, `next_iteration`.
 
 Note [Dead tokens]. A value travels along an edge as a token. `switch(data, pred)` sends a live token to the port of the
 branch taken and a *dead* one to the other. A node with a dead input does not run and sends dead tokens on. `merge` is not
@@ -27,7 +27,7 @@ from .building import DeclaredGraph, GraphOp, get_default_graph
 
 
 class PrimitiveOp(GraphOp):
-    """One of the primitives. It is run by the frame engine, which routes its tokens."""
+    """One of the primitives. The token engine runs it by routing its tokens."""
 
     routes = True
     rules = joint_rule = pull_arrays = None
@@ -84,7 +84,16 @@ def _node(op: PrimitiveOp, tensors: Sequence[Tensor], specs: Sequence[Spec], bac
 
 
 def switch(data: Any, pred: Any) -> tuple[Tensor, Tensor]:
-    """(false port, true port): `data` goes to the port that `pred` (one bool) says, a dead token to the other."""
+    """Send `data` to one of two ports, (false, true), by the bool `pred`; the other port gets a dead token.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     x, pred = wf.placeholder(wf.float32, ()), wf.placeholder(wf.bool, ())
+    ...     no, yes = wf.switch(x, pred)
+    ...     y, index = wf.merge(-no, yes * 10)
+    >>> with wf.Session(graph) as sess:
+    ...     sess.run(y, {x: 2.0, pred: True}).item()
+    20.0
+    """
     data, pred = _symbolic("switch", data), _symbolic("switch", pred)
     if pred.dtype != dtypes.bool_ or pred._data.size not in (1, None):
         raise TypeError(f"switch: pred must be one bool. Got {describe(pred)}.")
@@ -96,7 +105,7 @@ def switch(data: Any, pred: Any) -> tuple[Tensor, Tensor]:
         def pull(g: list[Any]) -> list[Any]:
             from ...ops.array.creation import filled_like
 
-            # a port nobody used still says whether it is live: zeros like it
+            # zeros like an unused port carry its liveness
             sides = [filled_like(p, 0, p.dtype) if gi is None else gi for p, gi in zip(ports, g, strict=True)]
             return [merge(*sides)[0], None]
 
@@ -107,7 +116,7 @@ def switch(data: Any, pred: Any) -> tuple[Tensor, Tensor]:
 
 
 def merge(*inputs: Any) -> tuple[Tensor, Tensor]:
-    """(value, index) of the first input whose token is live. In a loop: `merge(entered)`, closed by `next_iteration`."""
+    """Return (value, index) of the first live input. In a loop: `merge(entered)`, closed by `next_iteration`."""
     if not inputs:
         raise ValueError("merge: expected at least one input. Got none.")
     tensors = [_symbolic("merge", x) for x in inputs]
@@ -140,7 +149,7 @@ def merge(*inputs: Any) -> tuple[Tensor, Tensor]:
 
 
 def enter(data: Any, frame: str, is_constant: bool = False) -> Tensor:
-    """`data` inside the loop `frame`, in its first iteration; with `is_constant` in every iteration."""
+    """Pass `data` into the first iteration of the loop `frame`; with `is_constant`, into every iteration."""
     if not isinstance(frame, str) or not frame:
         raise ValueError(f"enter: expected the name of a frame. Got {frame!r}.")
     data = _symbolic("enter", data)
@@ -151,7 +160,7 @@ def enter(data: Any, frame: str, is_constant: bool = False) -> Tensor:
 
 
 def exit(data: Any) -> Tensor:
-    """`data` of a loop, outside of it."""
+    """Pass `data` out of its loop."""
     data = _symbolic("exit", data)
     frame = frame_of(data._data.node)
     if not frame:
@@ -164,7 +173,7 @@ def exit(data: Any) -> Tensor:
 
 
 def next_iteration(data: Any, into: Tensor) -> Tensor:
-    """Send `data` to the next iteration, where the loop's `merge` (its value `into`) takes it."""
+    """Send `data` to the next iteration, where the loop's `merge` (with the value `into`) receives it."""
     data, into = _symbolic("next_iteration", data), _symbolic("next_iteration", into)
     node, target = data._data.node, into._data.node
     if target.op.name != "merge" or len(target.inputs) != 1:

@@ -1,17 +1,18 @@
-"""Late nodes: what cannot be said before sizes are known is said when they are.
+"""Deferred nodes: calls whose expansion waits until the shapes of a step are known.
 
-Note [Late nodes]. A placeholder may leave sizes, or its whole shape, open. Most shape rules and functions work on open
-sizes. Where one does not (`split`, an LSTM, a gradient rule that needs to know how an axis was divided), the call itself
-becomes one node: a `LateOp` that knows the function and its arguments. When a step is specialised for the shapes of its
-feeds the node is replaced by what the function declares for known sizes, so nothing is lost in the compiled program; an
-executor that runs nodes one at a time calls the function eagerly.
+Note [Deferred nodes]. A placeholder may leave sizes, or its whole shape, unknown. Most shape rules and functions accept
+unknown sizes. Where one does not (`split`, an LSTM, a gradient rule that needs to know how an axis was divided), the call
+itself becomes one node: a `DeferredOp` that holds the function and its arguments. When a step is specialised for the shapes of
+its feeds, the node is expanded to the nodes that the function declares for these shapes, so the compiled program is the same
+as with known sizes; an executor that runs nodes one at a time calls the function eagerly.
 
-* `LateCall`: a function of the public namespace. How many results it has, and of which dtypes, is found by probing.
-* `LateRule`: the gradient rule of one op of the table, applied to inputs, outputs and the gradient of the outputs. Every
-  op with open sizes that is not elementwise has its gradient taken in this way.
-* `LateGradient`: the gradient of a late node, which runs its function again. So derivatives of any order exist.
+* `DeferredCall`: a public function. The number and dtypes of its results are found by probing
+  (`weft.graph.declared.shape_probing`).
+* `DeferredRule`: the gradient rule of one op of the table, applied to inputs, outputs and the gradients of the outputs. It is
+  used for every op with unknown sizes that is not elementwise.
+* `DeferredGradient`: the gradient of a deferred node, which runs its function again. So derivatives of any order exist.
 
-What was said of the results when the node was declared is checked against what the function returns.
+The declared specs of the results are checked against the actual results at expansion.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from .shape_probing import Drawing, casts, probe
 ndarray = np.ndarray
 
 
-class LateOp(GraphOp):
-    """A pure function of tensors that is declared in full once sizes are known. `specs` is what was said of its results."""
+class DeferredOp(GraphOp):
+    """A pure function of tensors that is expanded once sizes are known. `specs` are the declared specs of its results."""
 
     pure = True
     pull_arrays = rules = joint_rule = None
@@ -81,11 +82,11 @@ class LateOp(GraphOp):
             return tuple([t._data for t in self.expand(tensors, *([_ReferenceKernels()] if reference else []))])
 
     def pullback(self, node: Any, g: Any, edges: tuple[Any, ...], create_graph: bool) -> list[Any]:
-        """The gradient, as seen by the backward engine: a further late node."""
+        """The gradient, as seen by the backward engine: another deferred node."""
         given = [g.get(i) for i in range(len(node.outputs))]
         wanted = [i for i, e in enumerate(edges) if e is not None]
         specs = [Spec(node.operands[i].shape, node.operands[i].dtype) for i in wanted]
-        found = LateGradient(self, wanted, specs).declare([*node.operands, *given])
+        found = DeferredGradient(self, wanted, specs).declare([*node.operands, *given])
         return _spread(len(edges), wanted, found)
 
     def declare(self, tensors: Sequence[Any]) -> list[Tensor]:
@@ -120,14 +121,14 @@ def _spread(count: int, places: Sequence[int], items: Sequence[Any]) -> list[Any
 
 
 class _Entry(TapeNode):
-    """A tape entry that keeps the operands of its node: its gradient computes the node again."""
+    """A tape entry that keeps the operands of its node: its gradient recomputes the node."""
 
     __slots__ = ("operands",)
     operands: list[Any]
 
 
 def link(node: Node, operands: Sequence[Any]) -> list[Tensor]:
-    """The results of a late node as tensors, on the tape if an operand is."""
+    """The results of a deferred node as tensors, on the tape if an operand is."""
     results = [wrap(v) for v in node.outputs]
     if grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in operands):
         entry = _Entry()
@@ -142,7 +143,7 @@ def link(node: Node, operands: Sequence[Any]) -> list[Tensor]:
 
 
 class _ReferenceKernels(define.Mode):
-    """Every op by its NumPy kernel."""
+    """Mode that runs every op by its NumPy kernel."""
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         from ..execute.interpret import reference_kernel
@@ -157,7 +158,7 @@ class _ReferenceKernels(define.Mode):
 
 
 class Place:
-    """Stands for tensor number `index` among static arguments."""
+    """Placeholder for tensor number `index` among static arguments."""
 
     __slots__ = ("index",)
 
@@ -165,7 +166,7 @@ class Place:
         self.index = index
 
 
-class LateCall(LateOp):
+class DeferredCall(DeferredOp):
     """`function(*args, **kwargs)`, where `arguments` is (args, kwargs) with a `Place` for every tensor.
 
     The last `draws` operands are the states of the random draws that the function makes.
@@ -191,10 +192,10 @@ def called(function: Callable[..., Any], arguments: Any, tensors: Sequence[Any])
     return function(*args, **kwargs)
 
 
-def late_call(
+def deferred_call(
     graph: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A late node for a call that could not be declared because sizes are open; None if it can never be."""
+    """A deferred node for a call that fails on unknown sizes; None if the call cannot be deferred."""
     leaves, structure = flatten((tuple(args), dict(kwargs)))
     tensors = [t for t in leaves if isinstance(t, Tensor)]
     at = iter(range(len(tensors)))
@@ -209,22 +210,22 @@ def late_call(
             "fixed number of results, such as `wf.chunk(x, n)` or `wf.split(x, [2, 3])`."
         )
     if found.generators and not isinstance(graph, DeclaredGraph):
-        return None  # a branch or body cannot move a generator on
+        return None  # a branch or body cannot advance a generator
     states = [graph.random_state(g) for g in found.generators]
-    op = LateCall(name, found.specs, function, arguments, len(states))
+    op = DeferredCall(name, found.specs, function, arguments, len(states))
     return found.build(op.declare([*tensors, *states]))
 
 
 # Gradients ----------------------------------------------------------------------------------------------------------------
 
 
-class LateGradient(LateOp):
-    """The gradients of the late op `of` with respect to its operands number `wanted`.
+class DeferredGradient(DeferredOp):
+    """The gradients of the deferred op `of` with respect to its operands number `wanted`.
 
     Operands are those of `of`, then the gradient of each of its results (None where it has none).
     """
 
-    def __init__(self, of: LateOp, wanted: Sequence[int], specs: Sequence[Spec]) -> None:
+    def __init__(self, of: DeferredOp, wanted: Sequence[int], specs: Sequence[Spec]) -> None:
         super().__init__(f"{of.name}_gradient", specs)
         self.of, self.wanted, self.modes = of, tuple(wanted), of.modes
 
@@ -241,7 +242,7 @@ class LateGradient(LateOp):
         pairs = [(o, g) for o, g in zip(outs, tensors[first:], strict=True) if g is not None and o._node is not None]
         found: Any = [None] * len(self.wanted)
         if pairs:
-            # the engine's ends conjugate, but what lies between two of its steps is as it is
+            # the engine conjugates seeds and results; gradients between two of its steps are not conjugated
             seeds = [_conjugate(g) for _, g in pairs]
             targets = [inputs[i] for i in self.wanted]
             found = run_backward([o for o, _ in pairs], seeds, record, record, targets) or found
@@ -256,7 +257,7 @@ def _conjugate(x: Tensor) -> Tensor:
     return conj(x)
 
 
-class LateRule(LateOp):
+class DeferredRule(DeferredOp):
     """The gradients of a table's op by its own rules, with respect to its inputs number `wanted`.
 
     Operands are the op's `count` inputs, its outputs, and the gradient of each of these (or None).
@@ -296,7 +297,7 @@ class LateRule(LateOp):
         return made
 
     def _check(self, datas: Sequence[Any], outs: Sequence[Any], given: Sequence[Any]) -> None:
-        """That `outs` and their gradients are what the op makes of these inputs: rules and their kernels rely on it."""
+        """Check that `outs` and their gradients have the shapes the op infers: rules and their kernels rely on it."""
         if self.op.expression is not None:
             return  # rules of elementwise ops are made of ops, which check for themselves
         assert self.op.infer is not None
@@ -309,8 +310,8 @@ class LateRule(LateOp):
                 )
 
 
-class _RulesLater:
-    """What the backward engine sees in place of an op whose sizes were open: its gradient is a `LateRule`."""
+class _DeferredRules:
+    """Stands for an op with unknown sizes in the backward engine: its gradient is a `DeferredRule`."""
 
     pull_arrays = rules = joint_rule = None
     keeps_arrays = False
@@ -330,13 +331,13 @@ class _RulesLater:
         inputs = [wrap(v, e) if isinstance(v, Value) else v for v, e in zip(self.operands, entry.edges, strict=True)]
         wanted = [i for i, e in enumerate(edges) if e is not None]
         specs = [Spec(None if node.op.broadcasts else inputs[i].shape, inputs[i].dtype) for i in wanted]
-        rule = LateRule(node.op, node.attrs, len(inputs), wanted, specs)
+        rule = DeferredRule(node.op, node.attrs, len(inputs), wanted, specs)
         outs = [wrap(v) for v in node.outputs]
         return _spread(len(edges), wanted, rule.declare([*inputs, *outs, *[dense(gi) for gi in given]]))
 
 
-def postpone_rules(node: Node, operands: Sequence[Any], result: Any) -> None:
-    """If sizes of `node` are open, let the gradient of its results, which are on the tape, wait until they are known.
+def defer_rules(node: Node, operands: Sequence[Any], result: Any) -> None:
+    """If sizes of `node` are unknown, defer the gradient rules of its results, which are on the tape.
 
     `operands` are its inputs before they were cast to a common dtype.
     """
@@ -345,4 +346,4 @@ def postpone_rules(node: Node, operands: Sequence[Any], result: Any) -> None:
     for t in result if isinstance(result, tuple) else (result,):
         entry = t._node.parent if t._node.__class__ is Output else t._node
         if entry is not None and entry.op is node.op:
-            entry.op, entry.saved = _RulesLater(node, operands), ()
+            entry.op, entry.saved = _DeferredRules(node, operands), ()

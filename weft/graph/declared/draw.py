@@ -1,4 +1,4 @@
-"""Pictures of graphs: a layered drawing as SVG, written without any other program."""
+"""Draw a graph as SVG, in layers, without external tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLOURS = {
 def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
     """Write a picture of `graph` to `path` (.svg). Nodes are drawn in layers, inputs at the top; hovering shows details.
 
-    A graph with more than `limit` nodes is refused: nobody could read the picture.
+    Raises ValueError for a graph with more than `limit` nodes, whose drawing would be unreadable.
     """
     target = Path(path)
     if target.suffix != ".svg":

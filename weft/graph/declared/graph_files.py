@@ -1,4 +1,4 @@
-"""The two files of a saved graph: written as one, so that a crash at any moment leaves the old graph or the new, whole.
+"""The two files of a saved graph, written atomically: a crash leaves the old graph or the new one.
 
 `name.json` is the program and the manifest: it holds its own SHA-256 and size and SHA-256 of `name.safetensors`, the
 weights it belongs to. A save goes:
@@ -33,7 +33,7 @@ from ...io.checked import require_plain
 from ...io.durable import TEMPORARY, beside, explain_os_error, sync_directory, write_file
 from ...io.tensor_file import read_arrays, write_arrays
 
-LOCK_SECONDS = 60.0  # for which a save waits for another one in the same directory
+LOCK_SECONDS = 60.0  # how long a save waits for another one in the same directory
 
 
 def graph_files(path: Any) -> tuple[Path, Path]:
@@ -44,7 +44,7 @@ def graph_files(path: Any) -> tuple[Path, Path]:
 
 
 def _pending(weights_file: Path, digest: str) -> Path:
-    """Where the weights with that SHA-256 wait for their name."""
+    """The path of the pending file for weights with that SHA-256."""
     return weights_file.with_name(f".{weights_file.stem}.{digest[:16]}{weights_file.suffix}")
 
 
@@ -58,7 +58,7 @@ def _program_digest(data: Mapping[str, Any]) -> str:
 
 
 def write_graph_files(path: Any, program: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Path:
-    """Write program and weights, all or nothing; returns the program's file.
+    """Write program and weights atomically; returns the program's file.
 
     Raises:
         OSError: it could not be written, say because the disk is full. A graph that was there before is intact.
@@ -134,7 +134,7 @@ def _named_digest(program_file: Path) -> str | None:
 
 
 def _clear_unfinished(program_file: Path, weights_file: Path) -> None:
-    """Remove what saves of this graph left behind whose process died. Only for who alone saves."""
+    """Remove pending files of saves whose process died. The caller holds the directory's lock."""
     for name in (program_file.name, weights_file.name):
         for entry in program_file.parent.glob(glob.escape(f"{TEMPORARY}{name}.") + "*"):
             entry.unlink(missing_ok=True)

@@ -1,12 +1,12 @@
-"""Reading graphs from files that need not be trusted.
+"""Read graphs from untrusted files.
 
 `load_graph` reads what `weft.graph.declared.serialize` writes. A loaded graph runs and can be differentiated, also
 through structured control flow, whose branches and bodies are traced again from their nodes.
 
-Nothing in a file is believed. Every field is checked for its type and range where it is used (`weft.io.checked`), every
-reference for what it refers to, the versions of the format and of every op and function before anything is built. What a
-node gives is inferred again and compared (`weft.graph.declared.node_checks`). A node is one of a fixed set of kinds, an op of the
-table, or a late call of an op or of a function on the allow-list of `weft.graph.declared.callables`: no name in a
+Nothing in a file is trusted. Every field is checked for its type and range where it is used (`weft.io.checked`), every
+reference for its target, the versions of the format and of every op and function before anything is built. The results of
+a node are inferred again and compared (`weft.graph.declared.node_checks`). A node is one of a fixed set of kinds, an op of
+the table, or a deferred call of an op or of a function on the allow-list of `weft.graph.declared.callables`: no name in a
 file is imported, looked up in a module or evaluated. Paths of `save_variables` and `restore_variables` are refused
 when such a node runs unless the caller allowed them. See `docs/security.md`.
 """
@@ -40,7 +40,7 @@ from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from . import callables, node_checks
 from .building import NO_OP, DeclaredGraph, IterationNumbers, leaf
 from .control_primitives import PrimitiveOp
-from .deferred_nodes import LateCall, LateGradient, LateOp, LateRule, Place, link, postpone_rules
+from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place, defer_rules, link
 from .graph_files import graph_files, read_graph_files
 from .queues import Barrier, PriorityQueue, Queue, RandomShuffleQueue, _BarrierOp, _QueueOp
 from .serialize import FORMAT, QUEUES, VERSION, RestoreOp, SaveOp
@@ -49,7 +49,7 @@ from .variables import KINDS, ReadOp, State, WriteOp, state_of
 ndarray = np.ndarray
 MAX_PROGRAM_BYTES = 1 << 28
 MAX_ATTRIBUTE_DEPTH = 32
-MAX_ORDER = 16  # of a derivative that waits for sizes
+MAX_ORDER = 16  # of a deferred derivative
 MAX_PATH = 4096
 _JSON_DEPTH = 5 * MAX_NESTING + MAX_ATTRIBUTE_DEPTH * 2 + 16  # a subgraph is five levels below its graph
 _DTYPES = {d.name: d for d in dtypes.ALL}
@@ -67,7 +67,7 @@ def load_graph(path: Any, allow_files: bool | Iterable[Any] = False) -> Declared
             list of files and folders. By default such a node raises PermissionError when it runs.
 
     Raises:
-        FileError: a file is damaged, is no graph, or holds what is not allowed; it says where.
+        FileError: a file is damaged, is not a graph, or holds something that is not allowed; the message says where.
     """
     from ...optim import steps as steps  # for its ops
 
@@ -294,9 +294,9 @@ class _Reader:
                 args = [tensors.get(v, wrap(v)) if isinstance(v, Value) else v for v in node.inputs]
                 outs: Any = node.outputs if node.op.num_outputs != 1 else node.outputs[0]
                 made = _checked(entry, define.finish, node.op, args, node.inputs, node.attrs, outs)
-                postpone_rules(node, node.inputs, made)
+                defer_rules(node, node.inputs, made)
                 made = list(made) if isinstance(made, tuple) else [made]
-            elif isinstance(node.op, LateOp):
+            elif isinstance(node.op, DeferredOp):
                 args = [tensors.get(v, wrap(v)) if isinstance(v, Value) else v for v in node.inputs]
                 made = link(node, args)
             elif isinstance(node.op, ControlOp):
@@ -409,24 +409,24 @@ class _Reader:
             entry.fail("this node has no result.")
         return outputs[0]
 
-    def late(self, entry: Checked, order: int) -> LateOp:
+    def late(self, entry: Checked, order: int) -> DeferredOp:
         specs = [self.spec(s) for s in entry["specs"].items()]
         how = entry["how"].text(("call", "rule", "gradient"))
         if order > MAX_ORDER:
             entry.fail(f"derivatives above order {MAX_ORDER} are not read.")
         if how == "gradient":
-            return LateGradient(self.late(entry["of"], order + 1), self.naturals(entry["wanted"]), specs)
+            return DeferredGradient(self.late(entry["of"], order + 1), self.naturals(entry["wanted"]), specs)
         if how == "rule":
             attrs = self.attribute(entry["attrs"])
             if type(attrs) is not tuple:
                 entry["attrs"].expected("a tuple of attributes")
-            return LateRule(
+            return DeferredRule(
                 self.table_op(entry["op"]), attrs, entry["count"].integer(0), self.naturals(entry["wanted"]), specs
             )
         arguments = self.attribute(entry["arguments"])
         if not _are_arguments(arguments):
             entry["arguments"].expected("positional and named arguments")
-        return LateCall(
+        return DeferredCall(
             entry["name"].text(), specs, self.function(entry["function"]), arguments, entry["draws"].integer(0)
         )
 
@@ -435,7 +435,7 @@ class _Reader:
         return [i.integer(0) for i in entry.items()]
 
     def function(self, entry: Checked) -> Callable[..., Any]:
-        """What a late call calls: an op of the table, or a function of the allow-list."""
+        """The function of a deferred call: an op of the table, or a function of the allow-list."""
         if entry.get("name") is not None:
             return self.table_op(entry).call
         function = entry["function"].text()
@@ -460,7 +460,7 @@ class _Reader:
 
 
 def _checked(entry: Checked, rule: Callable[..., Any], *args: Any) -> Any:
-    """What `rule` makes of a part of the file; what it raises is said with the place."""
+    """Apply `rule` to a part of the file; errors name the place in the file."""
     try:
         return rule(*args)
     except (FileError, MemoryError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a node's results are, worked out from its op and inputs: a graph file is not believed.
+"""Infer the results of nodes that are read from untrusted graph files, and compare them with the file.
 
 Compiled programs plan memory by the shapes and dtypes of values. So when a node is read from a file its results are inferred
 again by the rules that declare such a node, and what the file says of them only has to agree. Errors are ValueErrors and
@@ -20,7 +20,7 @@ from ..capture.subgraph import Sub
 from ..graph import CONSTANT, PLACEHOLDER, Value, ndarray
 from .building import NO_OP, IterationNumbers
 from .control_primitives import PrimitiveOp
-from .deferred_nodes import LateCall, LateGradient, LateOp, LateRule, Place
+from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place
 from .queues import _BarrierOp, _QueueOp
 from .variables import ReadOp, WriteOp
 
@@ -48,8 +48,8 @@ def _results(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], stored: Seq
         return [Spec(attrs[0].shape, attrs[0].dtype)]
     if attrs:
         raise ValueError(f"expected no attributes. Got {len(attrs)}.")
-    if isinstance(op, LateOp):
-        _check_late(op, inputs)
+    if isinstance(op, DeferredOp):
+        _check_deferred(op, inputs)
         return list(op.specs)
     if any(not isinstance(v, Value) for v in inputs):
         raise ValueError("expected results of nodes as inputs.")
@@ -130,17 +130,17 @@ def _inferred(op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> list[Spe
     return [Spec(s.shape, s.dtype) for s in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
-# Late nodes -----------------------------------------------------------------------------------------------------------
+# Deferred nodes -----------------------------------------------------------------------------------------------------------
 
 
-def _check_late(op: LateOp, inputs: Sequence[Any]) -> None:
-    """That everything a late node will look for is there; what it makes is checked when it is expanded."""
+def _check_deferred(op: DeferredOp, inputs: Sequence[Any]) -> None:
+    """Check the operands of a deferred node; its results are checked when it is expanded."""
     count = len(inputs)
-    while isinstance(op, LateGradient):
+    while isinstance(op, DeferredGradient):
         count -= len(op.of.specs)
         _check_wanted(op, inputs, count)
         op = op.of
-    if isinstance(op, LateRule):
+    if isinstance(op, DeferredRule):
         rest = count - op.count  # outputs and their gradients
         wrong = rest < 2 or rest % 2 if op.op.num_outputs is None else rest != 2 * op.op.num_outputs
         if wrong or len(op.op_attrs) != len(op.op.attr_names):
@@ -149,13 +149,13 @@ def _check_late(op: LateOp, inputs: Sequence[Any]) -> None:
             raise ValueError(f"op {op.op.name!r} has no gradient rule.")
         _check_wanted(op, inputs, op.count)
         return
-    assert isinstance(op, LateCall)
+    assert isinstance(op, DeferredCall)
     places = [v.index for v in flatten(op.arguments)[0] if isinstance(v, Place)]
     if op.draws > count or any(i >= count - op.draws for i in places):
         raise ValueError("an argument stands for an input that is not there.")
 
 
-def _check_wanted(op: LateRule | LateGradient, inputs: Sequence[Any], count: int) -> None:
+def _check_wanted(op: DeferredRule | DeferredGradient, inputs: Sequence[Any], count: int) -> None:
     if len(op.wanted) != len(op.specs) or len(set(op.wanted)) != len(op.wanted):
         raise ValueError(f"expected one result for each wanted gradient. Got {len(op.specs)} for {len(op.wanted)}.")
     for i in op.wanted:
@@ -167,7 +167,7 @@ def _check_wanted(op: LateRule | LateGradient, inputs: Sequence[Any], count: int
 
 
 def check_sub(sub: Sub, captured: Sequence[Any]) -> None:
-    """That a subgraph's placeholders are its formals and what it captures, each once."""
+    """Check that a subgraph's placeholders are its formals and captured values, each once."""
     entries = [*sub.formals, *sub.graph.entries]
     if len({id(v) for v in entries}) != len(entries) or any(v.node.op is not PLACEHOLDER for v in entries):
         raise ValueError("formals and captured values must be placeholders, each once.")
@@ -287,7 +287,7 @@ def _merged(a: Any, b: Any) -> Any:
 
 
 def check_loop(inputs: Sequence[Any], value: Any) -> None:
-    """That what `next_iteration` brings back to a `merge` is like what came first."""
+    """Check that the values `next_iteration` sends to a `merge` match the entered ones."""
     for v in inputs:
         if v.dtype != value.dtype or not _may_be(v.shape, value.shape):
             raise ValueError(f"the loop's value is {Spec(value.shape, value.dtype)}. Got {Spec(v.shape, v.dtype)}.")

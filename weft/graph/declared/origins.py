@@ -1,4 +1,4 @@
-"""Where an eager tensor that a declared graph uses came from.
+"""Origins: how an eager tensor that a declared graph uses was computed.
 
 Note [Origins]. A graph reads an eager tensor by identity. If the tensor was *computed* from parameters, or from random
 numbers, its value of now is not what the program means: the gradient would not reach the parameter, and every step would
@@ -23,7 +23,7 @@ from ...ops.core.registry import Op
 from ...tensor import Tensor
 
 ndarray = np.ndarray
-DEEPEST = 1000  # ops in a row after which a tensor is taken for a value: what it was made from need not live for ever
+MAX_CHAIN = 1000  # ops in a row; longer chains are cut and read as values, so that their operands can be freed
 
 
 def is_made(tensor: Any) -> bool:
@@ -61,7 +61,7 @@ class Remembering(Mode):
         tensors = tuple(op.tensors(values))
         if any(is_made(t) for t in tensors):
             depth = 1 + max([_depth(t) for t in tensors])
-            if depth <= DEEPEST:
+            if depth <= MAX_CHAIN:
                 for i, t in enumerate(made if made.__class__ is tuple else (made,)):
                     if t.__class__ is Tensor and type(t._data) is ndarray and getattr(t, "_view", None) is None:
                         t._view = Origin(op, tensors, op.attrs(values), i, depth)

@@ -1,4 +1,4 @@
-"""Graphs and variables on disk, without pickle.
+"""Write graphs and variables to disk, without pickle.
 
 A graph is two files: `name.json`, the program, and `name.safetensors`, its constants and variables, which the program
 refers to by key; `weft.graph.declared.graph_files` writes them as one and finds the two that belong together. The JSON has a
@@ -34,7 +34,7 @@ from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from .building import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph
 from .callables import stored_name
 from .control_primitives import PrimitiveOp
-from .deferred_nodes import LateCall, LateGradient, LateOp, LateRule, Place
+from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place
 from .graph_files import write_graph_files
 from .queues import FIFOQueue, PriorityQueue, Queue, RandomShuffleQueue, StagingArea, _BarrierOp, _QueueOp
 from .variables import ReadOp, State, Variable, WriteOp, locked
@@ -105,7 +105,7 @@ def _encode_spec(spec: Any) -> dict[str, Any]:
 
 
 def _function_name(function: Any, node: Node) -> dict[str, Any]:
-    """How a function of a late node is stored: as an op of the table, or as a function of the allow-list."""
+    """How the function of a deferred node is stored: as an op of the table, or as a function of the allow-list."""
     op = getattr(function, "op", None)
     if op is not None:
         return {"name": op.name, "version": op.version}
@@ -168,7 +168,7 @@ class _Writer:
             outer = op.facts["outer"]
             subs = [self.sub(s, outer) for s in op.subs]
             return {"kind": "control", "how": op.kind, "facts": facts, "outer": len(outer), "subs": subs}
-        if isinstance(op, LateOp):
+        if isinstance(op, DeferredOp):
             return {"kind": "late", **self.late(op, node)}
         if isinstance(op, PrimitiveOp):
             return {"kind": "primitive", "how": op.name, "frame": op.frame, "is_constant": op.is_constant}
@@ -181,20 +181,20 @@ class _Writer:
             return {"kind": op.name, "path": op.path, "states": states}
         raise TypeError(f"save: node {node.name!r} of kind {op.name!r} cannot be stored. Made at {node.where}.")
 
-    def late(self, op: LateOp, node: Node) -> dict[str, Any]:
+    def late(self, op: DeferredOp, node: Node) -> dict[str, Any]:
         if op.modes:
             raise TypeError(
                 f"save: node {node.name!r} was declared under autocast, which is not stored. Made at {node.where}."
             )
         entry: dict[str, Any] = {"name": op.name, "specs": [_encode_spec(s) for s in op.specs]}
-        if isinstance(op, LateCall):
+        if isinstance(op, DeferredCall):
             entry.update(how="call", function=_function_name(op.function, node), draws=op.draws)
             return {**entry, "arguments": _encode(op.arguments, self.weights, node)}
-        if isinstance(op, LateRule):
+        if isinstance(op, DeferredRule):
             rule = {"name": op.op.name, "version": op.op.version}
             attrs = _encode(op.op_attrs, self.weights, node)
             return {**entry, "how": "rule", "op": rule, "attrs": attrs, "count": op.count, "wanted": list(op.wanted)}
-        assert isinstance(op, LateGradient)
+        assert isinstance(op, DeferredGradient)
         return {**entry, "how": "gradient", "of": self.late(op.of, node), "wanted": list(op.wanted)}
 
     def sub(self, sub: Sub, outer: Sequence[Tensor]) -> dict[str, Any]:
@@ -308,7 +308,7 @@ class RestoreOp(GraphOp):
 
 
 def _refuse_path(op: SaveOp | RestoreOp) -> None:
-    """A path that a graph file names is used only if the caller of `Graph.load` said so."""
+    """Raise unless the caller of `Graph.load` allowed the path, which a graph file names."""
     if not op.allowed:
         action = "write" if isinstance(op, SaveOp) else "read"
         raise PermissionError(
@@ -325,12 +325,28 @@ def _named(op: str, variables: Any) -> dict[str, State]:
 
 
 def save_variables(variables: Any, path: Any) -> Node:
-    """A node that writes `variables` (a list, or a dictionary by name) to the file `path`, safe beside training."""
+    """Return a node that writes `variables` atomically to the file `path`, also while other steps train.
+
+    Args:
+        variables: a list, or a dictionary by name.
+        path: a safetensors file.
+
+    >>> with wf.Graph().as_default() as graph:
+    ...     v = wf.Variable([1.0, 2.0], name="v")
+    ...     clear = v.assign([0.0, 0.0])
+    ...     save = wf.save_variables([v], "state.safetensors")
+    ...     restore = wf.restore_variables([v], "state.safetensors")
+    >>> with wf.Session(graph) as sess:
+    ...     for step in (save, clear, restore):
+    ...         _ = sess.run(step)
+    >>> v.tensor.tolist()
+    [1.0, 2.0]
+    """
     op = SaveOp(str(path), _named("save_variables", variables))
     return get_default_graph().add(op, (), (), (), user_location(1), op.name)
 
 
 def restore_variables(variables: Any, path: Any) -> Node:
-    """A node that reads `variables` back from the file `path`."""
+    """Return a node that reads `variables`, as given to `save_variables`, from the file `path`."""
     op = RestoreOp(str(path), _named("restore_variables", variables))
     return get_default_graph().add(op, (), (), (), user_location(1), op.name)

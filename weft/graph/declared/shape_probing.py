@@ -1,9 +1,8 @@
-"""Probing: what a function returns on tensors whose sizes nobody knows yet, found out by trying sizes.
+"""Shape probing: find the result specs of a function on tensors of unknown sizes by tracing it with trial sizes.
 
-A node must say how many results it has and of which dtypes when it is declared. Where a function cannot tell without sizes
-it is traced on a scratch graph with sizes that fit: those that are known stay, the others are guessed, several times. What
-the successful guesses agree on is taken as known; whoever runs the function later checks it (see
-`weft.graph.declared.deferred_nodes`).
+A node must declare the number and dtypes of its results. Where a function cannot run without known sizes, it is traced on a
+scratch graph with trial sizes for the unknown ones, several times. What the successful trials agree on is taken as known;
+it is checked when the node is expanded (see `weft.graph.declared.deferred_nodes`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,11 @@ from ...ops.core.spec import Spec, Symbol
 from ...tensor import Tensor, wrap
 from ..graph import Graph, refuse_open
 
-SIZES = (8, 24, 2, 1, 6, 12, 4, 3, 16)  # with many divisors first (heads, groups and halves then fit), then small ones
+SIZES = (8, 24, 2, 1, 6, 12, 4, 3, 16)  # many divisors first, so that heads, groups and halves divide them
 RANKS = (2, 3, 4, 1, 5, 0)
-TRIALS, SUCCESSES, AFTER = 6000, 4, 24  # how long to look for a fit, how many to compare, how long to look for another
+MAX_FAILURES = 6000  # trials without a fit before giving up
+MAX_SUCCESSES = 4  # fitting trials to compare
+MAX_TRIALS_AFTER_SUCCESS = 24
 _STATE = np.zeros(2, np.int64)
 
 
@@ -47,15 +48,15 @@ class Drawing(Mode):
 
 
 def casts() -> tuple[Any, ...]:
-    """The modes of this thread that say in which dtypes ops compute."""
+    """The autocast modes of this thread."""
     return tuple([m for m in current_modes() if isinstance(m, autocast)])
 
 
 class Found:
-    """What a function returns: `form` (a structure, and for each of its leaves whether it is a tensor or else None), a Spec
-    per tensor, and the generators it draws from.
+    """The results of a function: `form` (a structure, and for each leaf whether it is a tensor or None), a Spec per tensor,
+    and the generators it draws from.
 
-    `varies` says that two guesses gave different numbers (or dtypes) of results.
+    `varies`: two trials gave different numbers or dtypes of results.
     """
 
     __slots__ = ("form", "specs", "generators", "varies")
@@ -71,12 +72,12 @@ class Found:
 
 
 def probe(function: Callable[[list[Tensor]], Any], inputs: Sequence[Any], op: Op | None = None) -> Found | None:
-    """What `function` returns for tensors like `inputs` (with shape and dtype); None if no sizes were found that it takes."""
+    """The results of `function` for tensors like `inputs` (with shape and dtype); None if no trial sizes fit."""
     best: list[tuple[tuple[Any, ...], Found]] = []
     failed, since = 0, 0
     given = [v.shape for v in inputs]
     for shapes in itertools.chain(_alike(given), _sampled(op, given), _mixed(given)):
-        if len(best) == SUCCESSES or since > AFTER or failed > TRIALS:
+        if len(best) == MAX_SUCCESSES or since > MAX_TRIALS_AFTER_SUCCESS or failed > MAX_FAILURES:
             break
         found = _trial(function, [Spec(s, v.dtype) for s, v in zip(shapes, inputs, strict=True)])
         since += bool(best)
@@ -107,7 +108,7 @@ def probe(function: Callable[[list[Tensor]], Any], inputs: Sequence[Any], op: Op
 
 
 class _Scratch(Graph):
-    """A graph that nobody runs."""
+    """A graph for tracing only."""
 
     def call(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         refuse_open(op, attrs)
@@ -120,7 +121,7 @@ def _trial(function: Callable[[list[Tensor]], Any], specs: Sequence[Spec]) -> Fo
         stand_ins = [wrap(graph.placeholder(s.shape, s.dtype)) for s in specs]
         try:
             leaves, structure = flatten(function(stand_ins))
-        except Exception:  # sizes that do not fit each other: the next guess may
+        except Exception:  # these sizes do not fit each other: try the next
             return None
     if not all(t is None or isinstance(t, Tensor) for t in leaves):
         return None
@@ -142,7 +143,7 @@ def _ranked(shapes: Sequence[Any], ranks: Sequence[int]) -> list[Any]:
 
 
 def _alike(shapes: Sequence[Any]) -> Iterator[list[tuple[int, ...]]]:
-    """Complete shapes for the open ones, with all unknown sizes alike, and all unknown ranks if that works."""
+    """Complete shapes with one size for all unknown ones, and first with one rank for all unknown ranks."""
     count = sum([s is None for s in shapes])
     same = [(r,) * count for r in RANKS] if count else [()]
     other = [r for r in itertools.islice(itertools.product(RANKS, repeat=count), 300) if len(set(r)) > 1]
@@ -153,7 +154,7 @@ def _alike(shapes: Sequence[Any]) -> Iterator[list[tuple[int, ...]]]:
 
 
 def _mixed(shapes: Sequence[Any]) -> Iterator[list[tuple[int, ...]]]:
-    """Complete shapes with all mixtures of the sizes that are known and two others."""
+    """Complete shapes with all combinations of the known sizes and two others."""
     count = sum([s is None for s in shapes])
     known = [d for s in shapes if s is not None for d in s if isinstance(d, int)]
     pool = [d for d in dict.fromkeys([*known, 8, 2]) if d > 0][:6]
@@ -176,8 +177,8 @@ def _filled(shapes: Sequence[Any], sizes: Iterable[int]) -> list[tuple[int, ...]
 
 
 def _sampled(op: Op | None, shapes: Sequence[Any]) -> Iterator[list[tuple[int, ...]]]:
-    """The shapes of the op's own samples, where ranks agree with what is known: sizes that belong together in ways that
-    no guess would hit (the four gates of an LSTM)."""
+    """The shapes of the op's test samples whose ranks match: related sizes that trials would miss (the four gates of an
+    LSTM)."""
     for sample in op.samples(Maker()) if op is not None and op.samples is not None else ():
         arrays = list(_arrays([*sample.args, *sample.kwargs.values()]))
         if len(arrays) == len(shapes) and all(

@@ -1,1 +1,1 @@
-"""Running declared graphs: sessions, placement, partition, executors."""
+"""Execution of declared graphs: sessions, executors, placement and devices."""

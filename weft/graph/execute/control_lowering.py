@@ -1,12 +1,11 @@
-"""Lowering: structured control flow as switch, merge, enter, exit and next_iteration, for the executor.
+"""Lower structured control flow to switch, merge, enter, exit and next_iteration, for the token engine.
 
 A `cond`, `while_loop` or `scan` whose subgraphs are pure and on one device stays one node: it compiles to native branches
-and loops, without a token per node and iteration (`docs/graph.md` says what that is worth). Where that cannot be, the node
-is replaced by primitives: when a subgraph holds state or queue ops, or nodes that the user put on other devices. A session
-may ask for it everywhere, as tests do.
+and loops, without a token per node and iteration (`docs/graph.md` has the numbers). A node is lowered when a subgraph holds
+state or queue ops, or nodes that the user placed on other devices. `Session(lower=True)` lowers everything, for tests.
 
 Note [Lowered effects]. A node without inputs, or with effects, waits for the *pivot* of its branch or body: a token that
-is live exactly when the branch is taken or the iteration runs. What a branch or body returns waits for all its effects. So
+is live exactly when the branch is taken or the iteration runs. The results of a branch or body wait for all its effects. So
 effects happen once per taken branch or iteration, and those of one iteration before those of the next.
 """
 
@@ -28,7 +27,7 @@ from .interpret import stack_rows
 
 
 class PassOp(GraphOp):
-    """Its input, once its control edges have come."""
+    """The identity: its input, after its control edges."""
 
     def __init__(self) -> None:
         super().__init__("pass")
@@ -50,7 +49,7 @@ class RowOp(GraphOp):
 
 
 class BufferOp(GraphOp):
-    """Memory for the rows that a scan stores; `n` rows, or as many as the input has."""
+    """A list for the rows that a scan stores: `n`, or the length of the input."""
 
     def __init__(self, n: int | None) -> None:
         super().__init__("buffer")
@@ -61,7 +60,7 @@ class BufferOp(GraphOp):
 
 
 class StoreOp(GraphOp):
-    """The buffer with a row put in. In place: every version of a buffer is used once."""
+    """Store a row in a buffer, in place: every version of a buffer is used once."""
 
     def __init__(self, reverse: bool) -> None:
         super().__init__("store")
@@ -86,7 +85,7 @@ class StackOp(GraphOp):
 
 
 class GoesOnOp(GraphOp):
-    """Whether iteration `i` is one of the buffer's."""
+    """Whether iteration `i` is within the scan."""
 
     def __init__(self, n: int | None) -> None:
         super().__init__("goes_on")
@@ -124,7 +123,7 @@ def _is_special(sub: Sub, device: Any) -> bool:
 
 
 class _Context:
-    """Where nodes are put: inside which loops, and which control node says that the place is live."""
+    """Where nodes are placed: the enclosing loops, and the pivot (Note [Lowered effects])."""
 
     __slots__ = ("path", "pivot", "effects", "device")
 
@@ -160,7 +159,7 @@ class Lowered:
     # Copying --------------------------------------------------------------------------------------------------------------
 
     def _copy(self, node: Node, values: dict[Value, Value], context: _Context, control: Sequence[Node]) -> Node | None:
-        """Put a node in place; `values` is what its inputs are there, and takes its outputs."""
+        """Copy a node; `values` maps its inputs to their copies, and receives its outputs."""
         op = node.op
         self.where = node.where
         inputs = [values[v] if v.__class__ is Value and v in values else v for v in node.inputs]
@@ -211,7 +210,7 @@ class Lowered:
         return self._add(PrimitiveOp(name, **facts), inputs, specs, context, (), f"{title}/{name}").outputs
 
     def _body(self, sub: Sub, formals: Sequence[Value], captured: Sequence[Value], context: _Context) -> list[Value]:
-        """The nodes of a subgraph in place; its results, each gated by the pivot and by the effects."""
+        """Copy the nodes of a subgraph; returns its results, each gated by the pivot and the effects."""
         values = dict(zip([*sub.formals, *sub.graph.entries], [*formals, *captured], strict=True))
         inside: dict[Node, Node] = {}
         outer, self.nodes = self.nodes, inside
@@ -263,7 +262,7 @@ class Lowered:
         self, name: str, start: Sequence[Value], constants: Sequence[Value], context: _Context, control: Sequence[Node],
         test: Any, body: Any,
     ) -> list[Value]:  # fmt: skip
-        """`while test: state = body`, with functions that put nodes into a context and return values."""
+        """`while test: state = body`, with functions that add nodes to a context and return values."""
         frame = self.graph.unique_name(f"{name}/frame")
         inner = _Context((*context.path, frame), None, context.device)
         entered: list[Value] = []

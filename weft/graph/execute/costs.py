@@ -1,6 +1,6 @@
-"""What nodes cost: measured where somebody has measured, estimated elsewhere.
+"""The cost of nodes: measured where a measurement exists, else estimated from sizes.
 
-`Session.measure(fetches, feeds)` runs one step node by node and notes how long each took, on every kind of device that has
+`Session.measure(fetches, feeds)` runs one step node by node and records how long each took, on every kind of device that has
 a kernel for it. The placer then uses the time of the node itself; for other nodes the time of the same op on about as many
 elements (a bucket is a power of two); else an estimate from sizes. `graph.placement_report()` says which it was.
 
@@ -20,14 +20,14 @@ import numpy as np
 from ...ops.core.costs import cost
 from ...ops.core.registry import Op
 from ...ops.core.spec import num_elements
-from ..declared.deferred_nodes import LateOp
+from ..declared.deferred_nodes import DeferredOp
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import run_alone, run_node
 from .naive import Interpreter
 
-# Seconds: rough estimates, for what nobody has measured; only their ratios matter.
+# Seconds: rough estimates for nodes without a measurement; only their ratios matter.
 START, PER_ELEMENT, PER_BYTE, PER_FLOP = 1e-6, 4e-10, 5e-11, 5e-11
-REFERENCE_FACTOR = 8.0  # NumPy kernels beside native ones
+REFERENCE_FACTOR = 8.0  # time of NumPy kernels relative to native ones
 REPEATS = 3
 
 _lock = threading.Lock()
@@ -92,12 +92,12 @@ def _estimate(node: Node, kind: str) -> float:
 
 
 class Measuring(Interpreter):
-    """A run of a step that notes what every node costs. Nodes with effects run once, pure ones several times."""
+    """A run of a step that records the cost of every node. Nodes with effects run once, pure ones several times."""
 
     kinds: tuple[str, ...] = ("cpu",)
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-        pure = isinstance(node.op, (Op, LateOp)) and not node.op.effects
+        pure = isinstance(node.op, (Op, DeferredOp)) and not node.op.effects
         outputs: Sequence[Any] = ()
         best = float("inf")
         for _ in range(REPEATS if pure else 1):

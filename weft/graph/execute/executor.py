@@ -1,6 +1,6 @@
-"""The dataflow executor: fires the units of a step.
+"""The dataflow executor: run the units of a step as soon as their dependencies are done.
 
-It runs units (Note [Regions]) as soon as everything they wait for has happened: on the calling thread, and on a small pool
+Units (Note [Regions]) run on the calling thread, and on a small pool
 of threads when several are ready. A blocking node (a queue op) is started and occupies no thread: its queue calls back. So
 any number of them may wait, and the pool cannot deadlock. `weft.graph.execute.naive` is the reference that gives the
 same results.
@@ -20,7 +20,7 @@ import numpy as np
 
 from ...runtime.interrupts import watched
 from ..declared.building import NO_OP, GraphOp
-from ..declared.deferred_nodes import LateOp
+from ..declared.deferred_nodes import DeferredOp
 from ..declared.variables import ReadOp, WriteOp
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_node
@@ -32,7 +32,7 @@ ndarray = np.ndarray
 
 
 class Unit:
-    """What an executor fires: a region, or one node by itself."""
+    """The unit of execution: a region, or a single node."""
 
     __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start", "size")
 
@@ -46,7 +46,7 @@ class Unit:
         self.consumers: list[int] = []
         self.index = 0
         self.start: Callable[..., Any] | None = None  # for blocking nodes
-        self.size = len(nodes)  # how many nodes of the graph it stands for
+        self.size = len(nodes)  # in nodes of the graph
 
     @property
     def node(self) -> Node:
@@ -60,12 +60,14 @@ class Unit:
 
 
 def is_single(node: Node) -> bool:
-    """Whether a node must be a unit of its own."""
-    return isinstance(node.op, GraphOp) and not isinstance(node.op, (ReadOp, WriteOp, LateOp)) and node.op is not NO_OP
+    """Whether a node must be a separate unit."""
+    return (
+        isinstance(node.op, GraphOp) and not isinstance(node.op, (ReadOp, WriteOp, DeferredOp)) and node.op is not NO_OP
+    )
 
 
 def needed_nodes(targets: Sequence[Node], fed: frozenset[Value] | set[Value]) -> list[Node]:
-    """What `targets` need if the values in `fed` are given, in the order of declaration."""
+    """The ancestors of `targets`, cut at the values in `fed`, in the order of declaration."""
     seen: set[Node] = set()
 
     def need(nodes: Sequence[Node]) -> None:
@@ -208,7 +210,7 @@ class Plan:
 
 
 class Engine:
-    """The coordinator of one run: fires units, collects what finished, stops at the first error."""
+    """The coordinator of one run: starts units, collects their results, stops at the first error."""
 
     def __init__(self, plan: Plan, run: Run, env: dict[Value, Any], threads: bool) -> None:
         self.plan, self.run_state, self.env, self.threads = plan, run, env, threads
@@ -319,7 +321,7 @@ class Engine:
                 self.ready.append(units[i])
 
     def _stop(self) -> None:
-        """Withdraw what waits and see what runs through to its end."""
+        """Withdraw pending nodes and wait for running units."""
         for withdraw in list(self.pending.values()):
             if withdraw is not None:
                 withdraw()

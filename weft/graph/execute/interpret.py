@@ -1,4 +1,4 @@
-"""Running nodes one at a time on arrays, without compiling them: the reference for everything that is compiled.
+"""Run nodes one at a time on arrays, without compiling them: the reference for compiled programs.
 
 Serves the naive executor, steps too small to be worth a program, and nodes whose sizes depend on data.
 """
@@ -16,7 +16,7 @@ from ...tensor import wrap
 from ..capture.control_flow import ControlOp
 from ..capture.subgraph import Sub
 from ..declared.building import NO_OP
-from ..declared.deferred_nodes import LateOp
+from ..declared.deferred_nodes import DeferredOp
 from ..declared.variables import ReadOp, WriteOp, locked
 from ..graph import Node, Value, replay
 from .leases import note_effects
@@ -47,7 +47,7 @@ def run_node(node: Node, inputs: Sequence[Any], reference: bool = False) -> Arra
     try:
         if isinstance(op, ControlOp):
             return _control(op, inputs)
-        if isinstance(op, LateOp):
+        if isinstance(op, DeferredOp):
             return op.run(inputs, reference)
         if hasattr(op, "run") and not hasattr(op, "merge"):
             outputs: Arrays = op.run(inputs)

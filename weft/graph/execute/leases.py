@@ -1,13 +1,13 @@
-"""Dequeued elements of steps that are given up go back to their queue.
+"""Leases: return the dequeued elements of an abandoned step to their queue.
 
-Note [Leases]. A step may dequeue an element and then be given up: its deadline passes, it is cancelled or interrupted, or a
-queue that it waits for is closed. To lose no element, what a dequeue takes is a *lease* until the step ends. If the step
-succeeds, the leases end with it. If it is given up, an element that had no effect yet returns to the front of its queue, in
+Note [Leases]. A step may dequeue an element and then be abandoned: its deadline passes, it is cancelled or interrupted, or a
+queue that it waits for is closed. To lose no element, a dequeued element is a *lease* until the step ends. If the step
+succeeds, the leases end with it. If it is abandoned, an element that had no effect yet returns to the front of its queue, in
 the original order. It had an effect if an assign, an enqueue or a save that depends on the dequeue has run since. So a step
 of one dequeue and one assign happens entirely or not at all.
 
 A step with several effects on one device ignores its deadline once the first has happened, except where a node waits (for
-room in a queue, say) or loops, so it completes as well. Parts on other devices may be given up at that moment.
+space in a queue, say) or loops, so it completes as well. Parts on other devices may be abandoned at that moment.
 
 If the computation on an element raises an error, the element stays consumed: retrying would raise again for ever.
 
@@ -41,9 +41,9 @@ def lease(run: Any, op: Any, queue: Any, elements: list[Any]) -> None:
 
 
 def note_effects(ops: Iterable[Any], run: Any = None) -> None:
-    """What `ops` do outside of their step has happened; by default in the step that this thread runs."""
+    """Record that the effects of `ops` have happened; by default in the step that this thread runs."""
     run = watched.by if run is None else run
-    if run.__class__ is Run and run.leases:  # who has taken nothing has nothing to give back
+    if run.__class__ is Run and run.leases:  # without leases there is nothing to return
         now = next(run.clock)
         for op in ops:
             run.effects[op] = now

@@ -1,4 +1,4 @@
-"""The naive executor: the reference that everything else is compared with.
+"""The naive executor: run one node at a time, as the reference for the dataflow executor.
 
 It shares no code with the dataflow executor beyond running one node on arrays. One thread walks over the nodes of a step
 in the order of declaration, each as soon as its inputs are there, uncompiled. A loop of primitives is run as a loop: one
@@ -65,7 +65,7 @@ def _comes_back(value: Value) -> bool:
 
 
 class Script:
-    """A step as the naive executor runs it. It has what a `Plan` offers its session."""
+    """A step as the naive executor runs it. It has the interface of `Plan`."""
 
     def __init__(self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any],
                  frame_of: Any) -> None:  # fmt: skip

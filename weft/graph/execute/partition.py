@@ -1,4 +1,4 @@
-"""Partition: one plan per device, joined only by send and receive.
+"""Partition a step into one plan per device, joined only by send and receive.
 
 Every value that is made on one device and used on another becomes one `send` there and one `receive` here, however many
 nodes use it; a control edge across devices is a send of nothing. The two halves know each other only by their key in a
@@ -19,7 +19,7 @@ from .transport import Done, Key, Transport
 
 
 class Part:
-    """The units of one device. It has what `Engine` asks of a plan."""
+    """The units of one device. It has the interface that `Engine` needs of a plan."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self.device, self.fed, self.constants = device, plan.fed, plan.constants
@@ -110,7 +110,7 @@ def _key(source: Device, destination: Device, edge: str) -> Callable[[int], Key]
 
 
 def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport: Transport) -> dict[Value, Any]:
-    """Run every part on a thread of its own (the first on this one); returns all values that were made."""
+    """Run every part on a separate thread (the first on this one); returns all values that were computed."""
     environments = [dict(env) for _ in parts]
     engines = [Engine(p, run, e, False) for p, e in zip(parts, environments, strict=True)]  # type: ignore[arg-type]
     try:

@@ -1,10 +1,9 @@
-"""Placement: which device each node of a step runs on, and why.
+"""Placement: choose the device of every node of a step.
 
-In order: the devices that have a kernel for the op (feasible) → groups that must be together (`colocate_with`, a variable
-with its reads and writes) → what the user asked for (`wf.device`, hard or soft, whole or partial names) → the cheapest of
-what is left, by the time the node takes there (`weft.graph.execute.costs`: measured or estimated), the work the
-device already has, and the bytes that would have to move. `graph.placement_report()` prints the outcome with its
-reasons.
+In order: the devices that have a kernel for the op (feasible) → colocation groups (`colocate_with`, a variable with its
+reads and writes) → the user's constraints (`wf.device`, hard or soft, whole or partial names) → the cheapest remaining
+device, by the time the node takes there (`weft.graph.execute.costs`: measured or estimated), the load of the device, and
+the bytes to transfer. `graph.placement_report()` prints the outcome with its reasons.
 
 Devices are those of the process, `configure_devices(cpu=2, ref=1)` (or WEFT_CPU_DEVICES=2), or of a session. `cpu:N` are
 virtual: the same processors and memory, with a thread and values of their own. `ref` runs NumPy kernels only.
@@ -20,7 +19,7 @@ from ...ops.core.registry import Op
 from ...runtime.device import KINDS, Device, as_device
 from ..capture.control_flow import ControlOp
 from ..declared.building import NO_OP, DeclaredGraph, GraphOp
-from ..declared.deferred_nodes import LateOp
+from ..declared.deferred_nodes import DeferredOp
 from ..declared.variables import ReadOp, WriteOp
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .costs import node_seconds
@@ -82,7 +81,11 @@ _configured: list[Device] = [Device("cpu", i) for i in range(settings.CPU_DEVICE
 
 
 def devices() -> list[Device]:
-    """The devices of this process."""
+    """Return the devices of this process.
+
+    >>> wf.devices()[0].kind
+    'cpu'
+    """
     return list(_configured)
 
 
@@ -90,7 +93,7 @@ MAX_DEVICES = 1024  # of a kind; each has an engine with threads of its own whil
 
 
 def configure_devices(cpu: int = 1, ref: int = 0) -> list[Device]:
-    """Set how many virtual CPU devices and reference devices this process has. Steps made before keep their placement."""
+    """Set the number of virtual CPU devices and reference devices of this process; existing steps keep theirs."""
     if not isinstance(cpu, int) or not isinstance(ref, int) or cpu < 1 or ref < 0:
         raise ValueError(
             f"configure_devices: expected at least one cpu and no negative number. Got cpu={cpu!r}, ref={ref!r}."
@@ -115,7 +118,7 @@ def has_kernel(op: Any, kind: str) -> bool:
     """Whether a device of `kind` can run `op`."""
     if kind == "cpu" or op in (NO_OP, PLACEHOLDER, CONSTANT):
         return True
-    if isinstance(op, (ReadOp, WriteOp, LateOp)):
+    if isinstance(op, (ReadOp, WriteOp, DeferredOp)):
         return True
     if isinstance(op, (GraphOp, ControlOp)):
         return False  # queues and control flow live where the host's threads are
@@ -160,7 +163,7 @@ class Placement:
             self.groups.setdefault(self._root(node), []).append(node)
 
     def _frame_key(self, node: Node) -> Any:
-        """What the primitives of one loop have in common: tokens of a loop are counted in one place."""
+        """The colocation key of the primitives of one loop: its tokens are counted in one place."""
         frame = getattr(node.graph, "frames", {}).get(node, ())
         if node.op.name == "exit":
             inside: Any = node.inputs[0]

@@ -1,6 +1,6 @@
 """Regions: the pure parts of a step, each compiled to one program and run as one node.
 
-Note [Regions]. A *unit* is what an executor fires: a node that must run by itself (it blocks, has effects on the host, or
+Note [Regions]. A *unit* is what an executor starts: a node that must run by itself (it blocks, has effects on the host, or
 is a control-flow primitive), or a region. A region is the set of pure and state nodes that have the same units among
 their ancestors. So a region waits for nothing that each of its nodes would not wait for, regions and units form no cycle,
 and a step without blocking nodes is one region: one program call.
@@ -27,14 +27,14 @@ from ...tensor import wrap
 from ..capture.control_flow import ControlOp
 from ..capture.subgraph import Sub, SubGraph
 from ..declared.building import NO_OP, GraphOp
-from ..declared.deferred_nodes import LateOp
+from ..declared.deferred_nodes import DeferredOp
 from ..declared.variables import ReadOp, State, WriteOp, locked
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_node, scan_length
 from .leases import note_effects
 
 ndarray = np.ndarray
-SMALL = 4096  # elements up to which a region that only moves values is left to NumPy
+MAX_INTERPRETED_ELEMENTS = 4096  # up to this size, a region that only moves values is left to NumPy
 
 
 class DynamicSize(Exception):
@@ -113,7 +113,7 @@ class Region:
         except DynamicSize:
             return None
         work = [n for n in flow.nodes if n.op is not CONSTANT and n.op is not PLACEHOLDER]
-        if not work and all((v.size or 0) <= SMALL for v in flow.outputs):
+        if not work and all((v.size or 0) <= MAX_INTERPRETED_ELEMENTS for v in flow.outputs):
             return None
         index = {id(s): i for i, s in enumerate(self.states)}
         targets = [None] * len(self.outputs) + [index[id(s)] for s, _ in finals]
@@ -247,7 +247,7 @@ def _emit(flow: Flow, node: Node, args: Sequence[Any], current: dict[State, Valu
         flow.current = None
         current[op.state] = new
         return (new,)
-    if isinstance(op, LateOp):
+    if isinstance(op, DeferredOp):
         flow.current = node.where
         try:
             return _expanded(flow, op, args)
@@ -261,8 +261,8 @@ def _emit(flow: Flow, node: Node, args: Sequence[Any], current: dict[State, Valu
     return flow.emit(op, args, node.attrs, node.where).outputs
 
 
-def _expanded(graph: Any, op: LateOp, args: Sequence[Any]) -> Sequence[Value]:
-    """What a late op declares now that sizes are known, see Note [Late nodes]."""
+def _expanded(graph: Any, op: DeferredOp, args: Sequence[Any]) -> Sequence[Value]:
+    """Expand a deferred op now that sizes are known, see Note [Deferred nodes]."""
     first = len(graph.nodes)
     with no_grad():
         made = op.expand([wrap(v) if isinstance(v, Value) else v for v in args])
@@ -300,7 +300,7 @@ def specialised(op: ControlOp, specs: Sequence[Spec]) -> tuple[ControlOp, list[S
 
 
 class _Specialised(SubGraph):
-    """A subgraph for known sizes: what late nodes make from nothing when they are expanded belongs to it."""
+    """A subgraph for known sizes: constants created by the expansion of deferred nodes belong to it."""
 
     def outside(self, tensor: Any) -> Value:
         return self.constant(tensor._data)
@@ -327,7 +327,7 @@ def _specialised_sub(sub: Sub, formals: Sequence[Spec], captured: Sequence[Spec]
             continue
         args = [mapped[v] if isinstance(v, Value) else v for v in node.inputs]
         try:
-            if isinstance(node.op, LateOp):
+            if isinstance(node.op, DeferredOp):
                 outs: Sequence[Value] = _expanded(graph, node.op, args)
             elif isinstance(node.op, GraphOp):
                 raise DynamicSize(node.name)

@@ -14,7 +14,7 @@ class CancelledError(RuntimeError):
 
 
 class Run:
-    """What the executors of one run share. `changed` is notified whenever something happened that somebody may wait for."""
+    """State shared by the executors of one run. `changed` is notified of every event that an executor may wait for."""
 
     __slots__ = (
         "deadline", "cancelled", "reason", "changed", "executed", "step_id", "_loops", "expired", "clock", "leases", "effects",
@@ -24,8 +24,8 @@ class Run:
         self.deadline = None if timeout is None else time.monotonic() + timeout
         self.cancelled = False
         self.reason = ""
-        self.expired = False  # whether `check` has said that the time is over
-        # What it has dequeued and what effects it has had since, see Note [Leases].
+        self.expired = False  # whether `check` has raised for the deadline
+        # Dequeued elements and the effects since, see Note [Leases].
         self.clock = itertools.count()
         self.leases: list[Any] = []
         self.effects: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""The threads of executors: a small pool for units that run beside each other, and threads for the parts of a step."""
+"""The threads of executors: a small pool for concurrent units, and threads for the parts of a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _parts: ThreadPoolExecutor | None = None
 
 
 def pool() -> ThreadPoolExecutor:
-    """The threads on which units run beside the calling thread. They never wait for other units."""
+    """The pool on which units run concurrently with the calling thread. Its threads never wait for other units."""
     global _pool
     with _lock:
         if _pool is None:
@@ -24,7 +24,7 @@ def pool() -> ThreadPoolExecutor:
 
 
 def _part_threads() -> ThreadPoolExecutor:
-    """Threads for whole parts, which do wait for each other: as many as there are parts at work, kept for the next step."""
+    """Threads for whole parts, which do wait for each other: one per running part, reused by later steps."""
     global _parts
     with _lock:
         if _parts is None:
@@ -33,8 +33,8 @@ def _part_threads() -> ThreadPoolExecutor:
 
 
 def run_together(works: Sequence[Callable[[], None]], run: Run) -> None:
-    """Run every one of `works` on a thread of its own, the first on this one. The first error cancels the others and is
-    raised when all have ended."""
+    """Run each of `works` on a separate thread, the first on this one. The first error cancels the others and is raised
+    when all have ended."""
     if len(works) == 1:
         works[0]()
         return

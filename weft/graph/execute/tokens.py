@@ -1,6 +1,6 @@
-"""The token engine: runs graphs with control-flow primitives, node by node, on one or several devices.
+"""The token engine: run graphs with control-flow primitives, node by node, on one or several devices.
 
-Note [Dead tokens] in `weft.graph.declared.control_primitives` says what a token is. A token carries its tag: the
+Tokens are defined in Note [Dead tokens] in `weft.graph.declared.control_primitives`. A token carries its tag: the
 loops it is in and their iterations. So iterations overlap: a node of iteration 5 may run before one of iteration 4
 has finished, if its inputs are there. Large nodes run on the pool of threads beside each other; small ones on the
 engine's own thread.
@@ -28,7 +28,7 @@ from .run import Run
 from .threads import pool, run_together
 from .transport import Key, Tag
 
-LARGE = 1 << 15  # elements of inputs from which a node is worth another thread
+MIN_THREAD_ELEMENTS = 1 << 15  # of the inputs of a node that is worth another thread
 
 
 class _Item:
@@ -48,7 +48,7 @@ class _Item:
 
 
 class TokenPart:
-    """What one device runs: its items, who uses which value here, and which other devices want it."""
+    """The part of one device: its items, the local users of each value, and the other devices that need it."""
 
     def __init__(self, device: Device | None) -> None:
         self.device = device
@@ -85,7 +85,7 @@ class TokenPlan:
                 part.after.setdefault(other, []).append(item)
                 item.count += 1
                 self._edge(part, device, devices.get(other), other, f"^{other.name}")
-        for part in self.parts.values():  # the makers know only now who wants their values
+        for part in self.parts.values():  # the users of all values are known only now
             for name, what in part.edges.items():
                 maker = what.node if what.__class__ is Value else what
                 source = self.parts[devices.get(maker)]
@@ -186,7 +186,7 @@ class TokenEngine:
             watched.by = None
 
     def _more(self) -> bool:
-        """Take what came from elsewhere, waiting for it if need be; False when the whole step is over."""
+        """Take tokens from other devices and threads, waiting if necessary; False when the whole step is over."""
         run, together = self.run_state, self.together
         with run.changed:
             idle = not self.pending and not self.inbox
@@ -225,7 +225,7 @@ class TokenEngine:
             self.run_state.changed.notify_all()
 
     def _stop(self) -> None:
-        """Withdraw what waits and see what runs on other threads through to its end."""
+        """Withdraw pending nodes and wait for those running on other threads."""
         for withdraw in list(self.pending.values()):
             if withdraw is not None:
                 withdraw()
@@ -257,7 +257,11 @@ class TokenEngine:
             self._start(item, tag, arrays)
         else:
             self.executed += 1
-            if self.ready and item.heavy and sum([a.size for a in arrays if a.__class__ is np.ndarray]) >= LARGE:
+            if (
+                self.ready
+                and item.heavy
+                and sum([a.size for a in arrays if a.__class__ is np.ndarray]) >= MIN_THREAD_ELEMENTS
+            ):
                 key = object()
                 self.pending[key] = None
                 pool().submit(self._elsewhere, key, item, tag, arrays)

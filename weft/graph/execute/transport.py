@@ -1,4 +1,4 @@
-"""Transport: how values cross from one device to another.
+"""Transport: send values from one device to another.
 
 The two ends of a crossing know each other only by their `Key`, so it does not matter whether the other device is in this
 process. `LocalTransport` is the one for devices of one process.
@@ -17,7 +17,7 @@ Tag = tuple[tuple[str, int], ...]  # the loops a value is in, outermost first, e
 
 
 class Key(NamedTuple):
-    """What names one value on its way: from where, to where, on which edge, in which step and loop iteration."""
+    """The name of one value in transit: source, destination, edge, step and loop iteration."""
 
     source: Device
     destination: Device
@@ -27,11 +27,11 @@ class Key(NamedTuple):
 
 
 class Transport(Protocol):
-    """How values cross.
+    """Sends and receives values by key.
 
-    `send` never waits for the receiver. `receive` calls `done` once the value of `key` is there, perhaps at once, and
-    returns how to withdraw. `listen` hands every value of a step that goes to `destination` to `deliver`, for loops, whose
-    iterations nobody can count beforehand. `forget` drops what a step left behind.
+    `send` never waits for the receiver. `receive` calls `done` once the value of `key` has arrived, perhaps at once, and
+    returns a function that withdraws the call. `listen` passes every value of a step for `destination` to `deliver`, for
+    loops, whose number of iterations is unknown. `forget` drops the remaining values of a step.
     """
 
     def send(self, key: Key, array: Any) -> None: ...
@@ -44,7 +44,7 @@ class Transport(Protocol):
 
 
 class LocalTransport:
-    """A transport inside this process: a table of values that wait for their receiver, and of receivers that wait."""
+    """A transport within this process: a table of unreceived values and of waiting receivers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -156,12 +156,12 @@ def rescued(
 
 
 def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call on tensors of open sizes as a node of their graph, see Note [Late nodes] in
+    """A call on tensors of open sizes as a node of their graph, see Note [Deferred nodes] in
     `weft.graph.declared.deferred_nodes`; None if none is."""
     for t in [t for x in (*args, *kwargs.values()) for t in (x if isinstance(x, (list, tuple)) else (x,))]:
         data: Any = getattr(t, "_data", None)
-        if hasattr(data, "late_call") and not is_known(data.shape):
-            return data.late_call(function, name, args, kwargs)
+        if hasattr(data, "deferred_call") and not is_known(data.shape):
+            return data.deferred_call(function, name, args, kwargs)
     return None
 
 

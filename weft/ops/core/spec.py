@@ -84,7 +84,7 @@ def is_known(shape: Any) -> bool:
 
 def require_sizes(op: str, *tensors: Any) -> None:
     """For functions that decide by sizes: refuse tensors of a graph that does not know them yet, which then declares the
-    call as a late node (Note [Late nodes] in `weft.graph.declared.deferred_nodes`)."""
+    call as a deferred node (Note [Deferred nodes] in `weft.graph.declared.deferred_nodes`)."""
     for t in tensors:
         if not is_known(t.shape):
             raise ValueError(f"{op}: the sizes must be known. Got {format_shape(t.shape)}.")

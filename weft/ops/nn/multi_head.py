@@ -40,7 +40,7 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
     return swapaxes(reshape(x, (x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads)), 1, 2)
 
 
-@guarded  # sizes may be open: then all of it is one late node
+@guarded  # sizes may be open: then all of it is one deferred node
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,
