@@ -60,7 +60,7 @@ def test_workers_follow_when_the_caller_moves_but_not_at_once(two_threads, monke
     first, second = sorted(everywhere)[:2]
     place = [first]
     monkeypatch.setattr(spreading, "_processor", lambda: place[0])
-    monkeypatch.setattr(spreading, "AT_MOST_EVERY", 1e9)
+    monkeypatch.setattr(spreading, "MIN_MOVE_INTERVAL", 1e9)
     spreading.forget()
     threads.spread_out()
     place[0] = second

@@ -1,7 +1,12 @@
-"""Running things: threads, memory, and what the machine offers.
+"""The runtime: threads, memory, compiled programs and facts about the machine.
 
-* `threads`: the width Weft computes with, the OpenMP library, the compute token, what happens at a fork.
-* `forks`: what a fork waits for.
-* `memory`: the caching allocator behind large arrays.
+* `threads`: the number of threads, the OpenMP library, the compute token, behaviour at a fork.
+* `spreading`: placement of worker threads on processors.
+* `forks`: locks that are held over a fork.
+* `memory`: the caching allocator of large arrays.
+* `program`: compiled programs and their instances.
+* `interrupts`: stopping native loops, Ctrl-C included.
+* `limits`: bounds on caches, and an LRU table.
+* `device`, `epoch`, `garbage`: device names, the counter of module changes, pausing the garbage collector.
 * `info`: what Weft found on this machine, as a dictionary and as text.
 """

@@ -1,7 +1,7 @@
-"""What the machine grants this process: processors, memory, control-group limits.
+"""Resources of this process: processors, memory and control-group limits.
 
-Every function reads the operating system afresh, returns `None` where the figure does not exist (no such
-file, not Linux, no limit set) and never raises: a limit that cannot be read is treated as no limit.
+Every function reads the current value from the operating system, returns `None` where it does not exist (no such file,
+not Linux, no limit set) and never raises: an unreadable limit is treated as no limit.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def _read(path: Path) -> str | None:
 
 @cache
 def _control_groups(controller: str) -> list[Path]:
-    """Directories, innermost first, whose limits for `controller` apply to this process. Looked for once.
+    """Directories, innermost first, whose limits for `controller` apply to this process. Cached.
 
     A limit on any ancestor binds as well, so the whole chain is returned. Inside a container the path in
-    `/proc/self/cgroup` often names the host's tree, which is not mounted: the root then holds our own limits.
+    `/proc/self/cgroup` often names the host's tree, which is not mounted: the root then has this process's limits.
     """
     text = _read(Path("/proc/self/cgroup"))
     if text is None:
@@ -69,7 +69,7 @@ def _integer(text: str | None) -> int | None:
 
 
 def cpu_quota() -> float | None:
-    """Processors' worth of time the control group grants per period, or `None` when there is no quota."""
+    """The CPU quota of the control group in processors, or `None`."""
     quotas = []
     for directory in _control_groups("cpu"):
         both = _read(directory / "cpu.max")
@@ -85,7 +85,7 @@ def cpu_quota() -> float | None:
 
 
 def usable_cpus() -> int:
-    """Processors this process may keep busy: its affinity mask, narrowed by a control-group quota; at least 1."""
+    """The number of usable processors: the affinity mask, limited by the control-group quota; at least 1."""
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
@@ -97,7 +97,7 @@ def usable_cpus() -> int:
 
 
 def thread_allowance() -> int | None:
-    """Threads the control group still lets this process start, or `None` when it sets no limit."""
+    """The number of threads that the control group still allows, or `None` without a limit."""
     left = []
     for directory in _control_groups("pids"):
         limit = _integer(_read(directory / "pids.max"))
@@ -125,7 +125,7 @@ def _cgroup_memory_limit(directory: Path) -> int | None:
 
 
 def cgroup_memory_available() -> int | None:
-    """Bytes the control group still grants (page cache it can drop counted as free), or `None` without a limit."""
+    """Free bytes in the control group (counting reclaimable page cache), or `None` without a limit."""
     left = []
     for directory in _control_groups("memory"):
         limit = _cgroup_memory_limit(directory)
@@ -149,27 +149,27 @@ def _meminfo(*names: str) -> list[int | None]:
 
 
 def system_memory_available() -> int | None:
-    """Bytes the kernel could hand out (`MemAvailable`, and free swap), or `None` off Linux."""
+    """Free bytes of the system (`MemAvailable` and free swap), or `None` off Linux."""
     available, swap = _meminfo("MemAvailable", "SwapFree")
     return None if available is None else available + (swap or 0)
 
 
 def memory_available() -> int | None:
-    """Bytes this process can still obtain: the smaller of what the system and the control group have left."""
+    """Bytes this process can still allocate: the minimum over the system and the control group."""
     figures = [figure for figure in (system_memory_available(), cgroup_memory_available()) if figure is not None]
     return min(figures, default=None)
 
 
 @cache
 def memory_total() -> int | None:
-    """Bytes this process could obtain if it were alone: the machine's memory or its control group's limit."""
+    """Total bytes available to this process: the machine's memory or its control group's limit."""
     (total,) = _meminfo("MemTotal")
     figures = [_cgroup_memory_limit(directory) for directory in _control_groups("memory")]
     return min((figure for figure in (total, *figures) if figure is not None), default=None)
 
 
 def anonymous_resident() -> int | None:
-    """Bytes of this process's own (not file-backed) memory that are in RAM, or `None` off Linux."""
+    """Resident anonymous (not file-backed) bytes of this process, or `None` off Linux."""
     text = _read(Path("/proc/self/statm"))
     if text is None:
         return None

@@ -12,10 +12,14 @@ KINDS = ("cpu", "ref")
 
 
 class Device(NamedTuple):
-    """A place for values and work. Printed in the shortest form that names it."""
+    """A device on which values are stored and ops run. Printed in the shortest form.
+
+    >>> wf.zeros(2).device
+    device('cpu:0')
+    """
 
     kind: str = "cpu"
-    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index
     job: str = "local"
     task: int = 0
 
@@ -64,5 +68,5 @@ def as_device(device: Any) -> Device:
 
 
 def device_of(data: Any) -> Device:
-    """The device that `data`, an array or a graph value, lives on."""
+    """The device of `data`, an array or a graph value."""
     return getattr(data, "device", None) if not hasattr(data, "__array_interface__") else CPU  # type: ignore[return-value]

@@ -1,8 +1,8 @@
-"""One integer that changes whenever something a captured function may have looked at changes.
+"""A version number of the static state that captured functions depend on.
 
-Modules bump it (attributes, parameters, hooks); a captured function that sees another number than at its last call checks
-its assumptions again. Bumping is cheap and may happen too often, never too rarely. A change that may be undone, such as
-train/eval, goes through `change`: once it is undone the number is the old one again, and so are the captured programs.
+Modules bump it (attributes, parameters, hooks); a captured function whose last call saw another number re-checks its
+guards. Bumping is cheap; a spurious bump is harmless, a missing one is a bug. A reversible change, such as train/eval,
+goes through `change`: once it is undone the old number is back, and the captured programs are valid again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _epoch = 0
 
 
 def bump() -> None:
-    """Say that the static state of some module changed for good."""
+    """Record an irreversible change of the static state of a module."""
     global _bumps, _epoch
     _bumps += 1
     _epoch = _bumps << 64 | _changes
 
 
 def change(owner: object, name: str, old: Any, new: Any) -> None:
-    """Say that the fact `name` of `owner`, which is alive, went from `old` to `new`; both are hashable."""
+    """Record that `name` of the live object `owner` changed from `old` to `new`, both hashable."""
     global _changes, _epoch
     key = id(owner)
     _changes = (_changes + hash((key, name, new)) - hash((key, name, old))) & _MASK
@@ -31,5 +31,5 @@ def change(owner: object, name: str, old: Any, new: Any) -> None:
 
 
 def current() -> int:
-    """A number that stands for the static state as far as it was told."""
+    """The version number of the recorded static state."""
     return _epoch

@@ -1,16 +1,16 @@
-"""What a fork waits for, so that a child never inherits something that nobody will finish.
+"""Fork safety: acquires Weft's locks before a fork, so that the child inherits consistent state.
 
-A forked child has one thread. What another thread of the parent was in the middle of stays in the middle for ever: a
-lock it held never opens, and a module it was importing never becomes complete, because Python's own lock of that module
+A forked child has one thread. An operation that another thread of the parent had started never completes in the child: a
+lock it held stays locked, and a module it was importing stays incomplete, because Python's import lock of that module
 belongs to a thread that does not exist. So a fork waits until
 
-* every lock made by `held_over_fork` is free (they guard compilations and changes of tables: milliseconds), and
+* every lock made by `held_over_fork` is free (they guard compilations and table updates: milliseconds), and
 * no other thread is importing a module. Weft imports its backends on first use, and so may a user's thread.
 
-A lock that belongs to one object of many (`renewed_in_child`) is not waited for: the child's object gets a new one.
+Per-object locks (`renewed_in_child`) are not waited for: the child's object gets a new one.
 
-The forking thread takes the locks without an order of its own: when one is taken, it lets go of all the others before it
-waits, so it can never be part of a cycle. The locks are re-entrant, so a thread may fork while it holds some.
+There is no lock order: when a lock is taken, the forking thread releases all others before it waits, so it cannot be part
+of a deadlock. The locks are re-entrant, so a thread may fork while it holds some.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Lock(Protocol):
 
 
 class _Imports:
-    """The imports of other threads, seen as a lock that is free when there are none."""
+    """The imports of other threads as a lock, which is free when there are none."""
 
     deadline: float | None = None
 
@@ -50,7 +50,7 @@ class _Imports:
         return
 
     def _busy(self) -> bool:
-        # Python offers no public look at this; where the table is not what we know, we do not wait.
+        # There is no public API for this; without the expected table, do not wait.
         locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
         me = threading.get_ident()
         owners = [getattr(reference(), "owner", None) for reference in list(locks.values())]
@@ -60,12 +60,12 @@ class _Imports:
 _table = threading.RLock()  # guards the list of locks and is one of them
 _imports = _Imports()
 _held: list[_Lock] = [_table, _imports]
-_taken: list[list[_Lock]] = []  # one entry per fork under way; all locks are held while it is changed
+_taken: list[list[_Lock]] = []  # one entry per fork in progress; all locks are held while it is modified
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def held_over_fork() -> Any:
-    """A new re-entrant lock that every fork of this process takes before and releases after. It lives for ever."""
+    """A new re-entrant lock that is held during every fork of this process. It is never freed."""
     lock = threading.RLock()
     with _table:
         _held.append(lock)
@@ -73,7 +73,7 @@ def held_over_fork() -> Any:
 
 
 def renewed_in_child(owner: Any) -> None:
-    """Say that `owner._lock` guards nothing that a fork could leave half done: a forked child gets a new, open one."""
+    """Replace `owner._lock` by a new lock in a forked child; it must guard nothing that a fork can leave inconsistent."""
     _owners.add(owner)
 
 
@@ -83,7 +83,7 @@ def _acquire_all() -> None:
     while True:
         wait_for.acquire()
         taken = [wait_for]
-        for lock in [_table, *_held]:  # anew every time: what we waited for may have made more
+        for lock in [_table, *_held]:  # re-read: the awaited thread may have added locks
             if not lock.acquire(blocking=False):
                 break
             taken.append(lock)

@@ -1,7 +1,7 @@
-"""Pausing Python's cyclic garbage collector while many objects are made that all live on.
+"""Pauses Python's cyclic garbage collector during compilation.
 
-A compilation makes a hundred thousand small objects and drops none of them in cycles; the collector would look through
-all of them again and again, a fifth of the compile time. Reference counting goes on as always.
+A compilation allocates a hundred thousand small objects and no cyclic garbage; the collector would traverse them
+repeatedly, a fifth of the compile time. Reference counting is not affected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _was_enabled = False
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No cyclic collection inside; nests, and several threads may be inside at once."""
+    """A context without cyclic collections; re-entrant and thread-safe."""
     global _pauses, _was_enabled
     with _lock:
         if _pauses == 0:

@@ -1,7 +1,6 @@
 """What Weft found on this machine: versions, processor, threads, libraries, cache, memory.
 
-`info()` is for programs, `format_info()` for people; `weft info` prints it. It is the first thing to look at, and
-to attach, when something is slow or does not work.
+`info()` is for programs, `format_info()` for people; `weft info` prints it. Attach it to bug reports.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ from . import _host, limits, memory, threads
 from .memory import format_bytes
 
 _PACKAGES = ("numpy", "llvmlite", "onednn-cpu-gomp", "ml_dtypes", "safetensors", "rich")
-# Instruction sets that decide how fast kernels are; /proc/cpuinfo lists a hundred others.
+# Instruction sets that determine the speed of kernels; /proc/cpuinfo lists a hundred others.
 _FEATURES = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "bf16", "i8mm")
 
 
 def info() -> dict[str, Any]:
     """Everything Weft knows about where it runs, as plain Python values.
 
-    Loads OpenMP and oneDNN if they are not loaded yet; what goes wrong there is listed under `"problems"` rather than
-    warned about.
+    Loads OpenMP and oneDNN if they are not loaded yet; errors are listed under `"problems"` instead of raised as warnings.
 
     >>> [name for name in sorted(info()) if name < "p"]
     ['cache', 'cpu', 'memory', 'onednn', 'openmp']
@@ -75,7 +73,7 @@ def info() -> dict[str, Any]:
 
 
 def format_info(found: dict[str, Any] | None = None) -> str:
-    """`info()` as a table of text, one fact per line."""
+    """`info()` as text, one fact per line."""
     found = info() if found is None else found
     memory_figures, cpu, cache = found["memory"], found["cpu"], found["cache"]
     onednn, openmp = found["onednn"], found["openmp"]
@@ -138,7 +136,7 @@ def _version(package: str) -> str | None:
 
 
 def _onednn() -> dict[str, Any]:
-    # By name: this layer is below the backends and must not need them to be imported.
+    # By name: this layer is below the backends and must not import them.
     library = importlib.import_module("weft.backends.onednn.library")
     return {
         "available": library.available(),
@@ -161,7 +159,7 @@ def _cache() -> dict[str, Any]:
 
 
 def _programs() -> dict[str, Any]:
-    """What is compiled in this process. What has not been imported has compiled nothing."""
+    """Counts of what is compiled in this process, without importing the compiler."""
     program, jit = sys.modules.get("weft.runtime.program"), sys.modules.get("weft.backends.llvm.jit")
     return {
         "alive": len(program.alive) if program is not None else 0,

@@ -1,9 +1,9 @@
-"""Stopping loops from outside: who may interrupt the loops that a thread runs.
+"""Interrupting native loops: deadlines of sessions, and Ctrl-C.
 
-A native loop runs without Python, perhaps for ever. It looks at two words in every iteration. `stop` ends it: whoever is
-in charge of the thread (a step of a session, with its deadline) is told of it when the loop begins and may set it. `tick`
-makes it call back into Python, which then runs the handlers of the signals that have come: Python runs them on the main
-thread only, and only while that runs Python. So Ctrl-C ends a loop of the main thread within a fraction of a second.
+A native loop runs without Python, possibly for ever. It polls two words in every iteration. `stop` ends it: the owner of
+the thread (a step of a session, with its deadline) gets the word when the loop begins and may set it. `tick` makes the
+loop call back into Python, which runs pending signal handlers: Python runs them on the main thread only, and only while
+that executes bytecode. So Ctrl-C ends a loop of the main thread within a fraction of a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INTERVAL = 0.1  # seconds between two calls back into Python
 
 
 class Interrupted(RuntimeError):
-    """A loop was asked to stop. Variables are as they were, or hold values that were assigned as a whole."""
+    """A loop was stopped. Variables are unchanged, or hold completely assigned values."""
 
 
 class _Watched(threading.local):
@@ -27,7 +27,7 @@ watched = _Watched()
 
 
 class attended:
-    """Around a native run with loops: the words `stop` and `tick` of its loops are looked after."""
+    """A context for a native run with loops, in which their words `stop` and `tick` are served."""
 
     __slots__ = ("stop", "tick", "watch", "ticking")
 
@@ -49,7 +49,7 @@ class attended:
 
 
 class _Ticker:
-    """Sets the `tick` of the loops that the main thread runs, from a thread that sleeps while there are none."""
+    """A thread that sets the `tick` of the main thread's loops, and sleeps while there are none."""
 
     def __init__(self) -> None:
         self._ticks: list[Any] = []  # added and removed by the main thread only
@@ -85,7 +85,7 @@ _ticker = _Ticker()
 
 
 def _renew() -> None:
-    """A forked child has no such thread; a loop that forks goes on there and is looked after anew."""
+    """Restart the ticker thread in a forked child, where a loop that forked continues."""
     global _ticker
     ticks, _ticker = _ticker._ticks, _Ticker()
     for tick in ticks:

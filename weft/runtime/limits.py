@@ -1,9 +1,8 @@
-"""How much Weft keeps: limits from the environment, and a table that forgets what was used least recently.
+"""Cache limits from the environment, and a thread-safe LRU table.
 
 `WEFT_MAX_PROGRAMS` bounds the compiled programs of one captured function, of one region of a declared graph and of the
 steps of a session; `WEFT_PROGRAM_MEMORY` bounds the bytes that programs keep for their temporaries between calls, all
-together; `WEFT_CACHE_SIZE` bounds the bytes of the kernel cache on disk. They are read when they are first needed; "none" is
-no limit.
+together; `WEFT_CACHE_SIZE` bounds the bytes of the kernel cache on disk. They are read on first use; "none" is no limit.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ V = TypeVar("V")
 
 @functools.cache
 def max_programs() -> int:
-    """How many compiled programs of one function are kept: `WEFT_MAX_PROGRAMS`."""
+    """The number of compiled programs kept per function: `WEFT_MAX_PROGRAMS`."""
     return settings.MAX_PROGRAMS()
 
 
 @functools.cache
 def cache_bytes() -> int:
-    """How many bytes the kernel cache may take up on disk: `WEFT_CACHE_SIZE`."""
+    """The size limit of the kernel cache on disk, in bytes: `WEFT_CACHE_SIZE`."""
     return settings.CACHE_SIZE()
 
 
 @functools.cache
 def program_bytes() -> int:
-    """How many bytes programs may keep for temporaries while they do not run: `WEFT_PROGRAM_MEMORY`."""
+    """The limit on temporaries that idle programs keep, in bytes: `WEFT_PROGRAM_MEMORY`."""
     asked, total = settings.PROGRAM_MEMORY(), _host.memory_total()
     if asked is not None:
         return asked
@@ -44,24 +43,24 @@ def program_bytes() -> int:
 
 
 class LeastRecentlyUsed(Generic[K, V]):
-    """Values by key, at most `limit()` of them: a new one takes the place of the one that was asked for longest ago.
+    """A mapping of at most `limit()` values that evicts the least recently used one.
 
-    Any thread may call any method. A value that is dropped lives on with whoever still uses it.
+    All methods are thread-safe. An evicted value stays alive while it is referenced.
     """
 
     __slots__ = ("_limit", "_entries", "_clock", "_lock", "dropped", "__weakref__")
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
-        self._entries: dict[K, list] = {}  # [value, when it was last asked for]; the order is that of making
+        self._entries: dict[K, list] = {}  # [value, time of last use], in insertion order
         self._clock = itertools.count()
         self._lock = threading.Lock()
         forks.renewed_in_child(self)
         self.dropped = 0
-        """how many values have had to go"""
+        """number of evicted values"""
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, which counts as used now; None if there is none."""
+        """The value of `key`, marked as used, or None."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -70,7 +69,7 @@ class LeastRecentlyUsed(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Keep `value`, and drop what is too much."""
+        """Store `value`, evicting others beyond the limit."""
         limit = self._limit()
         with self._lock:
             self._entries[key] = [value, next(self._clock)]
@@ -80,11 +79,11 @@ class LeastRecentlyUsed(Generic[K, V]):
                 self.dropped += 1
 
     def values(self) -> list[V]:
-        """All values in the order in which they were put."""
+        """All values in insertion order."""
         return [entry[0] for entry in list(self._entries.values())]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
             self._entries.clear()
 

@@ -32,13 +32,13 @@ from .interrupts import Interrupted, attended
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 alive: weakref.WeakSet[Program] = weakref.WeakSet()
-"""the compiled programs that there are"""
+"""all live compiled programs"""
 _alive_lock = forks.held_over_fork()
-_WIDE = 5e-4  # seconds: a program that takes longer gains from threads on processors of their own
+_SPREAD_SECONDS = 5e-4  # a program that runs longer gains from spreading its threads over processors
 
 
 class ProgramError(RuntimeError):
-    """A check failed while a program ran. Variables are as they were before the call."""
+    """A check failed while a program ran. Variables are unchanged by the call."""
 
 
 class Program:
@@ -74,18 +74,17 @@ class Program:
         self.has_host = any(st.kind == "host" for st in every)
         self.has_loops = any(st.kind in ("while", "scan") for st in every)
         with _alive_lock:
-            alive.add(self)  # last: other threads look into what is here
+            alive.add(self)  # last: other threads iterate over this set
 
     def instance(self) -> Instance:
-        """A new instance; kept for later calls once its first run is over."""
+        """A new instance, which joins the pool after its first run."""
         _make_room(self.arena)
         with self._lock:
             self.instances += 1
             return Instance(self)
 
     def refresh(self) -> None:
-        """Variables that the prologue reads have changed: calls from now on run it again. Calls that are under way end
-        with what they began with."""
+        """Re-run the prologue at the next call, after variables it reads have changed. Calls in progress are not affected."""
         with self._lock:
             if self.kept is not None:
                 self.kept = Kept(self.kept_nbytes)
@@ -94,11 +93,11 @@ class Program:
     def __call__(self, arguments: Sequence[ndarray], variables: Sequence[ndarray]) -> list[ndarray]:
         """Run on arrays that have the layouts the program was compiled for; returns the fresh outputs.
 
-        `variables` is kept and must never change: a call with the same list as before need not look into it.
+        `variables` is retained and must not be modified: a call with the same list object skips the comparison.
         """
         try:
             instance = self._free.pop()
-            if instance.kept is not self.kept:  # put back while somebody refreshed
+            if instance.kept is not self.kept:  # returned to the pool during a refresh
                 instance = self.instance()
         except IndexError:
             instance = self.instance()
@@ -110,13 +109,13 @@ class Program:
 
 
 def idle_bytes() -> int:
-    """What programs keep for temporaries while they do not run."""
+    """Bytes of temporaries that idle programs keep."""
     with _alive_lock:
         return sum(len(program._free) * program.arena for program in alive)
 
 
 def _make_room(nbytes: int) -> None:
-    """Before an instance gets that much memory: programs that ran longest ago give theirs up if all is too much."""
+    """Release temporaries of least recently run programs, such that `nbytes` more fit into the limit."""
     limit = limits.program_bytes()
     with _alive_lock:
         idle = [(instance.started, program, instance) for program in alive for instance in list(program._free)]
@@ -127,12 +126,12 @@ def _make_room(nbytes: int) -> None:
         try:
             program._free.remove(instance)
         except ValueError:
-            continue  # it runs by now
+            continue  # it is running
         total -= program.arena
 
 
 class Kept:
-    """Memory with the results of a program's prologue. Filled once; instances that find it filled only read it."""
+    """Memory with the results of a program's prologue. Filled once and read-only afterwards."""
 
     def __init__(self, nbytes: int) -> None:
         self.memory = memory.empty((max(nbytes, 64),), np.uint8)
@@ -162,14 +161,14 @@ class Instance:
         self.started = 0.0  # when it began
         self.arrays: dict[int, ndarray] = {}  # arrays of the current call, by storage
         self._keep: list[Any] = []
-        control = (ctypes.c_int64 * len(CONTROL))()  # loops look at it in every iteration
+        control = (ctypes.c_int64 * len(CONTROL))()  # polled by loops in every iteration
         self.control = ctypes.addressof(control)
         self.stop, self.tick = [ctypes.c_int64.from_buffer(control, 8 * CONTROL.index(w)) for w in ("stop", "tick")]
         if program.has_loops:
             poll = _HOST(self._poll())
             self._keep += [control, poll]
             control[CONTROL.index("poll")] = ctypes.cast(poll, ctypes.c_void_p).value or 0
-        self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots get an address once all are known
+        self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots are patched once all addresses are known
         self.table = self._table(program.steps)
         self.prologue: Any = None if self.kept is None or self.kept.filled else self._table(program.prologue)
         self.slots = (ctypes.c_int64 * max(len(self._slots), 1))(*self._slots)
@@ -193,13 +192,13 @@ class Instance:
             found = self.slot_of[key] = len(self._slots)
             start = self._start(storage)
             value = 0 if start is None else start + byte_offset
-            if start is None:  # set for every call, or by a scan for every iteration
+            if start is None:  # set per call, or per iteration of a scan
                 self.dynamic.setdefault(id(storage), []).append((found, byte_offset))
             self._slots.append(value)
         return _Slot(found)
 
     def _start(self, storage: Storage) -> int | None:
-        """The address of a storage if it is the same at every call."""
+        """The address of a storage if it is constant over calls, else None."""
         base = self._bases.get(storage.kind)
         if base is not None:
             return base + storage.offset
@@ -219,7 +218,7 @@ class Instance:
         return table
 
     def _words(self, words: list[Any]) -> int:
-        """The address of a block; slots get theirs once all are known, and a list of words stands for its address."""
+        """The address of a block of words; slots are patched later, and a nested list is replaced by its address."""
         words = [self._words(w) if isinstance(w, list) else w for w in words]
         block = (ctypes.c_int64 * max(len(words), 1))()
         self._keep.append(block)
@@ -314,7 +313,7 @@ class Instance:
                     status = 0
                 except GeneratorExit:
                     return
-                except BaseException as error:  # carried across native code and raised again by `run`
+                except BaseException as error:  # stored, and re-raised by `run` after native code returns
                     self.error, self.failed = error, step
                     status = 1
 
@@ -385,7 +384,7 @@ class Instance:
         if program.has_host:
             self._bind_arrays(arguments, variables, outputs)
         threads.ensure_width()
-        if self.seconds > _WIDE:
+        if self.seconds > _SPREAD_SECONDS:
             threads.spread_out()
         if program.has_loops:
             with attended(self.stop, self.tick):
@@ -409,7 +408,7 @@ class Instance:
         return failed
 
     def _bind(self, variables: Sequence[ndarray]) -> None:
-        """Set the pointers of variables whose arrays are others than at the last call."""
+        """Update the pointers of variables whose arrays changed since the last call."""
         slots = self.slots
         for array, before, where in zip(variables, self.bound, self.variable_slots, strict=True):
             if array is not before:
@@ -419,7 +418,7 @@ class Instance:
         self.bound = variables
 
     def _prepare(self) -> None:
-        """Run the prologue, unless another instance has done so by now."""
+        """Run the prologue unless another instance has done so."""
         kept, steps = self.kept, self.program.prologue
         assert kept is not None
         with kept.lock:
@@ -443,7 +442,7 @@ class Instance:
             arrays[id(layout.storage)] = array
 
     def _profiled(self) -> int:
-        """Run step by step and tell the profilers how long each took."""
+        """Run step by step and report the duration of each step to the profilers."""
         for i, step in enumerate(self.program.steps):
             start = time.perf_counter_ns()
             failed = self.program.run_native(self.table_at + 16 * i, 1)
@@ -469,7 +468,7 @@ class Instance:
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
 
     def _failed_check(self, outer: Step) -> Step | None:
-        """The check inside a branch or loop whose flag is set, if one is; all flags are taken back."""
+        """The failed check inside a branch or loop, or None; clears all flags."""
         found = None
         for part in outer.parts:
             for step in all_steps(part):
@@ -481,7 +480,7 @@ class Instance:
         return found
 
 
-# what a check raises that is not about an index
+# exceptions of checks other than index checks
 _CHECK_ERRORS: dict[str, type[Exception]] = {"check_true": AssertionError, "check_exponents": ValueError}
 
 
@@ -496,7 +495,7 @@ _profilers: list[Any] = []
 
 
 def maker_of(layout: Layout) -> Callable[[], ndarray]:
-    """A function that makes new memory for one output, in its layout."""
+    """A function that allocates one output in its layout."""
     if layout.contiguous:
         return memory.maker(layout.shape, layout.dtype)
     order = sorted(range(len(layout.shape)), key=lambda a: -layout.strides[a])

@@ -1,4 +1,4 @@
-"""Keep the workers of a team off the processor of the thread they work for.
+"""Thread placement: keeps OpenMP workers off the processor of their calling thread.
 
 *Problem*: in a virtual machine the kernel wakes a worker on its caller's own processor, because it takes a halted virtual
 processor for one that the host has taken away. Both then share one processor for milliseconds while another idles, and
@@ -8,9 +8,9 @@ wide work takes twice as long as it should (with a library that spins, several t
 use any processor it may use except that one. The caller itself stays free to move, and so do the workers among the
 rest. *Rejected*: binding each thread to one processor, because two processes would then fight over the same ones.
 
-*On a crowded machine* a worker must not be kept from any processor: it would wait for its turn behind others while its
-caller's is free. So every now and then the number of runnable threads is looked at, and when it exceeds the
-processors twice in a row, workers may run anywhere for a while.
+*Oversubscription*: on a crowded machine a restricted worker would wait for its turn while its caller's processor is
+free. So the number of runnable threads is polled, and when it exceeds the processors twice in a row, workers may run
+anywhere for a while.
 
 *Guarantee*: nothing but speed depends on it. It does nothing where there is nothing to choose (fewer processors than
 threads, no `sched_setaffinity`), and where the user has bound threads with OpenMP's own variables.
@@ -24,21 +24,21 @@ import threading
 import time
 from collections.abc import Callable
 
-AT_MOST_EVERY = 0.005
-"""Seconds between two moves: telling the workers wakes them, and a caller that is pushed around moves again soon."""
+MIN_MOVE_INTERVAL = 0.005
+"""Seconds between two changes of affinity: each one wakes the workers, and a caller that migrated may migrate again."""
 
-LOOK_EVERY = 0.025
-"""Seconds between two looks at how many threads want to run: it costs as much as a small step's Python code."""
+LOAD_POLL_INTERVAL = 0.025
+"""Seconds between two readings of the number of runnable threads: one costs as much as a small step's Python code."""
 
 CROWDED_FOR = 0.5
-"""Seconds for which a machine that was found crowded counts as such."""
+"""Seconds for which a machine counts as crowded after a reading."""
 
-_PROCESSORS = os.cpu_count() or 1  # asking takes longer than all else here
+_PROCESSORS = os.cpu_count() or 1  # cached: the call is slower than everything else here
 _BOUND_BY_USER = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
 
 
 class _Team(threading.local):
-    """What the workers of this thread were told: to avoid `cpu` (or `free`: to go anywhere), at the time `since`."""
+    """The placement of this thread's workers: they avoid `cpu` (or are `free`), since time `since`."""
 
     cpu = -1
     free = False
@@ -53,7 +53,7 @@ _ANYWHERE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _current_processor() -> Callable[[], int] | None:
-    """`sched_getcpu`, without letting the GIL go (that would cost more than the call)."""
+    """`sched_getcpu`, called without releasing the GIL, which would cost more than the call."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     try:
@@ -68,20 +68,20 @@ _processor = _current_processor()
 
 
 def switched_off() -> bool:
-    """Whether this machine, or the user, leaves nothing to do here."""
+    """Whether placement is disabled by the machine or the user."""
     return _processor is None or any(os.environ.get(name) for name in _BOUND_BY_USER)
 
 
 def forget() -> None:
-    """This thread's team changes: nothing is known about where its workers may run."""
+    """Reset the recorded placement; the team of this thread changes."""
     _team.cpu, _team.free, _team.full = -1, False, False
     _team.since = _team.looked = float("-inf")
 
 
 def crowded() -> bool:
-    """Whether more threads want to run on this machine than it has processors."""
+    """Whether this machine has more runnable threads than processors."""
     try:
-        file = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)  # a file object takes ten times as long
+        file = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)  # a file object is ten times slower
         try:
             text = os.read(file, 128)
         finally:
@@ -92,16 +92,18 @@ def crowded() -> bool:
 
 
 def spread(library: ctypes.CDLL, width: int) -> None:
-    """Tell this thread's workers to avoid its processor, or on a crowded machine to run anywhere, if that changed since they
-    were told. Nothing is looked at more often than `AT_MOST_EVERY` (0.1 µs in between)."""
+    """Make this thread's workers avoid its processor, or on a crowded machine run anywhere, if that has changed.
+
+    Checked at most once per `MIN_MOVE_INTERVAL`; a call in between costs 0.1 µs.
+    """
     now = time.monotonic()
     if now < _team.since or _processor is None:
         return
-    _team.since = now + AT_MOST_EVERY
+    _team.since = now + MIN_MOVE_INTERVAL
     if now >= _team.looked:
-        _team.looked = now + LOOK_EVERY
+        _team.looked = now + LOAD_POLL_INTERVAL
         before, _team.full = _team.full, crowded()
-        if before and _team.full:  # one look may have met somebody who ran for a moment
+        if before and _team.full:  # a single reading may be a short spike
             _team.since = now + CROWDED_FOR
             _release()
             return
@@ -112,7 +114,7 @@ def spread(library: ctypes.CDLL, width: int) -> None:
     if len(allowed) >= width and cpu in allowed:
         _tell(library, width, allowed - {cpu})
         _team.cpu, _team.free = cpu, False
-    elif not _team.free:  # a worker of a narrower team may have been told otherwise
+    elif not _team.free:  # a worker of a narrower team may be restricted
         _tell(library, width, allowed)
         _team.cpu, _team.free = -1, True
 
@@ -124,15 +126,15 @@ def _release() -> None:
     allowed = os.sched_getaffinity(0)
     for worker in _team.workers:
         try:
-            if os.path.exists(f"/proc/self/task/{worker}"):  # a worker that is gone has left its number to others
+            if os.path.exists(f"/proc/self/task/{worker}"):  # the id of an ended thread may be reused
                 os.sched_setaffinity(worker, allowed)
         except OSError:
-            continue  # it went this moment
+            continue  # it has just ended
     _team.cpu = -1
 
 
 def _tell(library: ctypes.CDLL, width: int, processors: set[int]) -> None:
-    """Every worker asks for itself: by the time somebody else asked, its thread number might be another's."""
+    """Set the affinity of every worker from within that worker, since thread ids may be reused."""
     caller = threading.get_native_id()
     workers: list[int] = []
 
@@ -144,7 +146,7 @@ def _tell(library: ctypes.CDLL, width: int, processors: set[int]) -> None:
         try:
             os.sched_setaffinity(0, processors)
         except OSError:
-            return  # its processors were taken away this moment; it goes on where it is
+            return  # its processors were just removed; keep the affinity
 
     library.GOMP_parallel(_ANYWHERE(ask), None, width, 0)
     _team.workers = tuple(workers)

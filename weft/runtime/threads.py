@@ -1,4 +1,4 @@
-"""How many threads Weft computes with, and the OpenMP library it shares with oneDNN.
+"""The number of threads, and the OpenMP library shared by compiled kernels and oneDNN.
 
 **Width.** The *logical width* is one number per process: `WEFT_NUM_THREADS`, or `set_num_threads(n)`, or by
 default the processors this process may use (affinity mask and control-group quota; `OMP_NUM_THREADS` if the
@@ -15,11 +15,10 @@ processor unless the machine is crowded (`weft.runtime.spreading`). A
 **Which thread.** OpenMP keeps its width per calling thread. Any thread that creates or runs native work calls
 `ensure_width()` first (0.1 µs when nothing changed).
 
-**Not too many at once.** Native work that uses the whole width runs inside `with compute_token:`. Threads get
-the token in turns. The token limits *concurrency only*: nobody computes a different result for
-having waited, or for having gone on without it, because the logical width never changes. A thread that has
-waited `ComputeToken.patience` seconds takes the token over, so a holder that waits for another thread, or died,
-delays others but cannot block them.
+**Oversubscription.** Native work that uses the whole width runs inside `with compute_token:`. Threads get
+the token in turns. The token limits *concurrency only*: results are the same with and without it, because the logical
+width never changes. A thread that has waited `ComputeToken.patience` seconds takes the token over, so a holder that
+waits for another thread, or died, delays others but cannot block them.
 
 **Fork.** libgomp's worker threads do not survive a fork, and a child that enters a parallel region waits for
 them for ever. So the forking thread's workers are stopped just before the fork (they restart on the next
@@ -55,11 +54,11 @@ _generation = 0
 _poisoned = False  # true in a forked child whose OpenMP workers could not be stopped before the fork
 _pause_failed = False
 _width_cell = ctypes.c_int32(1)
-_spreads = False  # whether there is a team to spread: OpenMP, a width above 1, processors to choose from
+_spreads = False  # whether workers can be placed: OpenMP, a width above 1, enough processors
 
 
 class _ThreadState(threading.local):
-    """Which generation of the width this thread has told OpenMP about."""
+    """The generation of the width that this thread has set in OpenMP."""
 
     generation = -1
 
@@ -90,7 +89,7 @@ def _load() -> ctypes.CDLL | None:
         if not name:
             _library_tried = True
             return None
-        # libgomp reads its settings once, while it is being loaded. The variable is taken back afterwards so
+        # libgomp reads its settings once, while it is being loaded. The variable is removed afterwards so
         # that child processes, which may run other libraries, start with the user's own environment.
         ours = "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ
         if ours:
@@ -207,7 +206,7 @@ def _limit() -> int:
 
 def _initial_width() -> int:
     asked = settings.NUM_THREADS()
-    if asked is None:  # OpenMP's own variable counts, too; libgomp complains if it makes no sense
+    if asked is None:  # fall back to OpenMP's variable, which libgomp validates
         asked = settings.NUM_THREADS.parse(os.environ.get("OMP_NUM_THREADS", "").strip())
     if asked is None:
         return min(_host.usable_cpus(), _limit())
@@ -223,7 +222,7 @@ def _initial_width() -> int:
 
 
 def get_num_threads() -> int:
-    """The logical width: how many threads native work is planned for.
+    """The number of threads that native code uses.
 
     >>> get_num_threads() >= 1
     True
@@ -250,14 +249,12 @@ def _store(width: int) -> None:
 
 
 def set_num_threads(n: int) -> None:
-    """Set the logical width for the whole process, from now on.
+    """Set the number of threads that native code uses, for the whole process.
 
-    Work that is under way keeps its width; every thread picks the new one up at its next `ensure_width()`.
-    In a forked child this ends the restriction to one thread.
+    Work in progress keeps its number of threads. In a forked child this ends the restriction to one thread.
 
     Args:
-        n: at least 1, at most OpenMP's thread limit. More threads than processors is allowed. Results do not depend
-            on it.
+        n: from 1 to OpenMP's thread limit; may exceed the number of processors. Results do not depend on it.
 
     Raises:
         TypeError: `n` is not an integer.
@@ -291,7 +288,7 @@ def ensure_width(force: bool = False) -> int:
     """Make OpenMP use the logical width in the calling thread; return the width.
 
     Call it in every thread before it creates or runs native work. With `force`, tell OpenMP even if this thread
-    did so before: other code in the process (threadpoolctl, for one) may have changed it since.
+    did so before: other code in the process (such as threadpoolctl) may have changed it since.
     """
     width = _width if _width is not None else _start()
     if _thread_state.generation != _generation or force:
@@ -306,7 +303,7 @@ def ensure_width(force: bool = False) -> int:
 
 
 def spread_out() -> None:
-    """Before work that uses the whole width: see that its threads are not all on one processor."""
+    """Spread the threads over processors before work that uses the whole width."""
     if _spreads:
         ensure_width()
         assert _library is not None and _width is not None
@@ -329,8 +326,8 @@ class _Alone:
 
 
 alone = _Alone()
-"""`with alone:` makes OpenMP use one thread in the calling thread: for work that is done before a second one has woken up
-(about 50 µs). It changes nothing else, and does not nest."""
+"""`with alone:` restricts OpenMP to the calling thread, for work shorter than waking a second thread (about 50 µs). Does not
+nest."""
 
 
 def width_cell_address() -> int:
@@ -350,11 +347,10 @@ class ComputeToken:
     """Re-entrant, fair permission to use all of the process's width (see module docstring).
 
     Contract: `acquire`/`release` pair up per thread, best as `with token:`. Waiting releases the GIL. While others
-    wait, a thread may take the token again and again for `turn` seconds (handing it over after every small operation
-    would cost more than the operation); after that, its next release hands it to whoever waited longest. A waiter
-    whose patience ends takes the token over from its holder, whose later `release` then does nothing; so no misuse,
-    interrupted thread or cyclic wait can make anybody wait longer than about `patience` seconds. Correctness must
-    never depend on holding it.
+    wait, a thread may re-acquire the token for `turn` seconds (a hand-over after every small operation would cost more
+    than the operation); after that, its next release hands it to the longest waiter. A waiter whose patience ends
+    takes the token over from its holder, whose later `release` then does nothing; so no misuse, interrupted thread or
+    cyclic wait delays a thread by more than about `patience` seconds. Correctness must never depend on holding it.
     """
 
     __slots__ = ("_depth", "_guard", "_owner", "_turn_began", "_waiters", "patience", "turn")
@@ -368,7 +364,7 @@ class ComputeToken:
         self._guard = threading.Lock()
         self._owner: int | None = None
         self._depth = 0
-        self._turn_began = 0.0  # when the others last had to begin waiting
+        self._turn_began = 0.0  # when the current waiting period began
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
 
     def acquire(self) -> None:
@@ -400,7 +396,7 @@ class ComputeToken:
         deadline = time.monotonic() + self.patience
         while not gate.acquire(timeout=min(self.turn, self.patience)):
             with self._guard:
-                if place not in self._waiters:  # handed over this very moment
+                if place not in self._waiters:  # just handed over
                     return
                 # Free: its holder's turn was not over when it let go, and it has not come back.
                 if self._owner is None or time.monotonic() >= deadline:
@@ -418,8 +414,7 @@ class ComputeToken:
             return True
 
     def release(self) -> None:
-        """Let go of the token; at the end of a turn the next in the queue gets it. Does nothing if this thread does
-        not hold it (any more)."""
+        """Release the token; at the end of a turn the next waiter gets it. Does nothing if this thread does not hold it."""
         me = threading.get_ident()
         if self._owner != me:
             return
