@@ -900,7 +900,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple
     primals.
     """
 def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = 'error') -> F:
-    """A function that applies `fn` to every example of a batch at once."""
+    """Vectorize `fn`, written for one example, over a batch axis."""
 def where(condition: Operand, x1: Operand, x2: Operand) -> Tensor:
     """Choose `x1` where `condition` is true and `x2` elsewhere; the three broadcast."""
 def zeros(

@@ -1,4 +1,4 @@
-"""The op functions that the backward engine itself needs, gathered after all ops exist."""
+"""The op functions that the backward engine uses, imported after all ops are defined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..tensor import Tensor, wrap
 
 
 def own(g: Tensor) -> Tensor:
-    """`g` as it may be stored in `.grad`: memory of its own, so that the user may write to it."""
+    """`g` as it may be stored in `.grad`: copied if its memory is shared or read-only."""
     data = g._data
     if not data.flags.writeable or data.base is not None and _shared(data):
         copied = wrap(np.array(data), g._node)
@@ -26,6 +26,6 @@ def own(g: Tensor) -> Tensor:
 
 
 def _shared(data: np.ndarray) -> Any:
-    """Whether `data` shows only part of its memory or repeats it (a broadcast gradient)."""
+    """Whether `data` is a view of part of its memory, or a broadcast."""
     base = data.base
     return 0 in data.strides and data.size > 1 or isinstance(base, np.ndarray)

@@ -1,11 +1,11 @@
-"""The backward engine: from gradients of outputs to gradients of leaves, one node at a time.
+"""The backward engine: propagate gradients from outputs to leaves, one tape node at a time.
 
 Nodes are processed by falling sequence number, which is a topological order (Note [Tape]). The engine, not the rules,
 undoes broadcasting and dtype promotion, adds up the gradients of values used several times, turns row-sparse gradients
 into dense ones where something needs them dense, and conjugates at the two ends so that complex gradients follow
 PyTorch's convention while rules stay plain transposes.
 
-Note [Bare gradients]. A small real gradient travels from rule to rule as a bare array where rules are plain arithmetic
+Note [Bare gradients]. A small real gradient is passed from rule to rule as a bare array where rules are plain arithmetic
 (`Op.pull_arrays`): wrapping every one in a Tensor would cost more than computing it. It becomes a Tensor again for hooks,
 for other rules and at the leaves.
 """
@@ -29,7 +29,7 @@ from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, 
 ndarray = np.ndarray
 _new = object.__new__
 F32, F64 = dtypes.float32, dtypes.float64
-_NON_ARRAY_TYPES = frozenset({Spec, type(None), bool, int, float, complex})  # saved values that are no arrays
+_NON_ARRAY_TYPES = frozenset({Spec, type(None), bool, int, float, complex})  # types of saved values that are not arrays
 _ones = {d: np.ones((), d) for d in dtypes.FLOATING}  # the gradient of a loss with respect to itself
 for _one in _ones.values():
     _one.flags.writeable = False
@@ -76,7 +76,7 @@ def run_backward(
 
 
 def _targets(inputs: Sequence[Tensor]) -> set[Any]:
-    """The nodes whose gradients are asked for."""
+    """The nodes whose gradients are requested."""
     for i, t in enumerate(inputs):
         if not isinstance(t, Tensor):
             raise TypeError(f"grad: input {i} must be a tensor. Got {type(t).__name__}.")
@@ -121,7 +121,7 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
 
 
 def _may_agree(a: Any, b: Any) -> bool:
-    """Whether two shapes of a graph may turn out equal when it runs."""
+    """Whether two shapes, perhaps with unknown sizes, may be equal."""
     return a is None or b is None or len(a) == len(b) and all(map(same_size, a, b))
 
 
@@ -265,14 +265,14 @@ def _run(
 
 
 def _restored(node: Node) -> tuple[Any, ...]:
-    """The saved values of a node that has none: a checkpointed region computes them again, a freed graph is an error."""
+    """Recover the saved values of a node: recompute those of a checkpointed region; raise for a freed graph."""
     while node.saved.__class__ is not tuple:
         if node.saved is FREED:
             raise RuntimeError(
                 f"backward of {node.op.title}: the graph was freed by an earlier backward. "
                 "Pass `retain_graph=True` to the first backward if you need a second one."
             )
-        node.saved.restore(node)  # a region may lie within another: then it takes two steps
+        node.saved.restore(node)  # nested regions take one step per level
     return node.saved
 
 
@@ -288,8 +288,8 @@ def _fitted(results: Sequence[Any], specs: Sequence[Any], edges: tuple[Any, ...]
 
 
 def _owned(g: Any, taken: set[int]) -> Any:
-    """`g` in memory of its own, which the user may write to. The same array may have reached several places (add passes
-    a gradient on unchanged), and it may be a read-only view (the gradient of a sum)."""
+    """`g` in unshared, writeable memory. The same array may have reached several places (add passes its gradient through),
+    and it may be a read-only view (the gradient of a sum)."""
     if g.__class__ is not Tensor or g._data.__class__ is not ndarray:
         return g
     data = g._data
@@ -324,12 +324,12 @@ def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:
                 return None
             key = id(value) if value.base is None else id(memory_of(value))
             if key in mutations and mutations[key][-1].clock > node.seq:
-                return None  # perhaps stale: the careful path finds out
+                return None  # perhaps stale: the general path checks
         elif value.__class__ not in _NON_ARRAY_TYPES:
             return None
     try:
         results = node.op.pull_arrays(g, node.saved, node.attrs, edges)  # type: ignore[misc]
-    except Exception:  # a NumPy warning that the user turned into an error: tensors compute without
+    except Exception:  # a NumPy warning raised as an error by the user: the tensor path computes without warnings
         return None
     if not g.ndim:  # NumPy turns results without axes into scalars
         return [None if r is None else np.asarray(r) for r in results]
@@ -359,14 +359,14 @@ def pullback(node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> 
 
 
 def _output_gradient(g: Any, spec: Spec, fill: bool) -> Any:
-    """The gradient of one of several outputs: zeros (or None) if nobody used it, None if it is of a kind without one."""
+    """The gradient of one of several outputs: zeros (or None) if it is unused, None if its dtype has no gradient."""
     if g is None:
         return ops().zeros_like_spec(spec) if fill and dtypes.is_inexact(spec.dtype) else None
     return dense(g)
 
 
 def saved_values(node: Node, create_graph: bool) -> list[Any]:
-    """What `node` saved, as its rules want it: tensors that, for higher order, are linked to the tape again."""
+    """The saved values of `node` as its rules expect them: tensors, linked to the tape again for higher order."""
     values = _saved_tensors(node, create_graph)
     # every node that saved short floats has specs, see Note [Short floats]
     return widened(values) if node.specs is not None and node.op.widens else values
@@ -396,7 +396,7 @@ def _saved_tensors(node: Node, create_graph: bool) -> list[Any]:
 
 
 def _unwrap(node: Node, item: tuple[str, int, int], value: Any, create_graph: bool) -> Any:
-    """A saved value as the rule wants it: a tensor that, for higher order, is linked to the tape again."""
+    """A saved value as the rule expects it: a tensor, linked to the tape again for higher order."""
     kind, index, _ = item
     if value is None or kind == "like":
         return value

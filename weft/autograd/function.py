@@ -1,4 +1,4 @@
-"""Function: an op of the user's own, with its own backward.
+"""`wf.Function`: user-defined differentiable functions with a custom backward.
 
     class Scale(wf.Function):
         @staticmethod
@@ -12,10 +12,10 @@
 
     y = Scale.apply(x, 3.0)
 
-Contract. `forward` runs once, unrecorded; what it computes is replaced on the tape by one node. `backward` gets one
+Contract. `forward` runs once, unrecorded, and becomes one node of the tape. `backward` gets one
 gradient per output of `forward` and returns one per argument (None for those without). It is written with public ops:
 under `create_graph` it is recorded, so higher derivatives work. Inside a captured function both run on symbolic tensors.
-The node keeps what `save_for_backward` was given, as arrays, and nothing else: there are no reference cycles unless the
+The node keeps the tensors given to `save_for_backward`, as arrays, and nothing else: there are no reference cycles unless the
 user stores an output on `ctx` by hand.
 """
 
@@ -35,7 +35,7 @@ from .tape import Node, Output, check_saved, grad_mode, no_grad, tick
 
 
 class FunctionContext:
-    """What `forward` leaves for `backward`: saved tensors, and any attribute the user sets."""
+    """The `ctx` of a Function: saved tensors and user attributes, passed from `forward` to `backward`."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -75,7 +75,7 @@ class FunctionContext:
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether an output that nobody used has a gradient of zeros in `backward` (the default) or None."""
+        """Whether the gradient of an unused output is zeros in `backward` (the default) or None."""
         self._materialize = bool(value)
 
 
@@ -111,7 +111,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Run `forward` and record it as one step of the tape."""
+        """Run `forward` on the arguments and record it as one node of the tape."""
         recording = grad_mode.enabled
         needs = tuple([recording and isinstance(a, Tensor) and a._node is not None for a in args])
         ctx = FunctionContext(needs)
@@ -128,7 +128,7 @@ class Function:
 
 
 class _FunctionOp:
-    """What the tape and the printer need to know of a Function: the same few facts as of an op of the table."""
+    """A Function as the tape and the printer see it: the interface of an op record."""
 
     __slots__ = ("name", "title", "cls")
     keeps_arrays = True
@@ -143,7 +143,7 @@ class _FunctionOp:
 
 
 def _unaliased(ctx: FunctionContext, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
-    """Outputs that are inputs, unless marked dirty, become tensors of their own on the same memory."""
+    """Replace outputs that are inputs, unless marked dirty, by new tensors on the same memory."""
     kept = []
     for o in outputs:
         if isinstance(o, Tensor) and any(o is a for a in args) and not any(o is d for d in ctx._dirty):
@@ -183,7 +183,7 @@ def _record(cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...], ou
                 o = wrap(o._data)  # a tensor from outside that forward returned
             o._node = Output(node, i)
         linked.append(o)
-    ctx._non_differentiable = ctx._dirty = ()  # let go of the tensors: the outputs point to the node, not back
+    ctx._non_differentiable = ctx._dirty = ()  # release the tensors: no reference from the node back to its outputs
     return linked
 
 

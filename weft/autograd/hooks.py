@@ -1,4 +1,4 @@
-"""Hooks on gradients: functions that see, and may replace, a gradient on its way through the tape."""
+"""Gradient hooks: functions that observe, and may replace, a gradient during backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HookHandle:
-    """Takes a hook off again: `handle.remove()`, or use it as a context manager."""
+    """Removes a hook: call `remove()`, or use it as a context manager."""
 
     __slots__ = ("_hooks", "_hook")
 
@@ -44,7 +44,7 @@ def add_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:
 
 
 class _Keeper:
-    """The hook behind `retain_grad`. It stays the last: what is kept is what goes on."""
+    """The hook behind `retain_grad`. It stays last, so that it sees the gradient that is propagated."""
 
     __slots__ = ("_tensor",)
 
@@ -61,7 +61,7 @@ class _Keeper:
 
 
 def keep_gradient(tensor: Tensor) -> None:
-    """Add the gradient of an interior tensor to its `.grad` from now on; a second time changes nothing."""
+    """Accumulate the gradient of an interior tensor in its `.grad` from now on; idempotent."""
     node = tensor._node
     if node.hooks is None:
         node.hooks = []

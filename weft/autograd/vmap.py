@@ -1,4 +1,4 @@
-"""vmap: run a function written for one example on a whole batch of them at once.
+"""`wf.vmap`: vectorize a function of one example over a batch.
 
 Inside, a mapped tensor's data is a `Batched` value: a tensor that has the batch axis in front, shown to the user without
 it. An op on such values reaches `Batched.apply` (the foreign-data protocol of `weft.ops.core.define.call`), which applies
@@ -155,7 +155,7 @@ class _Randomness(define.Mode):
         return rows
 
     def _stacked(self, op: Op, values: tuple[Any, ...], vary: bool) -> Any:
-        """The op run example by example; `vary` gives each a random stream of its own."""
+        """The op run example by example; `vary` gives each example a separate random stream."""
         from ..ops.array.shaping import stack
 
         attrs = op.attrs(values)
@@ -174,7 +174,7 @@ class _Randomness(define.Mode):
 
 
 def _stream(i: int) -> int:
-    """What is added to the seed for example `i`: far apart, so that the streams of two examples never meet."""
+    """The seed offset of example `i`: far apart, so that the streams of two examples never overlap."""
     return ((0x9E3779B97F4A7C15 * (i + 1) + 2**63) % 2**64) - 2**63
 
 
@@ -182,7 +182,7 @@ def _stream(i: int) -> int:
 
 
 def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error") -> F:
-    """A function that applies `fn` to every example of a batch at once.
+    """Vectorize `fn`, written for one example, over a batch axis.
 
     Args:
         fn: a function of tensors (in nested lists, tuples and dicts) that is written for one example.

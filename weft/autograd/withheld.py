@@ -1,6 +1,6 @@
-"""Gradients that stayed inside a captured program: the function that computed them updated their tensors itself.
+"""Track gradients that stayed inside a captured program, because the function updated their tensors itself.
 
-An eager `step()` or clip after such a call would find no gradient and silently do nothing; it asks here first.
+An eager `step()` or clip after such a call would find no gradient and silently do nothing; it calls `refuse` first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _by_tensor: dict[int, tuple[Any, Any]] = {}  # id of a tensor -> weak references
 
 
 def note(tensor: Any, program: Any) -> None:
-    """Calls of `program` leave `tensor.grad` None although they compute a gradient."""
+    """Record that calls of `program` compute a gradient of `tensor` but leave `tensor.grad` None."""
     key = id(tensor)
 
     def forget(_: Any) -> None:

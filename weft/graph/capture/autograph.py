@@ -1,11 +1,11 @@
-"""Python's `if`, `while`, `and`, `or`, `not` and `assert` on tensors, rewritten for capture.
+"""AutoGraph: rewrite Python's `if`, `while`, `and`, `or`, `not` and `assert` on tensors for capture.
 
-When a captured function asks for the truth of a symbolic tensor, the source of the function that asked is rewritten once:
+When a captured function takes `bool()` of a symbolic tensor, the source of the calling function is rewritten once:
 an `if` becomes a call of `wf.cond` on two local functions, a `while` one of `wf.while_loop`, and the captured function is
 traced again. Conditions that are not symbolic tensors keep their ordinary meaning. Line numbers stay those of the user's
-file. `break` and `continue` become flags first (`jumps.py`). What cannot be rewritten (`return` inside a loop, a `return`
-in only one branch that is not followed by another, generators, lambdas, code without source) keeps raising the error that
-says what to write. A name that only one branch, or only the body of a loop, gives a value has none afterwards.
+file. `break` and `continue` become flags first (`break_continue.py`). Code that cannot be rewritten (`return` inside a loop,
+a `return` in only one branch that is not followed by another, generators, lambdas, code without source) keeps raising the
+error with its advice. A name that is assigned in only one branch, or only in the body of a loop, is undefined afterwards.
 
 Note [Functions that are called]. The captured function is traced in its rewritten form. Functions and methods that it
 calls, wherever they are called from (a user's `forward` inside `nn.Sequential`), get their rewritten code for as long as

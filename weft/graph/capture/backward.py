@@ -1,15 +1,15 @@
-"""The pull-back of a captured function: its results can be differentiated by eager code outside.
+"""The pullback of a captured function: the program that eager code runs to differentiate its results.
 
 While the function's graph is still open, the gradients of its results are captured too, from placeholders for the
-outer gradients. What the pull-back needs from the forward pass becomes further outputs of the forward program; the
-pull-back itself is a second program, compiled when it is first needed.
+outer gradients. What the pullback needs from the forward pass becomes further outputs of the forward program; the
+pullback itself is a second program, compiled when it is first needed.
 
-What the pull-back reads of arguments and outside tensors is read again when it runs: if one was overwritten in between,
+What the pullback reads of arguments and outside tensors is read again when it runs: if one was overwritten in between,
 that is an error, as eagerly. Outside tensors that the function itself writes (the state of a random generator) are kept
 as they were.
 
 Gradients that will be differentiated again (`create_graph=True`) come from a captured function of their own: the nodes of
-the forward pass are run again and differentiated, and that function has a pull-back in turn. Where the tape said less than
+the forward pass are run again and differentiated, and that function has a pullback in turn. Where the tape said less than
 the nodes (`no_grad`, `detach`, a Function of the user's, hooks) they would give other gradients, so that is refused.
 """
 
@@ -92,7 +92,7 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
 
 
 class Backward:
-    """The pull-back of one trace. `saved` are values the forward program must return for it."""
+    """The pullback of one trace. `saved` are values the forward program must return for it."""
 
     hooked = False
 
@@ -125,10 +125,10 @@ class Backward:
         for v in self._forward_inputs(written):
             needed[v] = None
         self.saved = list(needed)
-        self.variables = [v for v in graph.variables if v.entry not in needed]  # read when the pull-back runs
+        self.variables = [v for v in graph.variables if v.entry not in needed]  # read when the pullback runs
         self.inputs = [
             i for i, v in enumerate(graph.inputs) if v not in needed
-        ]  # arguments read when the pull-back runs
+        ]  # arguments read when the pullback runs
         self.read_arguments = [i for i, v in enumerate(graph.inputs) if v in read]
         self.read_variables = [v.tensor for v in graph.variables if v.entry in read]
         self.compiled: Any = None

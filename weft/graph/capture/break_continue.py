@@ -1,4 +1,4 @@
-"""`break` and `continue` as flags, so that loops on tensors have one way in and one way out.
+"""Rewrite `break` and `continue` to flags, so that loops on tensors have a single exit.
 
     while test:                          stop = False
         a()                              while not stop and test:

@@ -1,7 +1,7 @@
-"""Functions as they are now, for calling them later.
+"""Freeze the closure of a function, for calling it later.
 
-A Python function sees the names it closes over as they are when it runs. The gradient of a branch or loop body runs the
-function again, at the end of the trace, when a loop variable or a rebound name has long got another value.
+A Python function reads the names it closes over when it runs. The gradient of a branch or loop body runs the function again,
+at the end of the trace, when a loop variable may have been rebound.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def frozen(fn: Callable[..., Any], seen: dict[int, Any] | None = None) -> Callable[..., Any]:
-    """`fn` with the names that it and the functions it closes over use bound to what they are now."""
+    """`fn` with its free names, and those of the functions it closes over, bound to their current values."""
     seen = {} if seen is None else seen
     if id(fn) in seen:
         return seen[id(fn)]

@@ -1,9 +1,9 @@
-"""Writes inside branches and loop bodies.
+"""Functionalize writes inside branches and loop bodies.
 
-A subgraph cannot write to memory: how often it runs is not known while it is traced. So control flow first traces its
-functions as they are and looks at what they wrote. If that is something, it is declared again with functions that get every
-written tensor as a further operand (of a loop: a further part of the state) and return its last value; what comes out
-then replaces the tensor's value in the surrounding graph. Gradients need nothing more: the functions are pure by then.
+A subgraph cannot write to memory: the number of its runs is not known at trace time. So control flow first traces its
+functions unchanged and collects their writes. If there are any, it is traced again with functions that take every written
+tensor as a further operand (of a loop: as part of the state) and return its last value, which then replaces the tensor's
+value in the surrounding graph. Gradients need nothing more: these functions are pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .tracing import Uncapturable, capturing, undoing
 
 
 class Effects:
-    """What the functions of one control-flow op write: operands (by number, `written`) and outer tensors (`tensors`)."""
+    """The writes of one control-flow op: to operands (by number, `written`) and outer tensors (`tensors`)."""
 
     def __init__(self, what: str, subs: Sequence[Sub], leaves: Sequence[Any]) -> None:
         self.what, self.leaves = what, list(leaves)
@@ -38,7 +38,7 @@ class Effects:
         return bool(self.tensors or self.written)
 
     def _check_names(self, subs: Sequence[Sub]) -> None:
-        """What is written must be known to the functions by one name only: as an operand or as an outer tensor."""
+        """Check that a written tensor is reached in one way only: as an operand or as an outer tensor."""
         operands = [id(root_of(t)) for t in self.leaves if isinstance(t, Tensor)]
         written = {id(t) for t in self.tensors}
         outer = {id(root_of(t)) for sub in subs for t in sub.captured} | written
@@ -77,7 +77,7 @@ class Effects:
         return run
 
     def apply(self, tensors: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        """Write what came out into the surrounding program."""
+        """Write the results into the surrounding program."""
         for e, new in zip(self.tensors, tensors, strict=True):
             _write(e, new, id(e) in self._recorded)
         for i, new in zip(self.written, operands, strict=True):
@@ -117,9 +117,9 @@ def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def restore_aliases(results: list[Tensor], subs: Sequence[Sub], leaves: Sequence[Any]) -> list[Any]:
-    """`results` of a branch with those that are an operand or outer tensor itself, in every branch, replaced by it.
+    """Replace results that are an operand or outer tensor itself, in every branch, by that tensor.
 
-    Of others that may share memory with one, the graph remembers that data decide it.
+    For others that may share memory with one, the graph records that sharing depends on data.
     """
     sources = [[_outer(s, leaves) for s in sub.sources] for sub in subs]
     made: list[Any] = []

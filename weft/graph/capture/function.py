@@ -45,7 +45,7 @@ from .tracing import Capture, CaptureError, TruthError, Uncapturable, gradient_k
 
 ndarray = np.ndarray
 _data_of = attrgetter("_data")
-WARN_AFTER = 10  # signatures from which a new one is worth a warning
+WARN_AFTER = 10  # signatures before the warning about recompilation
 
 
 class CapturedFunction(Generic[P, R]):
@@ -319,7 +319,7 @@ _EAGER = settings.EAGER()
 
 
 def _inlined() -> bool:
-    """Whether a mode that does more than watch is active: inside another capture the function is simply part of it."""
+    """Whether a mode other than an observer is active: inside another capture the function is inlined."""
     return any(not (hasattr(mode, "spans") or hasattr(mode, "remembers")) for mode in define.current_modes())
 
 
@@ -331,7 +331,7 @@ def _flat(args: tuple[Any, ...]) -> bool:
 
 
 def _signature(leaves: list[Any], structure: Any) -> tuple[Any, list[Tensor]]:
-    """What a trace depends on, and the tensors among the arguments."""
+    """The key of a trace, and the tensors among the arguments."""
     parts: list[Any] = [structure, grad_mode.enabled, epoch.current(), dtypes._default_float]
     tensors: list[Tensor] = []
     for leaf in leaves:
@@ -479,7 +479,7 @@ class Trace:
                 self.gradients.append((target, stored))
 
     def _collect_guards(self) -> dict[int, int]:
-        """Note whose gradients the function looked at. Returns the numbers of arguments by their leaves."""
+        """Record whose gradients the function read. Returns the numbers of arguments by their leaves."""
         capture = self.capture
         numbers = {id(t): ~i for i, t in enumerate(capture.leaves)} | {
             id(t): i for i, t in enumerate(capture.stand_ins)
@@ -493,7 +493,7 @@ class Trace:
         return numbers
 
     def _collect_recorded_writes(self) -> None:
-        """Arguments and outside tensors that the tape knows to have changed: they are results of the call, too."""
+        """Arguments and outside tensors whose tape node changed: they are results of the call, too."""
         capture, graph = self.capture, self.capture.graph
         if not grad_mode.enabled:
             return
@@ -532,7 +532,7 @@ class Trace:
         return len(self.values) - 1
 
     def _prepare_backward(self) -> None:
-        """If results can be differentiated outside, capture the pull-back too (see `weft.graph.capture.backward`)."""
+        """If results can be differentiated outside, capture the pullback too (see `weft.graph.capture.backward`)."""
         self.backward: Any = None
         if self.roots:
             from .backward import capture_backward
@@ -631,8 +631,8 @@ class Trace:
         return made[0] if self.structure is None else unflatten(self.structure, made)
 
     def _shares(self, tensors: list[Tensor]) -> bool:
-        """Whether memory that the program writes is shared in a way that it does not know of. Raises if an argument that
-        it writes cannot be written."""
+        """Whether memory that the program writes is aliased in a way unknown at capture. Raises if an argument that it writes
+        is read-only."""
         outside = self._outside
         assert outside is not None
         if outside.clash:
@@ -678,7 +678,7 @@ class Trace:
         return False
 
     def _store_arguments(self, tensors: list[Tensor], arguments: list[Any]) -> None:
-        """Arguments that the program wrote: bring what is in a copy back, and tell the tape."""
+        """Copy written arguments back and note the writes on the tape's mutation clock."""
         for i, _ in self.written_arguments:
             data = tensors[i]._data
             note_mutation(data, self.owner.__name__)
@@ -714,11 +714,11 @@ class Trace:
         return False
 
     def refresh(self) -> None:
-        """Frozen tensors are read anew by the next call."""
+        """Read frozen tensors again in the next call."""
         if self._frozen:
             now = tick()
             self.compiled.program.refresh()
-            self._watch(now)  # last: whoever finds nothing changed must not get what was kept before
+            self._watch(now)  # last: a concurrent call that sees no change must not get old values
 
     def _watch(self, now: int) -> None:
         """Writes to frozen tensors after `now` count as changes."""
@@ -728,7 +728,7 @@ class Trace:
 
     def _note_writes(self) -> None:
         """Tell the tape that the variables were written (see Note [Mutation clock]); cheap from the second call on."""
-        alone = latest.clock == self._noted  # nobody wrote to any memory since this was called last
+        alone = latest.clock == self._noted  # no write to any memory since the last call
         now = self._noted = tick()
         if alone:
             renew(self._moment, now)

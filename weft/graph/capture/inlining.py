@@ -1,7 +1,7 @@
-"""Subgraphs again: the nodes of a traced branch, body or function, applied to other tensors.
+"""Inlining: apply the nodes of a traced branch, body or function to other tensors.
 
-`inline` is how a function that was given to a variable is computed, and how control flow that was read from a file, where
-there are no Python functions any more, is differentiated: its branches and bodies are traced a second time from their nodes.
+`inline` computes the function of `Variable.assign_fn`, and lets control flow that was read from a file, without its Python
+functions, be differentiated: its branches and bodies are traced a second time from their nodes.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ def control_again(op: ControlOp, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def backward_again(op: ControlOp, inputs: Sequence[Tensor]) -> Callable[..., list[Any]]:
-    """The gradient of a control-flow node of which only the subgraphs are left: it is declared once more and that is
-    differentiated."""
+    """The gradient of a control-flow node that has only its subgraphs: it is declared again and differentiated."""
 
     def backward(g: list[Any], edges: tuple[Any, ...]) -> list[Any]:
         with enable_grad():

@@ -1,6 +1,6 @@
-"""The gradient of a captured loop whose number of iterations nobody knows beforehand, in memory of a fixed size.
+"""The gradient of a captured loop with an unknown number of iterations, in memory of fixed size.
 
-The loop is run again to count its n iterations, and once more to store every s-th state in SLOTS places, s being n / SLOTS
+The loop is run again to count its n iterations, and once more to store every s-th state in SLOTS slots, s being n / SLOTS
 rounded up. Then the stretches between the stored states are taken from the last to the first: a stretch is divided in the
 same way, and what is still longer than one iteration after LEVELS divisions is run from its start for each of its iterations.
 So up to SLOTS ** LEVELS iterations cost a fixed number of runs of the body each; more are slower, but never wrong.
@@ -20,7 +20,7 @@ from ...tensor import Tensor
 LEVELS = 2
 SLOTS, FEWEST_SLOTS = 128, 8
 SLOT_BYTES = 1 << 26
-"""Large states get fewer places, so that they take no more memory than this (but for the fewest)."""
+"""Large states get fewer slots, to stay within this memory (down to a minimum)."""
 
 State = Sequence[Tensor]
 

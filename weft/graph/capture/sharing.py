@@ -1,8 +1,8 @@
-"""Which arrays share memory: what a captured program must know before it writes to arguments and outside tensors.
+"""Alias analysis: detect arguments and outside tensors of a captured program that share memory.
 
-A program treats every argument and outside tensor as memory of its own. That is right unless it writes to one of them and
-another one shows part of the same memory. The check compares byte ranges, so it finds memory shared through NumPy, DLPack
-or buffers as well as views; only where ranges cross are the elements themselves compared.
+A program assumes that arguments and outside tensors do not overlap. That is wrong if it writes to one of them and another
+one aliases the same memory. The check compares byte ranges, so it finds memory shared through NumPy, DLPack or buffers as
+well as views; elements are compared only where ranges overlap.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Subgraphs: the branches and bodies of structured control flow, traced like captured functions.
 
 A subgraph has formal inputs, and captures by identity every tensor of the surrounding program that it uses: symbolic
-ones and outside ones alike become further inputs of the control-flow node. What it writes to tensors from outside is undone
-when it has been traced; `effects` and `writes` say what that was, so that control flow can make it a result (see
+ones and outside ones alike become further inputs of the control-flow node. Writes to outside tensors are undone after
+tracing; `effects` and `writes` list them, so that control flow can return them as results (see
 `weft.graph.capture.effects`).
 """
 
@@ -214,8 +214,8 @@ class Sub:
 
 
 def _source(leaf: Any, stand_ins: Sequence[Tensor]) -> Any:
-    """Whose memory a result of a branch or body is: (number of a formal or a tensor from outside, whether it is that tensor
-    itself), or None if it is memory of its own."""
+    """The tensor whose memory a result of a branch or body shares: (number of a formal or an outside tensor, whether it is
+    that tensor itself), or None for new memory."""
     if not isinstance(leaf, Tensor):
         return None
     view = getattr(leaf, "_view", None)
@@ -238,7 +238,7 @@ def after(tensor: Tensor) -> Any:
 
 
 class cut:
-    """While entered, `tensors` have places of their own on the tape, so that gradients with respect to them are partial."""
+    """While entered, `tensors` have separate nodes on the tape, so that gradients with respect to them are partial."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = list(tensors)

@@ -1,4 +1,4 @@
-"""Capture: run an eager function once on symbolic tensors and keep what it would have computed.
+"""Tracing: run an eager function once on symbolic tensors and record its ops as a graph.
 
 Note [Capture rules].
 * Tensors the function closes over become the graph's variables by identity: read when first used, written in program
@@ -6,9 +6,9 @@ Note [Capture rules].
 * An argument is a placeholder. If the function writes to it, its last value is stored into the argument's memory likewise.
 * Writes are seen through every alias, as eagerly. Inside the graph views know their base (`weft.ops.core.inplace`). Memory that
   arguments and outside tensors share is found when a call begins: if the program writes to it, the call runs eagerly. So
-  does a function of which this module cannot say what it would do to the caller's memory (`Uncapturable`).
+  does a function whose effects on the caller's memory are not known at trace time (`Uncapturable`).
 * `.grad` of outside tensors is state of the trace. A gradient from before the call is an argument, and whether there is one
-  belongs to the signature. What the function leaves there is stored after the call, unless the function itself
+  belongs to the signature. The final gradient is stored after the call, unless the function itself
   updates the tensor and started from None: then the gradient stays inside the program, and `.grad` is None after the call
   (`keep_grads=True` stores all).
 * State that must live outside (optimiser moments) is created with `outside()`, which suspends the capture.
@@ -43,11 +43,11 @@ class CaptureError(RuntimeError):
 
 
 class TruthError(CaptureError):
-    """The truth of a symbolic tensor was asked for."""
+    """`bool()` of a symbolic tensor."""
 
 
 class Uncapturable(CaptureError):
-    """What the function does to memory that its caller sees is not known before it runs. `reason` completes "because …"."""
+    """The function's effects on its caller's memory are not known at trace time. `reason` completes "because …"."""
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(f"capture: {reason}. {advice}")
@@ -108,7 +108,7 @@ class CapturedGraph(Graph):
             self.held |= {id(t) for v in view.chain() for t in (v.base, v.root)}
 
     def compare_links(self, operands: list[Any], result: Any) -> None:
-        """Note where the tape says less than the nodes: a value that has a gradient is used as if it had none.
+        """Record where the tape is cut: a value that has a gradient is used as if it had none.
 
         That is so under `no_grad`, after `detach` and inside a Function. See `weft.graph.capture.backward`, which
         differentiates nodes.
@@ -141,7 +141,7 @@ class CapturedGraph(Graph):
         """An in-place op gave the outside tensor `x` a new value."""
         inplace.check_writeable("in-place", x)
         table = None if deferred_tables.direct.on else deferred_tables.table_of(x)
-        if table is not None:  # written as a whole, by somebody who has caught up with it
+        if table is not None:  # written as a whole, after pending row updates were applied
             table.settle(memory=False)
         self.outside(x)
         self._by_id[id(x._data)].final = value._data
@@ -169,7 +169,7 @@ class CapturedGraph(Graph):
                 )
 
     def current(self, x: Tensor) -> Value:
-        """What `x` stands for now."""
+        """The current value of `x`."""
         return self.operand(x)
 
     def pin(self, x: Tensor, value: Value) -> None:
@@ -195,7 +195,7 @@ class CapturedGraph(Graph):
             v.final = values.get(v)
 
     def restore(self) -> None:
-        """Let tensors from outside be what they were: what they became belongs to this graph."""
+        """Restore outside tensors to their state before the trace."""
         for x, data, node in self.touched.values():
             if type(data) is not ndarray:
                 x._data = data
@@ -285,7 +285,7 @@ class CapturedGraph(Graph):
 
 
 def gradient_kind(gradient: Any) -> bool | None:
-    """What a trace must know of a gradient from before the call: None if there is none, else whether it is dense."""
+    """The part of the signature for a gradient from before the call: None if there is none, else whether it is dense."""
     return None if gradient is None else isinstance(gradient, Tensor)
 
 
@@ -468,7 +468,7 @@ def _strided(value: Value, strides: tuple[int, ...] | None) -> ndarray:
 
 
 class undoing:
-    """What is done inside to tensors from outside of it is undone at its end (the values that were made stay)."""
+    """Context manager that undoes writes to outside tensors at its end (the values that were made stay)."""
 
     def __init__(self, graph: CapturedGraph) -> None:
         self._graph = graph
@@ -502,7 +502,7 @@ class _Again:
 
 
 def outside() -> Any:
-    """Suspend any capture for a while: tensors made inside are ordinary ones (for state created on first use)."""
+    """Context manager that suspends capture: tensors made inside are eager ones (for state created on first use)."""
     return _Outside()
 
 

@@ -33,7 +33,7 @@ from .origins import Remembering
 ndarray = np.ndarray
 
 
-LASTING = frozenset(("print", "check"))
+OBSERVER_EFFECTS = frozenset(("print", "check"))  # of nodes that run whenever their input is computed
 
 
 class GraphOp:
@@ -114,7 +114,7 @@ class DeclaredGraph(Graph):
         self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
         self.colocated: dict[Node, Node] = {}
         self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
-        self.lasting: list[Node] = []  # prints and checks: they run whenever their input is computed
+        self.observers: list[Node] = []  # prints and checks: they run whenever their input is computed
         self.updates: dict[Node, tuple[Node, ...]] = {}  # assigns that run whenever one of these nodes does
         self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
 
@@ -146,8 +146,8 @@ class DeclaredGraph(Graph):
                 self.colocated[node] = _scopes.colocate[-1]
             if frame:
                 self.frames[node] = frame
-            if op.effects & LASTING:
-                self.lasting.append(node)
+            if op.effects & OBSERVER_EFFECTS:
+                self.observers.append(node)
             self._by_name[node.name] = node
         return node
 
@@ -264,8 +264,8 @@ class DeclaredGraph(Graph):
         self._by_name[node.name] = node
         self._names[node.name] = self._names.get(node.name, 0) + 1
         self._tensors[node.name] = tensors
-        if node.op.effects & LASTING:
-            self.lasting.append(node)
+        if node.op.effects & OBSERVER_EFFECTS:
+            self.observers.append(node)
 
     def variables(self) -> dict[str, Tensor]:
         """The memory of every variable that the graph reads or writes, by name."""

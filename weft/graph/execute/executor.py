@@ -90,7 +90,7 @@ def needed_nodes(targets: Sequence[Node], fed: frozenset[Value] | set[Value]) ->
         if not more:
             break
         need(more)
-    for node in getattr(graph, "lasting", ()):
+    for node in getattr(graph, "observers", ()):
         if node not in seen and all(v.__class__ is not Value or v in fed or v.node in seen for v in node.inputs):
             seen.add(node)
     return sorted(seen, key=lambda n: n.order)

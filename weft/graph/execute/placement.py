@@ -197,7 +197,7 @@ class Placement:
                         allowed, reason = narrowed, f"device({wish})" + ("" if len(group) == 1 else f" of {node.name}")
                     elif not soft:
                         raise ValueError(
-                            f"placement: nobody can satisfy device({str(wish)!r}) of node {node.name!r} ({node.op.name}). "
+                            f"placement: no device can satisfy device({str(wish)!r}) of node {node.name!r} ({node.op.name}). "
                             f"Possible: {[str(d) for d in allowed]}; a kernel, a colocated node or another constraint rules "
                             f"out the rest. Made at {node.where}. Use `wf.device(name, soft=True)` to allow other devices."
                         )
