@@ -589,7 +589,7 @@ class TensorMethods:
     def reciprocal_(self) -> Tensor:
         """`reciprocal`, in place: the result takes the place of this tensor's value."""
     def relu(self) -> Tensor:
-        """max(x, 0)."""
+        """Rectified linear unit: max(x, 0)."""
     def remainder(self, x2: Operand) -> Tensor:
         """Remainder of the floor division `x1 // x2`, with the sign of `x2`; 0 for an integer divided by
         zero, as in NumPy.

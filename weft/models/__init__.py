@@ -1,4 +1,4 @@
-"""Models, each in one readable file. Constructors are in lower case (`lenet()`), classes in CamelCase (`LeNet`)."""
+"""Model zoo, one readable file per model. Constructors are in lower case (`lenet()`), classes in CamelCase (`LeNet`)."""
 
 from __future__ import annotations
 

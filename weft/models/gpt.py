@@ -20,10 +20,9 @@ from .registry import constructor
 
 
 class KeyValueCache:
-    """Keys and values of the tokens so far, one pair of tensors (batch, heads, block, head size) per layer.
+    """Cached keys and values, one pair of tensors (batch, heads, block, head size) per layer.
 
-    The tensors have their full size from the start and are written in place, so that a captured function sees the same
-    shapes at every token.
+    The tensors are preallocated and written in place, so a captured function has fixed shapes.
     """
 
     def __init__(self, model: GPT, batch: int) -> None:
@@ -38,7 +37,7 @@ class KeyValueCache:
 def put(cache: Tensor, positions: Tensor, new: Tensor) -> None:
     """Write `new` (batch, heads, tokens, head size) into `cache` at `positions` of the tokens, in place.
 
-    A captured function writes just these rows: what is read and replaced in place is not copied.
+    A captured function writes only these rows, without copying the cache.
     """
     index = wf.broadcast_to(wf.reshape(positions, (1, 1, -1, 1)), new.shape)
     cache.copy_(wf.scatter(cache, index, new, axis=2))
@@ -79,7 +78,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a small perceptron, each behind a norm and beside a shortcut."""
+    """Pre-norm transformer block: attention and an MLP, each with a residual connection."""
 
     def __init__(self, n_embd: int, n_head: int, dropout: float, bias: bool) -> None:
         super().__init__()
@@ -103,7 +102,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Token numbers (batch, tokens) to the scores of the next token (batch, tokens, vocabulary)."""
+    """Decoder-only transformer: token ids (batch, tokens) to next-token logits (batch, tokens, vocabulary)."""
 
     def __init__(
         self,
@@ -136,7 +135,7 @@ class GPT(nn.Module):
                 nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        # The shortcut adds up 2 * n_layer branches; their last layers start smaller so that the sum stays in range.
+        # The residual stream sums 2 * n_layer branches; scale down the init of their last layers accordingly.
         for name, parameter in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * n_layer))
@@ -150,11 +149,11 @@ class GPT(nn.Module):
             x = block(x)
         return self.lm_head(self.ln_f(x))
 
-    # Generating ---------------------------------------------------------------------------------------------------------
+    # Generation ---------------------------------------------------------------------------------------------------------
 
     def cached(self, ids: Tensor, cache: KeyValueCache, positions: Tensor) -> Tensor:
-        """The scores after the last of the tokens `ids` at `positions`, which join the cache: (batch, vocabulary)."""
-        # looked at once, before anything is written: rows of the caches are then written without further checks
+        """Append tokens `ids` at `positions` to the cache; returns the logits of the next token, (batch, vocabulary)."""
+        # checked once here, so that cache rows are written without further checks
         positions = checked_indices(positions, 0, self.block_size, None, "gpt: position")
         x = self.wte(ids) + self.wpe(positions)
         for block, keys, values in zip(self.h, cache.keys, cache.values):
@@ -172,20 +171,20 @@ class GPT(nn.Module):
         capture: bool = False,
         generator: Any = None,
     ) -> Tensor:
-        """Continue texts.
+        """Sample continuations of token sequences.
 
         Args:
-            ids: token numbers (batch, tokens), at least one.
-            max_new_tokens: how many to add.
-            temperature: below 1 is bolder about the likeliest, above 1 more even; 0 always takes the likeliest.
-            top_k: draw from this many of the likeliest only.
-            use_cache: keep keys and values instead of computing them again for each token. When the block is full,
-                the later half of the text is kept; without the cache the last whole block is.
-            capture: compile the step that makes a token; pays for long texts.
-            generator: where the random numbers come from.
+            ids: token ids (batch, tokens), at least one.
+            max_new_tokens: number of tokens to sample.
+            temperature: divides the logits; below 1 sharpens the distribution, 0 is greedy decoding.
+            top_k: sample from the k most likely tokens only.
+            use_cache: cache keys and values instead of recomputing them for each token. When the block is full, the
+                later half of the sequence is kept; without the cache the last whole block is.
+            capture: compile the decoding step; worthwhile for long sequences.
+            generator: source of randomness; the default generator if None.
 
         Returns:
-            The texts with what was added, (batch, tokens + max_new_tokens).
+            The sequences with the sampled tokens, (batch, tokens + max_new_tokens).
         """
         ids = wf.asarray(ids)
         if ids.ndim != 2 or ids.shape[1] < 1:
@@ -212,8 +211,8 @@ class GPT(nn.Module):
         return ids
 
     def _decoder(self, batch: int, capture: bool) -> Decoder:
-        """A decoder for so many texts: a new one, or one that was captured earlier and that nobody is using."""
-        # beside the attributes: compiled code is no part of the model, of its copies or of what is pickled
+        """A decoder for this batch size: an idle one captured earlier, or a new one."""
+        # not an attribute: compiled code is not part of the model, its copies or its pickle
         kept = self.__dict__.setdefault("_decoders", {})
         decoder = kept.pop(batch, None) if capture else None
         if decoder is None:
@@ -226,7 +225,7 @@ class GPT(nn.Module):
 
     @staticmethod
     def _choose(scores: Tensor, temperature: float, top_k: int | None, generator: Any) -> Tensor:
-        """The next token of each text, (batch, 1)."""
+        """Sample the next token of each sequence, (batch, 1)."""
         if temperature == 0:
             return wf.argmax(scores, axis=-1, keepdims=True)
         scores = scores / temperature
@@ -237,7 +236,7 @@ class GPT(nn.Module):
 
 
 class Decoder:
-    """Scores of the next token of growing texts, with a cache."""
+    """Incremental decoder: next-token logits with a key-value cache."""
 
     def __init__(self, model: GPT, batch: int, capture: bool) -> None:
         self.block_size = model.block_size
@@ -251,10 +250,10 @@ class Decoder:
         self.next = wf.function(step) if capture else step
 
     def scores(self, ids: Tensor) -> Tensor:
-        """The scores after `ids`, all but the last of which were there at the call before."""
+        """Logits after `ids`, which extend the previous call's ids by one token."""
         cache, total = self.cache, ids.shape[1]
         if cache.length == 0 or cache.length >= self.block_size:
-            # the prompt, or a full block: start over with what is worth keeping
+            # a prompt or a full block: refill the cache
             kept = total if cache.length == 0 else self.block_size // 2
             cache.length = max(1, min(kept, self.block_size))
             return self.step(ids[:, total - cache.length :], wf.arange(cache.length))

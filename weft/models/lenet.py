@@ -29,7 +29,7 @@ class LeNet(nn.Module):
         super().__init__()
         if image_size < 4:
             raise ValueError(f"lenet: image_size must be at least 4. Got {image_size}.")
-        # The second convolution of the original has no padding; on small images nothing would be left of them.
+        # The original's second convolution has no padding, which would leave nothing of small images.
         padding = 0 if image_size >= 16 else 2
         side = (image_size // 2 - 4 + 2 * padding) // 2
         self.conv1 = nn.Conv2d(in_channels, channels[0], 5, padding=2)

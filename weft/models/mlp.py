@@ -13,7 +13,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "sigmoid": nn.
 
 
 class MLP(nn.Module):
-    """Everything but the first axis of the input is flattened to `in_features` numbers."""
+    """Multilayer perceptron; all but the first axis of the input is flattened to `in_features`."""
 
     def __init__(
         self,

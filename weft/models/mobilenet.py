@@ -1,4 +1,4 @@
-"""MobileNet v1 (Howard et al. 2017) and v2 (Sandler et al. 2018): depthwise convolutions between 1×1 ones."""
+"""MobileNet v1 (Howard et al. 2017) and v2 (Sandler et al. 2018): depthwise separable convolutions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _conv(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
 
 
 class MobileNetV1(nn.Module):
-    """Images (N, 3, H, W) to class scores: thirteen pairs of a depthwise and a 1×1 convolution."""
+    """Images (N, 3, H, W) to class scores: thirteen depthwise separable convolutions."""
 
     PAIRS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5, (1024, 2), (1024, 1))
 
@@ -39,7 +39,7 @@ class MobileNetV1(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Widen by 1×1, filter by depthwise 3×3, narrow by 1×1 without an activation; add the input where shapes allow."""
+    """Inverted residual block: 1×1 expansion, depthwise 3×3, linear 1×1 projection; residual where shapes match."""
 
     def __init__(self, channels: int, out: int, stride: int, expand: int) -> None:
         super().__init__()

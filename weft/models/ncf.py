@@ -1,4 +1,4 @@
-"""NCF, in the form NeuMF (He et al. 2017): a factorisation and a perceptron judge pairs of users and items together."""
+"""NCF, in the form NeuMF (He et al. 2017): matrix factorisation and an MLP combined for recommendation."""
 
 from __future__ import annotations
 

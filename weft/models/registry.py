@@ -1,8 +1,8 @@
-"""Constructors of models by name, and models that know how they were made.
+"""Registry of model constructors by name, and loading of trained models.
 
 A function marked with `@constructor` is listed in `constructors()`, can be named in a configuration or on the command
-line, and notes its name and arguments in the model it returns. A checkpoint keeps that note, so `load` can make the
-model again without running anything it reads.
+line, and records its name and arguments in the model it returns. A checkpoint stores that record, so `load` can
+rebuild the model without executing code from the file.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def constructor(function: F) -> F:
                 given.update(given.pop(name, {}))
         try:
             json.dumps(given)
-        except TypeError:  # made with something that a file cannot hold, say a layer
+        except TypeError:  # an argument that cannot be serialised, such as a layer
             return model
-        # not through setattr: the note is nothing that a captured function could depend on
+        # bypasses setattr: captured functions do not depend on the record
         model.__dict__["made_by"] = {"name": function.__name__, "arguments": given}
         return model
 
@@ -53,7 +53,7 @@ def constructors() -> dict[str, Callable[..., Module]]:
 
 
 def build(name: str, **arguments: Any) -> Module:
-    """The model that the constructor called `name` makes."""
+    """Build a model with the constructor called `name`."""
     if name not in _constructors:
         import difflib
 
@@ -64,7 +64,7 @@ def build(name: str, **arguments: Any) -> Module:
 
 
 def load(path: str | os.PathLike[str]) -> Module:
-    """The model of a training run, with its best weights, ready to use (in evaluation mode).
+    """Load the model of a training run with its best weights, in evaluation mode.
 
     Args:
         path: the directory of a run (`weft train` prints it), of its checkpoints, or of one checkpoint.
@@ -113,7 +113,7 @@ def find_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def restore_weights(model: Module, checkpoint: Checkpoint) -> None:
-    """Put the checkpoint's weights into `model`: the moving average where the run kept one, else the model's own."""
+    """Load a checkpoint's weights into `model`: the moving average if the run kept one."""
     model.load_state_dict(checkpoint.part("model"))
     if "ema" in checkpoint.parts:
         average = EMA(model)

@@ -1,4 +1,4 @@
-"""ResNet (He et al. 2015): convolutional blocks that add to what they were given."""
+"""ResNet (He et al. 2015): convolutional networks with residual connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .registry import constructor
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a shortcut."""
+    """Residual block of two 3×3 convolutions."""
 
     expansion = 1
 
@@ -29,7 +29,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3×3 convolution between two 1×1 ones that narrow and widen, and a shortcut. The stride is at the 3×3."""
+    """Residual bottleneck block: 1×1 reduction, 3×3 convolution (with the stride), 1×1 expansion."""
 
     expansion = 4
 

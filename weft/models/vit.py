@@ -11,7 +11,7 @@ from .registry import constructor
 
 
 class Block(nn.Module):
-    """Attention and a small perceptron, each behind a norm and beside a shortcut: (N, T, width) to the same."""
+    """Pre-norm transformer block, (N, T, width) to the same: attention and an MLP, each with a residual connection."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Positions, blocks and a last norm over sequences of `tokens` vectors."""
+    """Position embedding, transformer blocks and a final norm over `tokens` vectors."""
 
     def __init__(self, tokens: int, width: int, depth: int, heads: int, dropout: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What models are made of: modules, layers, containers, losses, and `functional` with the functions behind them."""
+"""Modules, layers, containers, losses and initialisers, and their functional forms in `functional`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Full backward hooks: see the gradients that enter and leave a module during backward.
+"""Full backward hooks: observe the gradients entering and leaving a module in the backward pass.
 
-Inputs and outputs that need gradients pass through an identity op of their own, so that what is seen is the part of the
-gradient that belongs to this call, also when the caller uses the same tensor elsewhere.
+Inputs and outputs that need gradients pass through an identity op, so a hook sees only the gradient of this call even if
+the caller uses the same tensor elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def watch(
     def run() -> Any:
         try:
             return call_hooks()
-        finally:  # the tape keeps this function: it must not keep gradients, and a second backward starts afresh
+        finally:  # the tape holds this closure: drop the gradients, so that a second backward starts clean
             grad_input[:], grad_output[:] = [None] * len(grad_input), [None] * len(grad_output)
             waiting.update(inputs)
 

@@ -11,7 +11,7 @@ from .parameter import Parameter
 
 
 class _Numbered(Module):
-    """Items under the attributes "0", "1", …; subclasses say what an item may be."""
+    """Items stored as attributes "0", "1", …; subclasses define the item type."""
 
     _kind: type = Module
 
@@ -61,13 +61,13 @@ class _Numbered(Module):
         return self
 
     def insert(self, index: int, item: Any) -> None:
-        """Put `item` before the one at `index`."""
+        """Insert `item` before the one at `index`."""
         items = self._items()
         items.insert(index, self._check(item))
         self._rebuild(items)
 
     def pop(self, index: int = -1) -> Any:
-        """Take the item at `index` out and return it."""
+        """Remove and return the item at `index`."""
         items = self._items()
         item = items.pop(self._place(index))
         self._rebuild(items)
@@ -94,7 +94,7 @@ class _Numbered(Module):
 
 
 class Sequential(Module):
-    """Modules applied one after the other: `Sequential(a, b)(x)` is `b(a(x))`. Also takes a dict of named modules.
+    """Apply modules in sequence: `Sequential(a, b)(x)` is `b(a(x))`. Also takes a dict of named modules.
 
     >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))(wf.ones(1, 4)).shape
     (1, 2)
@@ -113,7 +113,7 @@ class Sequential(Module):
         self._refresh()
 
     def _refresh(self) -> None:
-        # forward runs over this tuple: looking for the children at every call would cost more than a small layer
+        # cached for forward: collecting the children at every call would cost more than a small layer
         self.__dict__["_chain"] = tuple([m for m in self.__dict__.values() if isinstance(m, Module)])
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -175,7 +175,7 @@ class Sequential(Module):
             self.register_module(str(i) if name.isdecimal() else name, module)
 
     def insert(self, index: int, module: Module) -> Sequential:
-        """Put `module` before the one at `index`."""
+        """Insert `module` before the one at `index`."""
         if not isinstance(module, Module):
             raise TypeError(f"Sequential: expected a Module. Got {type(module).__name__}.")
         named = [(name, self.__dict__[name]) for name in self._names()]
@@ -184,7 +184,7 @@ class Sequential(Module):
         return self
 
     def pop(self, index: int = -1) -> Module:
-        """Take the module at `index` out and return it."""
+        """Remove and return the module at `index`."""
         module = self[index]
         del self[index]
         return module
@@ -298,7 +298,7 @@ class _Named(Module):
             self[name] = item
 
     def pop(self, name: str) -> Any:
-        """Take the item called `name` out and return it."""
+        """Remove and return the item `name`."""
         item = self[name]
         del self[name]
         return item

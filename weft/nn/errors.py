@@ -1,8 +1,8 @@
-"""Errors that say in which part of a model they happened.
+"""Prefix errors raised in `forward` with the path of the module.
 
-An exception that leaves `forward` passes through the `__call__` of every enclosing module. Each one finds the name under
-which it knows the module the error came from and puts it in front: `encoder.layers.3.attn: matmul: inner dimensions …`.
-Nothing of this costs anything until an error is raised.
+An exception that leaves `forward` passes through the `__call__` of every enclosing module. Each one prepends
+the attribute name of the child that the error came from: `encoder.layers.3.attn: matmul: inner dimensions …`.
+There is no cost unless an error is raised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Trail:
 
 
 def locate(error: Exception, module: Module) -> None:
-    """Note that `error` is leaving the `forward` of `module`, and name the path so far in its message."""
+    """Record that `error` leaves the `forward` of `module` and prepend the path so far to its message."""
     trail = getattr(error, "_weft_trail", None)
     if trail is None:
         try:

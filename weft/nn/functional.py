@@ -1,7 +1,7 @@
-"""Functions of models, under PyTorch's names: `from weft.nn import functional as F`.
+"""Neural-network functions under PyTorch's names: `from weft.nn import functional as F`.
 
-The namespace is derived, like `weft` itself: every op whose record says `namespace="nn"`, and the functions in the
-`__all__` of the files listed in `weft.ops.nn.namespace`. Arguments have NumPy's words (`axis`, `keepdims`).
+The namespace is derived: every op record with `namespace="nn"`, and the functions in the `__all__` of the files listed in
+`weft.ops.nn.namespace`. Arguments have NumPy's names (`axis`, `keepdims`).
 """
 
 from __future__ import annotations

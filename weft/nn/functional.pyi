@@ -115,7 +115,9 @@ def alpha_dropout(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Dropout for `selu` networks: keeps mean 0 and variance 1 by setting elements to selu's lower limit."""
+    """Dropout for `selu` networks: mean and variance are preserved by setting elements to selu's negative
+    saturation.
+    """
 def avg_pool1d(
     x: ArrayLike,
     kernel_size: ShapeLike,
@@ -194,7 +196,7 @@ def conv2d(
     dilation: ShapeLike = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution over two axes: y[o] = bias[o] + Σ over c and kernel places of weight[o, c] · x[c]."""
+    """Convolution over two axes: y[o] = bias[o] + Σ over c and kernel positions of weight[o, c] · x[c]."""
 def conv3d(
     x: ArrayLike,
     weight: ArrayLike,
@@ -270,7 +272,7 @@ def cross_entropy(
     reduction: str = 'mean',
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The cross entropy of logits `input` (N, C, ...) or (C,) with a target."""
+    """Cross entropy of logits with a target."""
 def ctc_loss(
     log_probs: ArrayLike,
     targets: ArrayLike,
@@ -316,7 +318,7 @@ def dropout3d(
 ) -> Tensor:
     """`dropout` of whole channels of `x` (N, C, D, H, W) or (C, D, H, W)."""
 def elu(x: Operand, alpha: Operand = 1.0) -> Tensor:
-    """`x` where positive, else alpha · (exp(x) - 1)."""
+    """Exponential linear unit: `x` where positive, else alpha · (exp(x) - 1)."""
 def embedding(
     indices: ArrayLike,
     weight: ArrayLike,
@@ -326,7 +328,7 @@ def embedding(
     sparse: bool = False,
     scale_grad_by_freq: bool = False,
 ) -> Tensor:
-    """The rows of `weight` (rows, features) at `indices` (any shape): shape (*indices.shape, features)."""
+    """Look up rows of `weight`."""
 def embedding_bag(
     indices: ArrayLike,
     weight: ArrayLike,
@@ -340,7 +342,7 @@ def embedding_bag(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
 ) -> Tensor:
-    """Sums, means or maxima of rows of `weight`, one per bag of indices."""
+    """Sum, mean or maximum of the rows of `weight` for each bag of indices."""
 def feature_alpha_dropout(
     x: ArrayLike,
     p: float = 0.5,
@@ -366,7 +368,7 @@ def gaussian_nll_loss(
     eps: float = 1e-06,
     reduction: str = 'mean',
 ) -> Tensor:
-    """The negative log likelihood of the target under normal distributions with mean `input` and variance
+    """Negative log likelihood of the target under normal distributions with mean `input` and variance
     `var`.
     """
 def gelu(x: ArrayLike, approximate: str = 'none') -> Tensor:
@@ -427,11 +429,11 @@ def gumbel_softmax(
 def hardshrink(x: Operand, lambd: Operand = 0.5) -> Tensor:
     """`x` where |x| is above `lambd`, else 0."""
 def hardsigmoid(x: Operand) -> Tensor:
-    """relu6(x + 3) / 6: a `sigmoid` made of straight lines."""
+    """relu6(x + 3) / 6: a piecewise linear approximation of `sigmoid`."""
 def hardswish(x: Operand) -> Tensor:
-    """x · relu6(x + 3) / 6: a `silu` made of straight lines and a parabola."""
+    """x · relu6(x + 3) / 6: a piecewise polynomial approximation of `silu`."""
 def hardtanh(x: Operand, min_val: Operand = -1.0, max_val: Operand = 1.0) -> Tensor:
-    """`x` limited to [min_val, max_val]."""
+    """`x` clamped to [min_val, max_val]."""
 def hinge_embedding_loss(
     input: ArrayLike,
     target: ArrayLike,
@@ -476,7 +478,7 @@ def layer_norm(
 ) -> Tensor:
     """Layer normalisation: mean 0 and variance 1 over the last axes, then a scale and a shift."""
 def leaky_relu(x: Operand, negative_slope: Operand = 0.01) -> Tensor:
-    """`x` where positive, else `x * negative_slope`."""
+    """Leaky rectified linear unit: `x` where positive, else `x * negative_slope`."""
 def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Tensor:
     """Affine map of the last axis: x weightᵀ + bias."""
 def local_response_norm(
@@ -490,7 +492,7 @@ def local_response_norm(
 def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """log(softmax(x)) along `axis`, numerically stable."""
 def logsigmoid(x: Operand) -> Tensor:
-    """log(sigmoid(x)), without overflow."""
+    """log(sigmoid(x)), numerically stable."""
 def lp_pool1d(
     x: ArrayLike,
     norm_type: float,
@@ -658,7 +660,7 @@ def max_unpool1d(
     padding: ShapeLike = 0,
     output_size: ShapeLike | None = None,
 ) -> Tensor:
-    """The values of a max pooling over one axis put back where `indices` says, zeros elsewhere."""
+    """Inverse of `max_pool1d`: scatter values to `indices`, zeros elsewhere."""
 def max_unpool2d(
     x: ArrayLike,
     indices: ArrayLike,
@@ -667,7 +669,7 @@ def max_unpool2d(
     padding: ShapeLike = 0,
     output_size: ShapeLike | None = None,
 ) -> Tensor:
-    """The values of a max pooling over two axes put back where `indices` says, zeros elsewhere."""
+    """Inverse of `max_pool2d`: scatter values to `indices`, zeros elsewhere."""
 def max_unpool3d(
     x: ArrayLike,
     indices: ArrayLike,
@@ -676,7 +678,7 @@ def max_unpool3d(
     padding: ShapeLike = 0,
     output_size: ShapeLike | None = None,
 ) -> Tensor:
-    """The values of a max pooling over three axes put back where `indices` says, zeros elsewhere."""
+    """Inverse of `max_pool3d`: scatter values to `indices`, zeros elsewhere."""
 def mish(x: Operand) -> Tensor:
     """x · tanh(softplus(x))."""
 def mse_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean') -> Tensor:
@@ -701,7 +703,7 @@ def multi_head_attention_forward(
     batch_first: bool = True,
     generator: Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with projections: what `nn.MultiheadAttention` computes."""
+    """Multi-head attention with input and output projections, as in `nn.MultiheadAttention`."""
 def nll_loss(
     input: ArrayLike,
     target: ArrayLike,
@@ -736,15 +738,13 @@ def poisson_nll_loss(
     eps: float = 1e-08,
     reduction: str = 'mean',
 ) -> Tensor:
-    """The negative log likelihood of counts under a Poisson distribution whose rate is exp(input), or
-    `input`.
-    """
+    """Negative log likelihood of counts under a Poisson distribution whose rate is exp(input), or `input`."""
 def prelu(x: ArrayLike, weight: ArrayLike) -> Tensor:
     """`x` where positive, else `x * weight`, with one learned weight or one per channel (axis 1)."""
 def relu(x: Operand) -> Tensor:
-    """max(x, 0)."""
+    """Rectified linear unit: max(x, 0)."""
 def relu6(x: Operand) -> Tensor:
-    """min(max(x, 0), 6)."""
+    """Rectified linear unit capped at 6: min(max(x, 0), 6)."""
 def rms_norm(
     x: ArrayLike,
     normalized_shape: int | tuple[int, ...],
@@ -788,13 +788,13 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """softmax(query keyᵀ · scale + mask) value."""
+    """Scaled dot-product attention: softmax(query keyᵀ · scale + mask) value."""
 def selu(x: Operand) -> Tensor:
     """The scaled `elu` whose constants keep mean 0 and variance 1 from layer to layer."""
 def sigmoid(x: Operand) -> Tensor:
     """Logistic function 1 / (1 + exp(-x))."""
 def silu(x: Operand) -> Tensor:
-    """x · sigmoid(x), also called swish."""
+    """Sigmoid linear unit (swish): x · sigmoid(x)."""
 def smooth_l1_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
     """Smooth L1: d² / (2 beta) for differences d below `beta`, |d| - beta / 2 above; beta = 0 gives
     `l1_loss`.
@@ -810,7 +810,7 @@ def softplus(x: Operand, beta: Operand = 1.0, threshold: Operand = 20.0) -> Tens
     `threshold`.
     """
 def softshrink(x: Operand, lambd: Operand = 0.5) -> Tensor:
-    """`x` moved towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
+    """Soft thresholding: `x` shrunk towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
 def softsign(x: Operand) -> Tensor:
     """x / (1 + |x|)."""
 def tanh(x: Operand) -> Tensor:
@@ -829,7 +829,7 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = 'mean',
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm distance along the last
+    """Triplet loss: max(0, d(anchor, positive) - d(anchor, negative) + margin), p-norms along the last
     axis.
     """
 def unfold(

@@ -1,7 +1,7 @@
-"""Starting values: functions that fill a tensor in place and return it.
+"""Weight initialisers: functions that fill a tensor in place and return it.
 
-Random ones take a `generator`; without one the default generator is used, so `wf.manual_seed` makes a model's starting
-weights repeatable.
+Random ones take a `generator`; without one the default generator is used, so `wf.manual_seed` makes initialisation
+reproducible.
 
 >>> from weft.nn import init
 >>> init.constant_(wf.empty(2), 3.0).tolist()
@@ -26,7 +26,7 @@ Generator = random.Generator
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
-    """How many inputs and outputs one unit of a weight (out, in, *kernel) sees."""
+    """fan_in and fan_out of a weight (out, in, *kernel)."""
     if tensor.ndim < 2:
         raise ValueError(f"{op}: needs a tensor with at least two axes. Got shape {format_shape(tensor.shape)}.")
     field = math.prod(tensor.shape[2:])
@@ -258,7 +258,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         return tensor
     draws = random.randn(max(rows, columns), min(rows, columns), dtype="float64", generator=generator)
     q, r = np.linalg.qr(draws._array("orthogonal_"))
-    q = q * np.sign(np.diag(r))  # unique, so that all orthogonal matrices are equally likely
+    q = q * np.sign(np.diag(r))  # makes the factorisation unique, so the result is uniform over orthogonal matrices
     with no_grad():
         return tensor.copy_(wrap((gain * (q.T if rows < columns else q)).reshape(tensor.shape).astype(tensor.dtype)))
 

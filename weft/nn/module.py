@@ -1,9 +1,9 @@
-"""Module: a part of a model, with the tensors and the parts it owns.
+"""Module: the base class of layers and models, which owns parameters, buffers and child modules.
 
-Note [Attributes of modules]. What an attribute is follows from what it holds: a `Parameter` is a parameter, a `Module`
-is a child, and a tensor whose name was given to `register_buffer` is a buffer. There is no second store beside the
-object's own attributes, so that `self.weight` in `forward` costs what an attribute costs. Every change that a captured
-function may have looked at (attributes, train/eval, requires_grad) bumps `weft.runtime.epoch`.
+Note [Attributes of modules]. The type of its value decides what an attribute is: a `Parameter` is a parameter, a `Module`
+a child, and a tensor whose name was passed to `register_buffer` a buffer. There is no separate registry, so
+`self.weight` in `forward` is a plain attribute access. Every change that a captured function may depend on (attributes,
+train/eval, requires_grad) bumps `weft.runtime.epoch`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _names_dtype(word: str) -> bool:
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict(strict=False)` left out."""
+    """Missing and unexpected names reported by `load_state_dict`."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -78,7 +78,7 @@ class Module:
     # Running --------------------------------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the result. Call the module itself (`model(x)`), not this: hooks and error paths live in the call."""
+        """Compute the output. Call the module (`model(x)`) rather than this method: the call runs hooks and locates errors."""
         raise NotImplementedError(f"{type(self).__name__}: define `forward(self, …)` to say what the module computes.")
 
     def __call__(self, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class Module:
                 return self._call_with_hooks(args, kwargs) if self._hooked else self.forward(*args, **kwargs)
             if x.__class__ is Tensor and x._data.__class__ is not ndarray:
                 return declared_call(self.forward, (x,), {})
-            return self.forward(x)  # written out: packing and unpacking one argument costs as much as a call
+            return self.forward(x)  # fast path: packing and unpacking one argument costs as much as a call
         except Exception as error:
             locate(error, self)
             raise
@@ -158,7 +158,7 @@ class Module:
         epoch.bump()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Own `tensor` under `name` without training it; `persistent` buffers are part of the state dict."""
+        """Register `tensor` as a buffer (state that is not trained); `persistent` buffers are part of the state dict."""
         self._check_name(name)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: {name!r} must be a tensor or None. Got {type(tensor).__name__}.")
@@ -166,7 +166,7 @@ class Module:
         setattr(self, name, tensor)
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Own `parameter` under `name`; None says that there could be one."""
+        """Register `parameter` under `name`; None marks an optional parameter that is absent."""
         self._check_name(name)
         if parameter is not None and not isinstance(parameter, Parameter):
             raise TypeError(
@@ -176,7 +176,7 @@ class Module:
         setattr(self, name, parameter)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Own `module` as a child called `name`."""
+        """Register `module` as a child under `name`."""
         self._check_name(name)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"register_module: {name!r} must be a Module or None. Got {type(module).__name__}.")
@@ -192,7 +192,7 @@ class Module:
         if name not in self.__dict__ and hasattr(type(self), name):
             raise KeyError(f"{type(self).__name__}: {name!r} is taken by an attribute of the class.")
 
-    # What it owns ---------------------------------------------------------------------------------------------------
+    # Traversal ------------------------------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Name and module of every direct child, each module once."""
@@ -290,7 +290,7 @@ class Module:
         """The buffer at `path`."""
         return self._owned("buffer", path, lambda m, n, v: n in m._buffers)
 
-    # Changing all of it ---------------------------------------------------------------------------------------------
+    # Recursive updates ----------------------------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` on every module below this one, then on this one."""
@@ -300,23 +300,23 @@ class Module:
         return self
 
     def train(self, mode: bool = True) -> Self:
-        """Behave as in training (dropout drops, batch norm uses the batch), here and in everything below."""
+        """Set training mode (dropout active, batch norm uses batch statistics) recursively."""
         for module in self.modules():
             module.training = bool(mode)
         return self
 
     def eval(self) -> Self:
-        """Behave as after training: the opposite of `train`."""
+        """Set evaluation mode recursively: `train(False)`."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Ask for gradients of all parameters, or (False) freeze them."""
+        """Set whether all parameters require gradients; False freezes them."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget (or set to zero) the gradients of all parameters."""
+        """Reset the gradients of all parameters to None, or to zeros."""
         for parameter in self.parameters():
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
@@ -326,7 +326,7 @@ class Module:
     def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
         """Cast floating parameters and buffers to a floating dtype, in place; a device must be the CPU.
 
-        The parameters stay the same objects, so that optimisers keep working; their memory is new.
+        The parameters keep their identity, so optimisers keep working; their memory is new.
         """
         for arg in args:
             if isinstance(arg, Tensor):
@@ -404,7 +404,7 @@ class Module:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Copy the values of `state_dict` into this module's own tensors.
 
-        Everything is checked before anything is written. Whoever holds one of the tensors sees the new values.
+        Everything is checked before anything is written. The tensors keep their identity and memory.
 
         Args:
             state_dict: tensors or arrays by name, as `state_dict()` returns them.
@@ -463,7 +463,7 @@ class Module:
     # Text -----------------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """The settings shown between the brackets of the printed module."""
+        """The settings shown in the module's repr."""
         return ""
 
     def __repr__(self) -> str:
@@ -478,7 +478,7 @@ class Module:
         return [(n, v) for n, v in self.__dict__.items() if isinstance(v, Module)]
 
     def summary(self, *inputs: Any, depth: int | None = None, **kwargs: Any) -> Summary:
-        """A table of this module's parts with output shapes, parameters and FLOPs.
+        """Table of submodules with output shapes, parameters and FLOPs.
 
         Args:
             inputs: example tensors, or shapes such as `(1, 3, 224, 224)` (zeros are used).
@@ -494,7 +494,7 @@ class Module:
 
 
 class Layer(Module):
-    """A module whose result is one tensor: type checkers and editors then know what calling it gives."""
+    """A module that returns one tensor, for type checkers and editors."""
 
     if TYPE_CHECKING:
 

@@ -1,8 +1,8 @@
-"""Sequences of different lengths, packed for recurrent layers.
+"""Variable-length sequences for recurrent layers, with PyTorch's packing functions.
 
-Weft keeps packed sequences padded to one length with the lengths beside them: recurrent layers stop each sequence at its
-own end, and nothing has to be sorted. Unpacked they have the length they came with (PyTorch cuts them to the longest of
-the lengths): shapes do not depend on values, so a captured function has the shapes of the eager one.
+A packed sequence is stored padded, with its lengths: recurrent layers stop each sequence at its own end, and nothing has
+to be sorted. Unpacking keeps the padded length (PyTorch truncates to the longest sequence): shapes do not depend on
+values, so captured and eager functions have the same shapes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module owns and an optimiser changes."""
+"""Parameter: a trainable tensor owned by a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Parameter(Tensor):
     True
     """
 
-    # no __slots__: users may hang their own notes on a parameter (`p.no_decay = True`)
+    # no __slots__: users may set attributes on a parameter (`p.no_decay = True`)
     sparse_grad = False
 
     def __new__(cls, data: Any = None, requires_grad: bool = True, *, sparse_grad: bool = False) -> Parameter:
@@ -60,7 +60,7 @@ class UninitializedParameter(Parameter):
         return super().__new__(cls, np.empty((0,), dtype or np.float32), requires_grad)  # type: ignore[return-value]
 
     def materialize(self, shape: tuple[int, ...]) -> None:
-        """Take `shape`, in place: whoever holds the parameter holds the one that is trained."""
+        """Allocate `shape` in place, so existing references (optimisers) stay valid."""
         self._data = np.zeros(shape, self._data.dtype)
         self.__class__ = Parameter  # type: ignore[assignment]
         epoch.bump()

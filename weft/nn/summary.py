@@ -1,8 +1,8 @@
-"""A table of a model's parts: output shapes, parameters, FLOPs.
+"""Model summary: a table of modules with output shapes, parameters and FLOPs.
 
-The model is run once on an example, under `no_grad` and as in `eval()` (so that nothing in it changes), while a mode counts
-the cost of every op (what the op's record says, see `weft.ops.core.costs`) and hooks
-say which module it belongs to. A multiply-add counts as two.
+The model runs once on an example input, under `no_grad` and in evaluation mode (so its state does not change). A mode
+counts the cost of every op (from its record, see `weft.ops.core.costs`), and hooks attribute it to a module. A
+multiply-add counts as two FLOPs.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Counter(Mode):
 
     def __init__(self) -> None:
         self.total = 0
-        self.running: list[list[int]] = []  # one counter per module that is being called
+        self.running: list[list[int]] = []  # one counter per active module call
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         count = len(op.parameters)
@@ -117,7 +117,7 @@ class _Counter(Mode):
 
 
 def op_cost(op: Op, values: tuple[Any, ...], result: Any) -> int:
-    """The FLOPs of one call, as its record says (see `weft.ops.core.costs`)."""
+    """FLOPs of one call, from the op's record (see `weft.ops.core.costs`)."""
     specs = [spec_of(t._data) if isinstance(t, Tensor) else t for t in op.tensors(values)]
     results = [spec_of(t._data) for t in (result if isinstance(result, (tuple, list)) else (result,))]
     return cost(op, op.merge(specs, op.attrs(values)), results).flops
@@ -180,7 +180,7 @@ def summarize(module: Module, inputs: tuple[Any, ...], kwargs: dict[str, Any], d
         for m in training:
             m.training = True
     shown = [r for r in rows if r is not None and (depth is None or r.depth <= depth)]
-    if depth is not None:  # what is not shown counts for the deepest row that is
+    if depth is not None:  # costs of hidden rows are added to the deepest row shown
         shown = _folded([r for r in rows if r is not None], depth)
     return Summary(shown, module, counter.total, ", ".join(_shapes(a) for a in args) or "none")
 

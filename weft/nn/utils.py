@@ -1,4 +1,4 @@
-"""Helpers for training loops: gradient clipping, parameters as one vector, counts."""
+"""Training utilities: gradient clipping, flattened parameters, parameter counts, sequence packing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _with_grad(action: str, parameters: Any) -> list[Tensor]:
 
 
 def _values(grad: Any) -> Tensor:
-    """What counts for the norm of a gradient: all of it, or the merged rows of a row-sparse one."""
+    """The values that enter a gradient's norm: all of it, or the merged rows of a row-sparse one."""
     if getattr(grad, "is_row_sparse", False):
         from ..optim.rows import distinct
 
@@ -86,13 +86,13 @@ def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
 def clip_grad_norm_(
     parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Scale the gradients of `parameters` so that their common norm is at most `max_norm`.
+    """Scale the gradients of `parameters` in place so that their total norm is at most `max_norm`.
 
     Args:
         parameters: a tensor or tensors; those without a gradient are skipped.
         max_norm: the largest norm allowed.
         norm_type: p of the p-norm; `inf` for the largest absolute value.
-        error_if_nonfinite: raise if the norm is nan or infinite (looks at the value, so not in captured functions).
+        error_if_nonfinite: raise if the norm is nan or infinite (reads the value, so not in captured functions).
 
     Returns:
         The norm before clipping, a 0-d tensor.

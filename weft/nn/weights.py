@@ -1,7 +1,6 @@
-"""Weights on disk: state dicts as safetensors files, and the check of what fits into a module.
+"""Saving and loading state dicts as safetensors files, and checking them against a module.
 
-Files are written beside their destination and renamed into place when they are complete, so that a crash or a full disk
-leaves the old file as it was.
+Files are written to a temporary name and renamed when complete, so a crash or a full disk leaves the old file intact.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from ..io.durable import replace_file
 from ..io.tensor_file import read_arrays, write_arrays
 from ..tensor import Tensor, to_array, wrap
 
-SHOWN = 20  # names listed per kind of mismatch
+MAX_NAMES_SHOWN = 20  # names listed per kind of mismatch
 
 
 def save_weights(
     state: Mapping[str, Any] | Any, path: str | os.PathLike[str], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a state dict (or a module's) to a safetensors file, all or nothing.
+    """Write a state dict (or a module's) to a safetensors file, atomically.
 
     Args:
         state: a module, or tensors and arrays by name.
@@ -77,7 +76,7 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 def check_state(
     owner: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool
 ) -> tuple[list[str], list[str]]:
-    """Missing and unexpected names; raises one error that lists everything that does not fit."""
+    """Return missing and unexpected names; raises one error that lists every mismatch."""
     if not isinstance(given, Mapping):
         raise TypeError(f"load_state_dict: expected a mapping of names to tensors. Got {type(given).__name__}.")
     missing = [name for name in own if name not in given]
@@ -100,8 +99,8 @@ def check_state(
 def _listed(title: str, names: list[str]) -> list[str]:
     if not names:
         return []
-    more = [f"    … and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
-    return [f"  {title} ({len(names)}):", *[f"    {n}" for n in names[:SHOWN]], *more]
+    more = [f"    … and {len(names) - MAX_NAMES_SHOWN} more"] if len(names) > MAX_NAMES_SHOWN else []
+    return [f"  {title} ({len(names)}):", *[f"    {n}" for n in names[:MAX_NAMES_SHOWN]], *more]
 
 
 def _hint(missing: list[str], unexpected: list[str]) -> str:
@@ -116,7 +115,7 @@ def _hint(missing: list[str], unexpected: list[str]) -> str:
 
 
 def copy_into(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> None:
-    """Write the given values into the memory of the tensors that bear their names."""
+    """Copy the given values into the tensors of the same names, in place."""
     with no_grad():
         for name, tensor in own.items():
             if name in given:

@@ -1,4 +1,4 @@
-"""Optimisers, learning-rate schedules, averages of weights."""
+"""Optimisers, learning-rate schedules, weight averaging and gradient accumulation."""
 
 from __future__ import annotations
 

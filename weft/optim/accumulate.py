@@ -1,4 +1,4 @@
-"""Gradients of several small batches for one update."""
+"""Gradient accumulation over several batches."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class GradientAccumulator:
                 scheduler.step()
 
     Args:
-        optimizer: what to run.
+        optimizer: the optimiser to step.
         every: batches per update.
         max_norm: clip the norm of the mean gradient to this before the update.
 
-    The count is plain Python, so capture `backward` and the update as functions of their own, not this loop.
+    The count is plain Python, so capture `backward` and the update as separate functions, not this loop.
 
     >>> p = nn.Parameter(wf.ones(1))
     >>> accumulate = optim.GradientAccumulator(optim.SGD([p], lr=1.0), every=2)
@@ -50,7 +50,7 @@ class GradientAccumulator:
         self.scale(loss).backward()
 
     def step(self, closure: Callable[[], Any] | None = None) -> bool:
-        """Count one batch; after the last of `every`, update, forget the gradients and return True."""
+        """Count one batch; after `every` batches, update, reset the gradients and return True."""
         if closure is not None:
             self.backward(closure())
         self.batches += 1
@@ -60,11 +60,11 @@ class GradientAccumulator:
         return True
 
     def flush(self) -> None:
-        """Update with what was gathered so far (at the end of an epoch, say)."""
+        """Update with the gradients accumulated so far, for example at the end of an epoch."""
         if not self.batches:
             return
         tensors = parameters_of(self.optimizer.param_groups)
-        if self.batches < self.every:  # fewer batches than planned: still the mean of those there were
+        if self.batches < self.every:  # fewer batches than `every`: rescale to their mean
             for p in tensors:
                 if p.grad is not None:
                     p.grad = p.grad * (self.every / self.batches)
@@ -77,7 +77,7 @@ class GradientAccumulator:
         self.batches = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """How many batches were counted since the last update."""
+        """The number of batches since the last update."""
         return {"batches": self.batches}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

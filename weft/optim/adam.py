@@ -1,4 +1,4 @@
-"""Adam and its kin: running means of the gradient and of its square."""
+"""Adam, AdamW, SparseAdam and Adamax."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ..ops.array.elementwise import maximum, sqrt
 from ..ops.array.row_sparse import RowSparse
 from ..ops.internal.deferred_tables import Table, table_of
 from ..tensor import Tensor
-from .deferred import defer, update_at_once, update_deferred
+from .deferred import defer, update_deferred, update_rows_in_place
 from .group import ParamGroup
 from .optimizer import Optimizer
 from .steps import descend_scaled, running_mean, running_square
 
 
 class Adam(Optimizer):
-    """m, v ← running means of g and g²; p ← p - lr · m̂ / (√v̂ + eps), with m̂ and v̂ corrected for their start at zero.
+    """Adam: p ← p - lr · m̂ / (√v̂ + eps), m̂ and v̂ being bias-corrected running means of g and g².
 
     Args:
         params: parameters or groups of them.
         lr: learning rate.
-        betas: how much of the running means of g and of g² is kept.
-        eps: added to the root.
-        weight_decay: L2 penalty (see `AdamW` for decay apart from the gradient).
-        amsgrad: divide by the largest mean square so far.
-        maximize: climb instead of descend.
-        lazy: a row-sparse gradient updates parameters and means of its rows only; without it, it is made dense.
-        deferred: the bits of the dense update for parameters with `sparse_grad`, but a captured step touches few rows
-            besides those the gradient names; the others catch up when they are read. See Note [Deferred rows] in
+        betas: decay rates of the running means of g and g².
+        eps: added to the denominator.
+        weight_decay: L2 penalty (see `AdamW` for decoupled decay).
+        amsgrad: use the maximum of past mean squares.
+        maximize: ascend instead of descend.
+        lazy: a row-sparse gradient updates parameters and means of its rows only; otherwise it is densified.
+        deferred: for parameters with `sparse_grad`, bitwise equal to the dense update, but a captured step touches few
+            rows besides the gradient's; the others are updated when they are read. See Note [Deferred rows] in
             `weft.ops.internal.deferred_tables`. Needs weight_decay=0, amsgrad=False and lazy=False.
 
     >>> p = nn.Parameter(wf.ones(1)); p.grad = wf.ones(1)
@@ -81,7 +81,7 @@ class Adam(Optimizer):
             self._tables[p] = defer(p, self.state[p])
 
     def _step_group(self, group: ParamGroup) -> None:
-        # The whole table is updated eagerly: first it has to see the steps before this one, then count this one as seen.
+        # An eager step updates the whole table: replay the missed steps first, then mark this one as done.
         eager = [t for p, t in self._deferred() if p.grad is not None] if capturing() is None else []
         for table in eager:
             table.flush()
@@ -98,7 +98,7 @@ class Adam(Optimizer):
                     table.settled()
 
     def _deferred(self) -> list[tuple[Tensor, Table]]:
-        """The tables that are still deferred: not those that moved to another memory."""
+        """The tables that are still deferred; those whose memory was replaced are not."""
         return [(p, table) for p, table in self._tables.items() if table_of(p) is table]
 
     def _apply(self, p: Tensor, g: Any, state: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Adam(Optimizer):
                 return
             plain = not settings["weight_decay"] and not settings["amsgrad"] and p.dtype == state["exp_avg"].dtype
             if settings["lazy"] and plain and isinstance(g, RowSparse):
-                update_at_once(p, g, state, settings)
+                update_rows_in_place(p, g, state, settings)
                 return
         super()._apply(p, g, state, settings)
 
@@ -118,7 +118,7 @@ class Adam(Optimizer):
         return {k: v for k, v in super().__getstate__().items() if k != "_tables"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_tables": {}})  # a copy updates whole tables, with the same bits
+        super().__setstate__({**state, "_tables": {}})  # a copy updates whole tables, with bitwise equal results
 
     def state_dict(self) -> dict[str, Any]:
         for _, table in self._deferred():
@@ -221,7 +221,7 @@ class SparseAdam(Adam):
 
 
 class Adamax(Optimizer):
-    """Adam with the largest recent gradient instead of the mean square: p ← p - lr/(1 - β₁ᵗ) · m / u.
+    """Adam with a decayed maximum of |g| instead of the mean square: p ← p - lr/(1 - β₁ᵗ) · m / u.
 
     Args:
         params, lr, betas, eps, weight_decay, maximize: as for `Adam`; u is the decaying maximum of |g| + eps.

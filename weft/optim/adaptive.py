@@ -16,12 +16,12 @@ class RMSprop(Optimizer):
     Args:
         params: parameters or groups of them.
         lr: learning rate.
-        alpha: how much of the running mean square is kept.
-        eps: added to the root.
+        alpha: decay rate of the running mean square.
+        eps: added to the denominator.
         weight_decay: L2 penalty.
-        momentum: share of the last direction that is kept.
+        momentum: momentum factor.
         centered: subtract the squared running mean from the mean square.
-        maximize: climb instead of descend.
+        maximize: ascend instead of descend.
 
     >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
     >>> optim.RMSprop([p], lr=0.05).step(); [round(v, 3) for v in p.tolist()]
@@ -78,18 +78,18 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """s ← s + g²; p ← p - lr / (1 + (t - 1) · lr_decay) · g / (√s + eps).
+    """Adagrad: s ← s + g²; p ← p - lr / (1 + (t - 1) · lr_decay) · g / (√s + eps).
 
     Args:
         params: parameters or groups of them.
         lr: learning rate.
-        lr_decay: how fast the learning rate falls with the steps t.
+        lr_decay: decay of the learning rate over the steps t.
         weight_decay: L2 penalty.
-        initial_accumulator_value: where the sums start.
-        eps: added to the root.
-        maximize: climb instead of descend.
+        initial_accumulator_value: initial value of s.
+        eps: added to the denominator.
+        maximize: ascend instead of descend.
 
-    A row-sparse gradient touches only its rows.
+    A row-sparse gradient updates only its rows.
 
     >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
     >>> optim.Adagrad([p], lr=0.5).step(); p.tolist()
@@ -136,15 +136,15 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps in the units of the parameters: p ← p - lr · g · √(d + eps) / √(v + eps), d and v running mean squares.
+    """Adadelta: p ← p - lr · g · √(d + eps) / √(v + eps), d and v running mean squares.
 
     Args:
         params: parameters or groups of them.
         lr: a factor on the step.
-        rho: how much of the running means is kept.
+        rho: decay rate of the running means.
         eps: added under the roots.
         weight_decay: L2 penalty.
-        maximize: climb instead of descend.
+        maximize: ascend instead of descend.
     """
 
     counts_steps = False
@@ -183,14 +183,14 @@ class Adadelta(Optimizer):
 
 
 class Lion(Optimizer):
-    """Steps of one size in the direction of a sign: p ← p - lr · (sign(β₁ m + (1 - β₁) g) + weight_decay · p).
+    """Lion (evolved sign momentum): p ← p - lr · (sign(β₁ m + (1 - β₁) g) + weight_decay · p).
 
     Args:
         params: parameters or groups of them.
         lr: learning rate, three to ten times smaller than for AdamW.
-        betas: β₁ mixes the direction, β₂ the running mean m ← β₂ m + (1 - β₂) g.
-        weight_decay: decay apart from the gradient, three to ten times larger than for AdamW.
-        maximize: climb instead of descend.
+        betas: β₁ weighs m in the update direction, β₂ in the running mean m ← β₂ m + (1 - β₂) g.
+        weight_decay: decoupled weight decay, three to ten times larger than for AdamW.
+        maximize: ascend instead of descend.
 
     >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
     >>> optim.Lion([p], lr=0.5).step(); p.tolist()

@@ -1,4 +1,4 @@
-"""Averages of weights over training: exponential (EMA) and plain (SWA)."""
+"""Weight averaging: exponential moving average (EMA) and stochastic weight averaging (SWA)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .group import update_dtype
 
 
 class EMA:
-    """Keeps s ← decay · s + (1 - decay) · p for every parameter. Call `update()` after each optimiser step.
+    """Exponential moving average s ← decay · s + (1 - decay) · p of every parameter; call `update()` after each step.
 
     Args:
         source: a module (its floating buffers are averaged too) or an iterable of tensors.
-        decay: how much of the average is kept.
-        warmup: start with small decays, (1 + t) / (10 + t), so that the first steps do not linger.
+        decay: decay rate of the average.
+        warmup: start with smaller decays, (1 + t) / (10 + t), so that initial weights are forgotten quickly.
 
-    `with ema.applied(): …` puts the averages into the model for a while, in place; `copy_to()` puts them in for good.
+    `with ema.applied(): …` swaps the averages into the model temporarily; `copy_to()` copies them permanently.
 
     >>> p = nn.Parameter(wf.zeros(1)); ema = optim.EMA([p], decay=0.5)
     >>> with wf.no_grad(): _ = p.fill_(1.0)
@@ -46,7 +46,7 @@ class EMA:
         self.steps = wrap(np.zeros((), np.float32))
 
     def update(self) -> None:
-        """Move the averages towards the parameters as they are now. May be part of a captured step."""
+        """Update the averages with the current parameters. May be part of a captured step."""
         with no_grad():
             self.steps += 1.0
             rate = self.rate()
@@ -57,20 +57,20 @@ class EMA:
                     average.copy_(source)
 
     def rate(self) -> Any:
-        """The share of the new value in this step."""
+        """The weight of the new value in this step."""
         if not self.warmup:
             return 1.0 - self.decay
         return (9.0 / (9.0 + self.steps + 1.0)).maximum(wrap(np.asarray(1.0 - self.decay, np.float32)))
 
     def copy_to(self) -> None:
-        """Write the averages into the parameters, for good."""
+        """Copy the averages into the parameters."""
         with no_grad():
             for average, source in zip(self.averages, self.sources, strict=True):
                 source.copy_(average.to(source.dtype))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The parameters hold the averages inside, and their own values again afterwards."""
+        """Context manager in which the parameters hold the averages; restores them on exit."""
         kept = [s.detach()._array("applied").copy() for s in self.sources]
         self.copy_to()
         try:
@@ -81,7 +81,7 @@ class EMA:
                     source.copy_(wrap(value))
 
     def state_dict(self) -> dict[str, Any]:
-        """The averages and how many updates they saw."""
+        """The averages and the number of updates."""
         return {"averages": list(self.averages), "steps": self.steps, "decay": self.decay}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

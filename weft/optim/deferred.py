@@ -1,7 +1,8 @@
-"""Adam on large tables, bit for bit, without a sweep over the table at every step. See Note [Deferred rows].
+"""Adam for large embedding tables without a full pass over the table per step. See Note [Deferred rows].
 
-A captured step touches the rows it looked up and, one after the other, a few of the rest, so that no row is ever more
-than `PERIOD` / 2 steps behind and a short history will do. An eager step updates the whole table, as any Adam does.
+A captured step updates the rows it looked up and, round-robin, a few others, so that no row is ever more than
+`PERIOD` / 2 steps behind and a short history suffices. An eager step updates the whole table. Results are bitwise equal
+to plain Adam's.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from .group import update_dtype
 from .rows import chained
 
 PERIOD = 512
-"""steps that the history holds"""
+"""number of steps kept in the history"""
 
-_slot: Any = Tensor._data  # the descriptor of the memory itself
+_slot: Any = Tensor._data  # the slot descriptor
 
 
 class DeferredParameter(Parameter):
-    """A parameter whose memory is brought up to date whenever somebody asks for it."""
+    """A parameter whose memory is brought up to date on every access."""
 
     @property
     def _data(self) -> Any:
@@ -46,10 +47,10 @@ class DeferredParameter(Parameter):
         return array
 
     @_data.setter
-    def _data(self, array: Any) -> None:  # another memory (`to`, `share_memory`): an ordinary parameter from now on
+    def _data(self, array: Any) -> None:  # new memory (`to`, `share_memory`): becomes an ordinary parameter
         try:
             old = _slot.__get__(self)
-        except AttributeError:  # a copy that is being made
+        except AttributeError:  # a copy under construction
             old = None
         if tables.pop(id(old), None) is not None:
             self.__class__ = Parameter  # type: ignore[assignment]
@@ -58,9 +59,9 @@ class DeferredParameter(Parameter):
 
 
 def defer(p: Tensor, state: dict[str, Any]) -> Table:
-    """Make `p` a deferred table; `state` is what the optimiser keeps for it. An optimiser before this one lets go of it."""
+    """Make `p` a deferred table with optimiser state `state`, replacing an earlier optimiser's."""
     if isinstance(p, DeferredParameter):
-        tables.pop(id(p._data), None)  # reading it has brought it up to date
+        tables.pop(id(p._data), None)  # reading `_data` has updated it
         p.__class__ = Parameter  # type: ignore[assignment]
     if type(p) is not Parameter or p.ndim < 2 or p.dtype not in (dtypes.float32, dtypes.float64):
         raise TypeError(
@@ -87,7 +88,7 @@ def defer(p: Tensor, state: dict[str, Any]) -> Table:
 
 
 def update_deferred(p: Tensor, g: Any, state: dict[str, Any], settings: dict[str, Any]) -> None:
-    """One captured step: the rows that the gradient names and the next few of the others see it at once."""
+    """One captured step: update the gradient's rows and the next few others."""
     table, rows = table_of(p), p.shape[0]
     assert table is not None
     step = astype(state["step"], dtypes.int64)
@@ -99,24 +100,24 @@ def update_deferred(p: Tensor, g: Any, state: dict[str, Any], settings: dict[str
         g = RowSparse(arange(rows, dtype=dtypes.int64), g, tuple(p.shape), checked=True)
     missed = (state["last"], state["step"], state["history"])
     with direct:
-        index, place, numbers = update_at_once(table.memory, g, state, settings, turn, missed)
+        index, place, numbers = update_rows_in_place(table.memory, g, state, settings, turn, missed)
         _put(state["last"], index, broadcast_to(step, index.shape), place)
         slot = row_numbers(reshape(remainder(step, PERIOD), (1,)), PERIOD)
         _put(state["history"], slot, reshape(numbers, (1, COLUMNS)), row_places(slot, PERIOD))
 
 
-def update_at_once(
+def update_rows_in_place(
     p: Tensor, g: RowSparse, state: dict[str, Any], settings: dict[str, Any], more: Tensor | None = None,
     missed: tuple[Any, Any, Any] = (None, None, None),
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Adam's captured step on the rows of a gradient: gather, update and write back in one pass, in place.
+    """Adam's captured step on a gradient's rows: gather, update and scatter in one pass, in place.
 
     Args:
         more: further rows to update.
-        missed: last, step and history of a deferred table, whose rows first catch up.
+        missed: last, step and history of a deferred table, whose rows first replay missed steps.
 
     Returns:
-        The row numbers, where each comes first, and the numbers of this step.
+        The row indices, the first position of each, and the coefficients of this step.
     """
     index, place, times, following = chained(g, more)
     mean, square = state["exp_avg"], state["exp_avg_sq"]

@@ -1,9 +1,9 @@
-"""Parameter groups: parameters and the settings with which they are updated.
+"""Parameter groups: parameters and the settings they are updated with.
 
-Note [Settings]. To users and schedulers a group is a mapping with plain numbers: `group["lr"] *= 0.5`. To `update` every
-floating setting is a 0-d tensor (in the precision the parameter is updated in), into which assigning a number writes. So
-a captured training step, which holds the tensors, sees the new number at its next call. Whether a setting is zero may
-decide which ops run; that, and settings that are no floats, are facts that a captured step checks (`runtime.epoch`).
+Note [Settings]. To users and schedulers a group is a mapping of plain numbers: `group["lr"] *= 0.5`. To `update` every
+floating setting is a 0-d tensor (in the precision of the update), and assigning a number writes into it, so a captured
+training step, which holds the tensors, reads the new value at its next call. Whether a setting is zero may decide which
+ops run; a captured step guards on that, and on non-float settings (`runtime.epoch`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Learning-rate schedules.
 
-A schedule is a formula: `lr_at(t, base, group)` is the learning rate after t steps of a group that started with `base`. There
-is no hidden recursion, so schedules can be drawn without training, resumed from one integer, and combined. Call
-`scheduler.step()` after `optimizer.step()`, outside of captured functions: they see the new rate.
+A schedule is a closed form: `lr_at(t, base, group)` is the learning rate after t steps of a group with base rate `base`,
+so schedules can be plotted without training, resumed from one integer, and combined. Call `scheduler.step()` after
+`optimizer.step()`, outside of captured functions; they use the new rate.
 
 >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
 >>> schedule = optim.lr_scheduler.StepLR(opt, step_size=2, gamma=0.1)
@@ -20,11 +20,11 @@ from .optimizer import Optimizer
 
 
 class LRScheduler:
-    """The base of schedules: define `lr_at`.
+    """Base class of schedules; subclasses define `lr_at`.
 
     Args:
-        optimizer: whose groups are scheduled. The rates they have now are where the schedule starts.
-        last_epoch: the step to continue after; -1 to begin.
+        optimizer: whose groups are scheduled; their current rates are the base rates.
+        last_epoch: the last completed step when resuming; -1 to start.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -38,11 +38,11 @@ class LRScheduler:
         self.step()
 
     def lr_at(self, t: int, base: float, group: int = 0) -> float:
-        """The learning rate of group number `group` after `t` steps, if it started with `base`."""
+        """Learning rate of group number `group` with base rate `base` after `t` steps."""
         raise NotImplementedError(f"{type(self).__name__}: define `lr_at(self, t, base, group)`.")
 
     def step(self) -> None:
-        """Go one step further and set the learning rates."""
+        """Advance one step and set the learning rates."""
         self.last_epoch += 1
         self._apply()
 
@@ -55,7 +55,7 @@ class LRScheduler:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the schedule is, as plain values."""
+        """The state of the schedule, as plain values."""
         return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class MultiplicativeLR(LambdaLR):
     """
 
     def lr_at(self, t: int, base: float, group: int = 0) -> float:
-        # The product is kept: a run of n steps calls the function n times, not n² times.
+        # Products are cached: a run of n steps calls the function n times, not n² times.
         products = self.__dict__.setdefault("_products", {}).setdefault(group, [1.0])
         while len(products) <= t:
             products.append(products[-1] * self.lr_lambdas[group](len(products)))
@@ -325,17 +325,17 @@ def _set_momentum(optimizer: Optimizer, value: float) -> None:
 
 
 class OneCycleLR(LRScheduler):
-    """Up to `max_lr`, then down to almost nothing; momentum (or β₁) goes the other way.
+    """One-cycle policy: rise to `max_lr`, then anneal to near zero; momentum (or β₁) moves inversely.
 
     Args:
         max_lr: the peak, one number or one per group.
         total_steps: steps of the whole cycle (or `epochs` and `steps_per_epoch`).
-        pct_start: share of the steps that go up.
+        pct_start: fraction of the steps in the rising phase.
         anneal_strategy: "cos" or "linear".
         cycle_momentum: move the momentum from `max_momentum` down to `base_momentum` and back.
         div_factor: the start is max_lr / div_factor.
         final_div_factor: the end is the start / final_div_factor.
-        three_phase: come down to the start as fast as it went up, then to the end.
+        three_phase: fall back to the start symmetrically, then anneal to the end.
 
     >>> opt = optim.SGD([nn.Parameter(wf.ones(1))], lr=1.0)
     >>> schedule = optim.lr_scheduler.OneCycleLR(opt, max_lr=1.0, total_steps=10, anneal_strategy="linear")
@@ -396,7 +396,7 @@ class OneCycleLR(LRScheduler):
         raise AssertionError("the last phase has no end")
 
     def lr_at(self, t: int, base: float, group: int = 0) -> float:
-        if t > self.total_steps:  # the step after the last update is still part of every ordinary loop
+        if t > self.total_steps:  # allow the step() that follows the last update
             raise ValueError(f"OneCycleLR: step {t} is beyond total_steps={self.total_steps}.")
         start = self.max_lrs[group] / self.div_factor
         return self._between(t, (start, self.max_lrs[group], start / self.final_div_factor))
@@ -409,7 +409,7 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Up and down between two rates, again and again; momentum (or β₁) goes the other way.
+    """Cycle between two rates; momentum (or β₁) moves inversely.
 
     Args:
         base_lr, max_lr: the lowest and the highest rate, one number or one per group.
@@ -567,7 +567,7 @@ class ReduceLROnPlateau:
         return value < best - margin if sign > 0 else value > best + margin
 
     def step(self, metric: Any) -> None:
-        """Look at the metric of this step (a number or a tensor with one element)."""
+        """Record the metric of this step (a number or a tensor with one element)."""
         value = float(metric)
         self.last_epoch += 1
         if self.is_better(value, self.best):
@@ -589,7 +589,7 @@ class ReduceLROnPlateau:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen so far, as plain values."""
+        """The state of the schedule, as plain values."""
         best = None if math.isinf(self.best) else self.best
         return {
             "best": best, "num_bad_epochs": self.num_bad_epochs, "cooldown_counter": self.cooldown_counter,

@@ -1,7 +1,7 @@
-"""Optimizer: parameters in groups, state per parameter, and one method to write: `update`.
+"""Optimizer: the base class, with parameter groups, per-parameter state and one method to define, `update`.
 
-Note [Writing an optimiser]. Subclass, say what the state of a parameter is (`init_state`) and how one parameter changes
-(`update(p, g, state, group)`), in place, with ordinary ops:
+Note [Writing an optimiser]. Subclass and define the state of a parameter (`init_state`) and its in-place update with
+ordinary ops (`update(p, g, state, group)`):
 
     class Momentum(Optimizer):
         def __init__(self, params, lr=0.01, momentum=0.9):
@@ -16,13 +16,13 @@ Note [Writing an optimiser]. Subclass, say what the state of a parameter is (`in
             v += g
             p -= group["lr"] * v
 
-`step` calls it for every parameter that has a gradient, without recording. Floating settings arrive as 0-d tensors
-(Note [Settings] in `weft.optim.group`), state is made outside of any capture, so the same code runs eagerly and captured.
-With `rowwise = True` a row-sparse gradient updates the rows it names and no others: `update` gets just these rows.
+`step` calls it for every parameter with a gradient, under `no_grad`. Floating settings are passed as 0-d tensors (Note
+[Settings] in `weft.optim.group`) and state is created outside of any capture, so the same code runs eagerly and captured.
+With `rowwise = True` a row-sparse gradient updates only its rows: `update` gets just these rows.
 
 Note [Step counters]. With `counts_steps` the state holds `step`, a 0-d tensor with the number of updates of that
-parameter. Parameters that were always updated together share one counter, and what follows from the counter alone
-(Adam's bias corrections) is computed once for all of them, in `prepare(step, group)`.
+parameter. Parameters that were always updated together share one counter, and values that depend only on the counter
+(Adam's bias corrections) are computed once for all of them, in `prepare(step, group)`.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from .rows import update_rows
 
 
 class Optimizer:
-    """Changes parameters along their gradients. See Note [Writing an optimiser].
+    """Base class of optimisers. See Note [Writing an optimiser].
 
     Args:
         params: tensors, `(name, tensor)` pairs, or dicts with "params" and settings of their own.
-        defaults: the settings of groups that do not give their own.
+        defaults: settings of groups that do not override them.
     """
 
     counts_steps = True
-    rowwise = False  # whether row-sparse gradients update only their rows; else they are made dense
+    rowwise = False  # whether row-sparse gradients update only their rows; otherwise they are densified
     takes_complex = False
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
@@ -76,14 +76,14 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    # What a new optimiser defines -----------------------------------------------------------------------------------
+    # Defined by subclasses ------------------------------------------------------------------------------------------
 
     def init_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         """The state of a parameter before its first update."""
         return {}
 
     def prepare(self, step: Tensor | None, group: dict[str, Any]) -> dict[str, Any]:
-        """Further settings for `update` that are the same for all parameters with this step counter."""
+        """Extra settings for `update` shared by all parameters with this step counter."""
         return {}
 
     def update(self, p: Tensor, g: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ class Optimizer:
 
     @staticmethod
     def zeros(p: Tensor) -> Tensor:
-        """Zeros like `p`, at least in single precision: a place for running averages."""
+        """Zeros like `p`, at least in single precision, for running averages."""
         dtype = p.dtype if dtypes.is_complex(p.dtype) else update_dtype(p.dtype)
         return wrap(np.zeros(p.shape, dtype))
 
@@ -106,7 +106,10 @@ class Optimizer:
         """Update every parameter that has a gradient.
 
         Args:
-            closure: computes the loss and its gradients; called first, and its result is returned.
+            closure: recomputes the loss and its gradients; called first.
+
+        Returns:
+            The result of `closure`, or None.
         """
         loss = None
         if closure is not None:
@@ -178,9 +181,9 @@ class Optimizer:
             together.setdefault(id(state["step"]), []).append(state)
         for key, members in together.items():
             counter = members[0]["step"]
-            if key not in self._sharing:  # a copy of another optimiser: count anew
+            if key not in self._sharing:  # a copied optimiser: recount
                 self._sharing[key] = sum(state.get("step") is counter for state in self.state.values())
-            if len(members) < self._sharing[key]:  # the others stay behind: these go on with a counter of their own
+            if len(members) < self._sharing[key]:  # only some of the sharers are updated: split the counter
                 with outside():
                     own = wrap(counter._array("step").copy())
                 self._sharing[key] -= len(members)
@@ -191,7 +194,7 @@ class Optimizer:
             counter += 1.0
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget (or set to zero) the gradients of all parameters.
+        """Reset the gradients of all parameters to None, or to zeros.
 
         >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
         >>> optim.SGD([p], lr=0.1).zero_grad(); p.grad is None
@@ -237,7 +240,7 @@ class Optimizer:
         return dict.fromkeys(_NUMBERS, 0.0) | {k: v for k, v in given.items() if isinstance(v, (float, tuple))}
 
     def check(self, settings: dict[str, Any]) -> None:
-        """Raise a ValueError for settings that make no sense."""
+        """Raise a ValueError for invalid settings."""
         for key, value in settings.items():
             plain = key in _NOT_NEGATIVE
             if plain and (isinstance(value, str) or not hasattr(value, "__float__")):
@@ -354,7 +357,7 @@ class Optimizer:
         return f"{type(self).__name__}({', '.join(repr(g) for g in self.param_groups)})"
 
 
-# Settings in state dicts from PyTorch that choose among its implementations and mean nothing here.
+# Settings in PyTorch's state dicts that select an implementation; ignored here.
 _NUMBERS = ("lr", "eps", "weight_decay", "momentum")
 _NOT_NEGATIVE = (*_NUMBERS, "alpha", "rho", "lr_decay", "initial_accumulator_value")
 _PYTORCHS_OWN = frozenset({"foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"})

@@ -1,8 +1,8 @@
-"""Row-sparse gradients for optimisers: each row once, and updates that touch no other row.
+"""Optimiser updates with row-sparse gradients, touching only the rows in the gradient.
 
-Note [Rows in a captured step]. Sizes are fixed before indices are known, so a row that was named k times still appears k
-times. Every position learns the first one that names its row (`row_places`); the sums are gathered there, and what the
-first position computes is written for all of them (`put_rows`), in the memory of the table. No step looks at other rows.
+Note [Rows in a captured step]. Shapes are fixed before indices are known, so a row that occurs k times stays k entries.
+Each position gets the first position of its row (`row_places`); sums are accumulated there, and the result of the first
+position is written for all of them (`put_rows`), in place. Other rows are not touched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..tensor import Tensor
 def update_rows(
     p: Tensor, g: RowSparse, state: dict[str, Any], update: Callable[[Tensor, Tensor, dict[str, Any]], None]
 ) -> None:
-    """Run `update(p, g, state)` on the rows that the gradient names, with their state, and put them back."""
+    """Gather the gradient's rows and their state, run `update(p, g, state)` on them, and scatter the results."""
     own = [k for k, v in state.items() if isinstance(v, Tensor) and v.shape == p.shape]
     rows, values, place = merged(g)
     part = {**state, **{k: take(state[k], rows, axis=0) for k in own}}
@@ -43,10 +43,10 @@ def _put(x: Tensor, rows: Tensor, values: Tensor, place: Tensor | None) -> None:
 
 
 def merged(g: RowSparse) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Row numbers, the gradients of these rows, and where each row comes first.
+    """Row indices, the summed gradients of these rows, and the first position of each row.
 
-    Eagerly each row appears once, and the places are None. See Note [Rows in a captured step] for the other case, in
-    which a repeated row has the same sum at each of its positions.
+    Eagerly each row appears once, and the positions are None. In capture a repeated row has the same sum at each of its
+    positions, see Note [Rows in a captured step].
     """
     if _is_known(g):
         g = g.coalesce()
@@ -56,7 +56,7 @@ def merged(g: RowSparse) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def distinct(g: RowSparse) -> Tensor:
-    """The gradients of the named rows, zero where a row is repeated: what counts in a norm."""
+    """The summed gradients of the rows, zero at repetitions, as needed for a norm."""
     return g.coalesce().values if _is_known(g) else gathered(g)[2]
 
 

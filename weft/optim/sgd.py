@@ -11,18 +11,18 @@ from .steps import descend, gather_speed
 
 
 class SGD(Optimizer):
-    """p ← p - lr · v with v ← momentum · v + (1 - dampening) · g and g the gradient plus weight_decay · p.
+    """SGD with momentum: p ← p - lr · v with v ← momentum · v + (1 - dampening) · g and g the gradient plus weight_decay · p.
 
     Args:
         params: parameters or groups of them.
         lr: learning rate.
-        momentum: share of the last direction that is kept.
-        dampening: share of the gradient that is left out of the direction (not in the first step).
+        momentum: momentum factor.
+        dampening: dampening of the gradient in the momentum buffer (not in the first step).
         weight_decay: L2 penalty.
-        nesterov: look ahead along the direction.
-        maximize: climb instead of descend.
+        nesterov: use Nesterov momentum.
+        maximize: ascend instead of descend.
 
-    A row-sparse gradient without momentum touches only its rows (weight decay too).
+    Without momentum a row-sparse gradient updates only its rows (weight decay included).
 
     >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
     >>> optim.SGD([p], lr=0.5).step(); p.tolist()

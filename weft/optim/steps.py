@@ -1,8 +1,7 @@
-"""The formulas that optimisers repeat, each as one op that stores its result in its first argument.
+"""Fused in-place update formulas shared by the optimisers.
 
-Written with ordinary ops a formula costs a pass over memory per operation; as one expression it is one native loop for a
-large parameter, and one node instead of five in a captured step. `@step` makes both from the formula, the same way a
-user would define an elementwise op.
+Composed of ordinary ops, a formula costs one pass over memory per operation; as one elementwise op that stores its result
+in its first argument it is one native loop, and one node instead of five in a captured step.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def step(
 
 
 def _small(formula: Callable[..., Any], x: Tensor, operands: tuple[Any, ...]) -> bool:
-    """Compute on small arrays of one dtype at once; False where there is more to it."""
+    """Shortcut for small arrays of one dtype outside any mode; returns False if it does not apply."""
     data = x._data
     if (
         dispatch.modes.active
@@ -72,7 +71,7 @@ def _small(formula: Callable[..., Any], x: Tensor, operands: tuple[Any, ...]) ->
     for d in datas:
         if type(d) is not np.ndarray or d.dtype is not dtype or d.ndim and d.shape != data.shape:
             return False
-    with np.errstate(all="ignore"):  # inf and nan are answers
+    with np.errstate(all="ignore"):  # inf and nan are valid results
         data[...] = formula(data, *datas)
     note_mutation(data, formula.__name__)
     return True

@@ -243,4 +243,4 @@ def _source(value: Value) -> Value:
 
 def _over_images(node: Node) -> bool:
     axis, keepdims = node.attrs
-    return keepdims and len(node.inputs[0].shape) == 4 and tuple(axis or ()) == ops.OTHERS
+    return keepdims and len(node.inputs[0].shape) == 4 and tuple(axis or ()) == ops.NON_CHANNEL_AXES

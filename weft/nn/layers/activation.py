@@ -1,5 +1,8 @@
-"""Activation functions as layers. `inplace` is accepted where PyTorch has it; results are new tensors all the same,
-and a captured function reuses memory where that is safe."""
+"""Activation functions as layers.
+
+`inplace` is accepted where PyTorch has it, but results are always new tensors; a captured function reuses memory where
+that is safe.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from .. import functional as F
 from .. import init
 from ..module import Layer
 from ..parameter import Parameter
-from .words import numpys_words
+from .words import explain_torch_names
 
 
 class _InPlace(Layer):
@@ -184,7 +187,7 @@ class PReLU(Layer):
         self.weight = Parameter(full((num_parameters,), float(init), dtype=dtype))
 
     def reset_parameters(self) -> None:
-        """Back to the starting value."""
+        """Reinitialise the parameter."""
         init.constant_(self.weight, self.init)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -321,7 +324,7 @@ class Threshold(Layer):
         return f"threshold={self.threshold}, value={self.value}"
 
 
-@numpys_words
+@explain_torch_names
 class GLU(Layer):
     """Gated linear unit: the first half along `axis` times the sigmoid of the second half.
 
@@ -340,7 +343,7 @@ class GLU(Layer):
         return f"axis={self.axis}"
 
 
-@numpys_words
+@explain_torch_names
 class Softmax(Layer):
     """Softmax along `axis`: exp(x) / Σ exp(x).
 
@@ -359,7 +362,7 @@ class Softmax(Layer):
         return f"axis={self.axis}"
 
 
-@numpys_words
+@explain_torch_names
 class LogSoftmax(Layer):
     """log(softmax(x)) along `axis`, numerically stable.
 
@@ -378,7 +381,7 @@ class LogSoftmax(Layer):
         return f"axis={self.axis}"
 
 
-@numpys_words
+@explain_torch_names
 class Softmin(Layer):
     """softmax(-x) along `axis`."""
 

@@ -22,7 +22,7 @@ from .linear import Linear
 
 
 class MultiheadAttention(Module):
-    """Attention over several heads: softmax(Q Kᵀ / √head_dim) V per head, then a linear map.
+    """Multi-head attention: softmax(Q Kᵀ / √head_dim) V per head, then a linear projection.
 
     Args:
         embed_dim: length of the vectors, divisible by `num_heads`.
@@ -81,7 +81,7 @@ class MultiheadAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new starting values."""
+        """Reinitialise the parameters."""
         if self.in_proj_weight is not None:
             init.xavier_uniform_(self.in_proj_weight)
         else:
@@ -109,11 +109,11 @@ class MultiheadAttention(Module):
 
         Args:
             query, key, value: (L, N, E), (S, N, kdim), (S, N, vdim); (N, L, E) … if batch_first; N may be left out.
-            key_padding_mask: (N, S); True leaves a key out, or numbers that are added to its scores.
-            need_weights: also return the attention weights (slower; leave it off in training).
-            attn_mask: (L, S) or (N·num_heads, L, S); True forbids, or numbers that are added to the scores.
+            key_padding_mask: (N, S); True masks a key, numbers are added to its scores.
+            need_weights: also return the attention weights (slower).
+            attn_mask: (L, S) or (N·num_heads, L, S); True masks a pair, numbers are added to the scores.
             average_attn_weights: return the weights averaged over the heads, else per head.
-            is_causal: no query sees a later key.
+            is_causal: queries attend only to keys at or before their position.
 
         Returns:
             The result, of the shape of `query`, and the weights (N, L, S) or (N, num_heads, L, S), or None.
@@ -147,7 +147,7 @@ class MultiheadAttention(Module):
         if need_weights:
             scores = matmul(
                 q * (1 / math.sqrt(self.head_dim)), k.transpose(-2, -1)
-            )  # in this order no float16 overflows early
+            )  # in this order float16 does not overflow early
             if mask is not None:
                 scores = scores + mask
             weights = F.softmax(scores, -1)

@@ -1,4 +1,4 @@
-"""Convolutions over one to three axes, and their transposes."""
+"""Convolution and transposed convolution layers over one to three axes."""
 
 from __future__ import annotations
 
@@ -148,9 +148,9 @@ class Conv2d(_Conv):
         in_channels, out_channels: channels of the input and of the result.
         kernel_size, stride, dilation: a number or one per axis.
         padding: a number, one per axis, "same" or "valid".
-        groups: channels are split into this many groups that do not see each other.
+        groups: channels are split into this many independent groups.
         bias: whether to add a learned bias per output channel.
-        padding_mode: what surrounds the input: "zeros", "reflect", "replicate" or "circular".
+        padding_mode: how the input is padded: "zeros", "reflect", "replicate" or "circular".
 
     Shapes: x (N, in_channels, H, W) or without N → (N, out_channels, H', W'); `weight` is (out, in/groups, KH, KW).
 
@@ -212,7 +212,7 @@ class _ConvTranspose(_ConvNd):
         return convolution(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: Tensor, output_size: Any) -> tuple[int, ...]:
-        """The output padding that gives `output_size`, one of the sizes the stride leaves open."""
+        """The output padding that gives `output_size`, one of the `stride` valid sizes."""
         op, n = type(self).__name__, self._axes
         wanted = _sizes(op, "output_size", tuple(output_size)[-n:], n)
         extra = []
@@ -244,7 +244,7 @@ class ConvTranspose2d(_ConvTranspose):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as for `Conv2d`.
-        output_padding: rows and columns added at the end; `forward(x, output_size=…)` chooses them by size instead.
+        output_padding: extra rows and columns at the end; `forward(x, output_size=…)` derives it from a size instead.
 
     Shapes: x (N, in_channels, H, W) → (N, out_channels, H', W'); `weight` is (in, out/groups, KH, KW).
 

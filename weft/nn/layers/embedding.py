@@ -1,4 +1,4 @@
-"""Look-up tables."""
+"""Embedding layers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..parameter import Parameter
 
 
 class Embedding(Layer):
-    """A table of vectors looked up by integer.
+    """Lookup table of vectors by integer index.
 
     Args:
         num_embeddings: rows of the table.
         embedding_dim: length of each vector.
         padding_idx: a row that starts as zeros and gets no gradient.
-        max_norm, norm_type: rows that are looked up are shortened in place to at most this p-norm.
-        scale_grad_by_freq: divide the gradient of a row by how often the batch looks it up.
-        sparse: keep the gradient as the rows that were looked up (`wf.RowSparse`); SGD, Adagrad and Adam(lazy=True)
+        max_norm, norm_type: scale the rows looked up, in place, to at most this p-norm.
+        scale_grad_by_freq: divide the gradient of a row by its count in the batch.
+        sparse: keep the gradient as a `wf.RowSparse` of the rows looked up; SGD, Adagrad and Adam(lazy=True)
             then touch only those rows.
 
     Shapes: x of integers (…) → (…, embedding_dim); `weight` is (num_embeddings, embedding_dim), standard normal.
@@ -56,14 +56,14 @@ class Embedding(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new starting values."""
+        """Reinitialise the parameters."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.detach()[self.padding_idx])
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Embedding:
-        """An embedding whose table is `embeddings` (shared memory); frozen unless told otherwise."""
+        """Create an embedding from the table `embeddings` (memory is shared); frozen by default."""
         if embeddings.ndim != 2:
             raise ValueError(f"from_pretrained: expected a table of two axes. Got shape {embeddings.shape}.")
         made = cls(embeddings.shape[0], embeddings.shape[1], dtype=embeddings.dtype, **settings)
@@ -85,7 +85,7 @@ class Embedding(Layer):
 
 
 class EmbeddingBag(Layer):
-    """Sums, means or maxima of bags of embeddings, without the rows in between.
+    """Sum, mean or maximum of bags of embeddings, without materialising the rows.
 
     Args:
         num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, padding_idx: as for `Embedding`.
@@ -123,7 +123,7 @@ class EmbeddingBag(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new starting values."""
+        """Reinitialise the parameters."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.detach()[self.padding_idx])

@@ -1,4 +1,4 @@
-"""Layers that learn the size of their input from the first input they see.
+"""Layers that infer their input size from the first input.
 
     model = nn.Sequential(nn.LazyConv2d(8, 3), nn.Flatten(), nn.LazyLinear(10))
     model(images)        # now they are a Conv2d and a Linear
@@ -25,8 +25,8 @@ class _Lazy(Module):
     """Mixed into a layer: `weight` waits for the first input, which tells the attribute `_size`."""
 
     _becomes: type[Module]
-    _size: str  # the attribute that holds the size of the input
-    _axis: int  # where an input has it
+    _size: str  # name of the attribute that holds the input size
+    _axis: int  # the input's axis of that size
     weight: Any
 
     def _wait(self, dtype: Any) -> None:

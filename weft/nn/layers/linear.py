@@ -1,4 +1,4 @@
-"""Linear maps of the last axis."""
+"""Linear, bilinear and identity layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Identity(Module):
 
 
 class Linear(Layer):
-    """`x @ weight.T + bias` over the last axis.
+    """Affine map of the last axis: `x @ weight.T + bias`.
 
     Args:
         in_features, out_features: sizes of the last axis before and after.
@@ -49,7 +49,7 @@ class Linear(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new starting values."""
+        """Reinitialise the parameters."""
         init.fan_in_uniform_(self.weight, self.in_features)
         if self.bias is not None:
             init.fan_in_uniform_(self.bias, self.in_features)
@@ -85,7 +85,7 @@ class Bilinear(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new starting values."""
+        """Reinitialise the parameters."""
         bound = 1 / math.sqrt(self.in1_features)
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:

@@ -1,5 +1,4 @@
-"""Losses as layers: the functions of `weft.nn.functional` with their settings kept. `reduction` is "mean", "sum" or
-"none" everywhere."""
+"""Losses as layers; `reduction` is "mean", "sum" or "none" everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from ...ops.nn.loss_reduction import hinge
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from ..module import Layer
-from .words import numpys_words
+from .words import explain_torch_names
 
 
 class _Loss(Layer):
@@ -31,14 +30,14 @@ class _Loss(Layer):
 
 
 class CrossEntropyLoss(_Loss):
-    """The cross entropy between logits and classes.
+    """Cross entropy between logits and target classes.
 
     Args:
         weight: (C,), a weight per class.
-        ignore_index: targets with this value do not count.
-        label_smoothing: part of the probability that is spread over all classes.
+        ignore_index: targets with this value do not contribute.
+        label_smoothing: share of the target distributed evenly over all classes.
 
-    Shapes: input (N, C, …) of logits, target (N, …) of class numbers, or probabilities like `input`.
+    Shapes: input (N, C, …) of logits, target (N, …) of class indices, or probabilities like `input`.
 
     >>> round(nn.CrossEntropyLoss()(wf.zeros(2, 4), wf.tensor([0, 3])).item(), 4)
     1.3863
@@ -352,7 +351,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         return loss if self.reduction == "none" else loss.sum() if self.reduction == "sum" else loss.mean()
 
 
-@numpys_words
+@explain_torch_names
 class CosineSimilarity(Layer):
     """Cosine of the angle between vectors along `axis`.
 
@@ -368,7 +367,7 @@ class CosineSimilarity(Layer):
         return F.cosine_similarity(x1, x2, self.axis, self.eps)
 
 
-@numpys_words
+@explain_torch_names
 class PairwiseDistance(Layer):
     """p-norm of the difference of vectors along the last axis."""
 

@@ -1,4 +1,4 @@
-"""Normalisation layers."""
+"""Batch, instance, layer, RMS, group and local response normalisation layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..parameter import Parameter
 
 
 class _RunningNorm(Layer):
-    """Scale, shift and running statistics per channel: what batch and instance norm share."""
+    """Base of batch and instance norm: scale, shift and running statistics per channel."""
 
     _ndims: tuple[int, ...]
 
@@ -34,14 +34,14 @@ class _RunningNorm(Layer):
         self.register_buffer("num_batches_tracked", wrap(np.zeros((), np.int64)) if tracked else None)
 
     def reset_running_stats(self) -> None:
-        """Forget the running statistics."""
+        """Reset the running statistics."""
         if self.running_mean is not None:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
             init.zeros_(self.num_batches_tracked)
 
     def reset_parameters(self) -> None:
-        """Back to the starting values."""
+        """Reinitialise the parameters."""
         self.reset_running_stats()
         if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
@@ -104,9 +104,9 @@ class BatchNorm2d(_BatchNorm):
     Args:
         num_features: the number of channels C.
         eps: added to the variance.
-        momentum: how fast the running statistics follow the batches; None: the average over all batches.
+        momentum: weight of a batch in the running statistics; None averages over all batches.
         affine: whether to learn scale and shift.
-        track_running_stats: keep running statistics, which `eval()` uses in place of the batch's.
+        track_running_stats: keep running statistics, used instead of the batch's in evaluation mode.
 
     Shapes: x (N, C, H, W) → the same.
 
@@ -149,7 +149,7 @@ class _InstanceNorm(_RunningNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (N, C, L) or (C, L): each channel of each sample by itself."""
+    """Instance normalisation of (N, C, L) or (C, L): each channel of each sample is normalised on its own."""
 
     _ndims = (2, 3)
 
@@ -165,7 +165,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W): each channel of each sample by itself."""
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W): each channel of each sample is normalised on its own."""
 
     _ndims = (4, 5)
 
@@ -178,7 +178,7 @@ def _trailing_shape(op: str, shape: Any) -> tuple[int, ...]:
 
 
 class LayerNorm(Layer):
-    """Normalise over the last axes: mean 0 and variance 1, then a learned scale and shift per element.
+    """Layer normalisation over the last axes, with a learned scale and shift per element.
 
     Args:
         normalized_shape: sizes of the trailing axes to normalise over (an integer for the last one).
@@ -205,7 +205,7 @@ class LayerNorm(Layer):
         self.bias = Parameter(zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Back to the starting values."""
+        """Reinitialise the parameters."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -219,7 +219,7 @@ class LayerNorm(Layer):
 
 
 class RMSNorm(Layer):
-    """Divide by the root mean square over the last axes, then a learned scale: `x / √(mean(x²) + eps) · weight`.
+    """RMS normalisation over the last axes, with a learned scale: `x / √(mean(x²) + eps) · weight`.
 
     Args:
         normalized_shape: sizes of the trailing axes.
@@ -239,7 +239,7 @@ class RMSNorm(Layer):
         self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
 
     def reset_parameters(self) -> None:
-        """Back to the starting values."""
+        """Reinitialise the parameters."""
         if self.weight is not None:
             init.ones_(self.weight)
 
@@ -251,7 +251,7 @@ class RMSNorm(Layer):
 
 
 class GroupNorm(Layer):
-    """Normalise groups of channels of each sample, then a learned scale and shift per channel.
+    """Group normalisation: groups of channels per sample, with a learned scale and shift per channel.
 
     Args:
         num_groups: groups that the channels are split into.
@@ -276,7 +276,7 @@ class GroupNorm(Layer):
         self.bias = Parameter(zeros((num_channels,), dtype=dtype)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Back to the starting values."""
+        """Reinitialise the parameters."""
         if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
@@ -289,7 +289,7 @@ class GroupNorm(Layer):
 
 
 class LocalResponseNorm(Layer):
-    """Divide each value by a power of the summed squares of its neighbours among the channels.
+    """Local response normalisation over neighbouring channels.
 
     Shapes: x (N, C, …) → the same.
     """

@@ -1,4 +1,4 @@
-"""Pooling layers."""
+"""Max, average, Lp and adaptive pooling layers."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest value of each window.
+    """Maximum over each window.
 
     Args:
         kernel_size: size of the window, a number or one per axis.
-        stride: steps between windows; the window's size by default.
-        padding: places added around the input that never win.
-        dilation: steps between the places of a window.
-        return_indices: also return where each value came from.
-        ceil_mode: keep windows that reach over the end.
+        stride: distance between windows; the window's size by default.
+        padding: implicit padding on both sides; padded elements are never the maximum.
+        dilation: distance between the elements of a window.
+        return_indices: also return the flat index of each maximum.
+        ceil_mode: round the output size up, keeping partial windows.
 
     Shapes: x (N, C, H, W) or without N → (N, C, H', W').
 
@@ -168,7 +168,7 @@ class AvgPool2d(_AvgPoolDivisor):
 
 
 class AvgPool3d(_AvgPoolDivisor):
-    """The mean of each window. Arguments as for `AvgPool2d`."""
+    """Mean over each window. Arguments as for `AvgPool2d`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self._pool(F.avg_pool3d, x)
@@ -184,21 +184,21 @@ class _LPPool(Layer):
 
 
 class LPPool1d(_LPPool):
-    """The p-norm of each window: (Σ xᵖ)^(1/p)."""
+    """p-norm of each window: (Σ xᵖ)^(1/p)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.lp_pool1d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool2d(_LPPool):
-    """The p-norm of each window: (Σ xᵖ)^(1/p)."""
+    """p-norm of each window: (Σ xᵖ)^(1/p)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool3d(_LPPool):
-    """The p-norm of each window: (Σ xᵖ)^(1/p)."""
+    """p-norm of each window: (Σ xᵖ)^(1/p)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.lp_pool3d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)

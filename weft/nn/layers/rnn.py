@@ -90,14 +90,14 @@ class _Recurrent(Module):
                 f"{op}: expected an input {layout} or (time, features) with {self.input_size} features. "
                 f"Got shape {format_shape(x.shape)}."
             )
-        turned = self.batch_first and x.ndim == 3 and not packed
-        if turned:
+        transposed = self.batch_first and x.ndim == 3 and not packed
+        if transposed:
             x = x.transpose(0, 1)
         y, *states = function(
             x, hx, self.all_weights, num_layers=self.num_layers, bias=self.bias, dropout=self.dropout,
             training=self.training, bidirectional=self.bidirectional, lengths=lengths, **settings,
         )  # fmt: skip
-        if turned:
+        if transposed:
             y = y.transpose(0, 1)
         result = PackedSequence(y, lengths) if packed else y
         return result, states[0] if len(states) == 1 else tuple(states)
@@ -169,11 +169,11 @@ class LSTM(_Recurrent):
 
     Args:
         input_size, hidden_size: features of the input and of the state.
-        num_layers: layers on top of each other.
+        num_layers: number of stacked layers.
         bias: whether to learn biases.
         batch_first: inputs and outputs are (batch, time, features) instead of (time, batch, features).
         dropout: probability with which outputs between layers are dropped in training.
-        bidirectional: also walk backwards in time; features of both ways are joined.
+        bidirectional: also process the sequence in reverse; features of both directions are concatenated.
         proj_size: above 0, outputs and h are projected to this many features (`weight_hr_l0` …).
 
     >>> y, (h, c) = nn.LSTM(4, 8, batch_first=True)(wf.ones(2, 5, 4), lengths=[5, 3])
@@ -185,7 +185,7 @@ class LSTM(_Recurrent):
     _states = 2
 
     def forward(self, x: Any, hx: tuple[Tensor, Tensor] | None = None, lengths: Any = None) -> Any:
-        """Walk through `x`.
+        """Run the network over `x`.
 
         Args:
             x: (T, N, input_size), (N, T, input_size) if batch_first, (T, input_size), or a `PackedSequence`.

@@ -1,4 +1,4 @@
-"""Layers that rearrange, pad and resample."""
+"""Layers that reshape, rearrange and resample."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ...errors import format_shape
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Layer
-from .words import numpys_words
+from .words import explain_torch_names
 
 
-@numpys_words
+@explain_torch_names
 class Flatten(Layer):
     """Merge the axes from `start_axis` to `end_axis` into one; by default all but the batch axis.
 
@@ -30,7 +30,7 @@ class Flatten(Layer):
         return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
 
 
-@numpys_words
+@explain_torch_names
 class Unflatten(Layer):
     """Split axis `axis` into axes of sizes `unflattened_size` (one of them may be -1).
 

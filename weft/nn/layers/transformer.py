@@ -1,4 +1,4 @@
-"""Transformer encoder and decoder."""
+"""Transformer encoder and decoder layers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _clones(module: Module, n: int) -> ModuleList:
 class _Layer(Layer):
     """What the layers of encoder and decoder share. Parts are made in PyTorch's order, which optimiser states depend on."""
 
-    _looks = False  # whether the layer also attends to an encoder's result
+    _cross_attention = False  # whether the layer also attends to the encoder's output
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Layer(Layer):
     ) -> None:
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        if self._looks:
+        if self._cross_attention:
             self.multihead_attn = MultiheadAttention(
                 d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype
             )
@@ -65,7 +65,7 @@ class _Layer(Layer):
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
         self.norm_first = norm_first
-        parts = 3 if self._looks else 2
+        parts = 3 if self._cross_attention else 2
         for i in range(1, parts + 1):
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
         for i in range(1, parts + 1):
@@ -127,14 +127,14 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the encoder's result and a feed-forward net. Arguments as for the encoder layer.
+    """Self-attention, cross-attention to the encoder's output and a feed-forward net. Arguments as for the encoder layer.
 
     >>> layer = nn.TransformerDecoderLayer(8, 2, dim_feedforward=16, batch_first=True)
     >>> layer(wf.ones(1, 3, 8), wf.ones(1, 5, 8)).shape
     (1, 3, 8)
     """
 
-    _looks = True
+    _cross_attention = True
 
     def forward(
         self,
@@ -254,7 +254,7 @@ class Transformer(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new starting values for all matrices."""
+        """Reinitialise all matrices."""
         for parameter in self.parameters():
             if parameter.ndim > 1:
                 init.xavier_uniform_(parameter)

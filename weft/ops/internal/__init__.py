@@ -1,1 +1,1 @@
-"""Ops that only compiler passes and optimisers make."""
+"""Ops created only by compiler passes and optimisers."""

@@ -1,15 +1,15 @@
-"""Tables whose rows catch up when they are read.
+"""Embedding tables whose rows are updated lazily: a row replays its missed Adam steps when it is read.
 
-Note [Deferred rows]. Adam changes every row of an embedding at every step: without a gradient the running means shrink and
-the row still moves along them. For a row that nobody looks at this can wait. A deferred table notes at which step each
-row was brought up to date (`last`), and the numbers of each step (`history`, a ring of rows: rates of the two means, step
-size, scale, eps); whoever reads a row replays the steps it has missed, with the formulas of the optimiser, so that it
-sees the bits it would have seen.
+Note [Deferred rows]. Adam changes every row of an embedding at every step: without a gradient the running means decay
+and the row still moves along them. For rows that are not read this update can be deferred. A deferred table stores the
+step of each row's last update (`last`) and the coefficients of each step (`history`, a ring buffer: rates of the two
+means, step size, scale, eps). Reading a row first replays the steps it has missed with the optimiser's formulas, so the
+result is bitwise equal to that of the dense update.
 
-Every read is such a read. In a captured function the table is an entry of `tables`, by the identity of its array: a
-look-up becomes `caught_up` of its rows, and any other op gets `caught_up` of all of them. Outside, the parameter's
-`_data` is a property that brings all rows up to date first. An array or a tensor that was taken from the parameter
-earlier shares its memory, and shows what the memory holds: rows as of their last update.
+All reads go through this. In a captured function the table is found in `tables` by the identity of its array: a lookup
+becomes `caught_up` of its rows, and any other op gets `caught_up` of all rows. Outside, the parameter's `_data` is a
+property that first updates all rows. An array or tensor taken from the parameter earlier aliases its memory and shows
+rows as of their last update.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from ..core.samples import Sample
 from ..core.spec import Spec
 from .table_rows import row_numbers
 
-_memory: Any = Tensor._data  # the slot itself, which brings nothing up to date
+_memory: Any = Tensor._data  # the slot descriptor; reading through it does not replay steps
 
 COLUMNS = 5
-"""numbers of a step: rate of the mean, rate of the mean square, step size, scale of the root, eps"""
+"""coefficients of a step: rate of the mean, rate of the mean square, step size, scale of the root, eps"""
 
 tables: dict[int, Table] = {}
-"""identity of an array -> the table it is the memory of"""
+"""id of an array -> the deferred table it stores"""
 
 
 class _Direct(threading.local):
-    """Whether this thread is working on the memory of tables itself, so that reads are not to be caught up."""
+    """Whether this thread accesses table memory directly, without replaying missed steps; re-entrant."""
 
     on = 0
 
@@ -62,30 +62,30 @@ class Table:
     """A deferred table.
 
     Args:
-        array: its memory.
-        parts: returns (mean, mean square, last, step, history), as they are now.
-        flush: brings all rows up to date, by a program.
+        array: the table's memory.
+        parts: returns the current (mean, mean square, last, step, history).
+        flush: compiled function that updates all rows.
     """
 
     def __init__(self, array: np.ndarray, parts: Callable[[], tuple[Tensor, ...]], flush: Callable[[], None]) -> None:
         self.memory = wrap(array)
         self._parts, self._flush = parts, flush
         self.current = 0
-        """the step all rows are known to have seen"""
+        """a step that all rows include"""
 
     def rows(self, index: Tensor, weight: Tensor | None = None, back: Any = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows of the table and of its means, up to date (`back` steps before now); `weight` receives the gradient."""
+        """Up-to-date rows of the table and its means (as of `back` steps ago); `weight` receives the gradient."""
         mean, square, last, step, history = self._parts()
         until = step if back is None else step - back
         with direct:
             return caught_up(index, self.memory if weight is None else weight, mean, square, last, until, history)
 
     def everything(self, weight: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """All rows of the table and of its means."""
+        """All rows of the table and its means, up to date."""
         return self.rows(row_numbers(arange(self.memory.shape[0], dtype=dtypes.int64), self.memory.shape[0]), weight)
 
     def settle(self, memory: bool = True) -> None:
-        """Bring all rows up to date, in place: the means, `last` and, unless it is about to be replaced, the memory."""
+        """Update all rows in place: the means, `last` and, if `memory`, the table itself."""
         mean, square, last, step, _ = self._parts()
         new = self.everything()
         with no_grad(), direct:
@@ -96,13 +96,13 @@ class Table:
             last.copy_(broadcast_to(astype(step, dtypes.int64), last.shape))
 
     def settled(self) -> None:
-        """Note that all rows have seen all steps: they were just written, or counted on to be."""
+        """Mark all rows as up to date, after (or right before) they have been overwritten."""
         _, _, last, step, _ = self._parts()
         self.current = int(step._data)
         last._data[...] = self.current
 
     def flush(self) -> None:
-        """Bring all rows up to date, in memory."""
+        """Update all rows in memory, if any step is missing."""
         now = int(self._parts()[3]._data)
         if now != self.current:
             self.current = now
@@ -110,12 +110,12 @@ class Table:
 
 
 def table_of(tensor: Any) -> Table | None:
-    """The deferred table that `tensor` is, or was detached from."""
+    """The deferred table that `tensor` stores or was detached from, or None."""
     return tables.get(id(_memory.__get__(tensor))) if tables and isinstance(tensor, Tensor) else None
 
 
 def catch_up(op: Op, tensors: list[Any], attrs: tuple[Any, ...]) -> tuple[list[Any], Any]:
-    """Operands of an op of a captured function, deferred tables among them brought up to date; or its result."""
+    """Update the deferred tables among an op's operands (in capture); returns the operands, or the op's result."""
     if op.name == "embedding_lookup" and (table := table_of(tensors[1])) is not None:
         indices, weight = tensors
         size, padding = weight.shape[0], attrs[0]
@@ -170,7 +170,7 @@ def _sample(m: Any) -> Sample:
     vjp=joint(_rule, fill=False),
     reference=_replay,
     samples=lambda m: [_sample(m)],
-    test={"no_gradient": True},  # it is that of a look-up: what the optimiser did before is no part of it
+    test={"no_gradient": True},  # its gradient is that of a lookup: earlier optimiser steps are not differentiated
 )
 def caught_up(
     index: Tensor, table: Tensor, mean: Tensor, square: Tensor, last: Tensor, step: Tensor, history: Tensor
@@ -209,7 +209,7 @@ def _adam(
 
 
 def _adam_samples(m: Any) -> list[Sample]:
-    """With steps to catch up, with them and rows that have caught up, and without; the last row has no gradient."""
+    """With missed steps, with missed steps and rows given as `known`, and without; the last row has no gradient."""
 
     def sample(replay: bool, known: bool) -> Sample:
         index, table, mean, square = np.array([3, 0, 3, 1]), m.normal(4, 2), m.normal(4, 2), m.positive(4, 2)
@@ -251,14 +251,14 @@ def adam_rows(
     known: Tensor | None,
     numbers: Tensor,
 ) -> Any:
-    """A table and its means after Adam's step on rows `index`. One pass over the rows, in place where a program may.
+    """A table and its means after Adam's step on rows `index`. One pass over the rows; compiled programs work in place.
 
     Args:
         place: the first place of each row, as `row_places` returns it.
-        times, following: what `row_chain` says of the positions that have a gradient, the first len(values) ones.
+        times, following: `row_chain` of the positions with a gradient, the first len(values) ones.
         values: gradients; those of one row are added up in order.
         last, step, history: of a deferred table; the rows first catch up with the steps before `step`.
-        known: the rows of the table at the first len(values) positions, if somebody has let them catch up already.
-        numbers: those of this step, as in a row of `history`.
+        known: the table's rows at the first len(values) positions, if they are already up to date.
+        numbers: coefficients of this step, as in a row of `history`.
     """
     return _adam(index, place, times, following, values, table, mean, square, last, step, history, known, numbers)

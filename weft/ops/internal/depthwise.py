@@ -1,8 +1,8 @@
-"""Depthwise convolutions with what lies around them: what the compiler's `depthwise_blocks` pass makes.
+"""Depthwise convolutions fused with the neighbouring norm and activation, created by the `depthwise_blocks` pass.
 
-`before` is what is done to the image first, as `Steps` whose inputs are the image and then the columns; a column has a number
-per channel, (1, C, 1, 1). `after` is what is done to the image's gradient: its inputs are the gradient, the image and the
-columns.
+`before` is the prologue applied to the image: `Steps` whose inputs are the image and then the columns, per-channel
+vectors of shape (1, C, 1, 1). `after` is the epilogue applied to the image's gradient; its inputs are the gradient, the
+image and the columns.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..nn.conv import convolution as convolution
 from ..nn.norm import batch_norm as batch_norm
 from .steps import Steps, last_of, run_steps
 
-OTHERS = (0, 2, 3)
-"""All axes but that of the channels."""
+NON_CHANNEL_AXES = (0, 2, 3)
+"""all axes but the channel axis"""
 RELU6_OF_NORM: Steps = (("subtract", (0, 1)), ("multiply", (~0, 2)), ("relu6", (~1,)))
-GRADIENT_OF_IT: Steps = (
+RELU6_OF_NORM_GRADIENT: Steps = (
     ("subtract", (1, 2)), ("multiply", (~0, 3)), ("greater", (~1, 0.0)), ("where", (~2, 0, 0.0)), ("multiply", (~3, ~0)),
 )  # fmt: skip
 
 
 def _computed(what: str) -> Any:
-    """Another record as a function of arrays."""
+    """The op's kernel as a function of arrays."""
     return lambda inputs, attrs: define.compute(table[what], inputs, attrs)
 
 
@@ -92,7 +92,7 @@ def _backward(
     down = run("convolution_backward_input")([g, w, None], (tuple(x.shape[2:]), *window))
     weight = run("convolution_backward_weight")([h, g], (tuple(w.shape[2:]), *window))
     kept, *summed = run_steps(after, [down, x, *columns], results)
-    return kept, weight, *[v.sum(OTHERS, keepdims=True, dtype=x.dtype) for v in summed]
+    return kept, weight, *[v.sum(NON_CHANNEL_AXES, keepdims=True, dtype=x.dtype) for v in summed]
 
 
 def _infer_backward(
@@ -118,11 +118,11 @@ def _infer_backward(
         ),
         Sample(
             (m.normal(2, 4, 5, 5), m.normal(2, 4, 5, 5), m.normal(4, 1, 3, 3), m.normal(1, 4, 1, 1), m.normal(1, 4, 1, 1)),
-            RELU6_OF_NORM, GRADIENT_OF_IT, (~3, ~3, ~4), (1, 1), ((1, 1), (1, 1)), (1, 1),
+            RELU6_OF_NORM, RELU6_OF_NORM_GRADIENT, (~3, ~3, ~4), (1, 1), ((1, 1), (1, 1)), (1, 1),
         ),
         Sample(
             (m.normal(1, 17, 2, 2), m.normal(1, 17, 7, 4), m.normal(17, 1, 1, 1), m.normal(1, 17, 1, 1), m.normal(1, 17, 1, 1)),
-            RELU6_OF_NORM, GRADIENT_OF_IT, (~3, ~4), (4, 3), ((0, 0), (0, 0)), (1, 1),
+            RELU6_OF_NORM, RELU6_OF_NORM_GRADIENT, (~3, ~4), (4, 3), ((0, 0), (0, 0)), (1, 1),
         ),
     ],
 )  # fmt: skip

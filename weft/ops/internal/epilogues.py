@@ -1,6 +1,6 @@
-"""Products and convolutions with what follows them element by element: what the compiler's `epilogues` pass makes.
+"""Matrix products and convolutions with a fused elementwise epilogue, created by the `epilogues` pass.
 
-`steps` names what is done to the result, in order: "add" and "multiply" take the next of the remaining operands, which
+`steps` is the epilogue, in order: "add" and "multiply" take the next of the remaining operands, which
 broadcasts to the result; any other step is an elementwise op of one operand, such as "relu".
 """
 
@@ -25,7 +25,7 @@ ndarray = np.ndarray
 
 
 def _apply_steps(out: Any, steps: Sequence[str], operands: Sequence[Any]) -> Any:
-    """The steps, on an array."""
+    """Apply the epilogue to an array."""
     rest = iter(operands)
     for step in steps:
         given = [out, next(rest)] if step in ("add", "multiply") else [out]
@@ -68,7 +68,7 @@ def _infer_matmul(arrays: Any, steps: Any) -> Spec:
     ],
 )
 def matmul_then(arrays: Sequence[Tensor], steps: tuple[str, ...]) -> Any:
-    """`a @ b`, then `steps`; `arrays` is (a, b, operands of the steps)."""
+    """`a @ b` with the epilogue `steps`; `arrays` is (a, b, *operands of the steps)."""
     out = define.compute(table["matmul"], list(arrays[:2]), ())
     return _apply_steps(out, steps, arrays[2:])
 
@@ -113,6 +113,6 @@ def _infer_convolution(arrays: Any, steps: Any, stride: Any, padding: Any, dilat
 def convolution_then(
     arrays: Sequence[Tensor], steps: tuple[str, ...], stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
-    """A convolution without bias, then `steps`; `arrays` is (x, weights, operands of the steps)."""
+    """A convolution without bias with the epilogue `steps`; `arrays` is (x, weights, *operands of the steps)."""
     out = define.compute(table["convolution"], [*arrays[:2], None], (stride, padding, dilation, groups))
     return _apply_steps(out, steps, arrays[2:])

@@ -1,8 +1,8 @@
-"""A few elementwise ops as data: what one op does to the numbers it reads, or to those it makes, while it has them.
+"""Short elementwise programs as data: the prologue or epilogue that a fused op applies in registers.
 
     (("subtract", (0, 1)), ("multiply", (~0, 2)), ("relu6", (~1,)))        relu6((x - a) * b) of the inputs (x, a, b)
 
-A step is the name of an op and its operands: `i` is input i, `~i` the result of step i, and a float stands for itself.
+A step is an op name and its operands: `i` is input i, `~i` the result of step i, a float a constant.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from ..core.registry import table
 
 Steps = tuple[tuple[str, tuple[int | float, ...]], ...]
-"""Steps in order. They are hashable: attributes of ops, and keys of kernels."""
+"""Steps in order; hashable, so they serve as op attributes and kernel cache keys."""
 
 
 def run_steps(steps: Steps, inputs: Sequence[Any], results: Sequence[int]) -> list[Any]:
-    """The `results`, named as operands are, of the steps on arrays or scalar expressions."""
+    """Run the steps on arrays or scalar expressions; returns `results`, given in the notation of operands."""
     made: list[Any] = []
 
     def operand(o: int | float) -> Any:
@@ -34,5 +34,5 @@ def last_of(steps: Steps, inputs: Sequence[Any]) -> Any:
 
 
 def count_inputs(steps: Steps) -> int:
-    """How many inputs the steps have."""
+    """The number of inputs that the steps read."""
     return max([o + 1 for _, operands in steps for o in operands if isinstance(o, int)], default=0)

@@ -1,9 +1,9 @@
-"""Rows of a table that are read, summed and written together, without a look at the rest of the table.
+"""Gather, sum and scatter of table rows whose indices may repeat, without touching other rows.
 
-A row-sparse gradient may name a row several times. A captured program has to know sizes before it knows indices, so it
-cannot make the list shorter; instead every position learns the first position that names the same row (`row_places`),
-sums are gathered there, and the result of that first position is what `put_rows` writes for each of them. Where the sum
-is used up at once (`adam_rows`), the positions of a row are walked in order instead (`row_chain`).
+A row-sparse gradient may contain a row several times. In a captured program shapes are fixed before indices are known,
+so duplicates cannot be removed; instead each position gets the first position with the same row (`row_places`), sums
+are accumulated there, and `put_rows` writes that position's result for all duplicates. Where the sum is consumed at
+once (`adam_rows`), the positions of a row are traversed in order as a linked list (`row_chain`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _first_places(index: Any) -> np.ndarray:
     errors=lambda m: [Bad(ValueError, "row_places: index must be a vector", np.zeros((2, 2), np.int64), 3)],
 )
 def row_places(index: Tensor, rows: int) -> Any:
-    """For each position of `index`, numbers from 0 to rows - 1, the first position that holds the same number."""
+    """For each position of `index` (values in 0 to rows - 1), the first position with the same value."""
     return _first_places(index)
 
 

@@ -1,1 +1,1 @@
-"""Ops and functions of models: activations, losses, attention, embeddings."""
+"""Neural-network ops: activations, losses, normalisation, attention, convolution, pooling, recurrence."""

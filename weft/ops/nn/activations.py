@@ -1,7 +1,7 @@
 """Activation functions, under PyTorch's names.
 
-Each is one scalar expression, so that a large tensor costs one pass forward and, where the derivative is worth a name of
-its own (`silu_backward`), one pass backward. Settings such as `negative_slope` are weak operands, not attributes: one
+Each is one scalar expression, so a large tensor takes one pass forward and, where the derivative is an op
+(`silu_backward`), one pass backward. Settings such as `negative_slope` are weak operands, not attributes: one
 compiled kernel serves every value, and they may be tensors that need gradients.
 """
 
@@ -90,7 +90,7 @@ def relu_backward(grad: Term, result: Term) -> Term:
 
 def _relu_array(a: np.ndarray, out: np.ndarray | None = None) -> Any:
     if a.dtype.kind == "c":
-        raise TypeError("no order")  # the general path says it in full
+        raise TypeError("no order")  # the general path raises the full message
     return np.maximum(a, 0, out=out)
 
 
@@ -104,7 +104,7 @@ def _relu_array(a: np.ndarray, out: np.ndarray | None = None) -> Any:
     errors=lambda m: [Bad(TypeError, "relu: expected a real tensor", np.ones(2, np.complex64))],
 )
 def relu(x: Term) -> Term:
-    """max(x, 0). The gradient at 0 is 0.
+    """Rectified linear unit: max(x, 0). The gradient at 0 is 0.
 
     >>> F.relu(wf.tensor([-1.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -136,7 +136,7 @@ def _middle(g: Any, x: Any, low: Any, high: Any) -> Any:
     ],
 )
 def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
-    """`x` limited to [min_val, max_val].
+    """`x` clamped to [min_val, max_val].
 
     >>> F.hardtanh(wf.tensor([-3.0, 0.5, 3.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -152,7 +152,7 @@ def hardtanh(x: Term, min_val: Term = -1.0, max_val: Term = 1.0) -> Term:
     samples=values(-3, 9),
 )
 def relu6(x: Term) -> Term:
-    """min(max(x, 0), 6).
+    """Rectified linear unit capped at 6: min(max(x, 0), 6).
 
     >>> F.relu6(wf.tensor([-1.0, 2.0, 9.0])).tolist()
     [0.0, 2.0, 6.0]
@@ -189,7 +189,7 @@ def leaky_relu_backward(grad: Term, x: Term, slope: Term) -> Term:
     samples=_slope_samples,
 )
 def leaky_relu(x: Term, negative_slope: Term = 0.01) -> Term:
-    """`x` where positive, else `x * negative_slope`.
+    """Leaky rectified linear unit: `x` where positive, else `x * negative_slope`.
 
     >>> F.leaky_relu(wf.tensor([-2.0, 2.0]), 0.5).tolist()
     [-1.0, 2.0]
@@ -276,7 +276,7 @@ def _softshrink_bound(g: Any, x: Any, lambd: Any) -> Any:
     ],
 )
 def softshrink(x: Term, lambd: Term = 0.5) -> Term:
-    """`x` moved towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
+    """Soft thresholding: `x` shrunk towards 0 by `lambd`, and 0 within [-lambd, lambd]."""
     return s.sub(x, s.minimum(s.maximum(x, s.neg(lambd)), lambd))
 
 
@@ -296,7 +296,7 @@ hardswish_backward = _backward(
     samples=values(-5, 5),
 )
 def hardswish(x: Term) -> Term:
-    """x · relu6(x + 3) / 6: a `silu` made of straight lines and a parabola."""
+    """x · relu6(x + 3) / 6: a piecewise polynomial approximation of `silu`."""
     return s.mul(x, s.mul(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6))
 
 
@@ -308,7 +308,7 @@ def hardswish(x: Term) -> Term:
     samples=values(-5, 5),
 )
 def hardsigmoid(x: Term) -> Term:
-    """relu6(x + 3) / 6: a `sigmoid` made of straight lines."""
+    """relu6(x + 3) / 6: a piecewise linear approximation of `sigmoid`."""
     return s.mul(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6)
 
 
@@ -342,7 +342,7 @@ def elu_backward(grad: Term, x: Term, alpha: Term) -> Term:
     samples=_slope_samples,
 )
 def elu(x: Term, alpha: Term = 1.0) -> Term:
-    """`x` where positive, else alpha · (exp(x) - 1).
+    """Exponential linear unit: `x` where positive, else alpha · (exp(x) - 1).
 
     >>> F.elu(wf.tensor([-100.0, 2.0])).tolist()
     [-1.0, 2.0]
@@ -424,7 +424,7 @@ silu_backward = _backward(
     samples=values(),
 )
 def silu(x: Term) -> Term:
-    """x · sigmoid(x), also called swish.
+    """Sigmoid linear unit (swish): x · sigmoid(x).
 
     >>> F.silu(wf.tensor([0.0, 20.0])).tolist()
     [0.0, 20.0]
@@ -604,7 +604,7 @@ def softplus(x: Term, beta: Term = 1.0, threshold: Term = 20.0) -> Term:
     samples=values(-40, 40),
 )
 def logsigmoid(x: Term) -> Term:
-    """log(sigmoid(x)), without overflow."""
+    """log(sigmoid(x)), numerically stable."""
     return s.sub(s.minimum(x, 0), s.log1p(s.exp(s.neg(s.abs(x)))))
 
 

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention, with its backward pass as an op of its own.
+"""Scaled dot-product attention, with its backward pass as a separate op.
 
-The forward op keeps the log-sum-exp of every row of scores, not the scores: the backward pass computes the probabilities
-again, a block of rows at a time, so memory grows with L + S instead of L · S. Dropout draws its mask again from the
+The forward op saves the log-sum-exp of each row of scores, not the scores: the backward pass recomputes the
+probabilities one block of rows at a time, so memory is O(L + S) instead of O(L · S). The dropout mask is regenerated from the
 generator's state. Shapes: query (..., L, E), key (..., S, E), value (..., S, V) with equal leading axes.
 """
 
@@ -397,7 +397,7 @@ def attention_forward(
     return out.reshape(shape).astype(query.dtype, copy=False), lse.reshape(query.shape[:-1])
 
 
-# What users call ------------------------------------------------------------------------------------------------------
+# Public functions -----------------------------------------------------------------------------------------------------
 
 
 def _reference_public(
@@ -485,14 +485,14 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """softmax(query keyᵀ · scale + mask) value.
+    """Scaled dot-product attention: softmax(query keyᵀ · scale + mask) value.
 
     Args:
         query, key, value: (..., L, E), (..., S, E), (..., S, V); leading axes broadcast.
-        attn_mask: broadcasts to (..., L, S). Bool: True takes part. Floating: added to the scores.
+        attn_mask: broadcasts to (..., L, S). Bool: True attends. Floating: added to the scores.
         dropout_p: the probability with which a weight is set to zero (whether training or not).
-        is_causal: position i sees keys 0 to i only. Not together with `attn_mask`.
-        scale: 1 / sqrt(E) unless given.
+        is_causal: position i attends to keys 0 to i only. Not together with `attn_mask`.
+        scale: factor on the scores; 1 / sqrt(E) by default.
         enable_gqa: the query may have a multiple of the heads (axis -3) of key and value.
 
     A query whose keys are all masked gives zeros.

@@ -1,7 +1,7 @@
-"""Attention on NumPy arrays, in chunks of heads and rows: about `BLOCK` scores exist at once.
+"""Attention on NumPy arrays, blocked over heads and rows so that about `BLOCK` scores are live at once.
 
-Products go through the `matmul` op's best kernel, and what happens to the scores between them through native loops once a
-chunk is large enough, so that this composition is fast wherever those are.
+Products use the `matmul` op's best kernel, and the elementwise work on the scores between them uses native loops once a
+block is large enough.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..array.random_ops import keep_mask
 from ..core import scalar as s
 from ..core.define import NATIVE_MIN_ELEMENTS, compute, native_kernels
 
-BLOCK = 1 << 19  # scores at a time: two megabytes in float32
-CAUSAL_ROWS = 256  # rows at a time under a causal mask, where keys behind the last row are left out altogether
+BLOCK = 1 << 19  # scores per block: 2 MiB in float32
+CAUSAL_ROWS = 256  # rows per block under a causal mask; keys after the block's last row are skipped
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def _native(size: int) -> Any:
 
 
 def _apply(expression: Any, arrays: list[np.ndarray], out: np.ndarray) -> np.ndarray:
-    """`out[...] = expression(*arrays)`, natively if that pays."""
+    """`out[...] = expression(*arrays)`, with a native loop where that is faster."""
     native = _native(out.size)
     if native is None or native.elementwise("attention", expression, arrays, out.shape, out) is None:
         out[...] = expression(*arrays)
@@ -146,7 +146,7 @@ def forward(p: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finite(total: np.ndarray) -> np.ndarray:
-    """The log-sum-exp of rows that see something, 0 for others, as a column."""
+    """The log-sum-exp of each row as a column, 0 for fully masked rows."""
     return np.where(np.isneginf(total), total.dtype.type(0), total)[..., None]
 
 

@@ -1,7 +1,7 @@
-"""Losses of classes: cross entropy and negative log likelihood.
+"""Classification losses: cross entropy and negative log likelihood.
 
-The classes are axis 1 of the input (axis 0 of a vector). From logits and class numbers the loss and its gradient are
-one op each, which keep the log-sum-exp of every row and nothing of the input's size besides the input.
+Classes are axis 1 of the input (axis 0 of a vector). From logits and class indices the loss and its gradient are one op
+each; they save the log-sum-exp of each row, and no other array of the input's size than the input.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .softmax import log_softmax
 def _check_class_dtype(op: str, target: Any) -> None:
     if not dtypes.is_integral(target.dtype):
         raise TypeError(
-            f"{op}: class numbers must be integers. Got {target.dtype.name}; use `target.astype(wf.int64)`."
+            f"{op}: class indices must be integers. Got {target.dtype.name}; use `target.astype(wf.int64)`."
         )
 
 
 def _check_classes(op: str, target: Any, classes: Any, ignore_index: int) -> None:
-    """Class numbers must be integers of 0 to classes - 1 (or `ignore_index`); values are checked where they are known."""
+    """Class indices must be integers of 0 to classes - 1 (or `ignore_index`); values are checked where they are known."""
     _check_class_dtype(op, target)
     if type(target) is not np.ndarray or not isinstance(classes, int) or target.size == 0:
         return
@@ -122,7 +122,7 @@ def _np_pick(x: Any, target: Any, ignore_index: int) -> Any:
     ],
 )
 def pick_class(x: Tensor, target: Tensor, ignore_index: int) -> Any:
-    """The element of every row of `x` (N, C, ...) at its class number, 0 where that is `ignore_index`."""
+    """The element of every row of `x` (N, C, ...) at its class index, 0 where that is `ignore_index`."""
     return np.asarray(_np_pick(x, target, ignore_index)).astype(x.dtype, copy=False)
 
 
@@ -257,11 +257,11 @@ def _reference_cross_entropy_forward(x: Any, target: Any, ignore_index: int, lab
     ],
 )
 def cross_entropy_forward(x: Tensor, target: Tensor, ignore_index: int, label_smoothing: float) -> Any:
-    """(loss per row, log-sum-exp per row) of logits `x` (N, C, ...) and class numbers; 0 where ignored."""
+    """(loss per row, log-sum-exp per row) of logits `x` (N, C, ...) and class indices; 0 where ignored."""
     axis = _class_axis(x)
     (xs,) = wide(x)  # type: ignore[arg-type]
     top = _np_top(xs, axis)
-    below = xs - top  # the loss does not change, and its digits are not spent on how large the logits are
+    below = xs - top  # softmax is shift invariant; subtracting the maximum preserves precision
     total = np.log(np.exp(below).sum(axis))
     loss = total - xs.dtype.type(1 - label_smoothing) * _np_pick(below, target, ignore_index)
     if label_smoothing:
@@ -281,7 +281,7 @@ def _class_number(op: str, ignore_index: Any) -> int:
 
 
 def _wide_classes(target: Tensor) -> Tensor:
-    """Class numbers as int64, which can hold every `ignore_index`."""
+    """Class indices as int64, which can hold every `ignore_index`."""
     return astype(target, dtypes.int64) if dtypes.is_integral(target.dtype) else target
 
 
@@ -335,7 +335,7 @@ def _nll_errors(op: str) -> Any:
     samples=_nll_samples,
     errors=lambda m: [
         *_nll_errors("nll_loss")(m),
-        Bad(TypeError, "nll_loss: class numbers must be integers", m.normal(2, 3), m.normal(2)),
+        Bad(TypeError, "nll_loss: class indices must be integers", m.normal(2, 3), m.normal(2)),
     ],
 )
 def nll_loss(
@@ -446,13 +446,14 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The cross entropy of logits `input` (N, C, ...) or (C,) with a target.
+    """Cross entropy of logits with a target.
 
     Args:
-        target: class numbers, shape (N, ...), or probabilities of the shape of `input`.
-        weight: one weight per class; with class numbers the mean is a weighted one.
-        ignore_index: a class number that does not count.
-        label_smoothing: how much of the target is spread evenly over all classes, 0 to 1.
+        input: logits (N, C, ...) or (C,).
+        target: class indices, shape (N, ...), or probabilities of the shape of `input`.
+        weight: one weight per class; with class indices the mean is a weighted one.
+        ignore_index: a class index that does not contribute.
+        label_smoothing: share of the target distributed evenly over all classes, 0 to 1.
 
     >>> round(F.cross_entropy(wf.zeros(2, 4), wf.tensor([0, 3])).item(), 4)
     1.3863
@@ -469,7 +470,7 @@ def cross_entropy(
     input = real_floats("cross_entropy", input)
     if dtypes.is_floating(target.dtype):
         if ignore_index >= 0:
-            raise ValueError("cross_entropy: ignore_index is for class numbers. Got probabilities as target.")
+            raise ValueError("cross_entropy: ignore_index is for class indices. Got probabilities as target.")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     target = _wide_classes(target)
     if weight is None:
@@ -499,7 +500,7 @@ def cross_entropy(
 
 
 def _mean_at_once(input: Any, target: Any, ignore_index: Any) -> Tensor | None:
-    """The mean cross entropy of a small matrix in one native call, where nothing is recorded; else None."""
+    """Shortcut for small matrices outside the tape: mean cross entropy in one native call, else None."""
     found = small_arrays.arrays(input)
     if found is None or target.__class__ is not Tensor or target._data.__class__ is not np.ndarray:
         return None

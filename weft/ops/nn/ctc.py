@@ -1,9 +1,8 @@
-"""Connectionist temporal classification (Graves et al. 2006): the likelihood of a sequence of labels whose places in
-time are not known.
+"""Connectionist temporal classification (Graves et al. 2006): the likelihood of label sequences without alignment.
 
-Labels are interleaved with blanks, b l₁ b l₂ b …, and a path walks through these states, staying, going to the next or
-skipping a blank between two different labels. α adds up paths from the start, β paths to the end; their product is the
-share of each state at each time, which is the gradient.
+Labels are interleaved with blanks, b l₁ b l₂ b …, and a path traverses these states: it stays, advances, or skips a
+blank between two different labels. α sums the paths from the start, β the paths to the end; their normalised product is the
+posterior of each state at each time, which gives the gradient.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _infer(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
 
 
 def _padded(targets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Targets as (N, S), whichever way they were given."""
+    """Targets padded to (N, S)."""
     if targets.ndim == 2:
         return targets
     out = np.zeros((len(lengths), int(lengths.max(initial=0))), np.int64)
@@ -85,7 +84,7 @@ def _padded(targets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _forward_backward(
     log_probs: np.ndarray, targets: np.ndarray, inputs: np.ndarray, lengths: np.ndarray, blank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The negative log likelihoods (N,), and the share of each class at each time, (T, N, C)."""
+    """The negative log likelihoods (N,), and the posterior of each class at each time, (T, N, C)."""
     steps, n, _ = log_probs.shape
     labels = _padded(targets, lengths)
     states = 2 * labels.shape[1] + 1
@@ -99,19 +98,19 @@ def _forward_backward(
     emitted = np.where(real, np.take_along_axis(wide, np.broadcast_to(symbols, (steps, n, states)), 2), -np.inf)
     rows = np.arange(n)
 
-    alpha = np.full((steps + 1, n, states + 2), -np.inf)  # two states more in front: nothing comes from there
-    alpha[0, :, 2] = 0.0  # before the first step: as if in the first blank, from which the first label can be reached
+    alpha = np.full((steps + 1, n, states + 2), -np.inf)  # two padding states in front, never reachable
+    alpha[0, :, 2] = 0.0  # initial state: in the first blank, from which the first label can be reached
     before = alpha[0]
     for t in range(steps):
         stay, step, skip = before[:, 2:], before[:, 1:-1], np.where(skips, before[:, :-2], -np.inf)
         alpha[t + 1, :, 2:] = np.logaddexp(np.logaddexp(stay, step), skip) + emitted[t]
         before = alpha[t + 1]
-    last = alpha[inputs, rows]  # the paths so far when each input ends
+    last = alpha[inputs, rows]  # forward scores at the end of each input
     before_end = np.where(ends > 0, last[rows, ends + 1], -np.inf)
     total = np.logaddexp(last[rows, ends + 2], before_end)
 
     shares = np.zeros(log_probs.shape)
-    beta = np.full((n, states + 2), -np.inf)  # two states more behind
+    beta = np.full((n, states + 2), -np.inf)  # two padding states behind
     onward = np.zeros((n, states), bool)
     onward[:, : max(states - 2, 0)] = skips[:, 2:]
     for t in range(steps - 1, -1, -1):
@@ -196,7 +195,7 @@ def _logs(m: Any, *shape: int) -> np.ndarray:
         Sample(_logs(m, 4, 2, 3), np.array([1, 0, 0]), np.array([3, 4]), np.array([1, 2]), 2),
         Sample(_logs(m, 3, 1, 3), np.zeros((1, 0), np.int64), np.array([2]), np.array([0]), 0),
     ],
-    test={"no_gradient": True},  # the shares have none, they are one; `ctc_loss` tests it
+    test={"no_gradient": True},  # the posteriors have no gradient, they are one; tested through `ctc_loss`
 )
 def ctc_paths(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Any:
     """Negative log likelihood of each sequence of labels (N,) and the share of each class at each time (T, N, C)."""

@@ -1,4 +1,4 @@
-"""Dropout: zeros at random while training. Masks are drawn from a generator's state and never kept, see `random_dropout`."""
+"""Dropout functions. Masks are regenerated from the generator's state, never stored; see `random_dropout`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 # Functions for users that are not ops; ops are public by their records.
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
-# The fixed point of selu: what a neuron is set to so that mean and variance can be restored.
+# selu's negative saturation value: dropped units are set to it so that mean and variance can be restored.
 _ALPHA = -1.7580993408473766
 
 
 def _check(op: str, x: Tensor, p: float, training: bool) -> bool:
-    """Check arguments; returns whether there is anything to do."""
+    """Check the arguments; returns whether any element can be dropped."""
     if not isinstance(p, (int, float)) or not 0 <= p <= 1:
         raise ValueError(f"{op}: p must be between 0 and 1. Got {p!r}.")
     if not dtypes.is_inexact(x.dtype):
@@ -87,7 +87,7 @@ def _alpha(x: Tensor, like: Tensor, p: float, state: Tensor) -> Tensor:
 
 
 def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
-    """Dropout for `selu` networks: keeps mean 0 and variance 1 by setting elements to selu's lower limit."""
+    """Dropout for `selu` networks: mean and variance are preserved by setting elements to selu's negative saturation."""
     if not _check("alpha_dropout", x, p, training):
         return x
     if p == 1:

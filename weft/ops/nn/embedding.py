@@ -1,6 +1,6 @@
-"""Looking up rows of a table: `embedding` and sums of such rows, `embedding_bag`.
+"""Embedding lookup (`embedding`) and pooled lookup (`embedding_bag`).
 
-The gradient of the table is row-sparse (`RowSparse`) until something needs it dense.
+The table's gradient stays row-sparse (`RowSparse`) until a dense one is needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _check_rows(op: str, indices: Any, weight: Any) -> None:
 
 
 def _refuse_rows(op: str, indices: Any, rows: Any) -> None:
-    """Indices must be rows; values are checked where they are known."""
+    """Raise unless `indices` are valid rows; values are checked where they are known."""
     if type(indices) is np.ndarray and isinstance(rows, int) and indices.size:
         low, high = int(indices.min()), int(indices.max())
         if low < 0 or high >= rows:
@@ -66,7 +66,7 @@ def _batch_lookup(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     indices, weight = tensors
     if axes[1] is None:
         return embedding_lookup(indices, weight, *attrs)
-    # a table per example: one long table, and indices shifted to the example's part of it
+    # one table per example: concatenate the tables and offset the indices
     size, rows = weight.shape[0], weight.shape[1]
     shift = _arange(size) * rows
     if axes[0] is None:
@@ -103,7 +103,7 @@ def _arange(n: int) -> Tensor:
     ],
 )
 def embedding_lookup(indices: Tensor, weight: Tensor, padding_idx: int | None, sparse: bool) -> Any:
-    """The rows of `weight` at `indices`; the row `padding_idx` gets no gradient. With `sparse` `.grad` stays row-sparse."""
+    """The rows of `weight` at `indices`; row `padding_idx` gets no gradient; `sparse` keeps `.grad` row-sparse."""
     return np.take(weight, indices, 0)
 
 
@@ -119,7 +119,7 @@ def _padding(op: str, padding_idx: Any, weight: Any) -> int | None:
 
 
 def _renormalize(op: str, indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Shrink the rows that are looked up to a norm of at most `max_norm`, in place and unrecorded."""
+    """Scale the rows looked up to a norm of at most `max_norm`, in place and outside the tape."""
     _check_rows(op, indices._data, weight)
     with no_grad():
         flat = checked_indices(reshape(indices, (-1,)), 0, weight.shape[0], None, f"{op}: index")
@@ -128,7 +128,7 @@ def _renormalize(op: str, indices: Tensor, weight: Tensor, max_norm: float, norm
         short = where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
         if type(weight._data) is np.ndarray and type(flat._data) is np.ndarray:
             weight[flat] = short
-        else:  # a program writes these rows and no others
+        else:  # a compiled program writes only these rows
             apply_inplace(put_rows.op, weight, (weight, flat, short, row_places(flat, weight.shape[0])))  # type: ignore[attr-defined]
 
 
@@ -177,13 +177,18 @@ def embedding(
     sparse: bool = False,
     scale_grad_by_freq: bool = False,
 ) -> Tensor:
-    """The rows of `weight` (rows, features) at `indices` (any shape): shape (*indices.shape, features).
+    """Look up rows of `weight`.
 
     Args:
+        indices: row numbers, any shape.
+        weight: (rows, features).
         padding_idx: a row that gets no gradient.
-        max_norm: rows that are looked up are first shrunk, in place, to a norm of at most this.
-        sparse: keep the gradient in `weight.grad` as a `RowSparse` of only the rows that were used.
-        scale_grad_by_freq: divide the gradient of a row by how often it was looked up.
+        max_norm: scale the rows looked up, in place, to a norm of at most this.
+        sparse: keep `weight.grad` as a `RowSparse` of the rows looked up.
+        scale_grad_by_freq: divide the gradient of a row by the number of times it was looked up.
+
+    Returns:
+        (*indices.shape, features).
 
     >>> F.embedding(wf.tensor([2, 0]), wf.arange(6.0).reshape(3, 2)).tolist()
     [[4.0, 5.0], [0.0, 1.0]]
@@ -345,13 +350,13 @@ def embedding_bag(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
 ) -> Tensor:
-    """Sums, means or maxima of rows of `weight`, one per bag of indices.
+    """Sum, mean or maximum of the rows of `weight` for each bag of indices.
 
     Args:
         indices: (bags, size), or a vector that `offsets` (where each bag starts) cuts into bags.
         mode: "sum", "mean" or "max". An empty bag gives zeros.
         per_sample_weights: a factor per index, for mode "sum".
-        padding_idx: an index that does not count.
+        padding_idx: an index that does not contribute.
         include_last_offset: `offsets` has one more element, the end of the last bag.
         sparse, max_norm, norm_type, scale_grad_by_freq: as for `embedding`.
 

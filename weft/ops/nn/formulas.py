@@ -59,7 +59,7 @@ def input_gradient(
 
 def statistics(x: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x - mean, mean, biased variance) over `axes`, kept as axes of size 1."""
-    if not x.size:  # NumPy would warn that nothing has no mean
+    if not x.size:  # NumPy warns about the mean of an empty array
         mean = np.zeros_like(x).sum(axis=axes, keepdims=True)
         return x, mean, mean
     mean = x.mean(axis=axes, keepdims=True)

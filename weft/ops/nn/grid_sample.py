@@ -1,4 +1,4 @@
-"""Sampling an image at arbitrary places, and the grids of affine maps (spatial transformers)."""
+"""Sampling an image at arbitrary coordinates, and sampling grids of affine maps (spatial transformers)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _reflect(place: Tensor, low: float, high: float) -> Tensor:
 
 def _pixel(place: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
     """A coordinate in [-1, 1] as a (fractional) index into `size` elements."""
-    place = where(place == place, place, -1.0)  # NaN has no place; like PyTorch, take the first
+    place = where(place == place, place, -1.0)  # NaN maps to -1, the first pixel, as in PyTorch
     index = (place + 1) * ((size - 1) / 2) if align else (place + 1) * (size / 2) - 0.5
     if padding_mode == "border":
         return clip(index, 0.0, float(size - 1))
     if padding_mode == "reflection":
         index = _reflect(index, 0.0, size - 1.0) if align else _reflect(index, -0.5, size - 0.5)
         return clip(index, 0.0, float(size - 1))
-    return clip(index, -2.0, size + 1.0)  # beyond this all is padding; keeps integers small
+    return clip(index, -2.0, size + 1.0)  # everything beyond is padding; bounds the integers
 
 
 def _value(x: np.ndarray, n: int, index: Any) -> Any:
@@ -133,7 +133,7 @@ def grid_sample(
     sizes = x.shape[2:]
     count, channels = x.shape[:2]
     flat = reshape(x, (count, channels, prod(sizes)))
-    # the grid names the last axis first
+    # grid coordinates are ordered last axis first
     places = [
         _pixel(squeeze(slice_axis(grid, -1, n - 1 - i, n - i), -1), sizes[i], padding_mode, align_corners)
         for i in range(n)

@@ -30,7 +30,7 @@ KINDS = ("nearest", "nearest-exact", "linear", "cubic", "area")
 
 @lru_cache(512)
 def _taps(size: int, out: int, kind: str, align: bool, scale: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Which input elements, (T, out), make up each output element, and with which weights. Indices rise along out."""
+    """Indices and weights, (T, out), of the input elements of each output element; indices ascend along out."""
     check_memory("interpolate", (out,), dtypes.float64, 12 * 8 * out)  # the cubic kind has the most arrays
     o = np.arange(out)
     if kind == "area":  # the mean over [floor(o·size/out), ceil((o+1)·size/out))
@@ -73,9 +73,9 @@ def _work_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _inner_last(x: np.ndarray, axis: int) -> tuple[np.ndarray, Any]:
-    """`x` as a contiguous (outer, size, inner) array around `axis`, channels innermost if it is an image; and the way back.
+    """`x` as a contiguous (outer, size, inner) array around `axis`, channels innermost if it is an image; and its inverse.
 
-    The way back takes such an array, of any size in the middle, to the axes that `x` has.
+    The inverse takes an array (outer, any size, inner) back to the axis order of `x`.
     """
     image = 3 <= x.ndim <= 5 and axis >= 2
     moved = np.ascontiguousarray(np.moveaxis(x, 1, -1) if image else x, _work_dtype(x.dtype))
@@ -89,7 +89,7 @@ def _inner_last(x: np.ndarray, axis: int) -> tuple[np.ndarray, Any]:
     return moved.reshape(prod(lead), moved.shape[place], prod(tail)), back
 
 
-_BLOCK = 1 << 18  # elements that are weighted at once: few enough to stay in the cache
+_BLOCK = 1 << 18  # elements per block: stays in cache
 
 
 def _gather(x: np.ndarray, index: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -123,14 +123,14 @@ def _scatter(g: np.ndarray, index: np.ndarray, weight: np.ndarray, size: int) ->
     out = memory.zeros((outer, size, inner), g.dtype)
     factors = weight.astype(dtypes.real_dtype(g.dtype))
     for t in range(len(index)):
-        if outer * inner >= 256:  # one slice at a time; more work per slice than it costs to take it
+        if outer * inner >= 256:  # one slice at a time: enough work per slice to amortise the call
             for o in range(count):
                 if factors[t, o] == 1:
                     out[:, index[t, o]] += g[:, o]
                 elif factors[t, o]:
                     out[:, index[t, o]] += g[:, o] * factors[t, o]
             continue
-        # Indices rise along the axis, so that equal ones are neighbours and a segmented sum adds them up.
+        # Indices are sorted along the axis, so equal ones are adjacent and a segmented sum works.
         starts = np.flatnonzero(np.diff(index[t], prepend=-1))
         out[:, index[t][starts]] += np.add.reduceat(g * factors[t][:, None], starts, 1)
     return out
@@ -276,7 +276,7 @@ def resample_backward(
     return back(_scatter(values, index, weight, n))
 
 
-# What users call -----------------------------------------------------------------------------------------------------
+# Public functions ----------------------------------------------------------------------------------------------------
 
 MODES = {"nearest": None, "nearest-exact": None, "linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "area": None}
 
@@ -353,7 +353,7 @@ def interpolate(
     Args:
         x: (N, C, L), (N, C, H, W) or (N, C, D, H, W).
         size: the new spatial size, a number or one per axis; or
-        scale_factor: by how much it grows, likewise; the result is rounded down.
+        scale_factor: factor on the sizes, a number or one per axis; sizes are rounded down.
         mode: "nearest", "nearest-exact", "linear" (3 axes), "bilinear" (4), "trilinear" (5), "bicubic" (4), "area".
         align_corners: whether the centres of the corner elements are mapped onto each other (else the corners are).
         recompute_scale_factor: whether positions follow from the rounded sizes instead of from `scale_factor`.

@@ -1,4 +1,4 @@
-"""What all losses share: the check of `reduction`, the refusal to broadcast, and the reduction itself."""
+"""Helpers shared by the losses: argument checks (no silent broadcasting) and the reduction."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def np_reduced(loss: Any, reduction: str) -> Any:
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 
-FEW = 64  # numbers up to which a list is faster than NumPy's functions
+SMALL_ELEMENTS = 64  # up to this size a Python list is faster than NumPy's functions
 
 
 def holds(array: np.ndarray, value: int) -> bool:
     """Whether an array of integers has `value` among its elements."""
-    if array.size <= FEW:
+    if array.size <= SMALL_ELEMENTS:
         return value in array.reshape(-1).tolist()
     return bool((array == value).any())
 
 
 def all_below(array: np.ndarray, limit: int) -> bool:
     """Whether all of an array of integers are from 0 to `limit` - 1."""
-    if 0 < array.size <= FEW:
+    if 0 < array.size <= SMALL_ELEMENTS:
         values = array.reshape(-1).tolist()
         return min(values) >= 0 and max(values) < limit
     return not ((array < 0) | (array >= limit)).any()

@@ -1,4 +1,4 @@
-"""Losses, with PyTorch's names and meaning.
+"""Regression, probability and margin losses, with PyTorch's names and semantics.
 
 `reduction` is "mean" (default), "sum" or "none". Operands of different shapes are an error and not broadcast: a loss
 that silently compares every prediction with every target is the hardest kind of bug to find.
@@ -214,7 +214,7 @@ def _np_cross_entropy(input: Any, target: Any) -> Any:
     ],
 )
 def probability_cross_entropy(input: Term, target: Term) -> Term:
-    """The binary cross entropy of a probability; logarithms are at least -100."""
+    """Binary cross entropy of a probability; logarithms are clamped to at least -100."""
     yes, no = s.maximum(s.log(input), -100), s.maximum(s.log(s.sub(1, input)), -100)
     return s.neg(s.add(s.mul(target, yes), s.mul(s.sub(1, target), no)))
 
@@ -434,7 +434,7 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """The negative log likelihood of counts under a Poisson distribution whose rate is exp(input), or `input`.
+    """Negative log likelihood of counts under a Poisson distribution whose rate is exp(input), or `input`.
 
     `full` adds Stirling's approximation of log(target!).
     """
@@ -504,10 +504,10 @@ def _reference_gaussian(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """The negative log likelihood of the target under normal distributions with mean `input` and variance `var`.
+    """Negative log likelihood of the target under normal distributions with mean `input` and variance `var`.
 
-    Variances below `eps` are clamped to `eps` without cutting their gradient (as in PyTorch), so that they can grow again;
-    `full` adds the constant term. `target` and `var` broadcast to `input`.
+    Variances below `eps` are clamped to `eps` without cutting their gradient (as in PyTorch), so that they can grow
+    again; `full` adds the constant term. `target` and `var` broadcast to `input`.
     """
     check_reduction("gaussian_nll_loss", reduction)
     number("gaussian_nll_loss", "eps", eps, above=0)
@@ -689,9 +689,9 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm distance along the last axis.
+    """Triplet loss: max(0, d(anchor, positive) - d(anchor, negative) + margin), p-norms along the last axis.
 
-    With `swap` the negative's distance from the positive counts if it is the smaller one.
+    With `swap` the negative distance is the smaller of d(anchor, negative) and d(positive, negative).
 
     >>> a = wf.zeros(1, 2)
     >>> F.triplet_margin_loss(a, a, wf.tensor([[3.0, 4.0]])).item()

@@ -29,7 +29,7 @@ __all__ = ["multi_head_attention_forward"]
 
 
 def _as_mask(mask: Tensor, dtype: np.dtype) -> Tensor:
-    """PyTorch's modules mark what is left out: a bool mask becomes -inf there."""
+    """An additive mask: True (masked out, as in PyTorch's modules) becomes -inf."""
     if dtypes.is_bool(mask.dtype):
         return where(mask, constant(np.asarray(-np.inf, dtype)), constant(np.asarray(0, dtype)))
     return astype(mask, dtype)
@@ -40,7 +40,7 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
     return swapaxes(reshape(x, (x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads)), 1, 2)
 
 
-@guarded  # sizes may be open: then all of it is one deferred node
+@guarded  # with unknown sizes the whole call becomes one deferred node
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,
@@ -61,13 +61,16 @@ def multi_head_attention_forward(
     batch_first: bool = True,
     generator: Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with projections: what `nn.MultiheadAttention` computes. Returns (output, weights or None).
+    """Multi-head attention with input and output projections, as in `nn.MultiheadAttention`.
 
     Args:
         query, key, value: (N, L, E), (N, S, ·), (N, S, ·), or without N; with `batch_first=False` (L, N, E) and so on.
         in_proj_weight: (3E, E) for query, key and value together, or three weights (E, ·).
-        key_padding_mask: (N, S); True (or an added number) leaves a key out.
-        attn_mask: (L, S) or (N · heads, L, S); True (or an added number) leaves a pair out.
+        key_padding_mask: (N, S); True masks a key, numbers are added to its scores.
+        attn_mask: (L, S) or (N · heads, L, S); True masks a pair, numbers are added to the scores.
+
+    Returns:
+        (output, attention weights or None).
     """
     op = "multi_head_attention_forward"
     single = query.ndim == 2

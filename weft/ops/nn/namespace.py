@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..array import padding, sparse_ops
-from ..internal import depthwise as depthwise  # what the compiler makes of some of them, here and in `fused`
+from ..internal import depthwise as depthwise  # fused forms, created by compiler passes
 from ..internal import epilogues as epilogues
 from . import (
     activations,

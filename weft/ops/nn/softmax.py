@@ -1,4 +1,4 @@
-"""Softmax and what is built on it; lengths and angles of vectors along an axis."""
+"""Softmax, one-hot and Gumbel softmax; norms, distances and cosine similarity of vectors."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def _infer_one_hot(x: Any, num_classes: int) -> Spec:
     ],
 )
 def one_hot_encode(x: Tensor, num_classes: int) -> Any:
-    """A 1 at the class number, 0 elsewhere, along a new last axis: the primitive behind `one_hot`."""
+    """1 at the class index, 0 elsewhere, along a new last axis: the primitive behind `one_hot`."""
     out = np.zeros((*x.shape, num_classes), np.int64)
     np.put_along_axis(out, np.asarray(x, np.int64)[..., None], 1, -1)
     return out
@@ -367,12 +367,12 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     for name, x in (("x1", x1), ("x2", x2)):
         if dtypes.is_complex(x.dtype):
             raise TypeError(f"cosine_similarity: expected real tensors. Got {name} of {x.dtype.name}.")
-    require_sizes("cosine_similarity", x1, x2)  # whether a vector is spread along the axis
+    require_sizes("cosine_similarity", x1, x2)  # whether a vector is broadcast along the axis
     shape = broadcast_shapes("cosine_similarity", x1.shape, x2.shape, names=("x1", "x2"))
-    if shape == ():  # numbers count as vectors of one element
+    if shape == ():  # scalars are vectors of one element
         x1, x2, shape = reshape(x1, (1,)), reshape(x2, (1,)), (1,)
     axis = normalize_axis("cosine_similarity", axis, len(shape)) - len(shape)
-    # a vector that is spread along the axis is as long as what it is spread to
+    # a vector broadcast along the axis has the norm of its broadcast form
     x1, x2 = (
         x if x.ndim >= -axis and same_size(x.shape[axis], shape[axis]) else broadcast_to(x, shape) for x in (x1, x2)
     )

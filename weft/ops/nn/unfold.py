@@ -1,4 +1,4 @@
-"""Windows as columns and back (im2col and col2im), and moving channels into space (pixel shuffle)."""
+"""Unfold and fold (im2col and col2im), and pixel shuffle."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _infer_image(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, paddi
     spatial = tuple(like.shape[2:] if size is None else size)
     if g.shape is None:
         return Spec((None, None, *spatial), g.dtype)
-    # Here and not in `fold`: a declared graph may learn these sizes when it runs, and kernels rely on them.
+    # Checked here and not in `fold`: a declared graph may only know these sizes at run time, and kernels rely on them.
     sizes = out_sizes("fold", Spec((1, 1, *spatial), g.dtype), kernel, stride, padding, dilation)
     if len(g.shape) != 3 or isinstance(g.shape[1], int) and g.shape[1] % prod(kernel):
         raise ValueError(

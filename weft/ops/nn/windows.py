@@ -1,7 +1,7 @@
-"""What convolution, pooling and unfolding share: arguments per spatial axis, output sizes, and views of windows.
+"""Helpers shared by convolution, pooling and unfold: per-axis arguments, output sizes, window views.
 
 Images are (N, C, *spatial) arrays of any strides. The NumPy kernels work on (N, *spatial, C) copies and return arrays
-whose channels lie next to each other in memory, so that the layout does not depend on which kernel ran.
+with channels-last strides, so the layout does not depend on which kernel ran.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ...runtime import memory
 from ...tensor import Tensor
 
 Pairs = tuple[tuple[int, int], ...]
-MOST = 2**31 - 1  # of any stride, padding, dilation or kernel size: far beyond what memory holds
-CHUNK = 1 << 25  # bytes of copied windows that are multiplied at once
+MAX_WINDOW_ARGUMENT = 2**31 - 1  # of any stride, padding, dilation or kernel size
+CHUNK_BYTES = 1 << 25  # of copied windows per matrix product
 
 
 # Arguments -----------------------------------------------------------------------------------------------------------
@@ -43,8 +43,8 @@ def per_axis(op: str, value: Any, count: int, name: str, least: int) -> tuple[in
         raise TypeError(f"{op}: {name} must be an integer or {count} of them. Got {value!r}.") from None
     if any(v < least for v in sizes):
         raise ValueError(f"{op}: {name} must be at least {least}. Got {value!r}.")
-    if any(v > MOST for v in sizes):
-        raise ValueError(f"{op}: {name} must be at most {MOST}. Got {value!r}.")
+    if any(v > MAX_WINDOW_ARGUMENT for v in sizes):
+        raise ValueError(f"{op}: {name} must be at most {MAX_WINDOW_ARGUMENT}. Got {value!r}.")
     return sizes
 
 
@@ -86,7 +86,7 @@ def batched(op: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
 def out_size(size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation: int, ceil: bool = False) -> Any:
     """How many windows fit along one axis; None if the size is unknown, 0 or less if none fits.
 
-    Every window op asks here before it forms views of memory, so this is where windows that would leave it are refused.
+    Every window op calls this before it creates strided views, so out-of-bounds windows are rejected here.
     """
     if not isinstance(size, (int, np.integer)):
         return None
@@ -95,17 +95,17 @@ def out_size(size: Any, pad: tuple[int, int], kernel: int, stride: int, dilation
             f"windows: expected a kernel, stride and dilation of at least 1 and padding of at least 0. "
             f"Got kernel {kernel}, stride {stride}, dilation {dilation} and padding {pad}."
         )
-    if kernel > MOST or stride > MOST or dilation > MOST or pad[0] > MOST or pad[1] > MOST:
+    if max(kernel, stride, dilation, *pad) > MAX_WINDOW_ARGUMENT:
         raise ValueError(
-            f"windows: expected a kernel, stride, dilation and padding of at most {MOST}. "
+            f"windows: expected a kernel, stride, dilation and padding of at most {MAX_WINDOW_ARGUMENT}. "
             f"Got kernel {kernel}, stride {stride}, dilation {dilation} and padding {pad}."
         )
-    room = int(size) + pad[0] + pad[1] - dilation * (kernel - 1) - 1
-    if room < 0:
+    span = int(size) + pad[0] + pad[1] - dilation * (kernel - 1) - 1
+    if span < 0:
         return 0
     if not ceil:
-        return room // stride + 1
-    count = -(-room // stride) + 1
+        return span // stride + 1
+    count = -(-span // stride) + 1
     if (count - 1) * stride >= size + pad[0]:  # the last window must start in the input or its left padding
         count -= 1
     return count
@@ -139,7 +139,7 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def padded_last(x: np.ndarray, padding: Pairs, extra: tuple[int, ...] | None = None, fill: Any = 0) -> np.ndarray:
-    """(N, C, *spatial) as a contiguous (N, *padded, C) array, in float32 if `x` is half. `extra`: more room after."""
+    """(N, C, *spatial) as a contiguous (N, *padded, C) array, at least float32; `extra`: more padding at the end."""
     moved = np.moveaxis(x, 1, -1)
     dtype = compute_dtype(x.dtype)
     if not any(lo or hi for lo, hi in padding) and not (extra and any(extra)):
@@ -174,7 +174,7 @@ def windows(xp: np.ndarray, kernel: Any, stride: Any, dilation: Any, out: Any) -
 
 
 def offsets(kernel: Any, stride: Any, dilation: Any, out: Any) -> Iterator[tuple[Any, Any]]:
-    """For every place in the kernel: the place, and the slices of the padded spatial axes that it meets."""
+    """For each kernel position: the position, and the slices of the padded spatial axes that it reads."""
     for place in itertools.product(*[range(k) for k in kernel]):
         yield (
             place,
@@ -199,4 +199,4 @@ def unpadded(xp: np.ndarray, padding: Pairs, size: Any, dtype: np.dtype) -> np.n
 
 
 def images_per_chunk(per_image: int) -> int:
-    return max(1, CHUNK // max(per_image, 1))
+    return max(1, CHUNK_BYTES // max(per_image, 1))

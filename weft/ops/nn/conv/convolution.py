@@ -1,7 +1,7 @@
-"""Convolution over one, two or three spatial axes, its two gradients as ops of their own, and its transpose.
+"""Convolution over one, two or three spatial axes, and its input and weight gradients as separate ops.
 
 `convolution` is linear in x and in weight; `convolution_backward_input` and `convolution_backward_weight` are its
-transposes. Each is the derivative of the others, so that gradients of any order are convolutions again.
+transposes. Each is the derivative of the others, so gradients of any order are again convolutions.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _batch_input(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     size, *window, groups = attrs
     if like is not None:
         size = tuple(like.shape[3:] if axes[2] is not None else like.shape[2:])
-    if axes[0] is None and axes[1] is None:  # only the shape to return is batched
+    if axes[0] is None and axes[1] is None:  # only the shape operand is batched
         y = convolution_backward_input(g, weight, None, size, *window, groups)
         return broadcast_to(y, (like.shape[0], *y.shape))
     if axes[1] is None:
@@ -295,7 +295,7 @@ def convolution(
         bias: (O,) or None.
 
     Returns:
-        (N, O, *out) whose channels lie next to each other in memory.
+        (N, O, *out), with channels-last strides.
     """
     return _conv_arrays.forward(x, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
 
@@ -396,7 +396,7 @@ def convolution_backward_weight(
     return _conv_arrays.backward_weight(x, g, kernel, stride, padding, dilation, groups)  # type: ignore[arg-type]
 
 
-# What users call -----------------------------------------------------------------------------------------------------
+# Public functions ----------------------------------------------------------------------------------------------------
 
 
 @lru_cache(1024)
@@ -533,16 +533,16 @@ def conv2d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: ShapeLike = 1, padding: ShapeLike | str = 0, dilation: ShapeLike = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolution over two axes: y[o] = bias[o] + Σ over c and kernel places of weight[o, c] · x[c].
+    """Convolution over two axes: y[o] = bias[o] + Σ over c and kernel positions of weight[o, c] · x[c].
 
     Args:
         x: (N, C, H, W) or (C, H, W).
         weight: (O, C/groups, KH, KW), of the dtype of `x`.
         bias: (O,) or None.
-        stride: steps between windows, a number or one per axis.
+        stride: distance between windows, a number or one per axis.
         padding: zeros around the input: a number, one per axis, (before, after) per axis, "same" or "valid".
-        dilation: steps between the places of the kernel.
-        groups: channels are split into this many groups that do not see each other.
+        dilation: distance between kernel elements.
+        groups: channels are split into this many independent groups.
 
     Returns:
         (N, O, H', W'), with channels-last strides.

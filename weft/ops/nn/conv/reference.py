@@ -1,8 +1,8 @@
 """Convolution on NumPy arrays: the kernels behind the ops of `weft.ops.nn.conv.convolution`, and the definition as
 loops for their tests.
 
-The kernels are matrix products with the copied windows, a few images at a time; depthwise convolution, whose matrices
-would be tiny, is one product per place in the kernel.
+The kernels are matrix products with the copied windows, a few images at a time (im2col); depthwise convolution, whose
+matrices would be tiny, is one elementwise product per kernel position.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def forward(
     dtype = compute_dtype(x.dtype)
     out = memory.empty((shape[0], *sizes, shape[1]), dtype)
     xp = padded_last(x, padding)
-    if weight.shape[1] == 1 and groups > 1:  # depthwise: one product per place in the kernel
+    if weight.shape[1] == 1 and groups > 1:  # depthwise: one product per kernel position
         w = weight.astype(dtype, copy=False).reshape(groups, weight.shape[0] // groups, *kernel)
         deep = out.reshape(*out.shape[:-1], groups, shape[1] // groups)
         deep.fill(0)

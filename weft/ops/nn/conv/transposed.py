@@ -1,4 +1,4 @@
-"""Transposed convolution: the gradient of a convolution in its input, used as a layer of its own."""
+"""Transposed convolution: the input gradient of a convolution, as a forward op."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def _conv_transpose(
     extra, pairs = per_axis(op, output_padding, n, "output_padding", 0), pad_pairs(op, padding, n)
     kernel = tuple(weight.shape[2:])
     size = _sizes(op, x, kernel, strides, pairs, extra, dilations)
-    # A convolution maps at most `stride` sizes alike; what goes beyond them first uncovers what padding cut off, then is empty.
+    # A convolution maps `stride` input sizes to one; output_padding beyond that first restores cropped padding, then
+    # adds empty rows.
     beyond = [max(e - (s - 1), 0) for e, s in zip(extra, strides, strict=True)]
     shown = [min(b, high) for b, (_, high) in zip(beyond, pairs, strict=True)]
     pairs = tuple([(low, high - u) for (low, high), u in zip(pairs, shown, strict=True)])
@@ -192,9 +193,9 @@ def conv_transpose2d(
         bias: (O,) or None.
         stride: of the convolution that this transposes: the output grows by it.
         padding: of the convolution that this transposes: the output shrinks by it on both sides.
-        output_padding: rows and columns added at the end, to choose among the sizes that the convolution maps alike.
-        groups: channels are split into this many groups that do not see each other.
-        dilation: steps between the places of the kernel.
+        output_padding: rows and columns added at the end, to choose among the sizes that `conv2d` maps to the same size.
+        groups: channels are split into this many independent groups.
+        dilation: distance between kernel elements.
 
     Returns:
         (N, O, H', W') with H' = (H-1)·stride - 2·padding + dilation·(KH-1) + output_padding + 1.

@@ -1,7 +1,7 @@
-"""Normalisation of channels (axis 1): batch norm, and across neighbouring channels.
+"""Batch norm and local response norm, over the channel axis (axis 1).
 
-Batch norm returns its biased variance rather than the reciprocal root, because running statistics need it. The formula
-of the backward pass is in `weft.ops.nn.norm.layer_norm`.
+Batch norm returns the biased variance rather than rstd because the running statistics need it. The backward formula is
+in `weft.ops.nn.norm.layer_norm`.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _infer_moments(x: Any) -> tuple[Spec, Spec]:
     namespace="internal",
     outputs=2,
     infer=_infer_moments,
-    vjp=NOT_DIFFERENTIABLE,  # the compiler's, made after differentiation
+    vjp=NOT_DIFFERENTIABLE,  # created by the compiler after differentiation
     cost=cost_per_element(4),
     reference=lambda x: tuple([f(x, axis=_other_axes(x.ndim), keepdims=True) for f in (np.mean, np.var)]),
     samples=lambda m: [Sample(m.normal(4, 3)), Sample(m.normal(2, 3, 4)), Sample(m.normal(3, 16, 70, 7))],
@@ -252,7 +252,7 @@ def scale_shift(x: Term, scale: Term, shift: Term) -> Term:
 
 
 def _move_average(running: Tensor, new: Tensor, momentum: Any) -> None:
-    """running ← running + momentum (new - running), in place and unrecorded."""
+    """running ← running + momentum (new - running), in place, outside the tape."""
     step = (widened(new.detach()) - widened(running)) * momentum
     running += cast_like(step, running)
 
@@ -358,7 +358,7 @@ def batch_norm(
 
 
 def _eval_at_once(x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: Any) -> Tensor | None:
-    """What `batch_norm` gives with running statistics, for a few numbers of which nothing is recorded; else None."""
+    """Shortcut for small inputs in evaluation mode outside the tape, else None."""
     found = small_arrays.arrays(x, running_mean, running_var, weight, bias)
     if found is None:
         return None
@@ -424,7 +424,7 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     channels = x.shape[1]
     square = x * x
     edge = zeros_like(square[:, :1].detach())
-    # neighbours further away than the last channel do not exist: a larger window adds nothing but work
+    # a window beyond the number of channels covers only padding
     before, after = min(size // 2, max(channels - 1, 0)), min(size - 1 - size // 2, max(channels - 1, 0))
     padded = concat([edge] * before + [square] + [edge] * after, axis=1)
     total = padded[:, :channels]

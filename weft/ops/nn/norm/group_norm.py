@@ -1,4 +1,4 @@
-"""Normalisation within each example: group norm and, with one channel per group, instance norm."""
+"""Group norm and instance norm: normalisation within each sample."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _group_views(
 def _group_norm_backward_ops(
     grad: Any, gm: Any, gr: Any, x: Any, weight: Any, mean: Any, rstd: Any, num_groups: int, batch: int | None = None
 ) -> tuple[Any, Any, Any]:
-    """The backward pass in public ops; with `batch`, axis 0 holds that many batches whose parameters stay apart."""
+    """The backward pass in public ops; with `batch`, axis 0 holds that many batches with separate parameters."""
     views = _group_views(grad, gm, gr, x, weight, mean, rstd, num_groups=num_groups)
     gx, product = input_gradient(*views, axes=(2, 3), count=count(views[3], (2, 3)), total=sum_tensors)
 

@@ -1,7 +1,8 @@
-"""Normalisation over the last axes: layer norm and RMS norm. `channel_norms` has batch, group and instance norm.
+"""Layer norm and RMS norm: normalisation over the last axes.
 
-Every forward op returns its statistics beside the result, and every backward pass is an op of its own, so that native
-kernels can serve both. All families are one formula on differently shaped views. With x̂ = (x - μ) r, ĝ = g w and means
+Every forward op also returns its statistics, and every backward pass is a separate op, so both can have native kernels.
+All norms (batch and group norm too) use one backward formula on differently shaped views.
+With x̂ = (x - μ) r, ĝ = g w and means
 over the n normalised elements::
 
     gx = r (ĝ - c₁ - x̂ c₂)      c₁ = mean(ĝ) - g_μ / (n r)      c₂ = mean(ĝ x̂) + g_r r / n

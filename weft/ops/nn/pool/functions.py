@@ -1,4 +1,4 @@
-"""Pooling as users call it: max, average, Lp and adaptive pooling, and the inverse of max pooling."""
+"""Public pooling functions: max, average, Lp and adaptive pooling, and max unpooling."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def max_unpool1d(
     padding: ShapeLike = 0,
     output_size: ShapeLike | None = None,
 ) -> Tensor:
-    """The values of a max pooling over one axis put back where `indices` says, zeros elsewhere."""
+    """Inverse of `max_pool1d`: scatter values to `indices`, zeros elsewhere."""
     return _max_unpool(1, x, indices, kernel_size, stride, padding, output_size)
 
 
@@ -257,7 +257,7 @@ def max_unpool2d(
     padding: ShapeLike = 0,
     output_size: ShapeLike | None = None,
 ) -> Tensor:
-    """The values of a max pooling over two axes put back where `indices` says, zeros elsewhere."""
+    """Inverse of `max_pool2d`: scatter values to `indices`, zeros elsewhere."""
     return _max_unpool(2, x, indices, kernel_size, stride, padding, output_size)
 
 
@@ -273,7 +273,7 @@ def max_unpool3d(
     padding: ShapeLike = 0,
     output_size: ShapeLike | None = None,
 ) -> Tensor:
-    """The values of a max pooling over three axes put back where `indices` says, zeros elsewhere."""
+    """Inverse of `max_pool3d`: scatter values to `indices`, zeros elsewhere."""
     return _max_unpool(3, x, indices, kernel_size, stride, padding, output_size)
 
 
@@ -444,7 +444,7 @@ def lp_pool3d(
     return _lp_pool(3, x, norm_type, kernel_size, stride, ceil_mode)
 
 
-# Adaptive pooling: the output size is given, windows follow ----------------------------------------------------------
+# Adaptive pooling: windows derived from the output size --------------------------------------------------------------
 
 
 def _output_size(op: str, x: Tensor, output_size: Any, n: int) -> tuple[Any, ...]:
@@ -592,7 +592,7 @@ def adaptive_max_pool(x: Tensor, size: Sizes) -> Any:
         n, count = x.shape[axis], size[axis - 2]
         cell = np.arange(count)
         start, stop = cell * n // count, -((cell + 1) * n // -count)
-        # (count, widest): a narrower window has its last element several times, which never comes first
+        # (count, widest): narrower windows repeat their last element, which never wins a tie
         window = np.minimum(start[:, None] + np.arange((stop - start).max(initial=1)), stop[:, None] - 1)
         along = window.reshape(*window.shape, *(1,) * (y.ndim - 1 - axis))
         part, places = np.take(y, window, axis), np.take(index, window, axis) + along * unit

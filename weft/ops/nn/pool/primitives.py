@@ -1,9 +1,8 @@
-"""Pooling over one, two or three spatial axes: the primitives. What users call is in `weft.ops.nn.pool.functions`.
+"""Primitive pooling ops over one to three spatial axes; `weft.ops.nn.pool.functions` has the public functions.
 
-Max pooling returns, next to the values, where in its window each was found (`offsets`, row-major over the kernel). All
-that follows is linear and a matter of moving values: `max_pool_backward` puts gradients back to those places,
-`max_pool_select` reads from them, and each is the other's gradient. Average pooling and `avg_pool_backward` are
-transposes of each other too.
+Max pooling also returns the position of each maximum in its window (`offsets`, row-major over the kernel).
+`max_pool_backward` scatters gradients to these positions and `max_pool_select` gathers from them; each is the other's
+gradient. Average pooling and `avg_pool_backward` are transposes of each other too.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def offsets_dtype(kernel: Sizes) -> np.dtype:
 
 
 def _extra(size: Any, kernel: Any, stride: Any, padding: Pairs, dilation: Any, out: Any) -> Sizes:
-    """Room that the last windows need beyond the padding (only in ceil mode)."""
+    """Extra padding that the last windows need in ceil mode."""
     return tuple(
         [
             max(0, (n - 1) * t + d * (k - 1) + 1 - (s + lo + hi))
@@ -65,7 +64,7 @@ def fold_batch(op: Any) -> Any:
 
 
 def _check_images(op: str, x: Any, kernel: Any) -> str:
-    """The name users know the op by; raises for what cannot be pooled."""
+    """The public name of the op; raises for inputs that cannot be pooled."""
     name = f"{op}{len(kernel)}d"
     if len(x.shape) != len(kernel) + 2:
         raise ValueError(f"{name}: expected x with {len(kernel) + 2} axes. Got {format_shape(x.shape)}.")

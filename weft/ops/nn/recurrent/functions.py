@@ -1,4 +1,4 @@
-"""Recurrent networks as users call them: several layers, both directions, sequences of different lengths, and cells.
+"""Public recurrent functions: multi-layer, bidirectional, variable-length RNN, GRU and LSTM, and their cells.
 
 Weights are PyTorch's: weight_ih (gates·H, inputs), weight_hh (gates·H, H), bias_ih and bias_hh (gates·H), gates of an
 LSTM in the order i, f, g, o and of a GRU r, z, n; all layers in one flat sequence, layer after layer, in each layer
@@ -142,8 +142,8 @@ def _projected(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """An LSTM whose state is a projection, h = P u: outputs, last cells and last state.
 
-    The cells see U h = (U P) u, so u walks through time as in any LSTM, and all of it is projected in one product.
-    Only the state it starts from may be no projection of anything: what it adds to the first real step is added there.
+    The cells compute U h = (U P) u, so the recurrence over u is that of a plain LSTM, and all outputs are projected in
+    one product. The initial h0 need not be a projection: its contribution is added to the first real step.
     """
     start = zeros(gates.shape[1], w_hr.shape[1], dtype=gates.dtype)
     c0 = start if states is None else getitem(states[1], (i,))
@@ -160,7 +160,7 @@ def _projected(
     h = _project(u, w_hr, None)
     place = (0 if reverse else -1,)
     end = getitem(h, place)
-    if h0 is not None and mask is not None:  # a sequence of length 0 stays where it starts
+    if h0 is not None and mask is not None:  # a sequence of length 0 keeps its initial state
         end = where(getitem(mask, (0,)), end, h0)
     return h, getitem(c, place), end
 
@@ -313,7 +313,7 @@ def _bad(op: str) -> Any:
     return errors
 
 
-# What users call -----------------------------------------------------------------------------------------------------
+# Public functions ----------------------------------------------------------------------------------------------------
 
 
 @composite(namespace="nn", reference=_reference("lstm"), samples=_samples("lstm"), errors=_bad("lstm"))

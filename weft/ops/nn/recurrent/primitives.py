@@ -1,9 +1,8 @@
 """Recurrent layers over whole sequences: one op per layer and direction, with its own backward op.
 
-The input projections of all time steps are one matrix product; the op that follows walks through time (`lstm_sequence`,
-`gru_sequence`, `rnn_sequence`) and returns, next to the hidden states, the gates it went through, from which the
-backward op walks back. A gradient that is to be differentiated again (`create_graph=True`) is taken from the same
-recurrence written with ordinary ops instead, see `through_composition`.
+The input projections of all time steps are one matrix product; the ops here (`lstm_sequence`, `gru_sequence`,
+`rnn_sequence`) run the recurrence and also return the gate activations, which the backward op reads. Gradients that are
+differentiated again (`create_graph=True`) use the same recurrence composed of ordinary ops, see `through_composition`.
 """
 
 from __future__ import annotations
@@ -196,7 +195,7 @@ def _lstm_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
     infer=lambda g_hidden, g_cells, c0, weight_hh, cells, acts, mask, reverse: (
         Spec(acts.shape, acts.dtype), Spec(c0.shape, acts.dtype), Spec(c0.shape, acts.dtype)
     ),
-    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `through_composition`
+    vjp=NOT_DIFFERENTIABLE,  # higher derivatives use `through_composition` instead
     batch=batch_walk(
         lambda: lstm_sequence_backward, (True, True, False, False, True, True, True),
         (False, False, False, True, False, False, False),
@@ -389,7 +388,7 @@ def _gru_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
         Spec((*hidden.shape[:2], weight_hh.shape[0]), acts.dtype), Spec((*hidden.shape[:2], weight_hh.shape[0]), acts.dtype),
         Spec(h0.shape, acts.dtype),
     ),
-    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `through_composition`
+    vjp=NOT_DIFFERENTIABLE,  # higher derivatives use `through_composition` instead
     batch=batch_walk(
         lambda: gru_sequence_backward, (True, False, False, True, True, True), (False, False, True, False, False, False)
     ),
@@ -553,7 +552,7 @@ def _rnn_backward_reference(
     infer=lambda g_hidden, weight_hh, hidden, mask, nonlinearity, reverse: (
         Spec(hidden.shape, hidden.dtype), Spec(hidden.shape[1:], hidden.dtype)
     ),
-    vjp=NOT_DIFFERENTIABLE,  # gradients that are differentiated again never get here, see `through_composition`
+    vjp=NOT_DIFFERENTIABLE,  # higher derivatives use `through_composition` instead
     batch=batch_walk(lambda: rnn_sequence_backward, (True, False, True, True), (False, True, False, False)),
     cost=lambda g, w, hidden, mask, kind, reverse: 2 * hidden.shape[0] * hidden.shape[1] * w.shape[0] * w.shape[1],
     namespace="internal",

@@ -1,7 +1,7 @@
-"""What the recurrent layers share: their recurrences with ordinary ops, gradients through those, and the walk through time.
+"""Helpers of the recurrent ops: recurrences composed of ordinary ops, their gradients, and iteration over time.
 
-Note [Masks]. Sequences of different lengths are padded to one; `mask`, (T, N, 1), says which steps are real. A step that is
-not keeps the state as it was, so that the last state is that of the last real step, in either direction of time.
+Note [Masks]. Sequences of different lengths are padded to one; `mask`, (T, N, 1), marks the real steps. Padding
+steps keep the state unchanged, so the last state is that of the last real step, in either direction of time.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def through_composition(
     return results
 
 
-# What the walks share ------------------------------------------------------------------------------------------------
+# Shared helpers ------------------------------------------------------------------------------------------------------
 
 
 def product_of(a: np.ndarray, b: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
