@@ -516,7 +516,9 @@ def less(x1: Operand, x2: Operand) -> Tensor:
 def less_equal(x1: Operand, x2: Operand) -> Tensor:
     """`x1 <= x2`, elementwise."""
 def linear_recurrence(a: ArrayLike, b: ArrayLike, /, axis: int = 0, reverse: builtins.bool = False) -> Tensor:
-    """`h[i] = a[i] * h[i - 1] + b[i]` along `axis`, starting from zero (from the far end with `reverse`)."""
+    """Linear recurrence `h[i] = a[i] * h[i - 1] + b[i]` along `axis`, from zero; from the last element
+    with `reverse`.
+    """
 def linspace(
     start: Scalar | ArrayLike,
     stop: Scalar | ArrayLike,
@@ -706,7 +708,7 @@ def register_kernel(
     when: Callable[..., builtins.bool] | None = None,
     label: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a kernel for the op `name`: a function over arrays with the op's own parameters."""
+    """Register a kernel for the op `name`: a function over arrays with the op's parameters."""
 def remainder(x1: Operand, x2: Operand) -> Tensor:
     """Remainder of the floor division `x1 // x2`, with the sign of `x2`; 0 for an integer divided by zero,
     as in NumPy.
@@ -716,7 +718,7 @@ def repeat(x: ArrayLike, repeats: Any, /, *, axis: int | None = None) -> Tensor:
 def reshape(x: ArrayLike, /, shape: int | tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:
     """Change the shape, keeping the elements in row-major order."""
 def reshape_as(x: ArrayLike, like: ArrayLike) -> Tensor:
-    """`x` with the shape of `like`; in a graph the shape may be known only at run time."""
+    """Reshape to the shape of `like`, which in a graph may be known only at run time."""
 def result_type(*operands: Any) -> np.dtype:
     """The dtype to which tensors, dtypes and (weak) Python scalars promote."""
 def roll(
@@ -769,7 +771,7 @@ def slice_axis(
     stop: int | None,
     step: int | None = None,
 ) -> Tensor:
-    """`x[..., start:stop:step, ...]` along one axis; a view."""
+    """Slice `x[..., start:stop:step, ...]` along one axis; a view."""
 def sort(
     x: ArrayLike,
     /,

@@ -79,19 +79,19 @@ class TensorMethods:
     def abs(self) -> Tensor:
         """Absolute value; the modulus of complex numbers."""
     def abs_(self) -> Tensor:
-        """`abs`, in place: the result takes the place of this tensor's value."""
+        """`abs`, in place: replaces the value of this tensor."""
     def acos(self) -> Tensor:
         """Inverse cosine, in [0, π]."""
     def acos_(self) -> Tensor:
-        """`acos`, in place: the result takes the place of this tensor's value."""
+        """`acos`, in place: replaces the value of this tensor."""
     def acosh(self) -> Tensor:
         """Inverse hyperbolic cosine."""
     def acosh_(self) -> Tensor:
-        """`acosh`, in place: the result takes the place of this tensor's value."""
+        """`acosh`, in place: replaces the value of this tensor."""
     def add(self, x2: Operand) -> Tensor:
         """`x1 + x2`, elementwise."""
     def add_(self, x2: Operand) -> Tensor:
-        """`add`, in place: the result takes the place of this tensor's value."""
+        """`add`, in place: replaces the value of this tensor."""
     def all(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
         """Whether all elements over `axis` (all by default) are true (non-zero)."""
     def allclose(
@@ -127,11 +127,11 @@ class TensorMethods:
     def asin(self) -> Tensor:
         """Inverse sine, in [-π/2, π/2]."""
     def asin_(self) -> Tensor:
-        """`asin`, in place: the result takes the place of this tensor's value."""
+        """`asin`, in place: replaces the value of this tensor."""
     def asinh(self) -> Tensor:
         """Inverse hyperbolic sine."""
     def asinh_(self) -> Tensor:
-        """`asinh`, in place: the result takes the place of this tensor's value."""
+        """`asinh`, in place: replaces the value of this tensor."""
     def astype(
         self,
         dtype: DTypeLike,
@@ -146,13 +146,13 @@ class TensorMethods:
     def atan2(self, x2: Operand) -> Tensor:
         """Angle of the point (x2, x1), in [-π, π]."""
     def atan2_(self, x2: Operand) -> Tensor:
-        """`atan2`, in place: the result takes the place of this tensor's value."""
+        """`atan2`, in place: replaces the value of this tensor."""
     def atan_(self) -> Tensor:
-        """`atan`, in place: the result takes the place of this tensor's value."""
+        """`atan`, in place: replaces the value of this tensor."""
     def atanh(self) -> Tensor:
         """Inverse hyperbolic tangent."""
     def atanh_(self) -> Tensor:
-        """`atanh`, in place: the result takes the place of this tensor's value."""
+        """`atanh`, in place: replaces the value of this tensor."""
     def bfloat16(self) -> Tensor:
         """`x` as bfloat16."""
     def bincount(self, weights: ArrayLike | None = None, minlength: builtins.int = 0) -> Tensor:
@@ -160,27 +160,27 @@ class TensorMethods:
     def bitwise_and(self, x2: Operand) -> Tensor:
         """Bitwise and."""
     def bitwise_and_(self, x2: Operand) -> Tensor:
-        """`bitwise_and`, in place: the result takes the place of this tensor's value."""
+        """`bitwise_and`, in place: replaces the value of this tensor."""
     def bitwise_invert(self) -> Tensor:
         """Bitwise not; logical not for bools."""
     def bitwise_invert_(self) -> Tensor:
-        """`bitwise_invert`, in place: the result takes the place of this tensor's value."""
+        """`bitwise_invert`, in place: replaces the value of this tensor."""
     def bitwise_left_shift(self, x2: Operand) -> Tensor:
         """x1 shifted left by x2 bits."""
     def bitwise_left_shift_(self, x2: Operand) -> Tensor:
-        """`bitwise_left_shift`, in place: the result takes the place of this tensor's value."""
+        """`bitwise_left_shift`, in place: replaces the value of this tensor."""
     def bitwise_or(self, x2: Operand) -> Tensor:
         """Bitwise or."""
     def bitwise_or_(self, x2: Operand) -> Tensor:
-        """`bitwise_or`, in place: the result takes the place of this tensor's value."""
+        """`bitwise_or`, in place: replaces the value of this tensor."""
     def bitwise_right_shift(self, x2: Operand) -> Tensor:
         """x1 shifted right by x2 bits."""
     def bitwise_right_shift_(self, x2: Operand) -> Tensor:
-        """`bitwise_right_shift`, in place: the result takes the place of this tensor's value."""
+        """`bitwise_right_shift`, in place: replaces the value of this tensor."""
     def bitwise_xor(self, x2: Operand) -> Tensor:
         """Bitwise exclusive or."""
     def bitwise_xor_(self, x2: Operand) -> Tensor:
-        """`bitwise_xor`, in place: the result takes the place of this tensor's value."""
+        """`bitwise_xor`, in place: replaces the value of this tensor."""
     def bool(self) -> Tensor:
         """`x` as bool."""
     def broadcast_to(self, shape: tuple[builtins.int, ...]) -> Tensor:
@@ -188,7 +188,7 @@ class TensorMethods:
     def ceil(self) -> Tensor:
         """Smallest integer not below x."""
     def ceil_(self) -> Tensor:
-        """`ceil`, in place: the result takes the place of this tensor's value."""
+        """`ceil`, in place: replaces the value of this tensor."""
     def chunk(self, chunks: builtins.int, axis: builtins.int = 0) -> tuple[Tensor, ...]:
         """Split `x` along `axis` into at most `chunks` pieces of equal size (the last may be smaller);
         views.
@@ -196,11 +196,11 @@ class TensorMethods:
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """Limit `x` to the interval [min, max]."""
     def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """`clip`, in place: the result takes the place of this tensor's value."""
+        """`clip`, in place: replaces the value of this tensor."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """Limit `x` to the interval [min, max]."""
     def clip_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """`clip`, in place: the result takes the place of this tensor's value."""
+        """`clip`, in place: replaces the value of this tensor."""
     def clone(self) -> Tensor:
         """Copy `x`; gradients flow through the copy."""
     def conj(self) -> Tensor:
@@ -214,15 +214,15 @@ class TensorMethods:
     def copysign(self, x2: Operand) -> Tensor:
         """Magnitude of x1 with the sign of x2."""
     def copysign_(self, x2: Operand) -> Tensor:
-        """`copysign`, in place: the result takes the place of this tensor's value."""
+        """`copysign`, in place: replaces the value of this tensor."""
     def cos(self) -> Tensor:
         """Cosine of x in radians."""
     def cos_(self) -> Tensor:
-        """`cos`, in place: the result takes the place of this tensor's value."""
+        """`cos`, in place: replaces the value of this tensor."""
     def cosh(self) -> Tensor:
         """Hyperbolic cosine."""
     def cosh_(self) -> Tensor:
-        """`cosh`, in place: the result takes the place of this tensor's value."""
+        """`cosh`, in place: replaces the value of this tensor."""
     def count_nonzero(
         self,
         axis: builtins.int | tuple[builtins.int, ...] | None = None,
@@ -275,11 +275,11 @@ class TensorMethods:
     def div(self, x2: Operand) -> Tensor:
         """`x1 / x2`, elementwise; integers become the default float."""
     def div_(self, x2: Operand) -> Tensor:
-        """`divide`, in place: the result takes the place of this tensor's value."""
+        """`divide`, in place: replaces the value of this tensor."""
     def divide(self, x2: Operand) -> Tensor:
         """`x1 / x2`, elementwise; integers become the default float."""
     def divide_(self, x2: Operand) -> Tensor:
-        """`divide`, in place: the result takes the place of this tensor's value."""
+        """`divide`, in place: replaces the value of this tensor."""
     def dot(self, x2: ArrayLike, /) -> Tensor:
         """Matrix product; leading axes are batch axes and broadcast."""
     def double(self) -> Tensor:
@@ -287,23 +287,23 @@ class TensorMethods:
     def equal(self, x2: Operand) -> Tensor:
         """`x1 == x2`, elementwise."""
     def equal_(self, x2: Operand) -> Tensor:
-        """`equal`, in place: the result takes the place of this tensor's value."""
+        """`equal`, in place: replaces the value of this tensor."""
     def erf(self) -> Tensor:
         """Error function."""
     def erf_(self) -> Tensor:
-        """`erf`, in place: the result takes the place of this tensor's value."""
+        """`erf`, in place: replaces the value of this tensor."""
     def erfc(self) -> Tensor:
         """Complementary error function 1 - erf(x), accurate where erf(x) is near 1."""
     def erfc_(self) -> Tensor:
-        """`erfc`, in place: the result takes the place of this tensor's value."""
+        """`erfc`, in place: replaces the value of this tensor."""
     def exp(self) -> Tensor:
         """Exponential function e^x."""
     def exp2(self) -> Tensor:
         """2^x, elementwise."""
     def exp2_(self) -> Tensor:
-        """`exp2`, in place: the result takes the place of this tensor's value."""
+        """`exp2`, in place: replaces the value of this tensor."""
     def exp_(self) -> Tensor:
-        """`exp`, in place: the result takes the place of this tensor's value."""
+        """`exp`, in place: replaces the value of this tensor."""
     def expand(self, *shape: ShapeLike) -> Tensor:
         """Broadcast to `shape`, as in PyTorch; -1 keeps a size."""
     def expand_as(self, other: ArrayLike) -> Tensor:
@@ -313,7 +313,7 @@ class TensorMethods:
     def expm1(self) -> Tensor:
         """exp(x) - 1, accurate near zero."""
     def expm1_(self) -> Tensor:
-        """`expm1`, in place: the result takes the place of this tensor's value."""
+        """`expm1`, in place: replaces the value of this tensor."""
     def fill_(self, value: Operand) -> Tensor:
         """Set every element to `value`, in place."""
     def flatten(self, start_axis: builtins.int = 0, end_axis: builtins.int = -1) -> Tensor:
@@ -329,21 +329,21 @@ class TensorMethods:
     def floor(self) -> Tensor:
         """Largest integer not above x."""
     def floor_(self) -> Tensor:
-        """`floor`, in place: the result takes the place of this tensor's value."""
+        """`floor`, in place: replaces the value of this tensor."""
     def floor_divide(self, x2: Operand) -> Tensor:
         """Floor of `x1 / x2`; an integer divided by zero is 0, as in NumPy."""
     def floor_divide_(self, x2: Operand) -> Tensor:
-        """`floor_divide`, in place: the result takes the place of this tensor's value."""
+        """`floor_divide`, in place: replaces the value of this tensor."""
     def gather(self, axis: builtins.int, index: ArrayLike) -> Tensor:
         """Gather elements along `axis`: `out[i][j] = x[index[i][j]][j]` for axis 0, as in PyTorch."""
     def greater(self, x2: Operand) -> Tensor:
         """`x1 > x2`, elementwise."""
     def greater_(self, x2: Operand) -> Tensor:
-        """`greater`, in place: the result takes the place of this tensor's value."""
+        """`greater`, in place: replaces the value of this tensor."""
     def greater_equal(self, x2: Operand) -> Tensor:
         """`x1 >= x2`, elementwise."""
     def greater_equal_(self, x2: Operand) -> Tensor:
-        """`greater_equal`, in place: the result takes the place of this tensor's value."""
+        """`greater_equal`, in place: replaces the value of this tensor."""
     def half(self) -> Tensor:
         """`x` as float16."""
     def histogram(
@@ -358,7 +358,7 @@ class TensorMethods:
     def hypot(self, x2: Operand) -> Tensor:
         """sqrt(x1² + x2²) without overflow."""
     def hypot_(self, x2: Operand) -> Tensor:
-        """`hypot`, in place: the result takes the place of this tensor's value."""
+        """`hypot`, in place: replaces the value of this tensor."""
     @property
     def imag(self) -> Tensor:
         """Imaginary part; zeros for a real tensor."""
@@ -381,17 +381,17 @@ class TensorMethods:
     def isfinite(self) -> Tensor:
         """Whether x is neither infinite nor NaN."""
     def isfinite_(self) -> Tensor:
-        """`isfinite`, in place: the result takes the place of this tensor's value."""
+        """`isfinite`, in place: replaces the value of this tensor."""
     def isin(self, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
         """Whether each element of `x1` is an element of `x2` (with `invert`, is not)."""
     def isinf(self) -> Tensor:
         """Whether x is infinite."""
     def isinf_(self) -> Tensor:
-        """`isinf`, in place: the result takes the place of this tensor's value."""
+        """`isinf`, in place: replaces the value of this tensor."""
     def isnan(self) -> Tensor:
         """Whether x is NaN."""
     def isnan_(self) -> Tensor:
-        """`isnan`, in place: the result takes the place of this tensor's value."""
+        """`isnan`, in place: replaces the value of this tensor."""
     def kron(self, x2: ArrayLike, /) -> Tensor:
         """Kronecker product: every element of `x1` multiplied by the whole of `x2`."""
     def kthvalue(
@@ -407,11 +407,11 @@ class TensorMethods:
     def less(self, x2: Operand) -> Tensor:
         """`x1 < x2`, elementwise."""
     def less_(self, x2: Operand) -> Tensor:
-        """`less`, in place: the result takes the place of this tensor's value."""
+        """`less`, in place: replaces the value of this tensor."""
     def less_equal(self, x2: Operand) -> Tensor:
         """`x1 <= x2`, elementwise."""
     def less_equal_(self, x2: Operand) -> Tensor:
-        """`less_equal`, in place: the result takes the place of this tensor's value."""
+        """`less_equal`, in place: replaces the value of this tensor."""
     def linear_recurrence(
         self,
         b: ArrayLike,
@@ -419,49 +419,49 @@ class TensorMethods:
         axis: builtins.int = 0,
         reverse: builtins.bool = False,
     ) -> Tensor:
-        """`h[i] = a[i] * h[i - 1] + b[i]` along `axis`, starting from zero (from the far end with
-        `reverse`).
+        """Linear recurrence `h[i] = a[i] * h[i - 1] + b[i]` along `axis`, from zero; from the last element
+        with `reverse`.
         """
     def log(self) -> Tensor:
         """Natural logarithm; NaN for negative real numbers."""
     def log10(self) -> Tensor:
         """Base-10 logarithm."""
     def log10_(self) -> Tensor:
-        """`log10`, in place: the result takes the place of this tensor's value."""
+        """`log10`, in place: replaces the value of this tensor."""
     def log1p(self) -> Tensor:
         """log(1 + x), accurate near zero."""
     def log1p_(self) -> Tensor:
-        """`log1p`, in place: the result takes the place of this tensor's value."""
+        """`log1p`, in place: replaces the value of this tensor."""
     def log2(self) -> Tensor:
         """Base-2 logarithm."""
     def log2_(self) -> Tensor:
-        """`log2`, in place: the result takes the place of this tensor's value."""
+        """`log2`, in place: replaces the value of this tensor."""
     def log_(self) -> Tensor:
-        """`log`, in place: the result takes the place of this tensor's value."""
+        """`log`, in place: replaces the value of this tensor."""
     def log_softmax(self, axis: builtins.int = -1) -> Tensor:
         """log(softmax(x)) along `axis`, numerically stable."""
     def logaddexp(self, x2: Operand) -> Tensor:
         """log(exp(x1) + exp(x2)), without overflow."""
     def logaddexp_(self, x2: Operand) -> Tensor:
-        """`logaddexp`, in place: the result takes the place of this tensor's value."""
+        """`logaddexp`, in place: replaces the value of this tensor."""
     def logcumsumexp(self, axis: builtins.int | None = None) -> Tensor:
         """Logarithm of the cumulative sum of exp(x) along `axis`, without overflow."""
     def logical_and(self, x2: Operand) -> Tensor:
         """Logical and of truth values (non-zero is true)."""
     def logical_and_(self, x2: Operand) -> Tensor:
-        """`logical_and`, in place: the result takes the place of this tensor's value."""
+        """`logical_and`, in place: replaces the value of this tensor."""
     def logical_not(self) -> Tensor:
         """Logical not of truth values (non-zero is true)."""
     def logical_not_(self) -> Tensor:
-        """`logical_not`, in place: the result takes the place of this tensor's value."""
+        """`logical_not`, in place: replaces the value of this tensor."""
     def logical_or(self, x2: Operand) -> Tensor:
         """Logical or of truth values (non-zero is true)."""
     def logical_or_(self, x2: Operand) -> Tensor:
-        """`logical_or`, in place: the result takes the place of this tensor's value."""
+        """`logical_or`, in place: replaces the value of this tensor."""
     def logical_xor(self, x2: Operand) -> Tensor:
         """Logical exclusive or of truth values (non-zero is true)."""
     def logical_xor_(self, x2: Operand) -> Tensor:
-        """`logical_xor`, in place: the result takes the place of this tensor's value."""
+        """`logical_xor`, in place: replaces the value of this tensor."""
     def logsumexp(self, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
         """log(sum(exp(x))) over `axis` (all by default), without overflow."""
     def long(self) -> Tensor:
@@ -476,7 +476,7 @@ class TensorMethods:
         a bool tensor.
         """
     def masked_fill_(self, mask: ArrayLike, value: Operand) -> Tensor:
-        """`masked_fill`, in place: the result takes the place of this tensor's value."""
+        """`masked_fill`, in place: replaces the value of this tensor."""
     def masked_select(self, mask: ArrayLike, /) -> Tensor:
         """Elements of `x` where `mask` is true, as a vector in row-major order; the two broadcast."""
     def matmul(self, x2: ArrayLike, /) -> Tensor:
@@ -488,7 +488,7 @@ class TensorMethods:
     def maximum(self, x2: Operand) -> Tensor:
         """Elementwise maximum; NaN if either value is NaN."""
     def maximum_(self, x2: Operand) -> Tensor:
-        """`maximum`, in place: the result takes the place of this tensor's value."""
+        """`maximum`, in place: replaces the value of this tensor."""
     def mean(
         self,
         axis: Axis = None,
@@ -504,7 +504,7 @@ class TensorMethods:
     def minimum(self, x2: Operand) -> Tensor:
         """Elementwise minimum; NaN if either value is NaN."""
     def minimum_(self, x2: Operand) -> Tensor:
-        """`minimum`, in place: the result takes the place of this tensor's value."""
+        """`minimum`, in place: replaces the value of this tensor."""
     def mm(self, x2: ArrayLike, /) -> Tensor:
         """Matrix product; leading axes are batch axes and broadcast."""
     def moveaxis(self, source: Any, destination: Any, /) -> Tensor:
@@ -512,11 +512,11 @@ class TensorMethods:
     def mul(self, x2: Operand) -> Tensor:
         """`x1 * x2`, elementwise."""
     def mul_(self, x2: Operand) -> Tensor:
-        """`multiply`, in place: the result takes the place of this tensor's value."""
+        """`multiply`, in place: replaces the value of this tensor."""
     def multiply(self, x2: Operand) -> Tensor:
         """`x1 * x2`, elementwise."""
     def multiply_(self, x2: Operand) -> Tensor:
-        """`multiply`, in place: the result takes the place of this tensor's value."""
+        """`multiply`, in place: replaces the value of this tensor."""
     def nan_to_num(
         self,
         nan: builtins.float = 0.0,
@@ -529,21 +529,21 @@ class TensorMethods:
     def neg(self) -> Tensor:
         """`-x`, elementwise."""
     def neg_(self) -> Tensor:
-        """`negative`, in place: the result takes the place of this tensor's value."""
+        """`negative`, in place: replaces the value of this tensor."""
     def negative(self) -> Tensor:
         """`-x`, elementwise."""
     def negative_(self) -> Tensor:
-        """`negative`, in place: the result takes the place of this tensor's value."""
+        """`negative`, in place: replaces the value of this tensor."""
     def nextafter(self, x2: Operand) -> Tensor:
         """Next representable number after x1 towards x2, in float32 or float64."""
     def nextafter_(self, x2: Operand) -> Tensor:
-        """`nextafter`, in place: the result takes the place of this tensor's value."""
+        """`nextafter`, in place: replaces the value of this tensor."""
     def nonzero(self) -> tuple[Tensor, ...]:
         """Indices of the non-zero elements, one tensor per axis, in row-major order."""
     def not_equal(self, x2: Operand) -> Tensor:
         """`x1 != x2`, elementwise."""
     def not_equal_(self, x2: Operand) -> Tensor:
-        """`not_equal`, in place: the result takes the place of this tensor's value."""
+        """`not_equal`, in place: replaces the value of this tensor."""
     def outer(self, x2: ArrayLike, /) -> Tensor:
         """Outer product of two vectors: `out[i, j] = x1[i] * x2[j]`."""
     def pad(self, pad_width: Any, mode: str = 'constant', value: builtins.float = 0) -> Tensor:
@@ -555,11 +555,11 @@ class TensorMethods:
     def positive(self) -> Tensor:
         """`+x`: a copy of `x`."""
     def positive_(self) -> Tensor:
-        """`positive`, in place: the result takes the place of this tensor's value."""
+        """`positive`, in place: replaces the value of this tensor."""
     def pow(self, x2: Operand) -> Tensor:
         """`x1 ** x2`, elementwise."""
     def pow_(self, x2: Operand) -> Tensor:
-        """`pow`, in place: the result takes the place of this tensor's value."""
+        """`pow`, in place: replaces the value of this tensor."""
     def prod(
         self,
         axis: Axis = None,
@@ -587,7 +587,7 @@ class TensorMethods:
     def reciprocal(self) -> Tensor:
         """`1 / x`, elementwise."""
     def reciprocal_(self) -> Tensor:
-        """`reciprocal`, in place: the result takes the place of this tensor's value."""
+        """`reciprocal`, in place: replaces the value of this tensor."""
     def relu(self) -> Tensor:
         """Rectified linear unit: max(x, 0)."""
     def remainder(self, x2: Operand) -> Tensor:
@@ -595,7 +595,7 @@ class TensorMethods:
         zero, as in NumPy.
         """
     def remainder_(self, x2: Operand) -> Tensor:
-        """`remainder`, in place: the result takes the place of this tensor's value."""
+        """`remainder`, in place: replaces the value of this tensor."""
     def repeat(self, *repeats: ShapeLike) -> Tensor:
         """Repeat the whole tensor along its axes: `[a, b]` becomes `[a, b, a, b]` for 2."""
     def repeat_interleave(
@@ -607,7 +607,7 @@ class TensorMethods:
     def reshape(self, *shape: ShapeLike) -> Tensor:
         """Change the shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
     def reshape_as(self, like: ArrayLike) -> Tensor:
-        """`x` with the shape of `like`; in a graph the shape may be known only at run time."""
+        """Reshape to the shape of `like`, which in a graph may be known only at run time."""
     def roll(
         self,
         shift: builtins.int | tuple[builtins.int, ...],
@@ -618,11 +618,11 @@ class TensorMethods:
     def round(self) -> Tensor:
         """Round to the nearest integer, ties to even."""
     def round_(self) -> Tensor:
-        """`round`, in place: the result takes the place of this tensor's value."""
+        """`round`, in place: replaces the value of this tensor."""
     def rsqrt(self) -> Tensor:
         """Reciprocal square root 1 / sqrt(x)."""
     def rsqrt_(self) -> Tensor:
-        """`rsqrt`, in place: the result takes the place of this tensor's value."""
+        """`rsqrt`, in place: replaces the value of this tensor."""
     def scatter(self, index: ArrayLike, src: ArrayLike, axis: builtins.int = 0) -> Tensor:
         """Copy `x` and replace the elements at `index` along `axis` by `src`; of duplicate indices one
         wins.
@@ -641,23 +641,23 @@ class TensorMethods:
     def sigmoid(self) -> Tensor:
         """Logistic function 1 / (1 + exp(-x))."""
     def sigmoid_(self) -> Tensor:
-        """`sigmoid`, in place: the result takes the place of this tensor's value."""
+        """`sigmoid`, in place: replaces the value of this tensor."""
     def sign(self) -> Tensor:
         """Sign of x: -1, 0 or 1; x / |x| for complex numbers; NaN for NaN."""
     def sign_(self) -> Tensor:
-        """`sign`, in place: the result takes the place of this tensor's value."""
+        """`sign`, in place: replaces the value of this tensor."""
     def signbit(self) -> Tensor:
         """Whether the sign bit of x is set (true for -0.0)."""
     def signbit_(self) -> Tensor:
-        """`signbit`, in place: the result takes the place of this tensor's value."""
+        """`signbit`, in place: replaces the value of this tensor."""
     def sin(self) -> Tensor:
         """Sine of x in radians."""
     def sin_(self) -> Tensor:
-        """`sin`, in place: the result takes the place of this tensor's value."""
+        """`sin`, in place: replaces the value of this tensor."""
     def sinh(self) -> Tensor:
         """Hyperbolic sine."""
     def sinh_(self) -> Tensor:
-        """`sinh`, in place: the result takes the place of this tensor's value."""
+        """`sinh`, in place: replaces the value of this tensor."""
     def softmax(self, axis: builtins.int = -1) -> Tensor:
         """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one."""
     def sort(
@@ -673,11 +673,11 @@ class TensorMethods:
     def sqrt(self) -> Tensor:
         """Square root; NaN for negative real numbers."""
     def sqrt_(self) -> Tensor:
-        """`sqrt`, in place: the result takes the place of this tensor's value."""
+        """`sqrt`, in place: replaces the value of this tensor."""
     def square(self) -> Tensor:
         """`x * x`, elementwise."""
     def square_(self) -> Tensor:
-        """`square`, in place: the result takes the place of this tensor's value."""
+        """`square`, in place: replaces the value of this tensor."""
     def squeeze(self, axis: Axis = None) -> Tensor:
         """Remove the axes of size 1 (all of them, or those in `axis`)."""
     def std(
@@ -693,11 +693,11 @@ class TensorMethods:
     def sub(self, x2: Operand) -> Tensor:
         """`x1 - x2`, elementwise."""
     def sub_(self, x2: Operand) -> Tensor:
-        """`subtract`, in place: the result takes the place of this tensor's value."""
+        """`subtract`, in place: replaces the value of this tensor."""
     def subtract(self, x2: Operand) -> Tensor:
         """`x1 - x2`, elementwise."""
     def subtract_(self, x2: Operand) -> Tensor:
-        """`subtract`, in place: the result takes the place of this tensor's value."""
+        """`subtract`, in place: replaces the value of this tensor."""
     def sum(
         self,
         axis: Axis = None,
@@ -717,11 +717,11 @@ class TensorMethods:
     def tan(self) -> Tensor:
         """Tangent of x in radians."""
     def tan_(self) -> Tensor:
-        """`tan`, in place: the result takes the place of this tensor's value."""
+        """`tan`, in place: replaces the value of this tensor."""
     def tanh(self) -> Tensor:
         """Hyperbolic tangent."""
     def tanh_(self) -> Tensor:
-        """`tanh`, in place: the result takes the place of this tensor's value."""
+        """`tanh`, in place: replaces the value of this tensor."""
     def tensordot(self, x2: ArrayLike, /, *, axes: Any = 2) -> Tensor:
         """Contract two tensors over pairs of axes."""
     def tile(self, *repeats: ShapeLike) -> Tensor:
@@ -758,7 +758,7 @@ class TensorMethods:
     def trunc(self) -> Tensor:
         """Round towards zero."""
     def trunc_(self) -> Tensor:
-        """`trunc`, in place: the result takes the place of this tensor's value."""
+        """`trunc`, in place: replaces the value of this tensor."""
     def type(
         self,
         dtype: DTypeLike,
@@ -797,6 +797,6 @@ class TensorMethods:
     def where(self, x1: Operand, x2: Operand) -> Tensor:
         """Choose `x1` where `condition` is true and `x2` elsewhere; the three broadcast."""
     def where_(self, x1: Operand, x2: Operand) -> Tensor:
-        """`where`, in place: the result takes the place of this tensor's value."""
+        """`where`, in place: replaces the value of this tensor."""
     def zero_(self) -> Tensor:
         """Set every element to zero, in place."""

@@ -1,9 +1,9 @@
 """The dtypes of Weft and the array API's promotion rules.
 
-A Weft dtype *is* a NumPy dtype object: `wf.float32 == np.float32`, and an array's dtype needs no translation on
-its way in or out. Two rules differ from NumPy, both taken from the array API and from what model code needs:
+A Weft dtype *is* a NumPy dtype object: `wf.float32 == np.float32`, and dtypes need no translation between the two. Two
+rules differ from NumPy, both taken from the array API and from the needs of model code:
 
-* the default floating dtype is float32 (`set_default_dtype` changes it): integers that meet a Python float, a true
+* the default floating dtype is float32 (`set_default_dtype` changes it): integers combined with a Python float, a true
   division or a function such as `exp` become float32, not float64;
 * promotion between a signed and an unsigned 64-bit integer, or between integers and floats of different tensors,
   is NumPy's except that an integer tensor never widens a float tensor (int64 with float32 stays float32).
@@ -34,7 +34,7 @@ FLOATING = (float16, bfloat16, float32, float64)
 COMPLEX = (complex64, complex128)
 ALL = (bool_, *INTEGRAL, *FLOATING, *COMPLEX)
 
-# The rank orders kinds: bool < integer < float < complex. A kind never falls when two tensors meet.
+# The rank orders kinds: bool < integer < float < complex. Promotion never lowers the kind.
 _KIND = {d: k for k, group in enumerate(((bool_,), INTEGRAL, FLOATING, COMPLEX)) for d in group}
 # One object per dtype: the hot path compares dtypes with `is` (NumPy may hand out equal dtypes that are not identical).
 _SAME = {d: d for d in ALL}
@@ -91,7 +91,7 @@ def as_dtype(dtype: Any) -> np.dtype:
         except TypeError:
             found = None
     if found is not None:
-        # a byte order that is not the machine's, and equal dtypes that are other objects, become ours
+        # normalise byte order, and equal dtypes that are other objects
         found = _SAME.get(found if found in _SAME else found.newbyteorder("="))
         if found is not None:
             return found

@@ -1,13 +1,12 @@
-"""Random numbers for users: seeds, generators, draws.
+"""Random number generators, seeding, and functions that draw random tensors.
 
 A `Generator` is a seed and an offset that counts draws (Note [Random numbers] in `weft.ops.array.philox`). Both live in one
-int64 tensor, `state`, and each draw advances the offset in place. So a captured function sees the state as one of its
-variables, and eager and captured code draw the same numbers. A generator may be shared by threads: every draw
-gets an offset of its own, though which thread gets which is theirs to race for; give each thread its own generator
-where that matters.
+int64 tensor, `state`, and each draw advances the offset in place. A captured function therefore treats the state as one
+of its variables, and eager and captured code draw the same numbers. A generator is thread-safe: every draw gets a
+distinct offset, in an order that depends on scheduling; use one generator per thread for reproducible results.
 
-Numbers depend on seed and offset only, not on the number of threads. Normal numbers have one reservation: they come out of a
-logarithm and a cosine, and small draws (by NumPy) and large or captured ones (by native code) may differ in the last bits.
+Results depend only on seed and offset, not on the number of threads. Exception: normal numbers involve a logarithm and
+a cosine, so small draws (NumPy) and large or captured ones (native code) may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Generator:
         modes = define.current_modes()
         for mode in reversed(modes):
             if hasattr(mode, "random_state"):
-                return mode.random_state(self)  # a declared graph draws when its steps run
+                return mode.random_state(self)  # a declared graph draws at run time
         state = self.state
         with self._lock:
             data = state._data
@@ -303,7 +302,7 @@ def randn_like(x: Tensor, *, dtype: DTypeLike | None = None, generator: Generato
 
 
 def _parameter_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
-    """The shape of a draw whose parameters may be tensors: the given one, else theirs."""
+    """The shape of a draw: the given one, else that to which the tensor parameters broadcast."""
     for p in parameters:
         if isinstance(p, (tuple, list, str)) or p is None:
             raise TypeError(
@@ -485,7 +484,7 @@ def multinomial(
 
 
 def _in_place(op: str, x: Tensor) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of the numbers that replace the value of `x`."""
+    """Shape and dtype of the random numbers that overwrite `x`."""
     if not dtypes.is_floating(x.dtype) and not dtypes.is_complex(x.dtype):
         raise TypeError(f"{op}: expected a floating tensor. Got {x.dtype.name}; use `random_` for integers.")
     return tuple(x.shape), x.dtype

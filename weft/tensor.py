@@ -1,12 +1,13 @@
-"""Tensor: an array, its link to the tape, and what the user may ask of it.
+"""The `Tensor` class: a NumPy array with a link to the tape.
 
 A CPU tensor *is* a NumPy array plus a tape link: `t.numpy()` and `wf.asarray(a)` share memory, `t[1:3] += 1` writes
 through the view. `_data` is that array; inside a graph it is a symbolic `Value` with the same `shape`, `dtype` and
-`ndim`, under `vmap` a `Batched` value. Everything computed from tensors is an op (see `weft.ops`): operators and
-methods are attached to this class from the op table, so this file holds only what is not an op.
+`ndim`, under `vmap` a `Batched` value. Operators and most methods are ops attached from the op table (see
+`weft.ops.tensor_methods`); this file holds only what is not an op.
 
-Slots: `_data`; `_node` (see Note [Tape]; None if no gradient is needed); `_grad` and `_view` are set only where
-needed: `_view` is `(base tensor, replay)` for a view whose base is on the tape or in a graph.
+Slots: `_data`; `_node` is the tape link (see Note [Tape]; None if no gradient is needed). `_grad` and `_view` are set
+only where needed; `_view` is a `View` (how the tensor was derived from its base), a `Base` (its live views), or
+`UNTRACKED`, all in `weft.ops.core.recording`.
 """
 
 from __future__ import annotations
@@ -494,15 +495,15 @@ class Tensor(TensorMethods):
 
 
 def _rebuild(cls: type[Tensor], rebuild: Callable[..., ndarray], args: tuple[Any, ...], requires_grad: bool) -> Tensor:
-    array = np.asarray(rebuild(*args))  # joblib puts a memory map, a subclass, in an array's place
+    array = np.asarray(rebuild(*args))  # joblib substitutes a memory map, an ndarray subclass
     dtype = dtypes.as_dtype(array.dtype)
     tensor = wrap(array if array.dtype is dtype else array.view(dtype), cls=cls)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-_run_backward: Any = None  # `autograd.engine.run_backward`, which needs this module first
+_run_backward: Any = None  # `autograd.engine.run_backward`, imported late because it imports this module
 
-_grad_hook: Any = None  # while a function is captured: where gradients of outside tensors are looked up
+_grad_hook: Any = None  # during capture: serves `.grad` of outside tensors
 
 
 def current_grad_hook() -> Any:
@@ -536,7 +537,7 @@ def to_array(data: Any, dtype: Any = None, copy: bool | None = None) -> ndarray:
 
         try:
             array = import_array(data)
-        except (BufferError, TypeError):  # dtypes or devices that it cannot hand out this way
+        except (BufferError, TypeError):  # dtypes or devices without DLPack support
             if not hasattr(data, "__array__"):
                 raise
             array = np.asarray(data)
@@ -591,7 +592,7 @@ def _from_python(data: Any, dtype: np.dtype | None = None) -> ndarray:
             raise OverflowError(
                 f"tensor: values from {low} to {high} do not fit {dtype.name}, which holds {limits.min} to {limits.max}."
             )
-    if array.dtype == np.float64:  # Python's floats are of the default dtype
+    if array.dtype == np.float64:  # Python floats have the default dtype
         with np.errstate(over="ignore"):
             array = dtypes.convert(array, dtype if dtype is not None else dtypes.get_default_dtype())
     elif array.dtype == np.complex128 and dtype is None:

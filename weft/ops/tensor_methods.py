@@ -1,7 +1,7 @@
 """Operators and methods of Tensor, derived from the op table.
 
-Every op whose first parameter is a tensor is a method of the same name; operators and PyTorch's other names for some
-methods are listed here, because that is all they are: names.
+Every op whose first parameter is a tensor becomes a method of the same name. Operators and PyTorch's alternative
+method names are listed here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMPARE = {
 }  # fmt: skip
 UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
-ATTACHED: set[str] = set()  # the operators and methods that `attach` put on Tensor, for the type stubs
+ATTACHED: set[str] = set()  # names attached to Tensor, for the type stubs
 
 
 def _operand_types(value: Any) -> bool:
@@ -116,7 +116,7 @@ def _in_place(op: Op) -> Callable[..., Any]:
     operator.__wrapped__ = op.fn  # type: ignore[attr-defined]  # for inspect.signature
     operator.op = op  # type: ignore[attr-defined]
     operator.__name__ = operator.__qualname__ = op.name + "_"
-    operator.__doc__ = f"`{op.name}`, in place: the result takes the place of this tensor's value."
+    operator.__doc__ = f"`{op.name}`, in place: replaces the value of this tensor."
     return operator
 
 
@@ -129,7 +129,7 @@ def _is_recorded(x: Tensor, other: Any) -> bool:
 
 
 def attach() -> None:
-    """Put operators and methods on Tensor. Called once, after all op files are imported."""
+    """Attach operators and methods to Tensor. Called once, after all op files are imported."""
     before = set(vars(Tensor))
     for name, op_name in BINARY.items():
         op = table[op_name]
@@ -188,7 +188,7 @@ def attach_method(op: Op) -> None:
 def _transpose(x: Tensor) -> Tensor:
     """The tensor with its axes in reverse order (the transpose of a matrix)."""
     rank: Any = x.ndim
-    if rank is None:  # in a graph; the step knows
+    if rank is None:  # in a graph: deferred to run time
         return error_names.late_result("T", _transpose, (x,), {})
     return shaping.permute_dims(x, tuple(range(rank))[::-1])
 
@@ -259,7 +259,7 @@ def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
     name = function.__name__.rstrip("_")
 
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, out: None = None, **options: Any) -> Any:
-        if out is not None:  # NumPy's functions pass it on when they are given a tensor
+        if out is not None:  # passed by NumPy functions when given a tensor
             raise TypeError(f"{name}: `out` is not supported. Write `y.copy_(x.{name}(...))`.")
         if options:
             if options.get("dtype", 0) is None:
@@ -484,6 +484,6 @@ def aliases() -> dict[str, Callable[..., Any]]:
     names["clamp_"] = _in_place(table["clip"])
     names["clip_"] = _in_place(table["clip"])
     names["masked_fill_"] = _in_place(table["masked_fill"])
-    for name in ("relu", "softmax", "log_softmax"):  # functions of models that are methods in PyTorch, too
+    for name in ("relu", "softmax", "log_softmax"):  # also methods in PyTorch
         names[name] = table[name].call
     return names

@@ -1,4 +1,7 @@
-"""`wf.astype` as the array API defines it: a copy unless `copy=False`. The package itself and methods avoid the copy."""
+"""`wf.astype` as defined by the array API: copies unless `copy=False`.
+
+Methods and internal callers use `elementwise.astype`, which avoids the copy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing tensors as a whole and up to a tolerance, and replacing or mixing values."""
+"""Approximate and whole-tensor comparison, NaN replacement and linear interpolation."""
 
 from __future__ import annotations
 

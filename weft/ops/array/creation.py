@@ -1,4 +1,7 @@
-"""Making tensors: from data, filled, ranged. Large results come from the pool of `weft.runtime.memory`."""
+"""Tensor creation: from data, filled, or from ranges.
+
+Large results are allocated from the pool of `weft.runtime.memory`.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +61,14 @@ def tensor(
 
 
 def _holds_tensors(data: Any) -> bool:
-    """Whether `data` is a tensor or a nested sequence with one."""
+    """Whether `data` is a tensor or a nested sequence that contains one."""
     if isinstance(data, (list, tuple)):
         return any(_holds_tensors(d) for d in data)
     return isinstance(data, Tensor)
 
 
 def _stacked(data: Any) -> Tensor:
-    """A nested sequence that holds tensors as one tensor, by ops: gradients and captured functions see it."""
+    """Stack a nested sequence that contains tensors, using ops, so that gradients and captures see it."""
     from .elementwise import astype
     from .shaping import stack
 
@@ -128,7 +131,7 @@ def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: bool | Non
 
 
 def check_device(op: str, device: Any) -> None:
-    """Eager tensors live on the CPU; anything else is refused with the reason."""
+    """Raise ValueError unless `device` is None or the CPU, the only device of eager tensors."""
     if device is not None:
         from ...runtime.device import as_device
 
@@ -141,7 +144,7 @@ def _float(dtype: Any) -> np.dtype:
 
 
 def _shape(op: str, sizes: tuple[Any, ...], shape: Any) -> tuple[int, ...]:
-    """`zeros(2, 3)`, `zeros((2, 3))` and `zeros(shape=(2, 3))` mean the same."""
+    """The shape given as `zeros(2, 3)`, `zeros((2, 3))` or `zeros(shape=(2, 3))`."""
     if shape is not None:
         if sizes:
             raise TypeError(f"{op}: the shape is given twice. Got {sizes!r} and shape={shape!r}.")
@@ -285,7 +288,7 @@ def full(
 
 
 def zeros_like_spec(spec: Spec) -> Tensor:
-    """Zeros with the shape and dtype of a Spec; in a graph its sizes may be known only at run time."""
+    """Zeros with the shape and dtype of a Spec, whose sizes may be known only at run time."""
     if is_known(spec.shape):
         return filled(tuple(spec.shape), 0, spec.dtype)
     return zeros_like(wrap(spec.value))

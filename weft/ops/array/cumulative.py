@@ -1,9 +1,8 @@
-"""Running sums, products and extremes, and the linear recurrence that their gradients are made of.
+"""Cumulative sums, products and extrema, and the linear recurrence used by their gradients.
 
-Note [Linear recurrence]. `h[i] = a[i] h[i-1] + b[i]` is associative in the pairs (a, b), so it is computed in log₂ n
-vectorised passes, needs no division, and its gradient is the same recurrence run backwards. The gradients of
-`cumulative_prod` (exact also at zeros) and of `logcumsumexp` (factors never above 1, so nothing overflows) are
-recurrences of this form.
+Note [Linear recurrence]. `h[i] = a[i] h[i-1] + b[i]` is associative in the pairs (a, b), so it is computed as a
+parallel scan: log₂ n vectorised passes, no division. Its gradient is the same recurrence in reverse. The gradients of
+`cumulative_prod` (exact also at zeros) and of `logcumsumexp` (factors at most 1, so nothing overflows) have this form.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _errors(name: str) -> Any:
     errors=_errors("cumulative_sum"),
 )
 def accumulate_sum(x: Tensor, axis: int) -> Any:
-    """The running sum along `axis`, in the dtype of `x`: the primitive behind `cumulative_sum`."""
+    """Cumulative sum along `axis`, in the dtype of `x`: the primitive behind `cumulative_sum`."""
     return _accumulate(np.add, x, axis)  # type: ignore[arg-type]
 
 
@@ -199,7 +198,7 @@ def _recurrence_reference(a: ndarray, b: ndarray, axis: int = 0, reverse: bool =
 
 
 def _shifted(x: Tensor, axis: int, back: bool) -> Tensor:
-    """`x` moved by one place along `axis` (towards the end, or back), with a zero where nothing moves in."""
+    """`x` shifted by one along `axis` (towards the end, or back), filled with zero."""
     zero = zeros_like(slice_axis(x, axis, 0, 1))  # empty if `x` is
     if back:
         return concat_axis((slice_axis(x, axis, 1, None), zero), axis)
@@ -207,7 +206,7 @@ def _shifted(x: Tensor, axis: int, back: bool) -> Tensor:
 
 
 def _recurrence_rule(g: Tensor, a: Tensor, out: Tensor, axis: int, reverse: bool, needs: Any) -> tuple[Any, Any]:
-    """gb[i] = g[i] + a[i+1] gb[i+1]: the same recurrence from the other end; ga[i] = gb[i] h[i-1]."""
+    """gb[i] = g[i] + a[i+1] gb[i+1], the recurrence in reverse; ga[i] = gb[i] h[i-1]."""
     axis = axis % out.ndim
     gb = linear_recurrence(_shifted(a, axis, not reverse), g, axis, not reverse)
     return (gb * _shifted(out, axis, reverse) if needs[0] else None), gb
@@ -235,7 +234,11 @@ def _batch_recurrence(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     errors=lambda m: [Bad(ValueError, "linear_recurrence: a and b must have one shape", m.normal(2), m.normal(3))],
 )
 def linear_recurrence(a: Tensor, b: Tensor, /, axis: int = 0, reverse: bool = False) -> Any:
-    """`h[i] = a[i] * h[i - 1] + b[i]` along `axis`, starting from zero (from the far end with `reverse`)."""
+    """Linear recurrence `h[i] = a[i] * h[i - 1] + b[i]` along `axis`, from zero; from the last element with `reverse`.
+
+    >>> wf.linear_recurrence(wf.full((3,), 0.5), wf.ones(3))
+    tensor([1.  , 1.5 , 1.75])
+    """
     return _recurrence_array(a, b, axis, reverse)  # type: ignore[arg-type]
 
 
@@ -264,7 +267,7 @@ def _cumprod_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
     errors=_errors("cumulative_prod"),
 )
 def accumulate_prod(x: Tensor, axis: int) -> Any:
-    """The running product along `axis`, in the dtype of `x`: the primitive behind `cumulative_prod`."""
+    """Cumulative product along `axis`, in the dtype of `x`: the primitive behind `cumulative_prod`."""
     return _accumulate(np.multiply, x, axis)  # type: ignore[arg-type]
 
 
@@ -297,7 +300,7 @@ def cumprod(x: Tensor, axis: int | None = None, *, dtype: DTypeLike | None = Non
 def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
     """gx[i] = exp(x[i] - out[i]) r[i], r[i] = g[i] + exp(out[i] - out[i+1]) r[i+1]; no factor exceeds 1."""
     axis = axis % x.ndim
-    empty = out == -np.inf  # exp(x) is 0 so far: no gradient, and inf - inf must not arise
+    empty = out == -np.inf  # exp(x) is 0 so far: no gradient, and avoid inf - inf
     safe = where(empty, 0.0, out)
     factor = where(empty, 0.0, exp(safe - _shifted(safe, axis, True)))
     last = zeros_like(slice_axis(x, axis, 0, 1))
@@ -308,7 +311,7 @@ def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 @primitive(
     along=True,
-    cost=lambda x, axis: 35 * (num_elements(x.shape) or 0),  # a logaddexp each
+    cost=lambda x, axis: 35 * (num_elements(x.shape) or 0),  # one logaddexp per element
     infer=_infer("logcumsumexp", "real"),
     checks_once=True,
     title="logcumsumexp",
@@ -320,7 +323,7 @@ def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
     errors=_errors("logcumsumexp"),
 )
 def accumulate_logsumexp(x: Tensor, axis: int) -> Any:
-    """The running log-sum-exp along `axis` of a floating tensor: the primitive behind `logcumsumexp`."""
+    """Cumulative log-sum-exp along `axis` of a floating tensor: the primitive behind `logcumsumexp`."""
     return _accumulate(np.logaddexp, x, axis)  # type: ignore[arg-type]
 
 
@@ -333,7 +336,7 @@ def logcumsumexp(x: Tensor, /, axis: int | None = None) -> Tensor:
 
 
 class CumulativeExtreme(NamedTuple):
-    """The result of `cummax` and `cummin`: the running extreme and where it was found."""
+    """Result of `cummax` and `cummin`: the cumulative extremum and its index."""
 
     values: Tensor
     indices: Tensor
@@ -381,7 +384,7 @@ def _extreme_samples(m: Any) -> list[Sample]:
     errors=_errors("cummax"),
 )
 def cummax_pair(x: Tensor, axis: int) -> Any:
-    """The running maximum along `axis` and where it was found: the primitive behind `cummax`."""
+    """Cumulative maximum along `axis` and its index: the primitive behind `cummax`."""
     return _extreme_array(np.maximum, x, axis)  # type: ignore[arg-type]
 
 
@@ -400,7 +403,7 @@ def cummax_pair(x: Tensor, axis: int) -> Any:
     errors=_errors("cummin"),
 )
 def cummin_pair(x: Tensor, axis: int) -> Any:
-    """The running minimum along `axis` and where it was found: the primitive behind `cummin`."""
+    """Cumulative minimum along `axis` and its index: the primitive behind `cummin`."""
     return _extreme_array(np.minimum, x, axis)  # type: ignore[arg-type]
 
 
@@ -459,7 +462,9 @@ def diff(
     tensor([3, 5])
     """
     axis = normalize_axis("diff", axis, x.ndim)
-    n = check_size("diff", n, "n", 0, None if is_known(x.shape) else 1 << 16)  # of open sizes each is nodes of its own
+    n = check_size(
+        "diff", n, "n", 0, None if is_known(x.shape) else 1 << 16
+    )  # each difference adds nodes to a graph of unknown sizes
     if n == 0:
         return x
     parts = [p for p in (prepend, x, append) if p is not None]

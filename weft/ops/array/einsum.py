@@ -1,9 +1,9 @@
 """Einstein summation, lowered to transposes, reshapes and batched matrix products.
 
-Each operand is first reduced on its own: repeated indices become diagonals, indices that occur nowhere else are summed.
-Then operands are contracted in pairs. The order is the cheapest one (all orders are tried for up to 6 operands; for
-more, the pair that makes the intermediate results shrink most goes first). A pair is one batched matrix product: indices
-of both that are still needed are the batch, indices of both that are not are contracted, the others are rows and columns.
+Each operand is first simplified: repeated indices become diagonals, and indices that occur nowhere else are summed.
+Then operands are contracted in pairs. Up to 6 operands, all contraction orders are compared; beyond that, a greedy
+search contracts the pair that shrinks the intermediate result most. A contraction is one batched matrix product:
+shared indices that are still needed are batch axes, other shared indices are contracted, the rest are rows and columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .reduction import reduce_sum
 from .shaping import broadcast_to, expand_dims, permute_dims, reshape
 
 _EXHAUSTIVE_MAX_OPERANDS = 6  # operands up to which all contraction orders are compared
-_GREEDY_MAX_TERMS = 24  # terms up to which the pair that shrinks most is looked for, one after the other
+_GREEDY_MAX_TERMS = 24  # terms up to which the greedy search is used
 
 
 def _error(problem: str, equation: str) -> ValueError:
@@ -37,7 +37,7 @@ def _error(problem: str, equation: str) -> ValueError:
 
 @lru_cache(maxsize=1024)
 def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
-    """The equation as one string of index letters per operand and one for the result, without ellipses."""
+    """Parse the equation into one string of indices per operand and one for the result, without ellipses."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -85,7 +85,7 @@ def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]
 
 
 def _sizes(equation: str, inputs: Sequence[str], shapes: Sequence[Any]) -> dict[str, Any]:
-    """The size of every index; sizes 1 of `...` and of indices broadcast."""
+    """The size of every index; sizes of 1 broadcast."""
     sizes: dict[str, Any] = {}
     for i, (term, shape) in enumerate(zip(inputs, shapes, strict=True)):
         for letter, d in zip(term, shape, strict=True):
@@ -107,7 +107,7 @@ def _pair_result(a: str, b: str, needed: set[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _order(terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ...]) -> tuple[tuple[int, int], ...]:
-    """Which pairs to contract, in order; places refer to the shrinking list, the result goes to its end."""
+    """The contraction order, as pairs of positions in the shrinking operand list; each result is appended."""
     size = dict(sizes)
 
     def flops(a: str, b: str) -> int:
@@ -135,7 +135,7 @@ def _order(terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ..
 
         return search(terms)[1]
 
-    if len(terms) > _GREEDY_MAX_TERMS:  # looking at all pairs again and again would take longer than the products
+    if len(terms) > _GREEDY_MAX_TERMS:  # a search over all pairs would take longer than the products
         return ((0, 1), *[(0, n - 1) for n in range(len(terms) - 1, 1, -1)])
 
     def gain(now: tuple[str, ...], i: int, j: int) -> tuple[int, int, tuple[int, int]]:
@@ -153,7 +153,7 @@ def _order(terms: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ..
 
 
 def _diagonals(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """Repeated indices of one operand become one, along their diagonal."""
+    """Replace repeated indices of one operand by one, along their diagonal."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i = term.index(letter)
@@ -175,7 +175,7 @@ def _sum_out(x: Tensor, term: str, needed: set[str]) -> tuple[Tensor, str]:
 
 
 def _arranged(x: Tensor, term: str, groups: Sequence[Sequence[str]], sizes: dict[str, Any]) -> Tensor:
-    """`x` with the axes of each group adjacent, in order; an index that `x` lacks is a new axis of size 1."""
+    """`x` with the axes of each group adjacent, in order; a missing index becomes an axis of size 1."""
     missing = [c for g in groups for c in g if c not in term]
     if missing:
         x = expand_dims(x, tuple(range(x.ndim, x.ndim + len(missing))))
@@ -185,11 +185,11 @@ def _arranged(x: Tensor, term: str, groups: Sequence[Sequence[str]], sizes: dict
 
 
 def _contract(a: Tensor, ta: str, b: Tensor, tb: str, output: str, sizes: dict[str, Any]) -> Tensor:
-    """The product of two operands, summed over the indices that `output` lacks; its axes are those of `output`."""
+    """Contract two operands over the indices missing from `output`, whose order the result has."""
     both = [c for c in ta if c in tb]
     batch = [c for c in both if c in output]
     summed = [c for c in both if c not in output]
-    # A size of 1 that meets a larger one broadcasts: it is no partner in a product, but a factor of its own. Sizes that
+    # A size of 1 that meets a larger one broadcasts: it is a separate factor, not contracted. Sizes that
     # are not known may be equal: they are left to the product with broadcasting below.
     for c in list(summed):
         if not same_size(a.shape[ta.index(c)], b.shape[tb.index(c)]):

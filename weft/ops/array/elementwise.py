@@ -1,7 +1,7 @@
-"""Elementwise mathematics: each op is its scalar expression, its gradient rules and a few samples.
+"""Elementwise ops: scalar expression, gradient rules and test samples of each.
 
-The names and dtype rules are the array API's; functions such as `exp` also take integers, which become the default
-float. Gradient rules use the ops of this file.
+Names and dtype rules follow the array API; functions such as `exp` also accept integers, which are converted to the
+default float. Gradient rules are written with the ops of this file.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _infer_cast(x: Any, dtype: np.dtype) -> Spec:
     test={"dtypes": ("float64",)},
 )
 def cast(x: Tensor, dtype: np.dtype) -> Any:
-    """`x` converted to `dtype` (a Weft dtype object), always a copy. `astype` is the friendly form."""
+    """Convert `x` to `dtype` (a Weft dtype object), always copying: the primitive behind `astype`."""
     return _cast_array(x, dtype)  # type: ignore[arg-type]
 
 
@@ -309,7 +309,7 @@ def minimum(x1: Term, x2: Term) -> Term:
 
 
 def _share(x: Any, y: Any, wins: Any) -> Any:
-    """1 where this side wins, 1/2 at ties, 0 where the other wins."""
+    """1 where this side is selected, 1/2 at ties, 0 elsewhere."""
     dtype = x.dtype if isinstance(x, Tensor) else y.dtype
     return where(x == y, Tensor(np.asarray(0.5, dtype)), astype(wins, dtype))
 
@@ -866,7 +866,7 @@ _complex_samples = [Sample(np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])), Sample(np.
 )  # fmt: skip
 def conj(x: Tensor) -> Any:
     """Complex conjugate; real values are unchanged."""
-    return np.conj(x) if x.dtype.kind == "c" else np.array(x)  # NumPy would make int8 of bools
+    return np.conj(x) if x.dtype.kind == "c" else np.array(x)  # NumPy converts bools to int8
 
 
 @primitive(
@@ -946,7 +946,9 @@ def erfc(x: Term) -> Term:
     return s.erfc(x)
 
 
-_ONE = {d: np.ones((), d) for d in (dtypes.float32, dtypes.float64)}  # an array costs NumPy less than a number
+_ONE = {
+    d: np.ones((), d) for d in (dtypes.float32, dtypes.float64)
+}  # NumPy handles 0-d arrays faster than Python numbers
 
 
 def _sigmoid_slope(g: Any, out: Any) -> Any:
@@ -968,7 +970,7 @@ def sigmoid_backward(grad: Term, result: Term) -> Term:
 
 
 @elementwise(
-    # where exp overflows, NumPy warns and the general path, which tells it not to, runs
+    # where exp overflows, NumPy warns and the general path, which suppresses that, runs
     numpy=lambda x: np.reciprocal(np.exp(np.negative(x)) + _ONE[x.dtype]),
     kind="real float",
     vjp=lambda g, out: sigmoid_backward(g, out),

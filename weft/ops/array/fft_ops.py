@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms: three primitives (complex, real to half-complex, half-complex to real) and their gradients.
+"""Discrete Fourier transforms: complex, real-to-complex and complex-to-real primitives with gradients.
 
-The DFT matrix is symmetric, so the plain transpose of a complex transform is the transform itself. A real input's
-transform keeps half of the frequencies: its transpose fills up with zeros and takes the real part. The transform back
-to real numbers uses each kept frequency twice, but for the first and (for even lengths) the last.
+The DFT matrix is symmetric, so the transpose of a complex transform is the transform itself. A real transform keeps half
+of the frequencies: its transpose zero-pads and takes the real part. The inverse real transform uses each kept frequency
+twice, except the first and (for even lengths) the last.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _cost(x: Any, *_: Any) -> int:
 
 
 def resize(x: Tensor, axis: int, n: int) -> Tensor:
-    """`x` cut or filled up with zeros at the end of `axis` to the size `n`."""
+    """Truncate or zero-pad `x` at the end of `axis` to size `n`."""
     have = x.shape[axis]
     if have == n:
         return x
@@ -99,7 +99,7 @@ def _shift(axes: Any, n: int) -> tuple[int, ...]:
     tolerance=5,
 )
 def fft_complex(x: Tensor, axes: tuple[int, ...], inverse: bool = False, norm: str = "backward") -> Any:
-    """The discrete Fourier transform (or its inverse) of a complex tensor over `axes`."""
+    """Discrete Fourier transform (or its inverse) of a complex tensor over `axes`."""
     return _complex(x, axes, inverse, norm)
 
 
@@ -147,7 +147,7 @@ def _real_rule(g: Tensor, like_x: Any, axis: int, norm: str) -> Tensor:
     tolerance=5,
 )
 def fft_real(x: Tensor, axis: int, norm: str = "backward") -> Any:
-    """The transform of a real tensor along `axis`: the n // 2 + 1 frequencies that are not conjugates of others."""
+    """Fourier transform of a real tensor along `axis`: the n // 2 + 1 non-redundant frequencies."""
     return _real(x, axis, norm)
 
 
@@ -203,5 +203,5 @@ def _back_rule(g: Tensor, like_x: Any, n: int, axis: int, norm: str) -> Tensor:
     tolerance=5,
 )
 def fft_back_to_real(x: Tensor, n: int, axis: int, norm: str = "backward") -> Any:
-    """The inverse of `fft_real`: `n` real values from n // 2 + 1 frequencies along `axis`."""
+    """Inverse of `fft_real`: `n` real values from n // 2 + 1 frequencies along `axis`."""
     return _back(x, n, axis, norm)

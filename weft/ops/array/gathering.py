@@ -1,4 +1,4 @@
-"""Elements along one axis at given places: take, gather, scatter, index_add; and checks of indices."""
+"""Gather and scatter along one axis (take, gather, scatter, index_add), and index checks."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ ndarray = np.ndarray
 
 
 def check_indices(op: str, indices: Any, size: Any, name: str = "indices") -> None:
-    """Raise if an index array (not a graph value) points outside an axis of `size`."""
-    if size == 0 and (num_elements(indices.shape) or 0) > 0:  # whatever it holds: known without looking, also in graphs
+    """Raise IndexError if an index array (not a graph value) is out of bounds for an axis of `size`."""
+    if size == 0 and (num_elements(indices.shape) or 0) > 0:  # out of bounds for any value, also in graphs
         raise IndexError(f"{op}: {name} points into an axis of size 0.")
     if type(indices) is not ndarray or not isinstance(size, int) or indices.size == 0:
         return
@@ -388,7 +388,7 @@ def _infer_checked(x: Any, low: int, high: int, ignored: int | None, name: str) 
     ],
 )
 def checked_indices(x: Tensor, low: int, high: int, ignored: int | None, name: str) -> Any:
-    """`x`, after a check that every element is in [low, high) or is `ignored`."""
+    """`x` unchanged, after checking that every element is in [low, high) or equals `ignored`."""
     bad = (x < low) | (x >= high)
     if ignored is not None:
         bad &= x != ignored

@@ -1,8 +1,8 @@
-"""Reading and writing parts of tensors as ops: `getitem` and `setitem` for basic indices, `advanced_index` and
-`advanced_put` for index tensors. What `x[i]` and `x[i] = v` do with them is in `weft.ops.array.subscripts`.
+"""Indexing as ops: basic (`getitem`, `setitem`) and advanced (`advanced_index`, `advanced_put`).
 
 Basic indexing (integers, slices, `...`, None) is a view; its index is a static attribute. Advanced indexing (tensors,
-arrays, lists, masks) copies; its index tensors are op inputs, so that they can be values of a graph.
+arrays, lists, masks) copies; its index tensors are op inputs, so that they can be values of a graph. The translation
+of `x[i]` and `x[i] = v` to these ops is in `weft.ops.array.subscripts`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HERE = "tensor"  # stands for the next index tensor in the static description of
 
 
 def freeze(index: Any) -> tuple[tuple[Any, ...], list[Tensor]]:
-    """A user's index as (hashable description, index tensors)."""
+    """Convert a user's index to (hashable description, index tensors)."""
     items = index if isinstance(index, tuple) else (index,)
     spec: list[Any] = []
     tensors: list[Tensor] = []
@@ -97,7 +97,7 @@ def thaw(spec: Any, arrays: Sequence[Any] = ()) -> tuple[Any, ...]:
 
 
 def index_error(name: str, x: Any, error: Exception) -> Exception:
-    """NumPy's complaint about an index, with the op and the tensor's shape."""
+    """NumPy's index error, with the op and the tensor's shape added."""
     return IndexError(f"{name}: {error}. The tensor has shape {format_shape(x.shape)}.")
 
 
@@ -113,7 +113,7 @@ def _infer_basic(x: Any, index: Any, name: str = "getitem") -> Spec:
 
 
 def _unknown_part(name: str, x: Any, index: Any) -> tuple[Any, ...]:
-    """The shape of `x[index]` for a basic index where some sizes of `x` are not known."""
+    """The shape of `x[index]` for a basic index where some sizes of `x` are unknown."""
     taken = sum([item.__class__ in (int, Slice) for item in index])
     if taken > len(x.shape):
         raise index_error(name, x, IndexError(f"too many indices: {taken} for {len(x.shape)} axes"))
@@ -187,7 +187,7 @@ def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
     errors=lambda m: [Bad(ValueError, "setitem: .*does not broadcast", m.normal(4, 3), m.normal(2), (1,))],
 )
 def setitem(x: Tensor, value: Tensor, index: tuple[Any, ...]) -> Any:
-    """A copy of `x` in which the elements at a basic `index` are `value` (broadcast)."""
+    """Copy `x` and set the elements at a basic `index` to `value` (broadcast)."""
     out = np.array(x)
     out[thaw(index)] = value
     return out
@@ -267,14 +267,18 @@ def put_into_zeros(x: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) ->
 
 
 def put_zeros(g: Tensor, like: Any, index: Any) -> Tensor:
-    """The gradient of `getitem`: `g` in its place among zeros."""
+    """Gradient of `getitem`: scatters `g` into zeros."""
     if is_known(like.shape):
         return put_into_zeros(g, tuple(like.shape), index)
     return put_into_zeros_like(g, wrap(like.value), index)
 
 
 def slice_axis(x: Tensor, axis: int, start: int | None, stop: int | None, step: int | None = None) -> Tensor:
-    """`x[..., start:stop:step, ...]` along one axis; a view."""
+    """Slice `x[..., start:stop:step, ...]` along one axis; a view.
+
+    >>> wf.slice_axis(wf.arange(5), 0, 1, 3)
+    tensor([1, 2])
+    """
     axis = normalize_axis("slice", axis, x.ndim)
     return getitem(x, (Slice(None, None, None),) * axis + (Slice(start, stop, step),))
 
@@ -336,7 +340,7 @@ def _advanced_rule(g: Tensor, arrays: Any, spec: Any, needs: Any) -> list[Any]:
     test={"differentiable_inputs": (0,)},
 )
 def advanced_index(arrays: Sequence[Tensor], spec: tuple[Any, ...]) -> Any:
-    """`x[index]` with index tensors: `arrays` is (x, index tensors in order), `spec` says where they stand."""
+    """`x[index]` with index tensors: `arrays` is (x, *index tensors), `spec` describes their positions."""
     x = arrays[0]
     try:
         return np.asarray(x[thaw(spec, arrays[1:])])
@@ -399,7 +403,7 @@ def _advanced_put_reference(arrays: Any, spec: Any, accumulate: bool = False) ->
     test={"differentiable_inputs": (0, 1)},
 )
 def advanced_put(arrays: Sequence[Tensor], spec: tuple[Any, ...], accumulate: bool = False) -> Any:
-    """A copy of x with `value` at an advanced index (added to what is there if `accumulate`); arrays = (x, value, index…)."""
+    """Copy x and put (or, with `accumulate`, add) `value` at an advanced index; arrays = (x, value, *index tensors)."""
     x, value = arrays[0], arrays[1]
     out = np.array(x)
     index = thaw(spec, arrays[2:])

@@ -1,4 +1,4 @@
-"""Functions of `weft.linalg` that name their several results or prepare their arguments for one op."""
+"""Public functions of `weft.linalg` that wrap one op: named results, argument defaults."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from .linalg_spectral import eig_pair, eigh_pair, numeric_rank, qr_pair, svd_tri
 
 
 class EighResult(NamedTuple):
-    """Eigenvalues (real, ascending) and eigenvectors (columns) of Hermitian matrices."""
+    """Result of `eigh`: real eigenvalues (ascending) and eigenvectors (columns)."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
-    """Eigenvalues and eigenvectors (columns of norm 1) of square matrices; complex."""
+    """Result of `eig`: complex eigenvalues and eigenvectors (columns of norm 1)."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class QRResult(NamedTuple):
-    """A matrix with orthonormal columns and an upper triangular one, whose product is the argument."""
+    """Result of `qr`: a matrix with orthonormal columns and an upper triangular matrix."""
 
     Q: Tensor
     R: Tensor
 
 
 class SlogdetResult(NamedTuple):
-    """The sign (or phase) of a determinant and the logarithm of its magnitude."""
+    """Result of `slogdet`: the sign (or phase) of a determinant and the logarithm of its magnitude."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class SVDResult(NamedTuple):
-    """U, the singular values (descending) and Vᴴ, with `U @ diag(S) @ Vh` the argument."""
+    """Result of `svd`: U, the singular values (descending) and Vᴴ."""
 
     U: Tensor
     S: Tensor

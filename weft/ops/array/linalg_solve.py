@@ -1,10 +1,10 @@
-"""Square matrices: inverse, solution of systems, determinants, Cholesky factors, pseudo-inverse, powers.
+"""Square matrices: inverse, linear systems, determinant, Cholesky factor, pseudo-inverse, powers.
 
-All functions take stacks of matrices. Half precision is computed in float32.
+All functions accept batches of matrices. Half precision is computed in float32.
 
-Note [Conjugates in rules]. The engine wants plain transposes. A rule for a function that conjugates is written in the
-usual convention (the gradient of a real loss is ∂L/∂Re + i ∂L/∂Im) between a `conjugate` of what comes in and one of
-what goes out; for real matrices both do nothing.
+Note [Conjugates in rules]. The engine expects plain transposes. The rule of a function that conjugates is written in the
+usual convention (the gradient of a real loss is ∂L/∂Re + i ∂L/∂Im), with its input and output gradients conjugated;
+for real matrices both conjugations do nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ndarray = np.ndarray
 
 
 class LinAlgError(ValueError):
-    """A matrix for which the result does not exist: singular, not positive definite, or an iteration that diverged."""
+    """The result does not exist: the matrix is singular or not positive definite, or an iteration did not converge."""
 
 
 def wide(x: Any) -> ndarray:
-    """`x` in a dtype that LAPACK knows."""
+    """Convert `x` to a dtype that LAPACK supports."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
@@ -46,7 +46,7 @@ def narrow(out: Any, dtype: np.dtype) -> ndarray:
 
 
 def lapack(name: str, problem: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a NumPy routine; what it cannot do is said in Weft's words."""
+    """Call a NumPy linear-algebra routine and translate its failure to a `LinAlgError` with the text `problem`."""
     try:
         return function(*args, **options)
     except np.linalg.LinAlgError as error:
@@ -54,7 +54,7 @@ def lapack(name: str, problem: str, function: Callable[..., Any], *args: Any, **
 
 
 def finite(name: str, x: Any) -> ndarray:
-    """`x` for an iterative routine of LAPACK, which may never end on NaN and infinities: they are refused."""
+    """Convert `x` for an iterative LAPACK routine, which may not terminate on NaN or infinity: raises for those."""
     x = wide(x)
     if not np.isfinite(x).all():
         raise LinAlgError(f"{name}: the matrix holds NaN or infinite elements. Expected finite numbers.")
@@ -118,7 +118,7 @@ def _square_errors(name: str) -> Any:
 
 
 def _cube(x: Any, *_: Any, **__: Any) -> int:
-    """FLOPs of a factorisation of a stack of square matrices, about."""
+    """Approximate FLOPs of a factorisation of a batch of square matrices."""
     n = 2
     for d in x.shape:
         n *= d
@@ -375,7 +375,7 @@ def _cholesky_rule(g: Tensor, out: Tensor, upper: bool) -> Tensor:
 
 
 def diagonal_part(x: Tensor) -> Tensor:
-    """`x` with everything but the main diagonal set to zero."""
+    """`x` with everything off the main diagonal set to zero."""
     from .linalg_structure import diag_embed
 
     return diag_embed(diagonal(x))
@@ -447,7 +447,7 @@ def _infer_pinv(x: Any, rtol: Any) -> Spec:
 
 
 def batch_with_rtol(op: Any) -> Any:
-    """A batching rule for (matrices, rtol): a tolerance per example lines up with the first axis of the stack."""
+    """Batching rule for (matrices, rtol): a tolerance per example is aligned with the batch axis."""
 
     def rule(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         x, rtol = tensors

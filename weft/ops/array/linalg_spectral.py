@@ -1,6 +1,6 @@
-"""Spectra: eigenvalues, singular values, QR, and what is read off them: norms and rank.
+"""Spectral decompositions (eigenvalues, singular values), QR, matrix norms and rank.
 
-Eigenvectors, singular vectors and Q are unique only up to signs (phases for complex matrices); gradients are those of
+Eigenvectors, singular vectors and Q are unique only up to signs (phases for complex matrices). Gradients are those of
 functions that do not depend on that choice, and do not exist where eigenvalues or singular values coincide.
 Rules that conjugate follow Note [Conjugates in rules].
 """
@@ -47,7 +47,7 @@ _DIVERGED = "the iteration did not converge"
 
 
 def _cost(x: Any, *_: Any) -> int:
-    """FLOPs of an iterative factorisation of a stack of matrices, about."""
+    """Approximate FLOPs of an iterative factorisation of a batch of matrices."""
     n = 10 * min(x.shape[-2:])
     for d in x.shape:
         n *= d
@@ -68,7 +68,7 @@ def _errors(name: str, square: bool = True) -> Any:
 
 
 def _spread_matrix(m: Any, *shape: int) -> ndarray:
-    """Random matrices whose eigenvalues and singular values are well apart."""
+    """Random matrices with well-separated eigenvalues and singular values."""
     return m.normal(*shape) * 0.3 + np.eye(shape[-2], shape[-1]) * np.arange(1.0, 1 + shape[-1])
 
 
@@ -495,7 +495,7 @@ def vector_norm(
         return sum_(size, axis=axis, keepdims=keepdims)
     if ord == 0:
         return sum_(sign(size), axis=axis, keepdims=keepdims)  # a count, whose gradient is 0
-    if 0 < ord < 1:  # zeros add nothing, and their slope, which has no bound, counts as 0
+    if 0 < ord < 1:  # zeros contribute nothing; their unbounded slope counts as 0
         none = size == 0
         size = where(none, 0.0, where(none, 1.0, size) ** ord)
     else:

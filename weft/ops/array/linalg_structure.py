@@ -1,4 +1,4 @@
-"""Parts and products of matrices that need no factorisation: triangles, diagonals, trace, outer and cross products."""
+"""Matrix functions that need no factorisation: triangles, diagonals, trace, outer and cross products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .shaping import as_tensor, concat_axis, expand_dims, reshape
 
 
 def matrix_shape(name: str, x: Any) -> Any:
-    """The last two sizes of a (stack of) matrices; an error if there are fewer than two axes."""
+    """The last two sizes of (batches of) matrices; raises if there are fewer than two axes."""
     if x.shape is None:
         return None, None
     if len(x.shape) < 2:
@@ -28,7 +28,7 @@ def matrix_shape(name: str, x: Any) -> Any:
 
 
 def offset_of(name: str, value: Any, what: str = "k") -> int:
-    """A diagonal's number as an int that NumPy can hold."""
+    """The index of a diagonal as an int in NumPy's range."""
     try:
         return max(min(operator.index(value), 2**31), -(2**31))
     except TypeError:
@@ -206,7 +206,7 @@ def diagonal_matrix(x: Tensor, rows: int, cols: int, offset: int = 0) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3), m.normal(2, 3, 4), 1)],
 )
 def diagonal_matrix_as(x: Tensor, like: Tensor, offset: int = 0) -> Any:
-    """`diagonal_matrix` with the sizes of `like`, which in a graph may be known only at run time."""
+    """`diagonal_matrix` with the sizes of `like`, which may be known only at run time."""
     return _put_diagonal(x, like.shape[-2], like.shape[-1], offset)
 
 

@@ -1,4 +1,4 @@
-"""Padding: values around a tensor. `weft.pad` counts widths as NumPy does, `weft.nn.functional.pad` as PyTorch does."""
+"""Padding: `weft.pad` takes widths as in NumPy, `weft.nn.functional.pad` as in PyTorch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMPY_MODES: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wra
 
 
 def _widths(pad_width: Any, ndim: int | None) -> Pairs:
-    """NumPy's forms of widths, a number, (before, after) or one pair per axis, as one pair per axis."""
+    """Normalise widths (a number, (before, after) or one pair per axis) to one pair per axis."""
     try:
         if isinstance(pad_width, (tuple, list)):
             if len(pad_width) == 2 and not any(isinstance(p, (tuple, list)) for p in pad_width):
@@ -45,7 +45,7 @@ def _widths(pad_width: Any, ndim: int | None) -> Pairs:
 
 
 def _padded(size: Any, pair: tuple[int, int], axis: int, mode: str, shape: Any) -> Any:
-    """The size after padding, after checking that this mode can pad so far."""
+    """The size after padding; raises if the mode cannot pad that far."""
     lo, hi = pair
     if not isinstance(size, (int, np.integer)):
         return None if lo or hi else size
@@ -83,7 +83,7 @@ def _order(x: np.ndarray) -> tuple[int, ...]:
 
 
 def _inside(pairs: Pairs) -> tuple[Slice, ...]:
-    """The index that cuts the padding off again."""
+    """The index that removes the padding."""
     return tuple([Slice(max(lo, 0), -hi if hi > 0 else None, None) for lo, hi in pairs])
 
 
@@ -91,7 +91,7 @@ def _rule(g: Tensor, pad_width: Any, mode: str) -> Tensor:
     pairs = _widths(pad_width, g.ndim)
     if mode != "constant":
         return pad_backward(g, pairs, mode)
-    if any(lo < 0 or hi < 0 for lo, hi in pairs):  # what was cut off has a gradient of zero
+    if any(lo < 0 or hi < 0 for lo, hi in pairs):  # cropped elements have zero gradient
         return pad(g, tuple([(-lo, -hi) for lo, hi in pairs]), "constant", 0)
     return getitem(g, _inside(pairs))
 

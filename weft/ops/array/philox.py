@@ -1,13 +1,13 @@
-"""Philox4x32-10: random words as a function of (counter, key), written in the scalar language.
+"""The Philox4x32-10 counter-based random number generator, written in the scalar language.
 
 Note [Random numbers]. Element i of a draw is `philox(counter=(i, offset), key=seed)`: four 32-bit words that depend on
-nothing else, so the numbers are the same for any number of threads, any order of computation and any way of running
-(NumPy, native code, a graph). `state` is the int64 tensor [seed, offset]; a draw uses the state as it is, the generator
-then adds one to the offset. The functions here take arrays or expressions alike: NumPy runs them and the compiler
-turns the same text into vector code, so that the bits agree by construction (those of normal
-numbers but for the last ones of a logarithm and a cosine).
+nothing else, so results are independent of the number of threads, the order of computation and the execution mode
+(NumPy, native code, a graph). `state` is the int64 tensor [seed, offset]; a draw uses the current state, then the
+generator increments the offset. The functions here accept arrays or expressions: NumPy runs them and the compiler
+turns the same code into vector instructions, so the bits agree by construction (for normal numbers up to the last bits
+of a logarithm and a cosine).
 
-The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+Reference: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ W0, W1 = 0x9E3779B9, 0xBB67AE85  # Weyl sequence of the key: the golden ratio an
 ROUNDS = 10
 MASK32 = 0xFFFFFFFF
 
-_BLOCK = 1 << 15  # elements at a time in NumPy: the temporaries of ten rounds stay in the cache
+_BLOCK = 1 << 15  # elements per block in NumPy, so that temporaries stay in cache
 
 
 def _multiply(x: Any, m: int) -> tuple[Any, Any]:
@@ -58,13 +58,13 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 
 
 def halves(value: int) -> tuple[np.uint32, np.uint32]:
-    """A 64-bit integer (its two's complement) as (low, high) words."""
+    """Split a 64-bit integer (two's complement) into (low, high) words."""
     value &= 0xFFFFFFFFFFFFFFFF
     return np.uint32(value & MASK32), np.uint32(value >> 32)
 
 
 def words(state: np.ndarray, start: int, count: int) -> tuple[Any, Any, Any, Any]:
-    """The words of elements `start` to `start + count` of the draw that `state` stands for."""
+    """The random words of elements `start` to `start + count` of the draw with `state`."""
     seed, offset = (halves(int(v)) for v in state)
     index = np.arange(start, start + count, dtype=np.uint64)
     low, high = index.astype(np.uint32), (index >> np.uint64(32)).astype(np.uint32)
@@ -72,7 +72,7 @@ def words(state: np.ndarray, start: int, count: int) -> tuple[Any, Any, Any, Any
 
 
 def blocks(count: int) -> Iterator[tuple[int, int]]:
-    """`count` elements cut into (start, stop) pieces that fit the cache."""
+    """Split `count` elements into cache-sized (start, stop) blocks."""
     for start in range(0, count, _BLOCK):
         yield start, min(start + _BLOCK, count)
 
@@ -81,7 +81,7 @@ def blocks(count: int) -> Iterator[tuple[int, int]]:
 
 
 def join(low: Any, high: Any) -> Any:
-    """Two 32-bit words as one of 64 bits."""
+    """Join two 32-bit words into one of 64 bits."""
     return s.bitwise_or(s.cast(low, np.uint64), s.left_shift(s.cast(high, np.uint64), _u64(low, 32)))
 
 
@@ -97,7 +97,7 @@ _HALF_BITS = {dtypes.float16: 11, dtypes.bfloat16: 8}
 
 
 def uniform(w: tuple[Any, Any, Any, Any], dtype: np.dtype) -> Any:
-    """A number in [0, 1) with as many random bits as the mantissa of `dtype` holds, so that rounding never gives 1."""
+    """Uniform number in [0, 1) with as many random bits as the mantissa of `dtype`, so that rounding never gives 1."""
     if dtype == dtypes.float64:
         bits = s.right_shift(join(w[1], w[0]), _u64(w[0], 11))
         return s.mul(s.cast(bits, np.float64), 2.0**-53)
@@ -107,7 +107,7 @@ def uniform(w: tuple[Any, Any, Any, Any], dtype: np.dtype) -> Any:
 
 
 def polar(w: tuple[Any, Any, Any, Any], dtype: np.dtype) -> tuple[Any, Any]:
-    """Radius and angle of a point whose coordinates are independent standard normal numbers (Box and Muller)."""
+    """Radius and angle of a standard normal point in the plane (Box–Muller)."""
     if dtype == dtypes.float64:
         first = s.cast(s.right_shift(join(w[1], w[0]), _u64(w[0], 11)), np.float64)
         second = s.cast(s.right_shift(join(w[3], w[2]), _u64(w[0], 11)), np.float64)
@@ -136,9 +136,9 @@ def complex_normal(w: tuple[Any, Any, Any, Any], dtype: np.dtype) -> np.ndarray:
 
 
 def below(word: Any, count: int) -> Any:
-    """An integer in [0, count), as uint64: the upper half of a uint64 word times `count` (1 to 2**64).
+    """Integer in [0, count), as uint64: the upper half of a 64-bit random word times `count` (1 to 2**64).
 
-    The chance of one value differs from another's by less than count / 2**64.
+    Probabilities of any two values differ by less than count / 2**64.
     """
     if count == 1 << 64:
         return word

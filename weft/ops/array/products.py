@@ -1,4 +1,4 @@
-"""Products of matrices and vectors."""
+"""Matrix and vector products."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _infer_matmul(x1: Any, x2: Any) -> Spec:
 
 
 def _matmul_rule(g: Tensor, x1: Tensor, x2: Tensor, needs: tuple[bool, bool]) -> tuple[Any, Any]:
-    """g x2ᵀ and x1ᵀ g; vectors are treated as the matrices they stand for, batch axes are summed back."""
+    """g x2ᵀ and x1ᵀ g; vectors are treated as matrices, broadcast batch axes are summed."""
     from .shaping import expand_dims, reshape_like
 
     a = expand_dims(x1, 0) if x1.ndim == 1 else x1
@@ -56,7 +56,9 @@ def _matmul_rule(g: Tensor, x1: Tensor, x2: Tensor, needs: tuple[bool, bool]) ->
         ga = matmul(g, matrix_transpose(b))
         ga = reshape_like(sum_to_like(ga, a), x1)
     if needs[1]:
-        if a.ndim > 2 and b.ndim == 2:  # a batch times one matrix: one large product instead of a batch to sum up
+        if (
+            a.ndim > 2 and b.ndim == 2
+        ):  # a batch times one matrix: one large product instead of a batched product and a sum
             from .shaping import flatten
 
             gb = matmul(matrix_transpose(flatten(a, 0, -2)), flatten(g, 0, -2))

@@ -1,7 +1,8 @@
-"""Random draws as pure ops: the state of the generator is an input, see Note [Random numbers] in `weft.ops.array.philox`.
+"""Random draws as pure ops that take the generator state as an input.
 
-The same state gives the same numbers, so these ops have no effects: they may be merged, moved and recomputed (dropout
-draws its mask again in the backward pass instead of keeping it). `weft.random` holds what users call.
+See Note [Random numbers] in `weft.ops.array.philox`. The same state gives the same numbers, so these ops have no side
+effects: they may be merged, moved and recomputed (dropout recomputes its mask in the backward pass instead of
+saving it). The public functions are in `weft.random`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STATE = np.array([7, 3], np.int64)
 
 
 def check_state(op: str, state: Any) -> None:
-    """The state of a generator is an int64 tensor [seed, offset]."""
+    """Raise unless the state is an int64 tensor [seed, offset]."""
     shape = state.shape
     if state.dtype != dtypes.int64 or shape is not None and (len(shape) != 1 or not same_size(shape[0], 2)):
         raise TypeError(
@@ -42,7 +43,7 @@ def _check_float(op: str, dtype: np.dtype, complex_too: bool = False) -> None:
         raise TypeError(f"{op}: dtype must be floating. Got {dtype.name}; use `wf.randint` for integers.")
 
 
-# Elements from which native code draws. The same text runs there: bits, integers and uniform numbers are the same to the
+# Draws of at least this size run natively, from the same code: bits, integers and uniform numbers are the same to the
 # last bit; normal numbers go through logarithm and cosine, whose last bits may differ between NumPy and native code.
 NATIVE_MIN_ELEMENTS = 4096
 
@@ -61,7 +62,7 @@ def draw(state: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, make: Any, 
             return out
     out = memory.empty(shape, dtype)
     flat = out.reshape(-1)
-    for first, last in philox.blocks(count):  # in pieces that fit the cache
+    for first, last in philox.blocks(count):  # in cache-sized blocks
         flat[first:last] = make(philox.words(state, start + first, last - first))
     return out
 
@@ -279,7 +280,7 @@ def _infer_permutation(state: Any, n: int) -> Spec:
     errors=lambda m: [Bad(ValueError, "randperm: n must not be negative", _STATE, -1)],
 )
 def random_permutation(state: Tensor, n: int) -> Any:
-    """The numbers 0 to n - 1 in random order: the order of n random words."""
+    """Random permutation of 0 to n - 1: the sort order of n random words."""
     bits = draw(state, (n,), dtypes.uint64, _two_words)  # type: ignore[arg-type]
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
 
@@ -349,7 +350,7 @@ def _infer_multinomial(probabilities: Any, state: Any, num_samples: int, replace
 
 
 def _multinomial(weights: np.ndarray, uniform: np.ndarray, num_samples: int, replacement: bool) -> np.ndarray:
-    """Categories by weight: by inverting the running sum, or, without replacement, the largest log(u) / w."""
+    """Sample categories by weight: inverse CDF, or without replacement the largest log(u) / w."""
     if replacement:
         sums = np.cumsum(weights, -1)
         rows = [np.searchsorted(c, u * c[-1], side="right") for c, u in zip(sums, uniform, strict=True)]
@@ -410,7 +411,7 @@ def _reference_multinomial(probabilities: Any, state: Any, num_samples: int, rep
     ],
 )
 def random_multinomial(probabilities: Tensor, state: Tensor, num_samples: int, replacement: bool = False) -> Any:
-    """Category numbers drawn with the given (unnormalised) probabilities."""
+    """Category indices drawn with the given (unnormalised) probabilities."""
     weights = np.atleast_2d(np.asarray(probabilities, np.float64))
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError(
@@ -476,9 +477,9 @@ def _reference_dropout(x: Any, state: Any, p: float) -> np.ndarray:
     errors=lambda m: [Bad(TypeError, "dropout: expected a floating tensor", m.ints(3), _STATE, 0.5)],
 )
 def random_dropout(x: Tensor, state: Tensor, p: float) -> Any:
-    """`x` with elements set to zero with probability `p` and the others divided by 1 - p.
+    """`x` with elements zeroed with probability `p` and the others divided by 1 - p.
 
-    Its gradient is the same op on the gradient: the mask is drawn again from the state, not kept.
+    Its gradient is the same op on the gradient: the mask is recomputed from the state, not saved.
     """
     threshold = _threshold(p)
     if threshold > philox.MASK32:

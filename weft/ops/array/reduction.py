@@ -1,4 +1,4 @@
-"""Reductions over axes: sum, mean, product, extremes, logic, and where the extremes are."""
+"""Reductions over axes: sum, mean, product, maximum, minimum, any, all and log-sum-exp."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def _bad(name: str) -> Any:
 
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """Sums of small integers are computed and returned in 64 bits, as the array API asks."""
+    """The dtype of a sum: small integers are summed in 64 bits, as the array API requires."""
     if dtypes.is_bool(dtype) or dtype in dtypes.SIGNED:
         return dtypes.int64
     return dtypes.uint64 if dtype in dtypes.UNSIGNED else dtype
 
 
 def _infer(name: str, out_dtype: Any = None, empty: bool = True) -> Any:
-    """The shape rule of a reduction; `empty=False`: reducing nothing at all is an error."""
+    """The shape rule of a reduction; `empty=False` raises for an empty axis."""
 
     def infer(x: Any, axis: Any, keepdims: bool) -> Spec:
         axes = normalize_axes(name, axis, x.ndim)
@@ -77,7 +77,7 @@ def spread(g: Tensor, like: Any, axis: Axis, keepdims: bool) -> Tensor:
 
 
 def _spread_array(g: np.ndarray, like: Any, axis: Axis, keepdims: bool) -> np.ndarray:
-    """`spread` for arrays: small ones are copied, which costs less than making a view."""
+    """`spread` for arrays; small ones are copied, which is cheaper than making a view."""
     if g.ndim and not keepdims:
         g = np.expand_dims(g, axis)  # type: ignore[arg-type]
     if (num_elements(like.shape) or 0) > 4096:
@@ -88,7 +88,7 @@ def _spread_array(g: np.ndarray, like: Any, axis: Axis, keepdims: bool) -> np.nd
 
 
 def _batch(op: Any) -> Any:
-    """Reduce a batch: the new axis 0 stays, all others shift by one."""
+    """Batching rule of a reduction: axis 0 is the batch axis, all others shift by one."""
 
     def rule(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         x = tensors[0]
@@ -144,7 +144,7 @@ def sum(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keep
 
 
 def count_of(x: Any, axis: Axis) -> int:
-    """How many elements go into one result of a reduction of `x`."""
+    """The number of elements reduced into one result."""
     n = 1
     for a in normalize_axes("mean", axis, x.ndim):
         n *= x.shape[a]
@@ -192,7 +192,7 @@ def ones_where(x: Tensor) -> Tensor:
 
 
 def _prod_rule(g: Tensor, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    """d prod / dx_i = the product of the others; exact also where elements are zero."""
+    """d prod / dx_i = the product of the other elements; exact also where elements are zero."""
     zero: Any = x == 0
     zeros = reduce_sum(astype(zero, dtypes.int64), axis, True)
     others = spread(reduce_prod(where(zero, 1.0, x), axis, True), x, axis, True)  # product of the non-zero elements
@@ -230,7 +230,7 @@ def prod(x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, kee
 
 
 def _extreme_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    """Equal extremes share the gradient."""
+    """Equal extrema share the gradient."""
     same: Any = x == spread(out, x, axis, keepdims)
     hit = astype(same, g.dtype)
     return hit * spread(g, x, axis, keepdims) / spread(reduce_sum(hit, axis, True), x, axis, True)
@@ -354,7 +354,7 @@ def logsumexp(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Ten
 
     x = astype(x, dtypes.float_for(x.dtype))
     rank: int | None = x.ndim
-    if rank is None and axis is None:  # how many axes there are is known when the graph runs: make them one
+    if rank is None and axis is None:  # the rank is known only at run time: flatten
         if keepdims:
             raise ValueError("logsumexp: keepdims over all axes of a tensor of unknown rank. Name the axes.")
         x = reshape(x, (-1,))

@@ -1,4 +1,4 @@
-"""The same elements in other places: flip, roll, tile, repeat."""
+"""Ops that rearrange or repeat elements: flip, roll, tile, repeat."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, .
 
 
 def _times(size: Any, count: int) -> Any:
-    """A size repeated; one that is not a number stays so only if it is not repeated."""
+    """A size times a repetition count; a symbolic size is kept only for a count of 1."""
     return size * count if isinstance(size, (int, np.integer)) else size if count == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""RowSparse: a gradient that touches few rows, kept as (indices, rows) until something needs it dense."""
+"""`RowSparse`: a gradient that touches few rows, stored as (indices, rows)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding elements: where the extremes are, what is non-zero, where a value belongs, how often it occurs."""
+"""Searching: argmax, argmin, non-zero elements, masked selection, searchsorted, bincount."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _infer_nonzero(x: Any) -> Spec:
     errors=lambda m: [Bad(ValueError, "nonzero: expected a tensor with at least one axis", m.normal())],
 )
 def nonzero_places(x: Tensor) -> Any:
-    """The indices of the non-zero elements, one row per axis: the primitive behind `nonzero`."""
+    """Indices of the non-zero elements, one row per axis: the primitive behind `nonzero`."""
     return np.stack(np.nonzero(x)).astype(np.int64, copy=False)
 
 
@@ -224,7 +224,7 @@ def _search(x1: Any, x2: Any, sorter: Any, side: str) -> ndarray:
 
 
 def _batch_search(axes: Any, tensors: Any, attrs: Any) -> Tensor:
-    """One sorted vector for all examples: search all at once. One per example: count the elements before the place."""
+    """Batching rule: a shared sorted vector is searched once for all examples; one per example counts smaller elements."""
     x1, x2, sorter = tensors
     if axes[0] is None and axes[2] is None:
         return search_places(x1, x2, sorter, attrs[0])
@@ -262,7 +262,7 @@ def _batch_search(axes: Any, tensors: Any, attrs: Any) -> Tensor:
     ],
 )
 def search_places(x1: Tensor, x2: Tensor, sorter: Tensor | None = None, side: str = "left") -> Any:
-    """Where each element of `x2` belongs in the sorted vector `x1`: the primitive behind `searchsorted`."""
+    """Insertion indices of `x2` in the sorted vector `x1`: the primitive behind `searchsorted`."""
     return _search(x1, x2, sorter, side)
 
 

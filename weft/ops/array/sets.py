@@ -1,4 +1,4 @@
-"""Tensors as sets of values: what is in them, how often, and which values they share."""
+"""Set functions: distinct values, counts and membership."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
 
 class UniqueAll(NamedTuple):
-    """The distinct values, where each occurs first, which of them each element is, and how often each occurs."""
+    """Result of `unique_all`: distinct values, first indices, inverse indices and counts."""
 
     values: Tensor
     indices: Tensor
@@ -30,14 +30,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """The distinct values and how often each occurs."""
+    """Result of `unique_counts`: distinct values and counts."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """The distinct values and which of them each element is."""
+    """Result of `unique_inverse`: distinct values and inverse indices."""
 
     values: Tensor
     inverse_indices: Tensor
@@ -77,7 +77,7 @@ def _unique(x: np.ndarray) -> tuple[np.ndarray, ...]:
     ],
 )
 def unique_sorted(x: Tensor) -> Any:
-    """The distinct values, their first places, the inverse and the counts: the primitive behind `unique_*`."""
+    """Distinct values, first indices, inverse indices and counts: the primitive behind `unique_*`."""
     values, *places = _unique(x)  # type: ignore[arg-type]
     return (values, *[np.asarray(p, np.int64) for p in places])
 
@@ -113,7 +113,7 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 
 def _batch_isin(axes: Any, tensors: Any, attrs: Any) -> Tensor:
-    """One set for all examples: look them all up at once. One per example: compare each element with each member."""
+    """Batching rule: a shared set is searched once for all examples; a set per example is compared elementwise."""
     x1, x2 = tensors
     if axes[1] is None:
         return isin(x1, x2, invert=attrs[0])

@@ -1,6 +1,6 @@
-"""Changing shape without changing values: reshape, permute, expand, join, split, and their `_like` forms.
+"""Shape manipulation: reshape, permute, broadcast, concatenate, split, and their `_like` forms.
 
-Ops that can return a view say so (`alias`) and how a write to the view reaches its base (`put`).
+Ops that may return a view declare it (`alias`), and how a write to the view reaches its base (`put`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["broadcast_arrays", "broadcast_shapes", "concat"]
 
 
 def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
-    """`shape` with its -1 worked out from the number of elements of `x`."""
+    """`shape` with its -1 inferred from the number of elements of `x`."""
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
     try:
@@ -90,7 +90,7 @@ def reshape(x: Tensor, /, shape: int | tuple[int, ...], *, copy: bool | None = N
     """
     if copy:
         return np.array(x).reshape(resolve_shape(shape, x))
-    # the shape rule has looked at it: only a size that was left open needs working out
+    # already checked by the shape rule: only -1 or None needs resolving
     known = shape.__class__ is tuple and None not in shape
     out = x.reshape(shape if known else resolve_shape(shape, x))
     if copy is False and not np.may_share_memory(out, x):
@@ -125,7 +125,7 @@ def as_tensor(like: Any) -> Tensor:
     samples=lambda m: [Sample(m.normal(6), m.normal(2, 3))],
 )
 def reshape_as(x: Tensor, like: Tensor) -> Any:
-    """`x` with the shape of `like`; in a graph the shape may be known only at run time."""
+    """Reshape to the shape of `like`, which in a graph may be known only at run time."""
     return x.reshape(like.shape)
 
 
@@ -245,7 +245,7 @@ def _infer_expand(x: Any, axis: Any) -> Spec:
 
 
 def _batch_axes(op: Any, extra: int) -> Any:
-    """A batching rule for ops with one tensor and an `axis`: the new axis 0 shifts non-negative axes by one."""
+    """Batching rule for ops with one tensor and an `axis`: non-negative axes shift by one for the batch axis."""
 
     def rule(axes: Any, tensors: Any, attrs: Any) -> Tensor:
         axis = attrs[0]
@@ -360,7 +360,7 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Any:
             [1, 2]])
     """
     if x.size == 1 and x.ndim == 0 and x.dtype.kind in "biufc" and shape.__class__ is tuple and len(shape) < 32:
-        # one number: what np.broadcast_to does, several times faster
+        # 0-d: the same as np.broadcast_to, several times faster
         view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # type: ignore[arg-type]
         view.flags.writeable = False
         return view
@@ -427,7 +427,7 @@ def _sum_array(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`x` summed over the axes that broadcasting from `shape` would have added or repeated."""
+    """Sum `x` over the axes that broadcasting from `shape` adds or repeats."""
     from .reduction import sum as sum_
 
     extra = x.ndim - len(shape)
@@ -691,7 +691,7 @@ def stop_gradient(x: Tensor) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3))],
 )
 def clone_contiguous(x: Tensor) -> Any:
-    """A copy of `x` in C order; gradients flow through."""
+    """Copy `x` in row-major order; gradients flow through the copy."""
     return np.array(x, order="C")
 
 

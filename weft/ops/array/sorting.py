@@ -1,7 +1,7 @@
-"""Order along an axis: sort, argsort, the k largest, the k-th smallest.
+"""Sorting along an axis: sort, argsort, topk, kthvalue.
 
-NaN is larger than every number, so it comes last in ascending and first in descending order. Equal elements keep their
-order (every sort here is stable), so results do not depend on the algorithm.
+NaN is larger than every number, so it comes last in ascending and first in descending order. Every sort is stable, so
+results do not depend on the algorithm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["topk"]
 
 
 def _comparable(x: np.ndarray) -> np.ndarray:
-    """`x` in a dtype that NumPy sorts natively: half precision is widened, which keeps order and equality."""
+    """Convert `x` to a dtype that NumPy sorts natively: half precision is widened, which keeps order and equality."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype) else x
 
 
@@ -46,7 +46,7 @@ def _infer_sort(name: str, dtype: np.dtype | None) -> Any:
 
 
 def _order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    """The stable order along `axis`. Descending: reverse the order of the reversed array, so that ties keep theirs."""
+    """The stable sort order along `axis`; descending reverses the order of the reversed array, to keep ties in order."""
     x = _comparable(x)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
@@ -135,7 +135,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
     >>> wf.sort(wf.tensor([3.0, 1.0, 2.0]), descending=True)
     tensor([3., 2., 1.])
     """
-    # equal numbers look the same, so the fastest sort is as good as a stable one here
+    # equal values are indistinguishable, so the fastest sort suffices
     out = np.sort(_comparable(x), axis=axis)  # type: ignore[arg-type]
     if descending:
         out = np.flip(out, axis)
@@ -167,20 +167,20 @@ def _infer_topk(x: Any, k: Any, axis: Any, largest: Any, sorted: Any) -> tuple[S
 
 
 def _scatter_back(g: Any, like: Any, outs: Any, axis: int) -> Tensor:
-    """The gradient of picking `outs[1]` along `axis`: `g` added back at the places it came from."""
+    """Gradient of gathering `outs[1]` along `axis`: scatter-add of `g`."""
     return scatter_add(zeros_like_spec(Spec(like.shape, g[0].dtype, like.value)), outs[1], g[0], axis)
 
 
 def _first_of_equals(keys: np.ndarray, part: np.ndarray, axis: int, largest: bool) -> np.ndarray:
-    """The places `part` of the k best elements; of those equal to the last of them, the first ones, as in a stable sort."""
+    """The indices `part` of the k best elements, with ties for the last place resolved to the first ones (stable)."""
     k = part.shape[axis]
     chosen = np.take_along_axis(keys, part, axis)
     last = chosen.min(axis=axis, keepdims=True) if largest else chosen.max(axis=axis, keepdims=True)
     as_good = keys >= last if largest else keys <= last
-    if np.isnan(last).any():  # NaN compares with nothing
+    if np.isnan(last).any():  # NaN compares unequal
         return np.take(_order(keys, axis, largest), range(k), axis=axis)
     if np.count_nonzero(as_good) == part.size:
-        return part  # nothing is left out that equals the last
+        return part  # no ties with the last place
     equal = keys == last
     better = as_good & ~equal
     wanted = k - np.count_nonzero(better, axis=axis, keepdims=True)
@@ -196,7 +196,7 @@ def _topk_array(x: np.ndarray, k: int, axis: int, largest: bool, sorted: bool) -
         part = np.argpartition(keys, min(n - k, n - 1) if largest else max(k - 1, 0), axis=axis)
         part = np.take(part, range(n - k, n) if largest else range(k), axis=axis)
         part = _first_of_equals(keys, part, axis, largest) if k else part
-        part = np.sort(part, axis=axis)  # places in order, so that ties among the chosen keep theirs
+        part = np.sort(part, axis=axis)  # ascending indices keep ties in order
         chosen = np.take_along_axis(keys, part, axis)
         order = np.take_along_axis(part, _order(chosen, axis, largest), axis)
     else:

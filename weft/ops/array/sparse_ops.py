@@ -1,4 +1,4 @@
-"""Products with sparse matrices given as triples (row, column, value). The two ops are each other's gradients."""
+"""Products with sparse matrices in coordinate form (row, column, value); the two ops are each other's gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .creation import arange
 from .gathering import check_indices
 from .shaping import reshape
 
-_BLOCK = 1 << 20  # products at a time, so that the temporary stays small
+_BLOCK = 1 << 20  # products per block, to bound the temporary
 
 
 def _check_triples(op: str, rows: Any, columns: Any, count: Any) -> None:
@@ -52,7 +52,7 @@ def _infer_sparse_matmul(rows: Any, columns: Any, values: Any, dense: Any, size:
 def _segment_sum(
     order: np.ndarray | None, segments: np.ndarray, count: int, product: Any, width: int, dtype: Any
 ) -> np.ndarray:
-    """Σ of `product(start, stop)` (rows of `width`) per segment; `segments` must rise, in the order `order`."""
+    """Σ of `product(start, stop)` (rows of `width`) per segment; `segments` must be ascending in the order `order`."""
     out = np.zeros((count, width), dtype)
     step = max(1, _BLOCK // max(width, 1))
     for start in range(0, len(segments), step):
@@ -64,7 +64,7 @@ def _segment_sum(
 
 
 def _diagonal(rows: Any, columns: Any, height: int, width: int) -> tuple[Any, Any]:
-    """A batch of index vectors (batch, n) as those of one matrix with the batch's matrices along its diagonal."""
+    """Index vectors (batch, n) as those of one block-diagonal matrix."""
     steps = reshape(arange(rows.shape[0]), (-1, 1))
     return reshape(rows + steps * height, (-1,)), reshape(columns + steps * width, (-1,))
 
@@ -172,7 +172,7 @@ def _infer_sampled(rows: Any, columns: Any, x1: Any, x2: Any) -> Spec:
     ],
 )
 def sampled_matmul(rows: Tensor, columns: Tensor, x1: Tensor, x2: Tensor) -> Any:
-    """The entries of x1 x2ᵀ at the given places: out[n] = x1[rows[n]] · x2[columns[n]]."""
+    """Entries of x1 x2ᵀ at the given coordinates: out[n] = x1[rows[n]] · x2[columns[n]]."""
     dtype = dtypes.promote(x1.dtype, x2.dtype)
     a, b = np.asarray(x1, dtype), np.asarray(x2, dtype)
     out = np.empty(rows.shape, dtype)

@@ -1,4 +1,4 @@
-"""Statistics over axes: variance, quantiles, histograms."""
+"""Statistics over axes: variance, standard deviation, quantiles, histograms."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def median(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
 
 
 class Histogram(NamedTuple):
-    """The result of `histogram`: a count (or weight, or density) per bin, and the edges between bins."""
+    """Result of `histogram`: a count (or weight, or density) per bin, and the bin edges."""
 
     hist: Tensor
     bin_edges: Tensor
@@ -215,7 +215,7 @@ def _histogram_reference(x: Any, bins: Any = 10, range: Any = None, weights: Any
 
 
 def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
-    """The bin edges: given, or evenly spaced over `range` (from the smallest to the largest element by default)."""
+    """The bin edges: given, or evenly spaced over `range` (the range of the data by default)."""
     if isinstance(bins, (Tensor, np.ndarray, list, tuple)):
         edges = astype(asarray(bins), x.dtype)
         if edges.ndim != 1 or (isinstance(edges.shape[0], int) and edges.shape[0] < 2):

@@ -1,4 +1,4 @@
-"""`x[i]` and `x[i] = v`: from what users write in brackets to ops, views and writes in place."""
+"""Translation of `x[i]` and `x[i] = v` to ops, views and in-place writes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ ndarray = np.ndarray
 def _expand_masks(
     x: Tensor, spec: tuple[Any, ...], tensors: list[Tensor]
 ) -> tuple[Tensor, tuple[Any, ...], list[Tensor]]:
-    """Replace each bool mask by the integer tensors of its true places. A lone True or False, as in NumPy, indexes a new
-    axis of size 1; the tensor is returned with that axis."""
+    """Replace each bool mask by the integer indices of its true elements.
+
+    A lone True or False indexes a new axis of size 1, as in NumPy; the tensor is returned with that axis.
+    """
     if not any(dtypes.is_bool(t.dtype) for t in tensors):
         return x, spec, tensors
     new_spec: list[Any] = []
@@ -137,7 +139,7 @@ _advanced_op: Op = advanced_index.op  # type: ignore[attr-defined]
 
 
 def _rows_at(x: Tensor, index: Tensor) -> Tensor | None:
-    """`x[index]` for one tensor of integers, or None: the usual way then raises the error that says what is wrong."""
+    """`x[index]` for one integer tensor, or None: the general path then raises the appropriate error."""
     a, i = x._data, index._data
     if (
         a.__class__ is not ndarray
@@ -226,7 +228,7 @@ def _is_part(value: Tensor, x: Tensor, spec: Any) -> bool:
 
 
 def _write_recorded(x: Tensor, spec: Any, tensors: list[Tensor], value: Any) -> None:
-    """Write a part of `x` and record it: the tape entry of the out-of-place op, without its copy of the whole tensor."""
+    """Write a part of `x` and record it: the tape entry of the out-of-place op without copying the whole tensor."""
     inplace.refuse_leaf("setitem", x)
     if tensors:
         op: Op = advanced_put.op  # type: ignore[attr-defined]

@@ -1,13 +1,13 @@
-"""What a call of an op costs: floating-point operations, and bytes that go between memory and processor.
+"""Cost estimates of op calls: floating-point operations and bytes of memory traffic.
 
-A record says it in one of three ways. `cost="move"` names a family below, for ops that differ in nothing but their sizes.
-`cost=rule` is a function of the op's parameters (specs for tensors) that returns the operations; bytes are then those of
-all inputs and outputs, each once, unless the rule returns a `Cost`. Elementwise ops need neither: their expression is
-counted. Composed ops cost what their parts cost. An op from outside the package that says nothing counts one
+A record states its cost in one of three ways. `cost="move"` names a family below, for ops that differ only in sizes.
+`cost=rule` is a function of the op's parameters (specs for tensors) that returns the operations; the bytes are then those
+of all inputs and outputs, each once, unless the rule returns a `Cost`. Elementwise ops need neither: their expression
+is counted. Composite ops cost the sum of their parts. An op from outside the package without a cost counts one
 operation per element of its largest operand.
 
-Estimates for placing and reporting, not promises: sizes that are not known yet count as nothing, a function such as exp
-counts as the arithmetic that it is made of, and caches are left out.
+These are estimates for placement and reports: unknown sizes count as zero, a function such as exp counts as the
+arithmetic of its approximation, and caches are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Cost(NamedTuple):
 
 
 def size(x: Any) -> int:
-    """How many elements a spec has; nothing where that is not known."""
+    """The number of elements of a spec; 0 if unknown."""
     if x is None:
         return 0
     found = num_elements(getattr(x, "shape", ()))
@@ -45,47 +45,47 @@ def nbytes(*specs: Any) -> int:
 Family = Callable[[Sequence[Any], Sequence[Any]], Cost]
 
 FAMILIES: dict[str, Family] = {
-    # another look at the same memory
+    # a view of the same memory
     "view": lambda inputs, outputs: Cost(0, 0),
-    # every element that is written was made from nothing
+    # writes only
     "fill": lambda inputs, outputs: Cost(0, nbytes(*outputs)),
-    # one operation for each element that comes out
+    # one operation per output element
     "each": lambda inputs, outputs: Cost(sum(map(size, outputs)), nbytes(*inputs, *outputs)),
-    # every element that is written was read somewhere
+    # one read per write
     "move": lambda inputs, outputs: Cost(0, 2 * nbytes(*outputs)),
-    # a copy of some elements of the first input; the others say which
+    # a copy of elements of the first input, selected by the others
     "gather": lambda inputs, outputs: Cost(0, 2 * nbytes(*outputs) + nbytes(*inputs[1:])),
-    # as above, and the table is the last input
+    # a gather whose table is the last input
     "look up": lambda inputs, outputs: Cost(0, 2 * nbytes(*outputs) + nbytes(*inputs[:-1])),
-    # a copy of the first input into which the others are put; what is put may be added
+    # a copy of the first input into which the others are scattered (or scatter-added)
     "scatter": lambda inputs, outputs: Cost(size(inputs[-1]), nbytes(*inputs, *outputs)),
-    # zeros into which the first input is put
+    # zeros into which the first input is written
     "put": lambda inputs, outputs: Cost(0, nbytes(inputs[0], *outputs)),
-    # one operation for each element that goes in
+    # one operation per input element
     "reduce": lambda inputs, outputs: Cost(size(inputs[0]), nbytes(inputs[0], *outputs)),
-    # a multiplication and an addition for each element that comes out
+    # a multiply-add per output element
     "scan": lambda inputs, outputs: Cost(2 * sum(map(size, outputs)), nbytes(*inputs, *outputs)),
-    # about two neighbours, with weights, for each element of the larger side
+    # about two weighted neighbours per element of the larger side
     "interpolate": lambda inputs, outputs: Cost(
         4 * max(size(inputs[0]), size(outputs[0])), nbytes(inputs[0], *outputs)
     ),
-    # an optimiser's formula for each element that comes out: means, a root, a quotient
+    # an optimiser update per output element: means, a root, a quotient
     "update": lambda inputs, outputs: Cost(15 * sum(map(size, outputs)), 2 * nbytes(*outputs)),
-    # a walk down a sorted vector (the first input) for each element that comes out
+    # a binary search in the first input per output element
     "search": lambda inputs, outputs: Cost(
         size(outputs[0]) * _depth(inputs[0]), nbytes(*inputs[1:], *outputs) + size(outputs[0]) * 8 * _depth(inputs[0])
     ),
-    # as many comparisons as sorting the first input takes
+    # the comparisons of sorting the first input
     "sort": lambda inputs, outputs: Cost(size(inputs[0]) * _depth(inputs[0]), nbytes(*inputs, *outputs)),
 }
 
 
 def _depth(x: Any) -> int:
-    """How often a vector can be halved."""
+    """The depth of a binary search over a vector."""
     return max(int(log2(max(size(x), 1))), 1)
 
 
-# What a function of the scalar language takes beside a plain operation: the length of its polynomial, about.
+# Operations per scalar function: approximately the length of its polynomial.
 WEIGHTS = {
     "div": 4, "sqrt": 4, "rsqrt": 5, "reciprocal": 4, "floor_divide": 5, "remainder": 6, "fmod": 6, "pow": 40,
     "exp": 15, "exp2": 15, "expm1": 18, "log": 18, "log1p": 20, "log2": 18, "log10": 18, "sigmoid": 20, "tanh": 22,
@@ -99,7 +99,7 @@ WEIGHTS = {
 def _per_element(op: Op, operands: tuple[np.dtype, ...]) -> int:
     """The operations of an elementwise op's expression."""
     assert op.expression is not None
-    # Complex numbers, of which the expression language has none: counted as real ones, four operations for one.
+    # The expression language has no complex numbers: count real ones, four operations each.
     factor = 4 if any(d.kind == "c" for d in operands) else 1
     real = [np.dtype(f"f{d.itemsize // 2}") if d.kind == "c" else d for d in operands]
     nodes = s.topological([s.trace(op.expression, real)])

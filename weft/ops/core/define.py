@@ -1,8 +1,8 @@
-"""Decorators that define ops: from a record's facts to the function that users call.
+"""Decorators that define ops: from an op's record to the function that users call.
 
-What that function does is in `weft.ops.core.fast_path` (small arrays), `weft.ops.core.slow_path` (everything),
-`weft.ops.core.modes` (who sees every call) and `weft.ops.core.recording` (the tape entry, views). The names that
-other modules need are gathered here.
+The call paths are in `weft.ops.core.fast_path` (small arrays), `weft.ops.core.slow_path` (the general case),
+`weft.ops.core.modes` (interception of calls) and `weft.ops.core.recording` (tape entries, views). The names that other
+modules need are re-exported here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _public(op: Op, function: Callable[..., Any], fn: Callable[..., Any]) -> Cal
 
 
 def _closure(op: Op) -> Callable[[Op], Callable[..., Any]]:
-    """Which shape of function serves a primitive op best."""
+    """Select the fast-path closure for a primitive op."""
     if not op.checks_once or not op.tensor_slots or _refuses_gradients(op):
         return make_general
     if not op.variadic and op.num_outputs == 1:
@@ -83,8 +83,10 @@ def _closure(op: Op) -> Callable[[Op], Callable[..., Any]]:
 
 
 def _refuses_gradients(op: Op) -> bool:
-    """Whether the op raises for inputs that require gradients: it has no rule, and nothing declares that it needs none.
-    The short paths do not know that error."""
+    """Whether the op raises for inputs that require gradients: it has no rule and is not declared non-differentiable.
+
+    The fast paths do not raise that error.
+    """
     return not op.differentiable and not op.declared_nondifferentiable
 
 
@@ -99,7 +101,7 @@ def primitive(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..
 
 
 def _direct_dtypes(op: Op) -> frozenset[np.dtype]:
-    """The dtypes that an elementwise op of this kind takes as they are: the fast path must refuse what `check_kind` does."""
+    """The dtypes that an elementwise op of this kind accepts without a cast: those that `check_kind` accepts."""
     if op.kind not in ("numeric", "arithmetic", "bitwise", "integer", "real"):
         return frozenset()  # integers must become float32 first
     direct = []

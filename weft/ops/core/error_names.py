@@ -1,10 +1,10 @@
-"""Errors in the user's words: whatever goes wrong inside a function comes out under the name the user called.
+"""Error messages that name the public function the user called.
 
-Note [Named errors]. Ops check their arguments before they compute and raise `name: problem. Got …; expected ….` What they
-do not foresee (NumPy's own errors, an attribute that a wrong argument lacks) is renamed on the way out, at two places:
-in the general path of dispatch, under the op's title; and at the border of the public namespace, where a composed
-function's inner names give way to its own (`logsumexp: axis 3 …`, not `max: axis 3 …`). The original stays as the
-error's cause. Nothing is paid for this while nothing goes wrong.
+Note [Named errors]. Ops check their arguments before they compute and raise `name: problem. Got …; expected ….` Other
+errors (NumPy's, an attribute that a wrong argument lacks) are renamed on the way out, at two places: in the general
+dispatch path, under the op's title; and at the boundary of the public namespace, where the names of inner ops are
+replaced by that of the composite (`logsumexp: axis 3 …`, not `max: axis 3 …`). The original is the error's cause.
+Successful calls pay nothing for this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .registry import table
 from .spec import is_known
 
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
-# Words with which `Tensor` and the dtypes begin their own complaints: inside an op they say what an argument did.
+# Prefixes of errors raised by `Tensor` and the dtypes: inside an op they describe an argument.
 _HELPERS = {
     "bool",
     "complex",
@@ -44,7 +44,7 @@ _titles: dict[str, bool] = {}
 
 
 def _is_function_name(word: str) -> bool:
-    """Whether `word` names an op or public function, so that a message that starts with it speaks of that."""
+    """Whether `word` is the name of an op or public function."""
     if len(_titles) < len(table):
         for op in list(table.values()):
             _titles[op.name] = _titles[op.title] = True
@@ -52,7 +52,7 @@ def _is_function_name(word: str) -> bool:
 
 
 def _kind(error: Exception) -> type[Exception]:
-    """The type under which `error` is raised again: one of Python's own that says what was wrong with the call."""
+    """The type under which `error` is re-raised: the built-in exception that describes the problem with the call."""
     if type(error).__module__.split(".")[0] == "weft":
         return type(error)
     for kind in (IndexError, OverflowError, MemoryError, BufferError, TypeError, ValueError, RuntimeError):
@@ -68,14 +68,14 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
         return error
     if type(error).__module__.split(".")[0] == "weft" and type(error).__init__ is not Exception.__init__:
         if not isinstance(error, _PLAIN) or "__init__" in type(error).__dict__:
-            return error  # an error with a life of its own: not ours to rebuild
+            return error  # an error class with its own constructor is kept
     found = _PREFIX.match(message)
     if found is not None:
         if keep_prefix and isinstance(error, _PLAIN) and found[1] not in _HELPERS:
             return error
         if _is_function_name(found[1]):
             message = message[found.end() :]
-    if not isinstance(error, _PLAIN):  # an AttributeError, KeyError …: the argument was of a kind nobody expected
+    if not isinstance(error, _PLAIN):  # an AttributeError, KeyError …: an argument of an unsupported kind
         message = f"cannot work with these arguments. {type(error).__name__}: {message}"
     return _kind(error)(f"{name}: {message}")
 
@@ -83,7 +83,7 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
 def _wrong_tensor(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Exception | None:
-    """The error for the first argument that should be a tensor and is nothing like one."""
+    """The error for the first argument that should be a tensor and cannot be converted to one."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     given = dict(zip(names, args, strict=False)) | kwargs
@@ -108,14 +108,14 @@ def _wrong_tensor(
 def explained(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
 ) -> Exception:
-    """What to raise when `function`, which users know as `name`, failed with `error`."""
+    """The exception to raise when `function`, public as `name`, failed with `error`."""
     if not isinstance(error, _PLAIN) or isinstance(error, TypeError) and _PREFIX.match(str(error)) is None:
         wrong = _wrong_tensor(name, function, args, kwargs)
         if wrong is not None:
             return wrong
     text = str(error)
     if isinstance(error, TypeError) and text.startswith(f"{function.__qualname__}()"):
-        # Python's own words for a call that does not fit the signature
+        # Python's own error for a call that does not match the signature
         return TypeError(
             f"{name}: {text[len(function.__qualname__) + 2 :].strip()}. Signature: {name}{_signature(function)}."
         )
@@ -123,7 +123,7 @@ def explained(
 
 
 def unknown_sizes(name: str, operands: Any, error: Exception) -> Exception | None:
-    """What to raise if `error` is only about None in the place of a size that a graph does not know yet."""
+    """The exception to raise if `error` is caused by None in place of a size not known while the graph is declared."""
     if not isinstance(error, TypeError) or "NoneType" not in str(error):
         return None
     every = [t for x in operands for t in (x if isinstance(x, (list, tuple)) else (x,))]
@@ -145,7 +145,7 @@ def rescued(
     error: Exception,
     body: Callable[..., Any] | None = None,
 ) -> Any:
-    """The result of a call that failed with `error`, if all it lacked were sizes that a graph will know later; else raise."""
+    """Handle a call that failed with `error`: defer it if it only lacked sizes known at run time, else raise."""
     made = late_result(name, body or function, args, kwargs)
     if made is not None:
         return made
@@ -156,8 +156,10 @@ def rescued(
 
 
 def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call on tensors of open sizes as a node of their graph, see Note [Deferred nodes] in
-    `weft.graph.declared.deferred_nodes`; None if none is."""
+    """Declare a call on tensors of unknown sizes as a deferred node of their graph; None if all sizes are known.
+
+    See Note [Deferred nodes] in `weft.graph.declared.deferred_nodes`.
+    """
     for t in [t for x in (*args, *kwargs.values()) for t in (x if isinstance(x, (list, tuple)) else (x,))]:
         data: Any = getattr(t, "_data", None)
         if hasattr(data, "deferred_call") and not is_known(data.shape):
@@ -166,7 +168,7 @@ def late_result(name: str, function: Callable[..., Any], args: tuple[Any, ...], 
 
 
 def raise_as(replacement: Exception, error: Exception) -> NoReturn:
-    """Raise `replacement` in place of `error`, which is being handled and may be the same."""
+    """Raise `replacement` in place of `error`, which is being handled and may be the same object."""
     try:
         if replacement is error:
             raise  # noqa: PLE0704 - callers are in the handler of `error`
@@ -184,9 +186,9 @@ def _signature(function: Callable[..., Any]) -> str:
 def guarded(
     function: Callable[..., Any], name: str | None = None, body: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """`function` as users call it: arrays among its tensors become tensors, and errors carry its public name.
+    """`function` as users call it: array arguments become tensors, and errors carry its public name.
 
-    `body` is what runs in its place, if given: a function of any signature that takes the same arguments.
+    `body`, if given, runs in its place; it takes the same arguments.
     """
     if getattr(function, "__wrapped__", None) is not None or getattr(function, "names_errors", False):
         return function  # an op's own public function, or guarded already
@@ -216,20 +218,20 @@ def guarded(
 
 
 def guard_functions(names: dict[str, Any]) -> None:
-    """Guard the public functions of a module that users import as it is; call it with the module's `globals()` at its end."""
+    """Guard the public functions of a module; call it with the module's `globals()` at its end."""
     for name, value in list(names.items()):
         if isinstance(value, FunctionType) and value.__module__ == names["__name__"] and not name.startswith("_"):
             names[name] = guarded(value, name)
 
 
 def public(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What users get for `function`: an op's public function, or the function guarded."""
+    """The public form of `function`: an op's `call`, or the guarded function."""
     op = getattr(function, "op", None)
     return guarded(function) if op is None else op.call
 
 
 def tensor_slots(function: Callable[..., Any]) -> tuple[int, ...]:
-    """The places of positional parameters that are annotated as tensors."""
+    """The positions of parameters annotated as tensors."""
     code = function.__code__
     annotations = function.__annotations__
     return tuple(

@@ -1,9 +1,9 @@
-"""The functions that users call: closures, one shape of closure per shape of op.
+"""The public functions of ops: specialised closures with a fast path for small arrays.
 
-Note [Fast path]. On small arrays of equal dtype they are a handful of bytecodes around the NumPy ufunc. Anything unusual
+Note [Fast path]. On small arrays of equal dtype these are a handful of bytecodes around the NumPy ufunc. Anything unusual
 (a Python scalar of another kind, a dtype to promote, a large array, a symbolic tensor, an error) raises or fails a cheap
-test and falls through to `call`, which does everything properly and raises the error that the user should see. Whoever
-wants tape nodes to remember the user's line is a mode too, so that nodes made here never do.
+test and falls through to `call`, which handles the general case and raises the user's error. Recording source lines
+in tape nodes requires a mode, so nodes made here never have them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ F32, F64, I64, BOOL = dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_
 
 
 def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -> Callable[..., Any]:
-    """`f(x)` for an elementwise op that NumPy has as `ufunc`; `direct`: dtypes whose result is the ufunc's own."""
+    """`f(x)` for an elementwise op with the NumPy form `ufunc`; `direct` lists the dtypes that need no cast."""
     simple = all(kind in ("in", "out") for kind, _, _ in op.saved_items) and len(op.saved_items) <= 1
     kind = op.saved_items[0][0] if op.saved_items else None
     differentiable = op.rules is not None
@@ -71,7 +71,7 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
 
 @functools.cache
 def _keeper(names: tuple[str | None, ...]) -> Callable[..., tuple[Any, ...]]:
-    """`lambda a, b, out: (b, None)` for the names of what is kept: looking it up in a loop would cost as much as an add."""
+    """Compile `lambda a, b, out: (b, None)` for the names to save; a loop would cost as much as a small add."""
     made: Callable[..., Any] = eval(
         compile(f"lambda a, b, out: ({''.join(f'{n}, ' for n in names)})", __file__, "eval")
     )
@@ -81,13 +81,13 @@ def _keeper(names: tuple[str | None, ...]) -> Callable[..., tuple[Any, ...]]:
 def make_binary(
     op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype], takes_numbers: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`f(x, y)` and its reflection `f(y, x)` for an elementwise op that NumPy has as `ufunc`.
+    """`f(x, y)` and its reflection `f(y, x)` for an elementwise op with the NumPy form `ufunc`.
 
-    `direct`: dtypes whose result is the ufunc's own. `takes_numbers`: with a Python number for y, NumPy's result has the
-    dtype of x.
+    `direct` lists the dtypes that need no cast. `takes_numbers`: with a Python number for y, NumPy's result has the dtype
+    of x.
     """
     differentiable = op.rules is not None
-    # saved by mask of needed inputs: which of x, y, out the rules want
+    # by mask of needed inputs: which of x, y, out to save
     keep = [
         _keeper(tuple([None if not m & mask else "ab"[i] if k == "in" else "out" for k, i, m in op.saved_items]))
         for mask in range(4)
@@ -212,13 +212,13 @@ def make_select(op: Op) -> Callable[..., Any]:
 
 
 def _normal(op: Op) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """What `op.bind` makes of a full tuple of arguments, of which the last may be given by keyword only."""
+    """The result of `op.bind` for a full tuple of arguments, the last of which may be keyword-only."""
     bind, split, names = op.bind, op.num_positional, op.parameters[op.num_positional :]
     return lambda args: bind(args[:split], dict(zip(names, args[split:], strict=True)))
 
 
 def make_checked(op: Op) -> Callable[..., Any]:
-    """`f(x, *attributes)` for an op with one tensor whose shape rule need run only once per signature."""
+    """`f(x, *attributes)` for an op with one tensor whose shape rule runs once per signature."""
     fn, count, kernels, checked, normal = op.fn, len(op.parameters), op.kernels, op.checked, _normal(op)
     split = op.num_positional
     names = op.parameters[split:]
@@ -228,7 +228,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
     second, rest = (op.parameters[1:2] or (None,))[0], defaults[2:]
     if registry.REQUIRED in rest:
         second = None
-    promotes = op.promote is not None  # its formula may divide by nothing, which NumPy must not warn of
+    promotes = op.promote is not None  # the formula may divide by zero, of which NumPy must not warn
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
@@ -290,7 +290,7 @@ def make_checked(op: Op) -> Callable[..., Any]:
 
 
 def make_checked_pair(op: Op) -> Callable[..., Any]:
-    """`f(x, y)` for an op with two tensors whose shape rule need run only once per signature, see `make_checked`."""
+    """`f(x, y)` for an op with two tensors whose shape rule runs once per signature, see `make_checked`."""
     fn, kernels, checked = op.fn, op.kernels, op.checked
     differentiable = op.differentiable and not op.declared_nondifferentiable
 
@@ -330,8 +330,10 @@ def make_checked_pair(op: Op) -> Callable[..., Any]:
 
 
 def make_checked_many(op: Op) -> Callable[..., Any]:
-    """Any other op whose shape rule need run only once per signature: several tensors, some of them None, or several
-    results. Promotion is known to change nothing, because only signatures after promotion are noted."""
+    """Any other op whose shape rule runs once per signature: several tensors, optional ones, or several results.
+
+    No promotion is needed, because only signatures after promotion are cached.
+    """
     return _make_checked_sequence(op) if op.variadic else _make_checked_each(op)
 
 
@@ -400,8 +402,8 @@ def _make_checked_each(op: Op) -> Callable[..., Any]:
         "errstate": np.errstate, "ndarray": ndarray, "grad_mode": grad_mode,
     }  # fmt: skip
     if set(names) & set(params):
-        return _make_checked_sequence(op)  # a parameter has the name of one of ours
-    exec(compile("\n".join(lines), __file__, "exec"), names)  # its frames count as ours, not the user's
+        return _make_checked_sequence(op)  # a parameter name collides with a local
+    exec(compile("\n".join(lines), __file__, "exec"), names)  # frames attributed to this file, not to the user's code
     made: Callable[..., Any] = names["public"]
     return made
 

@@ -1,12 +1,12 @@
-"""Writing to tensors: `x += y`, `x[i] = v`, `x.add_(y)`, and what that means for gradients and graphs.
+"""In-place writes (`x += y`, `x[i] = v`, `x.add_(y)`) and their effect on gradients and graphs.
 
-Note [In-place]. An in-place op is its out-of-place op whose result then takes the place of the tensor's value. Without
-gradients the result is written straight into the memory. With gradients the op is recorded as usual and the tensor's
-tape link moves to the new node. If the tensor is a view, its base gets a new value too: `put` (a fact of every view op)
-writes the view's new value into the base, and every other live view of that base is derived anew from it. In a graph,
-where values are immutable, the same steps replace values instead of memory, so that captured and eager code agree. There
-`detach` and views made under no_grad are links too: they share memory without sharing the tape, so a write reaches their
-value and not their history.
+Note [In-place]. An in-place op is its out-of-place op whose result replaces the tensor's value. Without gradients the
+result is written directly into the memory. With gradients the op is recorded as usual and the tensor's tape link
+moves to the new node. If the tensor is a view, its base is updated too: `put` (declared by every view op) writes the
+view's new value into the base, and every other live view of that base is derived again from it. In a graph, where
+values are immutable, the same steps replace values instead of memory, so that captured and eager code agree. There
+`detach` and views made under no_grad are links too: they share memory but not the tape, so a write reaches their value
+and not their history.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     values = with_old_values(op, x, values)
     result = check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values)))
     if type(result._data) is not ndarray:
-        result._data.assign(x, result)  # a graph says how its values may be stored, or refuses
+        result._data.assign(x, result)  # a graph defines how its values are stored, or raises
     note_mutation(x._data, op.title)
     np.copyto(x._data, result._data, casting="unsafe")
     rebase(x, result)
@@ -54,7 +54,7 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
 
 
 def notify_modes(name: str, x: Tensor, operands: Sequence[Any]) -> None:
-    """Modes that watch results see an unrecorded write too, which is no call of an op."""
+    """Report an unrecorded write, which is not an op call, to modes that watch results."""
     for mode in define.current_modes():
         if hasattr(mode, "wrote"):
             mode.wrote(name, x, operands)
@@ -65,7 +65,7 @@ class ReadOnlyError(ValueError):
 
 
 class LeafWriteError(RuntimeError):
-    """A recorded write to a leaf, or to a view that the tape does not know."""
+    """A recorded write to a leaf, or to a view that is not on the tape."""
 
 
 def check_writeable(name: str, x: Tensor) -> None:
@@ -76,9 +76,9 @@ def check_writeable(name: str, x: Tensor) -> None:
 
 
 def with_old_values(op: Op, x: Tensor, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of an in-place op such that what its gradient rules keep is not what the op overwrites.
+    """Copy operands so that the values saved for gradient rules are not overwritten by the op.
 
-    Operands that overlap `x` in memory (`y *= y`, `y[1:] += y[:-1]`) are copied if a rule wants to see them.
+    Operands that overlap `x` in memory (`y *= y`, `y[1:] += y[:-1]`) are copied if a rule saves them.
     """
     kept = {index for kind, index, _ in op.saved_items if kind == "in"}
     tensors = []
@@ -96,7 +96,7 @@ def _keywords(op: Op, values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def writer_of(x: Tensor) -> Any:
-    """What takes writes to `x` if they are not memory writes: a capture in progress, or its symbolic value."""
+    """The object that intercepts writes to `x`, if any: a capture in progress, or its symbolic value."""
     if define.modes.active:
         for mode in reversed(define.current_modes()):
             if hasattr(mode, "assign"):
@@ -107,7 +107,7 @@ def writer_of(x: Tensor) -> Any:
 
 
 def refuse_batched(name: str, x: Tensor, operands: Sequence[Any]) -> None:
-    """Inside vmap, a tensor that is one for all examples cannot take a value that differs between them."""
+    """Raise inside vmap if an unbatched tensor would be overwritten by a batched value."""
     level = getattr(x._data, "level", 0)
     for t in operands:
         if isinstance(t, Tensor) and getattr(t._data, "level", 0) > level:
@@ -118,7 +118,7 @@ def refuse_batched(name: str, x: Tensor, operands: Sequence[Any]) -> None:
 
 
 def refuse_leaf(name: str, x: Tensor) -> None:
-    """A leaf that requires gradients must not be overwritten by recorded ops: its gradient would have no meaning."""
+    """Raise if a recorded op would overwrite a leaf that requires gradients: its gradient would be meaningless."""
     view = getattr(x, "_view", None)
     if view is define.UNTRACKED or view.__class__ is View and view.cut is UNRECORDED:
         raise LeafWriteError(
@@ -135,7 +135,7 @@ def refuse_leaf(name: str, x: Tensor) -> None:
 
 
 def check_result(op: Op, x: Tensor, result: Tensor) -> Tensor:
-    """The new value of `x`: the same shape, and a dtype that `x` can hold."""
+    """Check that the new value has the shape of `x` and a dtype that `x` can hold."""
     if result.shape != x.shape:
         raise ValueError(
             f"{op.name}: the result of an in-place op must keep the shape {format_shape(x.shape)}. "
@@ -180,7 +180,7 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
             note_mutation(data, op.title)
             return
         except (ValueError, TypeError):
-            pass  # the general path below finds the words for what is wrong
+            pass  # the general path below raises the proper error
     if (
         op.expression is not None
         and not kept
@@ -197,7 +197,7 @@ def write_through(op: Op, x: Tensor, values: tuple[Any, ...]) -> None:
 
 
 def write_small(name: str, ufunc: np.ufunc, x: Tensor, other: Any) -> bool:
-    """The short way for `x += y` on small arrays of one dtype, unrecorded; False where there is more to it."""
+    """Shortcut for an unrecorded `x += y` on small arrays of one dtype; False where it does not apply."""
     data = x._data
     if type(data) is not ndarray or data.size >= define.NATIVE_MIN_ELEMENTS or not data.flags.writeable:
         return False
@@ -213,15 +213,15 @@ def write_small(name: str, ufunc: np.ufunc, x: Tensor, other: Any) -> bool:
     try:
         ufunc(data, other, out=data)
     except (ValueError, TypeError, OverflowError):
-        return False  # the general path finds the words for what is wrong
+        return False  # the general path raises the proper error
     except (RuntimeWarning, FloatingPointError):
-        pass  # raised after the fact, by settings that turn NumPy's warnings into errors: inf and nan are answers
+        pass  # raised after the write if NumPy warnings are errors: inf and nan are valid results
     note_mutation(data, name)
     return True
 
 
 def _write_native(op: Op, data: ndarray, datas: list[Any], wanted: tuple[np.dtype, ...]) -> bool:
-    """Run the expression of `op` as a native loop that stores into `data`, if it fits there without a cast."""
+    """Run the expression of `op` as a native loop that stores into `data`, if no cast is needed."""
     arrays = [define.cast_data(d, w) for d, w in zip(datas, wanted, strict=True)]
     if any(dtypes.is_complex(w) for w in wanted):
         return False
@@ -235,7 +235,7 @@ def _write_native(op: Op, data: ndarray, datas: list[Any], wanted: tuple[np.dtyp
 
 
 def tape_root(x: Tensor) -> Any:
-    """The tensor through which the tape reaches the symbolic `x`: itself, or what it is a view of; None if nothing does."""
+    """The tensor through which the tape reaches the symbolic `x`: itself or its base; None if off the tape."""
     view = getattr(x, "_view", None)
     if view.__class__ is not View or type(x._data) is ndarray or view.cut is DETACHED:
         return x
@@ -245,7 +245,7 @@ def tape_root(x: Tensor) -> Any:
 
 
 def replace(x: Tensor, result: Tensor, capture: Any) -> None:
-    """Give `x` a new symbolic value, and what shares its memory: its base and the base's other views."""
+    """Give `x` a new symbolic value and update the tensors that share its memory: its base and the base's other views."""
     if grad_mode.enabled and result._node is not None:
         refuse_leaf("in-place", x)
     view = getattr(x, "_view", None)
@@ -257,7 +257,7 @@ def replace(x: Tensor, result: Tensor, capture: Any) -> None:
     root = tape_root(x) if type(x._data) is not ndarray else view.base
     if root is view.base:
         set_value(root, put_steps(root, view.steps, result), capture)
-    else:  # the base gets the numbers and not the history
+    else:  # the base gets the value but not the history
         with no_grad():
             set_value(view.base, put_steps(view.base, view.steps, result), capture)
         if root is not None and root is not x:
@@ -267,7 +267,7 @@ def replace(x: Tensor, result: Tensor, capture: Any) -> None:
 
 
 def set_value(x: Tensor, value: Tensor, capture: Any) -> None:
-    """Let `x` stand for `value` in the graph in progress."""
+    """Bind `x` to `value` in the graph in progress."""
     touch = getattr(capture, "touch", None)
     if touch is not None:
         touch(x)
@@ -280,7 +280,7 @@ def set_value(x: Tensor, value: Tensor, capture: Any) -> None:
 
 
 def rebase(x: Tensor, result: Tensor) -> None:
-    """After `result` was written into the memory of `x`: move tape links of `x`, its base and its views."""
+    """Move the tape links of `x`, its base and its views after `result` was written into the memory of `x`."""
     note_relink()
     view = getattr(x, "_view", None)
     if view.__class__ is not View:
@@ -294,7 +294,7 @@ def rebase(x: Tensor, result: Tensor) -> None:
 
 
 def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
-    """`base` with the view that `steps` make of it replaced by `value`, out of place."""
+    """`base` with its view along `steps` replaced by `value`, out of place."""
     inner = [base]
     for op, attrs in steps[:-1]:
         values = tuple(op.merge([inner[-1]], attrs))
@@ -310,7 +310,7 @@ def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
 
 
 def derive(start: Tensor, steps: Sequence[Any]) -> Tensor:
-    """The view that `steps` make of `start`."""
+    """Apply the view `steps` to `start`."""
     for op, attrs in steps:
         values = tuple(op.merge([start], attrs))
         start = op.call(*values[: op.num_positional], **_keywords(op, values))
@@ -332,7 +332,7 @@ def _live_views(found: Any) -> list[Tensor]:
 
 
 def _relink_views(base: Tensor, written: Tensor | None) -> None:
-    """Derive the tape link of every live view of `base` anew, after a recorded write to its memory."""
+    """Derive the tape link of every live view of `base` again after a recorded write to its memory."""
     for view in _live_views(getattr(base, "_view", None)):
         if view is not written:
             fresh = derive(base, view._view.steps)
@@ -341,8 +341,10 @@ def _relink_views(base: Tensor, written: Tensor | None) -> None:
 
 
 def refresh_views(base: Tensor, capture: Any, written: Tensor, root: Any) -> None:
-    """Derive every live symbolic view of `base` anew after a write through `written`. Those that the tape reaches through
-    the same `root` get a new history, too; the others only share the memory."""
+    """Derive every live symbolic view of `base` again after a write through `written`.
+
+    Views that the tape reaches through the same `root` get a new history; the others only share the memory.
+    """
     registers = [getattr(base, "_view", None)]
     outside = getattr(capture, "views_of", None)
     if type(base._data) is ndarray and outside is not None:
@@ -367,7 +369,7 @@ def refresh_views(base: Tensor, capture: Any, written: Tensor, root: Any) -> Non
 
 
 class _Detach:
-    """What `x.detach()` is as a step of a symbolic view: the same value, without history."""
+    """`x.detach()` as a step of a symbolic view: the same value without history."""
 
     name = "detach"
     num_positional = 1

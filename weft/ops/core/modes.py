@@ -1,8 +1,8 @@
-"""Modes: who sees every op that a thread calls. Capture, autocast, NaN tracing and profiling are modes.
+"""Modes: per-thread interceptors of op calls, used by capture, autocast, NaN tracing and profiling.
 
-`active` counts the live modes of all threads; while it is zero, nobody looks further, and that look is all that a small
-op pays. Data that are not NumPy arrays (symbolic values, batched values) need no mode: NumPy refuses them, and the
-general path hands the call to the data's own `apply`.
+`active` counts the live modes of all threads; while it is zero, a small op pays only for reading it. Data that are not
+NumPy arrays (symbolic values, batched values) need no mode: NumPy rejects them, and the general path hands the call
+to the data's own `apply`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...tensor import Tensor, wrap
 from .registry import Op
 
 active = 0  # read as `modes.active`: a copy would go stale
-lines = 0  # how many want tape nodes to remember the user's line: NaN tracing does
+lines = 0  # requests to record the user's line in tape nodes, made by NaN tracing
 _lock = forks.held_over_fork()
 
 
@@ -29,10 +29,10 @@ of_thread = _OfThread()
 
 
 class Mode:
-    """Sees every op that its thread calls while it is entered: `handle(op, values)` may answer or call `op.call`.
+    """Intercepts every op that its thread calls while entered: `handle(op, values)` returns a result or calls `op.call`.
 
-    While `handle` runs, the mode itself is set aside, so that calling the op again reaches the next mode. `casts` says
-    whether the mode decides in which precision ops compute, and does so; None for modes that leave it alone.
+    While `handle` runs, the mode itself is suspended, so that calling the op again reaches the next mode. `casts` is whether
+    the mode enables casts to a compute precision; None for modes that do not affect precision.
     """
 
     casts: bool | None = None
@@ -62,7 +62,7 @@ def current_modes() -> tuple[Any, ...]:
 
 
 class suspended:
-    """Run without the modes of this thread for a while (`keep` of the outermost ones stay)."""
+    """Context manager that suspends the modes of this thread, except the outermost `keep`."""
 
     __slots__ = ("_keep", "_saved")
 
@@ -78,7 +78,7 @@ class suspended:
 
 
 class installed:
-    """Run with `stack` as the modes of this thread for a while, whatever they are now."""
+    """Context manager that replaces the modes of this thread by `stack`."""
 
     __slots__ = ("_stack", "_saved")
 
@@ -88,7 +88,7 @@ class installed:
     def __enter__(self) -> None:
         global active
         with _lock:
-            active += 1  # they may all have been left since, and then nobody looks at the stack
+            active += 1  # all may have been exited since, and the stack is read only while `active`
         self._saved = of_thread.stack
         of_thread.stack = self._stack
 
@@ -100,7 +100,7 @@ class installed:
 
 
 def constant(array: np.ndarray) -> Tensor:
-    """A new tensor that holds `array`. In a captured function it is part of the program, made anew on every call."""
+    """A new tensor on `array`; in a captured function a constant of the program, created anew on every call."""
     if active:
         for mode in reversed(of_thread.stack):
             if hasattr(mode, "constant"):
@@ -109,8 +109,10 @@ def constant(array: np.ndarray) -> Tensor:
 
 
 def trace_lines(enabled: bool) -> None:
-    """Ask that tape nodes remember the user's line (slower), or take that wish back. Only a mode may, while it is entered:
-    the short paths of dispatch look for modes alone."""
+    """Start or stop recording the user's source line in tape nodes (slower).
+
+    Only an entered mode may do this: the fast paths check for modes only.
+    """
     global lines
     with _lock:
         lines += 1 if enabled else -1

@@ -1,7 +1,7 @@
-"""NumPy forms of the scalar functions that NumPy itself lacks (erf, erfc, lgamma, sigmoid, rsqrt, mulhi …).
+"""NumPy implementations of scalar functions that NumPy lacks (erf, erfc, lgamma, sigmoid, rsqrt, mulhi …).
 
-They serve small arrays, references and machines without a native backend. None of them warns: the special
-cases (infinities, nan, underflow to 0) are part of the function.
+They serve small arrays, references and machines without a native backend. None of them warns: special cases (infinities,
+NaN, underflow to 0) are part of the function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a call leaves behind: tensors around its results, an entry on the tape, and who is a view of whom."""
+"""Recording of op calls: result tensors, tape entries and view relations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[An
 
 
 def needs_of(op: Op, tensors: Sequence[Any]) -> int:
-    """A bit per tensor argument that requires a gradient."""
+    """Bit mask of the tensor arguments that require a gradient."""
     needs = 0
     for i, t in enumerate(tensors):
         if isinstance(t, Tensor) and t._node is not None:
@@ -91,7 +91,9 @@ def make_node(
     node.specs = None
     if op.broadcasts:
         shape, dtype = outs.shape, outs.dtype
-        unknown = outs.__class__ is not ndarray and not is_known(shape)  # equal unknown sizes may differ when they run
+        unknown = outs.__class__ is not ndarray and not is_known(
+            shape
+        )  # unknown sizes that compare equal may differ at run time
         for d in datas:
             if d is not None and (
                 unknown
@@ -116,7 +118,7 @@ def make_node(
 
 
 def _kept(op: Op, datas: Sequence[Any]) -> tuple[Any, ...]:
-    """A sequence of inputs as the tape keeps it: those of which only the shape matters without their memory."""
+    """The saved form of a sequence of inputs: without the memory of those of which only the shape is used."""
     if not op.shape_only:
         return tuple(datas)
     return tuple(
@@ -172,14 +174,14 @@ DETACHED, UNRECORDED = "detached", "unrecorded"
 
 
 class _Untracked:
-    """Marks a view that was made while nothing was recorded: how it came from its base is not known."""
+    """Marks a view that was made without recording: its derivation from the base is unknown."""
 
 
 UNTRACKED = _Untracked()
 
 
 class Base:
-    """The live views of a tensor, weakly held; pruned as it grows."""
+    """Weak references to the live views of a tensor; pruned as it grows."""
 
     __slots__ = ("views", "limit")
 
@@ -209,7 +211,7 @@ class Origin(Base):
 
 
 def note_view(op: Op, x: Tensor, data: Any, attrs: tuple[Any, ...], out: Tensor) -> None:
-    """Remember that `out` is a view of `x`, if it is one, so that writing to either is seen by the other's gradient."""
+    """Record that `out` is a view of `x`, if it is one, so that writes to either update the other's tape link."""
     if type(data) is not ndarray:
         graph = _graph_of(out)
         if graph is None or graph.is_alias(op, data, attrs, out._data):
@@ -230,7 +232,7 @@ def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor) -> None:
         base = x
         out._view = View(x, (op, attrs))
     if base._node.__class__ is Leaf:
-        return  # writing to a view of a leaf is an error or unrecorded: nobody needs the list
+        return  # writes to a view of a leaf raise or are unrecorded: no list of views is needed
     registry_ = getattr(base, "_view", None)
     if registry_ is None:
         registry_ = base._view = Base()
@@ -238,7 +240,7 @@ def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor) -> None:
 
 
 def link_symbolic(op: Any, x: Tensor, attrs: tuple[Any, ...], out: Tensor, cut: str | None) -> None:
-    """Remember that the symbolic `out` is a view of `x`, whose memory is its own or, for an outside tensor, its array."""
+    """Record that the symbolic `out` is a view of `x`."""
     found = getattr(x, "_view", None)
     graph = _graph_of(out)
     if found.__class__ is View and (type(x._data) is not ndarray or not getattr(graph, "separates", False)):
@@ -259,5 +261,5 @@ def link_symbolic(op: Any, x: Tensor, attrs: tuple[Any, ...], out: Tensor, cut: 
 
 
 def _graph_of(tensor: Tensor) -> Any:
-    """The graph that the value of a symbolic tensor belongs to; None if it is of another kind (a batched value)."""
+    """The graph of a symbolic tensor's value; None for other kinds (batched values)."""
     return getattr(getattr(tensor._data, "node", None), "graph", None)

@@ -1,39 +1,39 @@
 """The op table: one record per op, from which everything else is derived.
 
-A record is made by decorating the op's own Python definition:
+A record is made by decorating the op's Python definition:
 
 * `@primitive(infer=…, vjp=…)`: the body is the op's NumPy kernel, over arrays. Further kernels (oneDNN, LLVM, a
   user's) are added with `register_kernel`.
 * `@elementwise(vjp=…)`: the body is a scalar expression written with `weft.ops.core.scalar`; NumPy runs it on arrays, the
   compiler turns it into vector code and fuses it with its neighbours.
-* `@composite(…)`: the body is written with other ops and needs no gradient and no kernel of its own.
+* `@composite(…)`: the body is written with other ops and needs neither gradient rule nor kernel.
 
 The signature of the definition is the signature users call. Parameters annotated `Tensor`, `Tensor | None` or
 `Sequence[Tensor]` are tensors, all others are attributes (static, hashable).
 
 Gradient rules, Note [vjp rules]: a rule is a function `rule(g, …)` from the gradient of the output to the gradient of
-one input, written with public ops. Its further parameters say by name what the tape keeps: an input's name asks for
-that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and dtype
-only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule or
-`None` per tensor input, or `joint(rule)` for a rule that returns all gradients at once (it may ask for `needs`, one
-bool per input). `small_vjp` may give the one rule of a unary op once more for bare arrays (see Note [Bare gradients]),
-where one fused op would cost more than a few of NumPy's. Rules are plain transposes; broadcasting, dtype promotion and
-complex conjugation are undone by the engine.
+one input, written with public ops. The names of its further parameters declare what the tape saves: an input's name
+for that input, `out` for the output (of several: `outs` for all, `out1` for the second), `like_<input>` for shape and
+dtype only, an attribute's name for the attribute. `vjp=` is one rule (one differentiable input), a tuple with one rule
+or `None` per tensor input, or `joint(rule)` for a rule that returns all gradients at once (it may take `needs`, one
+bool per input). `small_vjp` may repeat the rule of a unary op for bare arrays (see Note [Bare gradients]), where one
+fused op would cost more than a few NumPy calls. Rules are plain transposes; broadcasting, dtype promotion and complex
+conjugation are undone by the engine.
 
-Short floats, Note [Short floats]: float16 and bfloat16 are for storing; sums of them are made in float32. `accumulate`
-in the record says where that happens:
+Short floats, Note [Short floats]: float16 and bfloat16 are storage formats; sums are accumulated in float32. The fact
+`accumulate` declares where that happens:
 
-* "float32" (the default): the op's 16-bit operands are converted to float32 before its kernel, its composed body or its
-  gradient rules see them, and every result is rounded once, at the end. Kernels and rules need not know short floats.
+* "float32" (the default): 16-bit operands are converted to float32 before the kernel, the composite body or the gradient
+  rules, and every result is rounded once, at the end. Kernels and rules need not support 16-bit floats.
 * "kernels": the kernels read 16-bit operands and accumulate in float32 themselves (matrix products, convolutions), so that
-  the processor's instructions for short floats can serve them. The gradient rules are made of such ops.
-* "exact": no arithmetic, nothing to round: moving, comparing and selecting numbers.
-* "parts" (the default of composites): each of the ops that the body calls says it for itself.
+  they can use the processor's 16-bit instructions. The gradient rules consist of such ops.
+* "exact": no arithmetic, hence no rounding: moving, comparing and selecting elements.
+* "parts" (the default of composites): decided by each op that the body calls.
 
-A Python number beside 16-bit floats follows: arithmetic uses it as it is (`x * 1e-8`), what is "exact" uses it rounded
-(`x == 0.1` holds for the float16 0.1).
+A Python number combined with 16-bit floats behaves accordingly: arithmetic uses its full precision (`x * 1e-8`), "exact"
+ops use it rounded (`x == 0.1` holds for the float16 0.1).
 
-`weft.ops.core.short_floats` carries it out for arrays and tensors, the compiler's pass `widen` for captured programs.
+Implemented by `weft.ops.core.short_floats` for arrays and tensors and by the compiler's pass `widen` for captured programs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from ...errors import format_shape as format_shape
 from .spec import refuse_gradients
 
 ACCUMULATE = ("float32", "kernels", "exact", "parts")
-_NUMBERS = frozenset({int, float, bool, str, type(None)})  # attributes that need no look
+_NUMBERS = frozenset({int, float, bool, str, type(None)})  # attribute types that need no check
 NOT_DIFFERENTIABLE = "not differentiable"
 FROM_DOUBLE_REVERSE = "from double reverse"
 
@@ -65,14 +65,18 @@ class Joint:
 
 
 def joint(rule: Callable[..., Any], *, fill: bool = True, with_all: tuple[str, ...] | None = None) -> Joint:
-    """A rule for all tensor inputs at once. Of several outputs, those that nobody used have zeros as their gradient,
-    or None with `fill=False`. With `with_all` the rule's parameters are not looked at: it is called with all tensor
-    inputs, the attributes named there, and `needs`."""
+    """Mark a rule that returns the gradients of all tensor inputs at once.
+
+    Args:
+        rule: the gradient rule.
+        fill: unused outputs have a gradient of zeros; None with `fill=False`.
+        with_all: skip the inspection of parameters; call the rule with all tensor inputs, these attributes and `needs`.
+    """
     return Joint(rule, fill, with_all)
 
 
 class Kernel:
-    """One way to compute an op on one kind of device. `when(*args, **attrs)` says where it applies (None: always)."""
+    """One implementation of an op for one kind of device; `when(*args, **attrs)` is its guard (None: always applies)."""
 
     __slots__ = ("fn", "device", "when", "name")
 
@@ -81,7 +85,7 @@ class Kernel:
 
 
 class Rule:
-    """A gradient rule with its parameters resolved to places in the node's saved values and attributes."""
+    """A gradient rule whose parameters are resolved to positions in the node's saved values and attributes."""
 
     __slots__ = ("fn", "sources")
 
@@ -90,8 +94,10 @@ class Rule:
 
 
 def _pull_in_float32(pull: Callable[..., Any], several: bool) -> Callable[..., Any]:
-    """`pull` with `g`, a list if `several`, in float32 for rules that must not see short floats, see Note [Short floats].
-    What the tape saved for them is converted by the engine."""
+    """`pull` with `g` (a list if `several`) widened to float32, for rules that do not support 16-bit floats.
+
+    See Note [Short floats]. The engine converts the saved values.
+    """
 
     def checked(g: Any, saved: Any, attrs: Any, edges: Any) -> Any:
         if several:
@@ -127,7 +133,9 @@ def _puller(joint: bool, signatures: tuple[tuple[tuple[str, int], ...] | None, .
     names = ", ".join([f"rule{i}" for i in range(len(signatures))])
     body = calls[0] if joint else f"({', '.join(calls)},)"
     text = f"lambda {names}: lambda g, saved, attrs, edges: {body}"
-    made: Callable[..., Any] = eval(compile(text, __file__, "eval"))  # its frames count as ours, not the user's
+    made: Callable[..., Any] = eval(
+        compile(text, __file__, "eval")
+    )  # frames attributed to this file, not to the user's code
     return made
 
 
@@ -147,28 +155,31 @@ def _holds_integers(annotation: str) -> bool:
 
 
 class Op:
-    """Everything that is true about one op. Immutable after definition, except for the list of kernels.
+    """The record of one op. Immutable after definition, except for the list of kernels.
 
-    `effects` is a subset of {"reads", "writes", "blocks", "random", "host"}; an op without effects is pure and may
-    be merged, moved and dropped. `alias` names the input that the output may be a view of; `put(base, value,
-    *attrs)` then writes a new value of the view into its base, out of place. `batch` is the vmap rule
-    ("elementwise", "composite", a function `batch(sizes, axes, tensors, attrs)`, or None: no rule). `jvp` is a
-    forward-mode rule, or says that forward mode is derived from double reverse (so far it always is). `cost` names
-    a family of `weft.ops.core.costs`, or is a function `cost(*specs, **attrs)` that estimates FLOPs.
-    `along` says that it works along the attribute `axis`: a number (0-d) then counts as a vector of one element.
-    `checks_once` says that `infer` looks at nothing but shapes, dtypes and attributes: a signature that passed it
-    is not checked again. `several_calls` says that NumPy has no one function for it: a native kernel is worth loading
-    however few the elements. `refuse`, with the op's parameters over arrays, raises for values that have no answer (an
-    index out of range); eager calls ask it before a kernel runs. `check_call`, with the arguments as they were given, raises
-    for Python numbers that mean nothing (a lower bound above the upper one), in every mode.
-    `shape_only` lists the places of a sequence of
-    tensors of which gradient rules look at shape and dtype only, so that the tape need not keep them. `accumulate` says
-    where float16 and bfloat16 are computed in float32, see Note [Short floats].
+    Facts:
+        effects: names of side effects, such as "reads", "writes", "blocks", "random", "host", "print" and "check" (may
+            raise); an op without effects is pure and may be merged, moved and dropped.
+        alias: the input that the output may be a view of; `put(base, value, *attrs)` then writes a new value of the view
+            into its base, out of place.
+        batch: the vmap rule: "elementwise", "composite", a function `batch(axes, tensors, attrs)`, or None (no rule).
+        jvp: a forward-mode rule, or a marker that forward mode is derived from double reverse (so far always).
+        cost: a family of `weft.ops.core.costs`, or a function `cost(*specs, **attrs)` that estimates FLOPs.
+        along: the op works along the attribute `axis`; a 0-d tensor then counts as a vector of one element.
+        checks_once: `infer` depends only on shapes, dtypes and attributes, so a signature is checked once.
+        several_calls: NumPy has no single function for the op; a native kernel is worth loading for any size.
+        refuse: takes the op's parameters over arrays and raises for invalid values (an index out of range); eager calls
+            run it before a kernel.
+        check_call: takes the arguments as given and raises for invalid Python numbers (a lower bound above the upper
+            one), in every mode.
+        shape_only: positions in a sequence of tensors of which gradient rules use only shape and dtype, so that the tape
+            need not save them.
+        accumulate: where float16 and bfloat16 are computed in float32, see Note [Short floats].
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
         self.name = name
-        self.title: str = facts.pop("title", name)  # the public name that errors speak of
+        self.title: str = facts.pop("title", name)  # the public name used in errors
         self.fn = fn
         self.version: int = facts.pop("version", 1)
         self.doc = inspect.cleandoc(fn.__doc__ or "")
@@ -199,7 +210,7 @@ class Op:
         self.accumulate: str = facts.pop("accumulate", usual)
         if self.accumulate not in ACCUMULATE:
             raise TypeError(f"op {name}: accumulate must be one of {', '.join(ACCUMULATE)}. Got {self.accumulate!r}.")
-        self.widens = self.accumulate == "float32"  # what dispatch looks at
+        self.widens = self.accumulate == "float32"  # read by dispatch
         self.samples: Callable[..., Any] | None = facts.pop("samples", None)
         self.errors: Callable[..., Any] | None = facts.pop("errors", None)
         self.reference: Callable[..., Any] | None = facts.pop("reference", None)
@@ -216,11 +227,11 @@ class Op:
             self.jvp = NOT_DIFFERENTIABLE
         self.fills: bool = vjp.fill if isinstance(vjp, Joint) else True
         self._resolve_rules(vjp, small_vjp)
-        # what the tape keeps is one array, scalar or Spec per item: backward need not look at it closely
+        # the tape saves one array, scalar or Spec per item, which backward need not inspect
         self.plain_saves = not self.variadic and self.num_outputs == 1
         # whether there is anything to free after backward
         self.keeps_arrays = any(kind != "like" for kind, _, _ in self.saved_items)
-        # what stands on the tape but is no op of the table (a user's Function) has a backward of its own
+        # the backward of tape entries that are not in the table (a user's Function)
         self.pullback: Callable[..., Any] | None = None
         self.call: Callable[..., Any] = fn  # replaced by dispatch for ops that are not composite
 
@@ -441,10 +452,15 @@ def get(name: str) -> Op:
 def register_kernel(
     name: str, *, device: str = "cpu", when: Callable[..., bool] | None = None, label: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a kernel for the op `name`: a function over arrays with the op's own parameters.
+    """Register a kernel for the op `name`: a function over arrays with the op's parameters.
 
-    The kernel registered last is tried first; `when(*args)` (same parameters) says whether it applies. The op's
-    NumPy body is always there as the last resort and as the reference.
+    Args:
+        name: the op.
+        device: the kind of device.
+        when: guard with the same parameters; the kernel is used where it returns true (None: always).
+        label: the name shown in profiles; the function's name by default.
+
+    The kernel registered last is tried first. The op's NumPy body remains the fallback and the reference.
     """
     op = get(name)
 

@@ -1,4 +1,4 @@
-"""Sample and error inputs of op records: small, named, made on demand, so that the table tests itself."""
+"""Sample and error inputs of op records, created on demand, from which the table is tested."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Maker:
         return np.asarray(self.rng.uniform(0.25, 4.0, shape))
 
     def distinct(self, *shape: int) -> np.ndarray:
-        """Values without ties and away from each other: safe for max, sort and their gradients."""
+        """Well-separated values without ties: safe for max, sort and their gradients."""
         n = int(np.prod(shape))
         return np.asarray((self.rng.permutation(n) + 0.5).reshape(shape) / max(n, 1) * 4 - 2)
 

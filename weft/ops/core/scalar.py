@@ -169,13 +169,13 @@ class Expr:
         return "; ".join([*lines, result])
 
 
-# Uniqueness. The table holds its values weakly: an expression nobody uses disappears with its entry.
+# Uniqueness. The table holds its values weakly: an unused expression is freed with its entry.
 _unique: WeakValueDictionary[Any, Expr] = WeakValueDictionary()
 _lock = forks.held_over_fork()
 
 
 def _intern(fn: str, args: tuple[Expr, ...], dtype: np.dtype, payload: Any = None) -> Expr:
-    # Constants are told apart by their bits: 0.0 == -0.0 and nan != nan would mislead the table.
+    # Constants are distinguished by their bits: 0.0 == -0.0 and nan != nan would mislead the table.
     key = (fn, args, dtype, payload.tobytes() if fn == "const" else payload)
     with _lock:
         found = _unique.get(key)

@@ -1,8 +1,8 @@
-"""Second derivatives of primitives that compute gradients.
+"""Second derivatives of ops that are themselves backward passes.
 
-A normalisation or attention has its backward pass as an op of its own (`layer_norm_backward`), so that native code can
-serve it. That op is differentiable, too, because the same computation is also written with public ops: its gradient
-rule runs this composition on the tape and differentiates it. Only higher derivatives ever pay for it.
+The backward pass of a normalisation or attention is a separate op (`layer_norm_backward`), so that native code can
+implement it. That op is differentiable because the same computation is also written with public ops: its gradient
+rule runs this composition on the tape and differentiates it. Only higher derivatives pay for it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from .registry import Joint, joint
 
 
 def composed(fn: Callable[..., Any], *attributes: str) -> Joint:
-    """The gradient rule of an op that computes what `fn(*tensors, **attributes)` writes with public ops: the derivative of
-    that composition. `fn` takes all tensors of the op in order, and the attributes named here."""
+    """The gradient rule of an op whose computation `fn(*tensors, **attributes)` writes with public ops.
+
+    `fn` takes all tensors of the op in order, and the attributes named here.
+    """
 
     def rule(gradients: Any, *values: Any) -> list[Any]:
         split = len(values) - 1 - len(attributes)
@@ -49,7 +51,7 @@ def composed_vjp(
                 watched.append(x)
             elif not need:
                 watched.append(x)
-            elif x._node is not None:  # a place of its own on the tape, still linked to where x came from
+            elif x._node is not None:  # a separate tape node, still linked to the history of x
                 watched.append(clone(x))
             else:
                 watched.append(x.detach().requires_grad_())

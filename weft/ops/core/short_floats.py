@@ -1,4 +1,4 @@
-"""What a record's `accumulate` asks for, on arrays and tensors: see Note [Short floats] in `weft.ops.core.registry`."""
+"""float32 accumulation for 16-bit floats in eager calls; see Note [Short floats] in `weft.ops.core.registry`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_short(dtype: np.dtype) -> bool:
 
 
 def any_short(operands: Sequence[Any]) -> bool:
-    """Whether one of the arrays, tensors or Specs is of 16-bit floats."""
+    """Whether any of the arrays, tensors or Specs has a 16-bit float dtype."""
     for x in operands:
         if x is not None and x.dtype.itemsize == 2 and x.dtype in SHORT:
             return True
@@ -45,7 +45,7 @@ def run_in_float32(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], run: C
 def _rounded(array: ndarray, dtype: np.dtype) -> ndarray:
     if array.dtype == dtype:
         return array
-    with np.errstate(all="ignore"):  # what is too large becomes inf, without a warning
+    with np.errstate(all="ignore"):  # overflow gives inf, without a warning
         return array.astype(dtype)
 
 
@@ -81,13 +81,13 @@ def narrowed(value: Any, dtype: np.dtype) -> Any:
 
 
 def in_float32(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The composed function `fn` with its 16-bit operands as float32 and its results rounded to what the operands have.
+    """The composite `fn` with 16-bit operands widened to float32 and results rounded to the operands' dtype.
 
-    Within `autocast` the results stay float32, as those of all sums do there.
+    Within `autocast` the results stay float32, as for all accumulating ops.
     """
 
     def composed(*args: Any, **kwargs: Any) -> Any:
-        for value in args:  # `_holds_short`, written out: every call of a loss comes by
+        for value in args:  # `_holds_short` inlined: on the path of every loss call
             if isinstance(value, Tensor):
                 if value._data.dtype.itemsize == 2:
                     break

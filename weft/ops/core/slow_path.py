@@ -1,7 +1,7 @@
-"""The general path of a call: any arguments, every check, the best kernel that applies.
+"""The general path of an op call: conversion, promotion, checks, kernel selection and recording.
 
-What users call first is in `weft.ops.core.fast_path`; it comes here with everything unusual: Python scalars, dtypes to promote,
-large arrays, symbolic tensors, modes, errors.
+`weft.ops.core.fast_path` falls through to it for Python scalars, dtypes to promote, large arrays, symbolic tensors, modes
+and errors.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ndarray = np.ndarray
 F32, BOOL = dtypes.float32, dtypes.bool_
 NATIVE_MIN_ELEMENTS = 16384  # elements from which a native kernel beats NumPy, see benchmarks/dispatch.py
 
-# NumPy warns of 1/0 and log(0) in the caller's frame: for tensors inf and nan are answers.
+# NumPy warns of 1/0 and log(0) in the caller's frame: for tensors inf and nan are valid results.
 warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, r"weft\.")
 
 
 def call(op: Op, values: tuple[Any, ...]) -> Any:
-    """Run `op` on a full tuple of argument values: convert, compute or record in a graph, and record on the tape."""
+    """Run `op` on a full tuple of argument values: convert, compute (or add to a graph), and record on the tape."""
     if op.check_call is not None:
         op.run(op.check_call, values)
     if op.along and _along_a_number(op, values):
@@ -63,7 +63,7 @@ def call(op: Op, values: tuple[Any, ...]) -> Any:
 
 
 def _along_a_number(op: Op, values: Sequence[Any]) -> bool:
-    """Whether the op's first tensor is 0-d and `axis` names the one axis that it may be thought to have."""
+    """Whether the op's first tensor is 0-d and `axis` is 0 or -1, as for a vector of one element."""
     x, axis = values[op.tensor_slots[0]], values[op.slot_of["axis"]]
     if not isinstance(x, Tensor) or x.shape != ():
         return False
@@ -72,7 +72,7 @@ def _along_a_number(op: Op, values: Sequence[Any]) -> bool:
 
 
 def _as_vector(op: Op, values: Sequence[Any]) -> Any:
-    """The op on numbers as vectors of one element; its results are numbers again, as in PyTorch."""
+    """Run the op on 0-d tensors as vectors of one element; results are 0-d again, as in PyTorch."""
     from ..array.shaping import reshape
 
     vectors = list(values)
@@ -84,7 +84,7 @@ def _as_vector(op: Op, values: Sequence[Any]) -> Any:
 
 
 def operand(op: Op, position: int, value: Any) -> Any:
-    """A tensor argument: tensors pass, arrays become tensors, Python numbers stay weak, None stays None."""
+    """Convert a tensor argument: tensors pass, arrays become tensors, Python numbers stay weak, None stays None."""
     if isinstance(value, Tensor) or type(value) in (bool, int, float, complex):
         return value
     if value is None and position in op.optional:
@@ -102,7 +102,7 @@ def operand(op: Op, position: int, value: Any) -> Any:
 
 
 def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    """Run `op` on arrays (and weak scalars): the best kernel that applies. Returns an array or a tuple of arrays."""
+    """Run `op` on arrays (and weak scalars) with the best kernel that applies; returns an array or a tuple of arrays."""
     if op.expression is not None:
         return compute_elementwise(op, datas)
     arrays = promoted(op, datas)
@@ -128,17 +128,17 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
             return as_arrays(op.run(op.fn, values))
     except (TypeError, ValueError, IndexError):
         if op.infer is not None and op.checks_once:
-            # a signature equal to one that was checked may not be as good: 1.0 == 1. The rule has the better words.
+            # a signature may equal a checked one and still be invalid (1.0 == 1): the rule raises the better error
             op.run(op.infer, values)
         raise
 
 
 _backends_ready = False
-KERNEL_LOOKUP_MIN_ELEMENTS = 2048  # elements from which looking for native kernels can pay
+KERNEL_LOOKUP_MIN_ELEMENTS = 2048  # below this, native kernels are not looked up
 
 
 def _prepare_backends(op: Op, arrays: Sequence[Any]) -> None:
-    """Register the backends' kernels when the first op runs that may want one: small programs need not load them."""
+    """Register the backends' kernels on first need, so that small programs do not load them."""
     global _backends_ready
     if op.several_calls or any(type(a) is ndarray and a.size >= KERNEL_LOOKUP_MIN_ELEMENTS for a in arrays):
         _backends_ready = True
@@ -156,7 +156,7 @@ def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Se
     try:
         if key in op.checked:
             return
-    except TypeError:  # an attribute that cannot be hashed is the rule's to judge
+    except TypeError:  # unhashable attributes are left to the shape rule
         op.run(op.infer, values)  # type: ignore[arg-type]
         return
     check_integers(op, attrs)
@@ -169,8 +169,10 @@ def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Se
 
 
 def check_integers(op: Op, attrs: Sequence[Any]) -> None:
-    """Refuse an integer attribute that no array, kernel or library could take: NumPy, ctypes and LLVM hold them in 64 bits,
-    and some of them drop what is beyond. Shapes are left to the checks of the memory that they need."""
+    """Raise for an integer attribute outside 64 bits, which NumPy, ctypes or LLVM would reject or truncate.
+
+    Shapes are left to the memory checks.
+    """
     for i in op.integer_attrs:
         value = attrs[i]
         if value.__class__ is int:
@@ -185,7 +187,7 @@ _LEAST, _MOST = -(1 << 63), 1 << 64  # the end of a range of unsigned integers i
 
 
 def _integers(value: Any) -> Iterator[int]:
-    """The integers in an attribute, which may be nested; anything else is the shape rule's to judge."""
+    """The integers in a possibly nested attribute; other values are left to the shape rule."""
     if isinstance(value, (int, np.integer)):
         yield int(value)
     elif isinstance(value, (tuple, list)):
@@ -197,9 +199,10 @@ MAX_ADDRESSABLE_BYTES = 1 << 47  # bytes: more than any process can map
 
 
 def check_addressable(op: Op, specs: Sequence[Any]) -> None:
-    """Refuse results in a graph that no machine could hold or even walk over, before rules and passes that make arrays of
-    such sizes see them. Whether the rest fits into this machine is found out when a program is made: a fused value needs
-    no memory."""
+    """Raise MemoryError for graph results beyond the address space, before rules and passes allocate arrays of such sizes.
+
+    Whether smaller results fit into this machine is checked when the program is built: fused values need no memory.
+    """
     for spec in specs:
         shape = spec.shape
         if shape is None or not is_known(shape):
@@ -214,11 +217,11 @@ def check_addressable(op: Op, specs: Sequence[Any]) -> None:
             )
 
 
-MEMORY_CHECK_BYTES = 1 << 28  # bytes from which a result is worth a look at the system's free memory
+MEMORY_CHECK_BYTES = 1 << 28  # results of this size are checked against available memory
 
 
 def check_fits(op: Op, result: Any) -> None:
-    """Refuse a result that the machine cannot hold, before a kernel asks the system for it and the system kills us."""
+    """Raise MemoryError for a result larger than the available memory, before the system kills the process."""
     if result.__class__ is tuple:
         for part in result:
             check_fits(op, part)
@@ -229,7 +232,7 @@ def check_fits(op: Op, result: Any) -> None:
 
 
 def check_memory(title: str, shape: tuple[int, ...], dtype: np.dtype, scratch: int = 0) -> None:
-    """Refuse an array of `shape`, made with `scratch` bytes of temporaries, that the machine cannot hold."""
+    """Raise MemoryError if an array of `shape` plus `scratch` bytes of temporaries exceeds the available memory."""
     size = math.prod(shape) * dtype.itemsize + scratch
     if size < MEMORY_CHECK_BYTES:
         return
@@ -247,7 +250,7 @@ def check_memory(title: str, shape: tuple[int, ...], dtype: np.dtype, scratch: i
 
 
 def as_arrays(outs: Any) -> Any:
-    """A kernel's results with NumPy scalars as 0-d arrays."""
+    """A kernel's results, with NumPy scalars converted to 0-d arrays."""
     if type(outs) is ndarray:
         return outs
     return tuple([np.asarray(o) for o in outs]) if isinstance(outs, (tuple, list)) else np.asarray(outs)
@@ -266,7 +269,7 @@ def promoted(op: Op, datas: Sequence[Any]) -> list[Any]:
 def cast_data(data: Any, dtype: np.dtype) -> ndarray:
     if type(data) is ndarray and (data.dtype is dtype or data.dtype == dtype):
         return data
-    with np.errstate(all="ignore"):  # what is too large for a short float becomes inf, without a warning
+    with np.errstate(all="ignore"):  # overflow of a 16-bit float gives inf, without a warning
         return data.astype(dtype) if type(data) is ndarray else np.asarray(data, dtype)
 
 
@@ -313,8 +316,10 @@ def elementwise_dtypes(op: Op, datas: Sequence[Any]) -> tuple[np.dtype, ...]:
 
 
 def keeps_scalars(op: Op, datas: Sequence[Any], dtype: np.dtype) -> bool:
-    """Whether `op`, which computes in `dtype`, has a Python number among its operands that 16 bits would change: 0.1, or
-    1e5 beside float16. Arithmetic is then done in float32; comparisons and selections mean the rounded number."""
+    """Whether a Python number among the operands of `op` would change in 16 bits (0.1, or 1e5 with float16).
+
+    Arithmetic is then done in float32; comparisons and selections use the rounded number.
+    """
     if not is_short(dtype) or not op.widens:
         return False
     with np.errstate(all="ignore"):
@@ -344,7 +349,7 @@ def compute_elementwise(op: Op, datas: Sequence[Any]) -> ndarray:
 
 
 def plain_elementwise(op: Op, arrays: Sequence[ndarray]) -> ndarray:
-    """The reference: the scalar expression run by NumPy. Half precision is computed in float32, as native code does."""
+    """Reference implementation: the scalar expression run by NumPy, half precision in float32 as in native code."""
     assert op.expression is not None
     half = next((a.dtype for a in arrays if a.dtype.itemsize == 2 and dtypes.is_floating(a.dtype)), None)
     with np.errstate(all="ignore"):
@@ -358,7 +363,7 @@ _native: Any = None
 
 
 def native_kernels() -> Any:
-    """The module of native kernels on arrays (`weft.backends.llvm.eager`), loaded on first use, or False without one."""
+    """The module of native kernels on arrays (`weft.backends.llvm.eager`), loaded on first use; False if unavailable."""
     global _native
     if _native is None:
         from ... import backends
@@ -370,7 +375,7 @@ def native_kernels() -> Any:
 def native_elementwise(
     op: Op, arrays: Sequence[ndarray], shape: tuple[int, ...], out: ndarray | None = None
 ) -> ndarray | None:
-    """The scalar expression as a native loop (into `out`, if given), or None where there is no native code."""
+    """Run the scalar expression as a native loop (into `out`, if given); None if native code is unavailable."""
     native = _native if _native is not None else native_kernels()
     if native is False:
         return None

@@ -1,8 +1,8 @@
-"""Small work that nobody records, on arrays themselves.
+"""Shortcut for composite functions on small arrays outside the tape.
 
-A composed function pays for every op that it is made of; on a few numbers that is nearly all it costs. Where no mode looks,
-no gradient is wanted and all operands are small arrays of one floating dtype, such a function may compute at once with
-what `arrays` returns, by the formula its ops would have run.
+On a few elements, a composite function spends nearly all its time in dispatch. If no mode is active, no gradient is
+needed and all operands are small arrays of one floating dtype, it may compute directly on the result of `arrays`, by
+the formula that its ops would run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ndarray = np.ndarray
 
 
 def arrays(*tensors: Tensor | None) -> list[Any] | None:
-    """The arrays of `tensors`, the first of which is not None, if they may be computed with directly; else None."""
+    """The arrays of `tensors` (the first is not None) if the shortcut applies, else None."""
     if modes.active:
         return None
     dtype = getattr(tensors[0], "dtype", None)

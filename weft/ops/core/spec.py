@@ -1,9 +1,9 @@
-"""Spec: what is known of a value without computing it, and arithmetic on sizes that may not be known yet.
+"""`Spec` (shape and dtype of a value) and arithmetic on sizes that may be unknown.
 
-A *size* is a number, a `Symbol` (a name for one unknown number, equal to itself) or `None` (unknown). A shape is a
-tuple of sizes, or `None` when even the rank is unknown. Shape rules are written with the helpers here so that one
-rule serves eager checks (all sizes are numbers) and graphs (some are not). NumPy arrays and graph values have the
-same `shape`, `dtype` and `ndim`, so a rule takes any of them.
+A *size* is a number, a `Symbol` (a named unknown number, equal to itself) or `None` (unknown). A shape is a tuple of
+sizes, or `None` when even the rank is unknown. Shape rules are written with the helpers here so that one rule serves
+eager checks (all sizes are numbers) and graphs (some are not). NumPy arrays and graph values have the same `shape`,
+`dtype` and `ndim`, so a rule accepts any of them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Spec:
 
 
 def spec_of(data: Any) -> Spec:
-    """The Spec of an array or graph value; a graph value is kept so that its sizes can be asked for at run time."""
+    """The Spec of an array or graph value; a graph value is kept for sizes known only at run time."""
     if type(data) is np.ndarray:
         return Spec(data.shape, data.dtype)
     return Spec(data.shape, data.dtype, data)
@@ -83,8 +83,10 @@ def is_known(shape: Any) -> bool:
 
 
 def require_sizes(op: str, *tensors: Any) -> None:
-    """For functions that decide by sizes: refuse tensors of a graph that does not know them yet, which then declares the
-    call as a deferred node (Note [Deferred nodes] in `weft.graph.declared.deferred_nodes`)."""
+    """Raise for graph tensors of unknown sizes, so that the call is declared as a deferred node.
+
+    For functions whose control flow depends on sizes; see Note [Deferred nodes] in `weft.graph.declared.deferred_nodes`.
+    """
     for t in tensors:
         if not is_known(t.shape):
             raise ValueError(f"{op}: the sizes must be known. Got {format_shape(t.shape)}.")
@@ -123,14 +125,14 @@ def normalize_axis(op: str, axis: Any, ndim: int | None, name: str = "axis") -> 
 
 
 def rank_of(x: Any) -> int | None:
-    """The number of axes for ops that take a number as a vector of one element; None while a graph does not know it."""
+    """The rank for ops that treat a 0-d tensor as a vector of one element; None while unknown in a graph."""
     return 1 if x.ndim == 0 else x.ndim
 
 
 def normalize_axes(op: str, axis: Any, ndim: int | None, name: str = "axis") -> tuple[int, ...]:
     """`axis` (None for all, an integer or several) as a tuple of distinct numbers in [0, ndim).
 
-    A number has no axes; it may be reduced over axis 0 or -1 as if it had one, as in NumPy and PyTorch.
+    A 0-d tensor may be reduced over axis 0 or -1, as in NumPy and PyTorch.
     """
     if axis is None:
         return tuple(range(ndim or 0))
@@ -143,7 +145,7 @@ def normalize_axes(op: str, axis: Any, ndim: int | None, name: str = "axis") -> 
     return result
 
 
-MAX_LAYERS = 1 << 16  # of one stack: each is made one after the other, so a slip of the pen must not fill the memory
+MAX_LAYERS = 1 << 16  # layers in one stack: each is built in turn, so a typing error must not exhaust memory
 
 
 def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None = None) -> int:

@@ -1,8 +1,7 @@
 """Batching rules (for `vmap`) of ops that move, join and index: `rule(axes, tensors, attrs)`.
 
-`axes[i]` is 0 if tensor i has a batch axis, which is then its first, and None if it has none. The result has the batch
-axis first. Rules are written with public ops; those are imported where they are used, because their records name these
-rules.
+`axes[i]` is 0 if tensor i has a batch axis, which is then its first, and None otherwise. The result has the batch axis
+first. Rules are written with public ops, imported locally because the records of those ops refer to these rules.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def size_of(axes: Axes, tensors: Sequence[Any]) -> int:
 
 
 def with_axis(t: Tensor, axis: int | None, size: int) -> Tensor:
-    """`t` with a batch axis: its own, or itself repeated."""
+    """`t` with a batch axis, broadcast if it has none."""
     from ..array.shaping import broadcast_to
 
     return t if axis is not None else broadcast_to(t, (size, *t.shape))
@@ -39,7 +38,7 @@ def all_with_axis(axes: Axes, tensors: Sequence[Any]) -> list[Any]:
 
 
 def of_rank(t: Tensor, rank: int) -> Tensor:
-    """A batched tensor with new axes of size 1 after the batch axis, so that the others number `rank`."""
+    """A batched tensor with axes of size 1 inserted after the batch axis, up to `rank` axes per example."""
     from ..array.shaping import reshape
 
     missing = rank - (t.ndim - 1)
@@ -102,8 +101,10 @@ def setitem(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
 
 
 def _layout(spec: Any, ndim: int) -> tuple[int, bool]:
-    """Where the broadcast index axes stand in the result of an advanced index of a tensor with `ndim` axes, and
-    whether the index tensors and integers stand side by side (if not, NumPy puts their axes first)."""
+    """The position of the broadcast index axes in the result of an advanced index, and whether the indices are adjacent.
+
+    NumPy puts the axes of non-adjacent indices first.
+    """
     from ..array.indexing import HERE, Slice
 
     advanced = [
@@ -121,7 +122,7 @@ def _layout(spec: Any, ndim: int) -> tuple[int, bool]:
 
 
 def _batched_indices(axes: Axes, indices: Sequence[Any], size: int) -> list[Any]:
-    """Index tensors for a tensor with a batch axis in front: first one that names the example, then the given ones."""
+    """Index tensors for a tensor with a leading batch axis: the example index, then the given ones."""
     rank = max([t.ndim - (a is not None) for t, a in zip(indices, axes, strict=True)])
     lined = [of_rank(t, rank) if a is not None else t for t, a in zip(indices, axes, strict=True)]
     return [wrap(np.arange(size).reshape((size,) + (1,) * rank)), *lined]
@@ -225,9 +226,9 @@ def index_add(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
 
 
 def folded_rows(call: Any, logits: int) -> Any:
-    """A rule for ops over rows, logits (N, C, ...) with targets (N, ...) or (C,) with (): a batch of rows is more rows.
+    """Batching rule for ops over rows, logits (N, C, ...) with targets (N, ...) or (C,) with (): folds the batch into rows.
 
-    `call()` is the op; `logits` is the place of the logits among its tensors.
+    `call()` is the op; `logits` is the position of the logits among its tensors.
     """
 
     def rule(axes: Axes, tensors: Sequence[Any], attrs: Any) -> Any:
