@@ -91,7 +91,7 @@ def load(path: str | os.PathLike[str]) -> Module:
 
 
 def _facts(checkpoint: Checkpoint) -> Checked:
-    """What the writer noted, each part checked as it is used."""
+    """The record in a checkpoint; each part is validated on use."""
     return Checked(
         dict(checkpoint.facts),
         lambda reason, place: CheckpointError(f"checkpoint: {checkpoint.path} is damaged: facts.{place}: {reason}"),
@@ -99,7 +99,7 @@ def _facts(checkpoint: Checkpoint) -> Checked:
 
 
 def find_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """The best checkpoint of a run by the score it was monitored with; else the latest."""
+    """The best checkpoint of a run by its monitored score, or the latest if none is monitored."""
     place = Path(path)
     if not place.exists():
         raise FileNotFoundError(f"models.load: there is no {place}.")

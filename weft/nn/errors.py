@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Trail:
-    """What is known about an error on its way out: the innermost named path, seen from `module`."""
+    """Location of a propagating error: the path of its origin relative to `module`."""
 
     __slots__ = ("module", "path", "message", "noted")
 

@@ -384,7 +384,7 @@ def grid_sample(
     padding_mode: str = 'zeros',
     align_corners: bool = False,
 ) -> Tensor:
-    """The values of `x` at the places in `grid`."""
+    """Sample `x` at the coordinates in `grid`."""
 def group_norm(
     x: ArrayLike,
     num_groups: int,
@@ -453,7 +453,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """`x` (N, C, ...) with every channel of every example normalised by itself, times weight plus bias per
+    """Instance normalisation: each channel of each sample normalised, then a scale and a shift per
     channel.
     """
 def interpolate(

@@ -29,7 +29,7 @@ ndarray = np.ndarray
 
 
 def _symbolic(args: Iterable[Any]) -> bool:
-    """Whether a tensor of a graph is among the arguments: what the module does is then part of that graph."""
+    """Whether an argument is a graph tensor, so that the call adds to that graph."""
     return any(a.__class__ is Tensor and a._data.__class__ is not ndarray for a in args)
 
 
@@ -243,7 +243,11 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Path and tensor of every parameter; one that is shared appears under its first name only."""
+        """Path and tensor of every parameter; one that is shared appears under its first name only.
+
+        >>> [name for name, _ in nn.Linear(2, 3).named_parameters()]
+        ['weight', 'bias']
+        """
         return self._tensors(lambda m, n, v: isinstance(v, Parameter), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -306,11 +310,19 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode recursively: `train(False)`."""
+        """Set evaluation mode recursively: `train(False)`.
+
+        >>> nn.Dropout(0.5).eval().training
+        False
+        """
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set whether all parameters require gradients; False freezes them."""
+        """Set whether all parameters require gradients; False freezes them.
+
+        >>> any(p.requires_grad for p in nn.Linear(2, 3).requires_grad_(False).parameters())
+        False
+        """
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -396,7 +408,11 @@ class Module:
         return self._tensors(is_state, prefix, True, False)
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """Name and data of every parameter and persistent buffer. The tensors share memory with the module's own."""
+        """Name and data of every parameter and persistent buffer. The tensors share memory with the module's own.
+
+        >>> sorted(nn.Linear(2, 3).state_dict())
+        ['bias', 'weight']
+        """
         if prefix.endswith("."):
             prefix = prefix[:-1]
         return {name: tensor.detach() for name, tensor in self._state(prefix)}
@@ -443,13 +459,13 @@ class Module:
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> HookHandle:
-        """Call `hook(module, args, result)` after `forward`; what it returns, unless None, replaces the result."""
+        """Call `hook(module, args, result)` after `forward`; a return value other than None replaces the result."""
         return self._add_hook("_forward_hooks", _WithKwargs(hook) if with_kwargs else hook, prepend)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> HookHandle:
-        """Call `hook(module, args)` before `forward`; what it returns, unless None, replaces the arguments."""
+        """Call `hook(module, args)` before `forward`; a return value other than None replaces the arguments."""
         return self._add_hook("_forward_pre_hooks", _WithKwargs(hook) if with_kwargs else hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:

@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """What `module.summary(...)` returns: `print` it, or look at `rows`, `total_parameters`, `total_flops` …"""
+    """Result of `module.summary(...)`: printable, with `rows`, `total_parameters`, `total_flops` …"""
 
     def __init__(self, rows: list[Row], module: Module, flops: int, input_text: str) -> None:
         self.rows = rows

@@ -145,6 +145,10 @@ class Adadelta(Optimizer):
         eps: added under the roots.
         weight_decay: L2 penalty.
         maximize: ascend instead of descend.
+
+    >>> p = nn.Parameter(wf.ones(2)); p.grad = wf.ones(2)
+    >>> optim.Adadelta([p]).step(); bool((p < 1).all())
+    True
     """
 
     counts_steps = False

@@ -50,7 +50,7 @@ class Optimizer:
     """Base class of optimisers. See Note [Writing an optimiser].
 
     Args:
-        params: tensors, `(name, tensor)` pairs, or dicts with "params" and settings of their own.
+        params: tensors, `(name, tensor)` pairs, or dicts with "params" and per-group settings.
         defaults: settings of groups that do not override them.
     """
 
@@ -210,7 +210,7 @@ class Optimizer:
     # Groups ---------------------------------------------------------------------------------------------------------
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Add parameters with settings of their own: `{"params": …, "lr": 0.01}`."""
+        """Add a group of parameters with its own settings: `{"params": …, "lr": 0.01}`."""
         name = type(self).__name__
         if not isinstance(group, Mapping) or "params" not in group:
             raise TypeError(f"{name}: a group must be a dict with 'params'. Got {describe(group)}.")
@@ -277,7 +277,7 @@ class Optimizer:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` returned; tensors may be arrays, and are copied.
 
-        PyTorch's form, where `state` is a dict by the parameter's number and groups have settings of its own, is taken too.
+        PyTorch's form is accepted too: `state` keyed by parameter index, and groups with PyTorch-only settings.
         """
         name = type(self).__name__
         if not isinstance(state_dict, Mapping) or not {"param_groups", "state"} <= state_dict.keys():

@@ -73,7 +73,7 @@ def gathered(g: RowSparse) -> tuple[Tensor, Tensor, Tensor]:
 
 def chained(g: RowSparse, more: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """In a captured step: row numbers, the first position of each, and how to walk through the values of a row in order
-    (`row_chain`). `more` are numbers of further rows, whose gradient is zero unless `g` names them too."""
+    (`row_chain`). `more` are indices of further rows, with zero gradient unless `g` contains them."""
     rows, place = _placed(g, more)
     times, following = row_chain(place if more is None else place[: g.indices.shape[0]])
     return rows, place, times, following

@@ -26,7 +26,7 @@ def _sizes(op: str, name: str, value: Any, n: int) -> tuple[int, ...]:
 
 
 class _ConvNd(Layer):
-    """What all convolutions share: their settings, parameters and starting values."""
+    """Base of all convolutions: settings, parameters and initialisation."""
 
     _axes: int
     _transposed = False

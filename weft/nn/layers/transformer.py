@@ -37,7 +37,7 @@ def _clones(module: Module, n: int) -> ModuleList:
 
 
 class _Layer(Layer):
-    """What the layers of encoder and decoder share. Parts are made in PyTorch's order, which optimiser states depend on."""
+    """Base of encoder and decoder layers. Parts are created in PyTorch's order, which optimiser states depend on."""
 
     _cross_attention = False  # whether the layer also attends to the encoder's output
 

@@ -254,7 +254,7 @@ def adam_rows(
     """A table and its means after Adam's step on rows `index`. One pass over the rows; compiled programs work in place.
 
     Args:
-        place: the first place of each row, as `row_places` returns it.
+        place: the first position of each row, from `row_places`.
         times, following: `row_chain` of the positions with a gradient, the first len(values) ones.
         values: gradients; those of one row are added up in order.
         last, step, history: of a deferred table; the rows first catch up with the steps before `step`.

@@ -102,13 +102,13 @@ def _reference_sample(
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
-    """The values of `x` at the places in `grid`.
+    """Sample `x` at the coordinates in `grid`.
 
     Args:
         x: (N, C, H, W) or (N, C, D, H, W), floating.
         grid: (N, H', W', 2) or (N, D', H', W', 3) of (x, y[, z]) in [-1, 1], from one side of the image to the other.
         mode: "bilinear" (between neighbours, in three axes too) or "nearest".
-        padding_mode: what is outside the image: "zeros", "border" (the nearest border) or "reflection".
+        padding_mode: values outside the image: "zeros", "border" (the nearest border) or "reflection".
         align_corners: whether -1 and 1 are the centres of the corner elements instead of their outer edges.
 
     Returns:

@@ -573,5 +573,8 @@ def conv3d(
         x: (N, C, D, H, W) or (C, D, H, W).
         weight: (O, C/groups, KD, KH, KW).
         bias: (O,) or None.
+
+    >>> F.conv3d(wf.ones(1, 1, 3, 3, 3), wf.ones(2, 1, 3, 3, 3)).shape
+    (1, 2, 1, 1, 1)
     """
     return _conv(3, x, weight, bias, stride, padding, dilation, groups)

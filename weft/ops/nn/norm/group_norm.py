@@ -317,10 +317,18 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`x` (N, C, ...) with every channel of every example normalised by itself, times weight plus bias per channel.
+    """Instance normalisation: each channel of each sample normalised, then a scale and a shift per channel.
 
-    Running statistics, if given, move towards the mean of the examples' statistics, and are used instead of the
-    input's with `use_input_stats=False`.
+    Args:
+        x: (N, C, ...).
+        running_mean, running_var: (C,) or None; moved in place towards the mean of the samples' statistics.
+        weight, bias: (C,) or None.
+        use_input_stats: normalise by the input's statistics; if False, by the running ones.
+        momentum: weight of the batch in the running statistics.
+        eps: added to the variance.
+
+    >>> F.instance_norm(wf.randn(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
     """
     _check_channels("instance_norm", x)
     if not use_input_stats:

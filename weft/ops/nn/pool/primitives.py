@@ -28,7 +28,7 @@ _NO_PADDING: Any = {n: ((0, 0),) * n for n in (1, 2, 3)}
 
 
 def offsets_dtype(kernel: Sizes) -> np.dtype:
-    """The dtype of the places in a kernel; oneDNN's workspace has the same."""
+    """The dtype of offsets into a kernel, that of oneDNN's workspace."""
     return np.dtype(np.uint8) if prod(kernel) <= 255 else np.dtype(np.int32)
 
 
@@ -104,7 +104,7 @@ def _lowest(dtype: np.dtype) -> Any:
 
 
 def _first_places(kernel: Any, stride: Any, padding: Pairs, dilation: Any, out: Any) -> np.ndarray:
-    """The first place in each window that is not padding: where a window of nothing but -inf finds its maximum."""
+    """The first unpadded position of each window, the argmax of a window of only -inf."""
     total = np.zeros((1,) * len(kernel), np.int64)
     for axis, (k, t, (lo, _), d, n) in enumerate(zip(kernel, stride, padding, dilation, out, strict=True)):
         first = np.minimum(np.maximum(-((np.arange(n) * t - lo) // d), 0), k - 1)
@@ -191,7 +191,7 @@ def _infer_put(
 
 
 def _places(m: Any, shape: Any, window: Any) -> tuple[np.ndarray, np.ndarray]:
-    """An image to pool and the places of its maxima."""
+    """An image to pool and the positions of its maxima."""
     x = m.distinct(*shape)
     return x, _max_reference(x, *window)[1].astype(offsets_dtype(window[0]))
 
@@ -235,7 +235,7 @@ def max_pool_backward(
     g: Tensor, places: Tensor, like: Tensor | None, size: Sizes | None,
     kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, ceil_mode: bool,
 ) -> Any:  # fmt: skip
-    """The gradient of `max_pool` in x: every element of `g` added to the place where its maximum was found."""
+    """The gradient of `max_pool` in x: scatter-add of `g` to the positions of the maxima."""
     spatial: Any = like.shape[2:] if size is None else size  # type: ignore[union-attr]
     sizes = g.shape[2:]
     extra = _extra(spatial, kernel, stride, padding, dilation, sizes)
@@ -278,7 +278,7 @@ def _select_reference(
 def max_pool_select(
     x: Tensor, places: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, ceil_mode: bool
 ) -> Any:
-    """The values of `x` at the places that `max_pool` found: the transpose of `max_pool_backward`."""
+    """Gather `x` at the positions found by `max_pool`: the transpose of `max_pool_backward`."""
     sizes = places.shape[2:]
     extra = _extra(x.shape[2:], kernel, stride, padding, dilation, sizes)
     xp, where = padded_last(x, padding, extra), np.moveaxis(places, 1, -1)  # type: ignore[arg-type, type-var]
@@ -307,7 +307,7 @@ def _index_reference(places: Any, like: Any, kernel: Any, stride: Any, padding: 
 def max_pool_indices(
     places: Tensor, like: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
 ) -> Any:
-    """The places that `max_pool` found as indices into the flattened spatial axes of its input, `like`."""
+    """The positions found by `max_pool` as indices into the flattened spatial axes of its input, `like`."""
     rest: Any = places.astype(np.int64)
     index = np.zeros(places.shape, np.int64)
     unit = 1
@@ -396,7 +396,7 @@ _AVERAGES = [
 def avg_pool(
     x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, ceil_mode: bool, include: bool, divisor: int | None
 ) -> Any:
-    """The mean of every window. `include`: padding counts as zeros; `divisor`: what the sum is divided by instead."""
+    """The mean of each window. `include`: count padding as zeros; `divisor`: overrides the element count."""
     ones = (1,) * len(kernel)
     sizes: Any = out_sizes("avg_pool", x, kernel, stride, padding, ones, ceil_mode)
     share = _shares(x.shape[2:], kernel, stride, padding, sizes, include, divisor)

@@ -455,7 +455,12 @@ def lstm_cell(
     bias_ih: Tensor | None = None,
     bias_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One step of an LSTM: from x (N, inputs) and (h, c), each (N, H), to the next (h, c)."""
+    """One step of an LSTM: from x (N, inputs) and (h, c), each (N, H), to the next (h, c).
+
+    >>> h, c = F.lstm_cell(wf.ones(2, 3), (wf.zeros(2, 4), wf.zeros(2, 4)), wf.ones(16, 3), wf.ones(16, 4))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
+    """
     h, c = hx
     return lstm_step(_cell_gates("lstm_cell", x, h, weight_ih, weight_hh, bias_ih, bias_hh), h, c, weight_hh)[:2]
 
