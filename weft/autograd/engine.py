@@ -57,7 +57,7 @@ def run_backward(
     """Backpropagate from `outputs`. Without `inputs`, gradients are added to the leaves' `.grad`; with them, the
     gradients of exactly these tensors are returned (None for one that was not reached) and `.grad` stays untouched.
 
-    Inputs may have been computed from each other: with `beyond`, gradients go on behind an input; otherwise every input
+    Inputs may have been computed from each other: with `beyond`, gradients propagate beyond an input; otherwise every input
     gets only what reaches it without passing through another one."""
     if retain_graph is None:
         retain_graph = create_graph

@@ -80,7 +80,7 @@ class Value:
     def __repr__(self) -> str:
         return f"%{self.name}: {self.dtype.name}{format_shape(self.shape)}"
 
-    # What a Tensor asks of its data when it needs more than shape and dtype.
+    # The interface that a Tensor expects of its data beyond shape and dtype.
 
     def apply(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         return self.node.graph.call(op, tensors, attrs)

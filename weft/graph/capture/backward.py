@@ -8,9 +8,9 @@ What the pullback reads of arguments and outside tensors is read again when it r
 that is an error, as eagerly. Outside tensors that the function itself writes (the state of a random generator) are kept
 as they were.
 
-Gradients that will be differentiated again (`create_graph=True`) come from a captured function of their own: the nodes of
-the forward pass are run again and differentiated, and that function has a pullback in turn. Where the tape said less than
-the nodes (`no_grad`, `detach`, a Function of the user's, hooks) they would give other gradients, so that is refused.
+Gradients that will be differentiated again (`create_graph=True`) come from a separate captured function: the nodes of
+the forward pass are run again and differentiated, and that function has a pullback in turn. Where the tape was cut
+(`no_grad`, `detach`, a Function of the user's, hooks) they would give other gradients, so that is refused.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
             ]
         if not wanted:
             return None
-        # an outside tensor that was itself computed ends the tape of the function: the caller's goes on behind it
+        # an outside tensor that was itself computed ends the tape of the function; the caller's tape continues it
         gradients = run_backward(
             roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False
         )

@@ -9,7 +9,7 @@
                                                  b()
 
 A `for` loop keeps its `break` for a flag that is known to be set while the function is traced. Loops with an `else`, with a
-`return`, or that are left from inside a `try`, `with` or `match` stay as they are.
+`return`, or that are left from inside a `try`, `with` or `match` are not rewritten.
 """
 
 from __future__ import annotations

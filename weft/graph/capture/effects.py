@@ -52,7 +52,7 @@ class Effects:
             raise Uncapturable(f"a {self.what} writes to an operand that it also knows by another name", "")
 
     def operands(self) -> list[Tensor]:
-        """The outer tensors as they are now."""
+        """The outer tensors, with their current values."""
         return copies(self.tensors)
 
     def pure(self, fn: Callable[..., Any], structure: Any, finals: bool = True) -> Callable[..., Any]:

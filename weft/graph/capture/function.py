@@ -692,7 +692,7 @@ class Trace:
                 target._grad = g
             elif target >= 0:
                 tensors[target]._grad = g
-            elif g is not None:  # an argument that was computed outside: its gradient goes on to what it came from
+            elif g is not None:  # an argument that was computed outside: its gradient is propagated further
                 run_backward([wrap(tensors[~target]._data, entries[~target])], [g])
 
     def _only_read(self) -> list[bool]:

@@ -52,7 +52,7 @@ def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> l
 
 
 def control_again(op: ControlOp, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The results of a control-flow node for other inputs, its subgraphs traced anew."""
+    """The results of a control-flow node for other inputs, with its subgraphs traced again."""
     count = len(inputs) - len(op.facts["outer"])
     inner, at = list(inputs[:count]), {id(t): x for t, x in zip(op.facts["outer"], inputs[count:], strict=True)}
 

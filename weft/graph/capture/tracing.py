@@ -217,7 +217,7 @@ class CapturedGraph(Graph):
         if not is_known(data.shape) or not is_known(result.shape) or 0 in data.shape:
             return True
         if op.name == "reshape" and attrs[1]:
-            return False  # a copy was asked for
+            return False  # an explicit copy
         strides = self.strides.get(data)
         fake = _strided(data, strides)  # stands for the eager array; only its strides are looked at
         if op.name == "reshape":

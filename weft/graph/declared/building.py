@@ -178,10 +178,10 @@ class DeclaredGraph(Graph):
         try:
             return super().call(op, operands, attrs)
         except TypeError as error:
-            told = unknown_sizes(op.title, operands, error)
-            if told is None:
+            clearer = unknown_sizes(op.title, operands, error)
+            if clearer is None:
                 raise
-            raise told from error
+            raise clearer from error
 
     @property
     def open_sizes(self) -> bool:
@@ -273,7 +273,7 @@ class DeclaredGraph(Graph):
         found: dict[str, Tensor] = {}
         for s in sorted(states, key=lambda s: s.number):
             name, n = s.name, 0
-            while name in found:  # eager tensors that a graph reads have no names of their own
+            while name in found:  # eager tensors that a graph reads share a default name
                 n += 1
                 name = f"{s.name}_{n}"
             found[name] = s.tensor

@@ -94,5 +94,5 @@ def _tensors_of(graph: Any, x: Any, position: int) -> list[Tensor]:
 
 
 def _distinct(reads: Sequence[Tensor]) -> list[Tensor]:
-    """Reads with places of their own on the tape; reads of a parameter share one."""
+    """Reads with separate tape nodes; reads of a parameter share one."""
     return list({id(t._node): t for t in reads if t._node is not None}.values())

@@ -211,7 +211,7 @@ def read_graph_files(
 
 
 def _read_version(file: Path) -> tuple[bytes, tuple[int, int]]:
-    """The content of a file, and what tells it from one that replaces it, even by the same content."""
+    """The content of a file, and an identity that differs from that of a replacement, even with the same content."""
     require_plain("load", file)
     with open(file, "rb") as opened:
         facts = os.fstat(opened.fileno())

@@ -4,7 +4,7 @@ Note [Origins]. A graph reads an eager tensor by identity. If the tensor was *co
 numbers, its value of now is not what the program means: the gradient would not reach the parameter, and every step would
 see the same draw. So such a tensor remembers how it was made, and the graph declares that again, on its own reads:
 * A view of a tensor that requires gradients knows its base and the view ops (`Tensor._view`), always.
-* The state of a draw knows its generator, always: the graph draws anew in every step.
+* The state of a draw knows its generator, always: the graph draws again in every step.
 * Inside `with graph.as_default():` the result of any op on such tensors knows op and operands (`Origin`).
 A tensor that was written in place since is no longer what its origin says; it is read by identity.
 What was computed from parameters without being remembered is refused, because its gradient would silently be lost.

@@ -9,7 +9,7 @@ of one dequeue and one assign happens entirely or not at all.
 A step with several effects on one device ignores its deadline once the first has happened, except where a node waits (for
 space in a queue, say) or loops, so it completes as well. Parts on other devices may be abandoned at that moment.
 
-If the computation on an element raises an error, the element stays consumed: retrying would raise again for ever.
+If the computation on an element raises an error, the element stays consumed: retrying would raise again.
 
 Leases and effects are recorded in the `Run` where they happen, those of a queue under the queue's lock. Withdrawing a pending
 call takes the same lock, so once an executor has withdrawn its calls the records are complete.

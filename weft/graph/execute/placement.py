@@ -6,7 +6,7 @@ device, by the time the node takes there (`weft.graph.execute.costs`: measured o
 the bytes to transfer. `graph.placement_report()` prints the outcome with its reasons.
 
 Devices are those of the process, `configure_devices(cpu=2, ref=1)` (or WEFT_CPU_DEVICES=2), or of a session. `cpu:N` are
-virtual: the same processors and memory, with a thread and values of their own. `ref` runs NumPy kernels only.
+virtual: the same processors and memory, with separate threads and values. `ref` runs NumPy kernels only.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def devices() -> list[Device]:
     return list(_configured)
 
 
-MAX_DEVICES = 1024  # of a kind; each has an engine with threads of its own while a step runs
+MAX_DEVICES = 1024  # per kind; each has a separate engine and threads while a step runs
 
 
 def configure_devices(cpu: int = 1, ref: int = 0) -> list[Device]:

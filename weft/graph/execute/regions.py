@@ -273,7 +273,7 @@ def _expanded(graph: Any, op: DeferredOp, args: Sequence[Any]) -> Sequence[Value
 
 
 def specialised(op: ControlOp, specs: Sequence[Spec]) -> tuple[ControlOp, list[Spec]]:
-    """A control-flow op for inputs of these specs, and the specs of its outputs: the subgraphs inferred anew."""
+    """A control-flow op for inputs of these specs, and the specs of its outputs: its subgraphs are inferred again."""
     outer = op.facts["outer"]
     inner, captured = specs[: len(specs) - len(outer)], specs[len(specs) - len(outer) :]
     at = {id(t): s for t, s in zip(outer, captured, strict=True)}

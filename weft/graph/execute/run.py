@@ -58,7 +58,7 @@ class Run:
         if not self.effects or self.cancelled:
             self.check()
 
-    # A native loop runs without Python, perhaps for ever: it looks at a flag in every iteration.
+    # A native loop runs without Python, perhaps endlessly: it polls a flag in every iteration.
 
     def begin(self, flag: Any) -> None:
         """A native loop starts, which stops when `flag` is set."""

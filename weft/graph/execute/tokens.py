@@ -5,7 +5,7 @@ loops it is in and their iterations. So iterations overlap: a node of iteration 
 has finished, if its inputs are there. Large nodes run on the pool of threads beside each other; small ones on the
 engine's own thread.
 
-On several devices every device has an engine and a thread of its own. A value that another device uses is sent to it with
+Every device has a separate engine and thread. A value that another device uses is sent to it with
 its tag, live or dead, once per destination and iteration; so is a control edge. The loop's own primitives are colocated
 (`weft.graph.execute.placement`), everything else may be anywhere. The step is over when every engine is idle and nothing is on
 its way: as many tokens were taken as were sent.
