@@ -508,7 +508,7 @@ def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) 
 
 
 def _random_(x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
-    """Fill an integer tensor with integers uniform in [low, high), in place; the bound defaults to what fits."""
+    """Fill an integer tensor with integers uniform in [low, high), in place; `high` defaults to the limit of the dtype."""
     if not dtypes.is_integral(x.dtype):
         raise TypeError(f"random_: expected an integer tensor. Got {x.dtype.name}; use `uniform_`.")
     bound = int(np.iinfo(x.dtype).max) + 1 if high is None else high

@@ -238,7 +238,11 @@ def _power_exponent(g: Any, x: Any, out: Any) -> Any:
 
 @elementwise(numpy=np.negative, kind="arithmetic", vjp=lambda g: -g, reference=np.negative, samples=values())
 def negative(x: Term) -> Term:
-    """`-x`, elementwise."""
+    """`-x`, elementwise.
+
+    >>> wf.negative(wf.tensor([1, -2]))
+    tensor([-1,  2])
+    """
     return s.neg(x)
 
 
@@ -494,7 +498,11 @@ def _nonzero(x: Any) -> Any:
     samples=pairs(0.5, 3),
 )
 def hypot(x1: Term, x2: Term) -> Term:
-    """sqrt(x1² + x2²) without overflow."""
+    """sqrt(x1² + x2²) without overflow.
+
+    >>> wf.hypot(wf.tensor(3.0), wf.tensor(4.0))
+    tensor(5.)
+    """
     return s.hypot(x1, x2)
 
 
@@ -818,7 +826,11 @@ logical_xor = _logic(
     samples=lambda m: [Sample(m.bools(4)), Sample(m.ints(3, low=0, high=2))],
 )  # fmt: skip
 def logical_not(x: Term) -> Term:
-    """Logical not of truth values (non-zero is true)."""
+    """Logical not of truth values (non-zero is true).
+
+    >>> wf.logical_not(wf.tensor([True, False]))
+    tensor([False,  True])
+    """
     return s.bitwise_not(x)
 
 

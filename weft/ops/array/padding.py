@@ -168,7 +168,7 @@ def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: float = 0) 
         return out
     out[tuple([slice(lo, lo + n) for (lo, _), n in zip(pairs, x.shape, strict=True)])] = x
     for axis, ((lo, hi), n) in enumerate(zip(pairs, x.shape, strict=True)):
-        # axes done before are whole now; later ones are still to come, and overwrite what is copied for them here
+        # earlier axes are complete; the padding of later axes is overwritten when they are processed
         for side in _sides(axis, lo, hi, n, mode):
             out[side[0]] = out[side[1]]
     return out

@@ -354,7 +354,7 @@ def _multinomial(weights: np.ndarray, uniform: np.ndarray, num_samples: int, rep
     if replacement:
         sums = np.cumsum(weights, -1)
         rows = [np.searchsorted(c, u * c[-1], side="right") for c, u in zip(sums, uniform, strict=True)]
-        # rounding in the last place must not reach a category of weight 0 behind the last possible one
+        # rounding must not select a trailing category of weight 0
         last = weights.shape[-1] - 1 - np.argmax(weights[:, ::-1] > 0, -1)
         return np.minimum(np.array(rows).reshape(uniform.shape), last[:, None])
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -163,7 +163,7 @@ def _repeat_rule(g: Tensor, like_x: Any, repeats: Any, axis: Any) -> Tensor:
         flat = _repeat_rule(g, Spec((num_elements(shape),), g.dtype), repeats, 0)
         return reshape(flat, shape)
     axis = axis % len(shape)
-    if not isinstance(repeats, tuple):  # copies stand next to each other: one axis of them, summed
+    if not isinstance(repeats, tuple):  # copies are adjacent: sum over an axis of copies
         from .reduction import sum as sum_
 
         return sum_(reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)

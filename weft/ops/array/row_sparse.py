@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class RowSparse:
-    """The tensor of `shape` that is zero but for `values[k]` added to row `indices[k]`; rows may repeat.
+    """A row-sparse gradient: zeros of `shape` with `values[k]` added to row `indices[k]`; rows may repeat.
 
     The gradients of `embedding` and `take` have this form. Adding two keeps it; `coalesce()` merges repeated rows;
     `to_dense()` makes an ordinary tensor. Optimisers with a row-sparse form touch only these rows. A gradient with `keep`
-    stays row-sparse when it arrives in `.grad`; others do only on parameters with `sparse_grad`. With `checked` the
-    indices come from a look-up, which has found them valid.
+    stays row-sparse when accumulated into `.grad`; others do so only on parameters with `sparse_grad`. `checked` marks
+    indices that were already validated by a look-up.
     """
 
     __slots__ = ("indices", "values", "shape", "keep", "checked")

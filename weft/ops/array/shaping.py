@@ -660,7 +660,14 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     samples=lambda m: [Sample(m.normal(2, 3)), Sample(m.normal())],
 )
 def clone(x: Tensor) -> Any:
-    """Copy `x`; gradients flow through the copy."""
+    """Copy `x`; gradients flow through the copy.
+
+    >>> x = wf.zeros(2)
+    >>> y = wf.clone(x)
+    >>> y[0] = 1
+    >>> x
+    tensor([0., 0.])
+    """
     return np.array(x)
 
 
@@ -675,7 +682,13 @@ def clone(x: Tensor) -> Any:
     samples=lambda m: [Sample(m.normal(2, 3))],
 )
 def stop_gradient(x: Tensor) -> Any:
-    """Return `x` as a constant: no gradient flows through."""
+    """Return `x` as a constant: no gradient flows through.
+
+    >>> x = wf.tensor(3.0, requires_grad=True)
+    >>> (x * wf.stop_gradient(x)).backward()
+    >>> x.grad
+    tensor(3.)
+    """
     return x
 
 

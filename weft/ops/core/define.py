@@ -119,7 +119,7 @@ def elementwise(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an elementwise op whose body is a scalar expression.
 
-    `kind` says which dtypes it takes (see `check_kind`); `numpy` is the NumPy ufunc that computes the same for same-dtype
+    `kind` is the set of dtypes it accepts (see `check_kind`); `numpy` is the NumPy ufunc that computes the same for same-dtype
     operands, for the fast path.
     """
 

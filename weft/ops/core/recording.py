@@ -198,7 +198,7 @@ class Base:
 
 class Origin(Base):
     """How an eager tensor was made: result `index` of `op` on `tensors`; without an op, a draw from the generator
-    `tensors[0]`. Kept only where a declared graph may ask, see Note [Origins] in `weft.graph.declared.origins`."""
+    `tensors[0]`. Kept only where a declared graph may need it, see Note [Origins] in `weft.graph.declared.origins`."""
 
     __slots__ = ("op", "tensors", "attrs", "index", "clock", "depth")
 

@@ -259,11 +259,11 @@ class Op:
             raise TypeError(f"op {self.name}: a sequence of tensors must be the only tensor parameter.")
         self.tensor_names = tuple(names[i] for i in self.tensor_slots)
         self.attr_names = tuple(names[i] for i in self.attr_slots)
-        # places among the attributes that hold sizes, counts, axes: integers or tuples of them
+        # positions of attributes that hold sizes, counts, axes: integers or tuples of them
         self.integer_attrs = tuple(
             j for j, n in enumerate(self.attr_names) if n != "shape" and _holds_integers(str(annotations.get(n, "")))
         )
-        # places among the tensors where None may stand
+        # positions of optional tensors
         self.optional = {j for j, i in enumerate(self.tensor_slots) if "None" in str(annotations.get(names[i], ""))}
         self.slot_of = {n: i for i, n in enumerate(names)}
         defaults: list[Any] = [REQUIRED] * len(names)

@@ -1,9 +1,9 @@
-"""The scalar language: elementwise mathematics written once, run two ways.
+"""The scalar language: elementwise functions written once, for NumPy and for the compiler.
 
-Every function here looks at its arguments. On NumPy arrays and numbers it computes, with NumPy; on an `Expr`
-it builds a larger `Expr`, which the compiler turns into native code::
+Every function dispatches on its arguments. On NumPy arrays and numbers it computes with NumPy; on an `Expr` it builds a
+larger `Expr`, which the compiler turns into native code::
 
-    from weft.ops import scalar as s
+    from weft.ops.core import scalar as s
 
     def gelu(x):
         return 0.5 * x * (1 + s.erf(x * 0.7071067811865476))
@@ -13,11 +13,11 @@ it builds a larger `Expr`, which the compiler turns into native code::
 
 Contract
 * Types promote as in the array API; a Python number is weak: it takes the type of the other operand.
-* Real types only in an `Expr` (bool, integers, float16, bfloat16, float32, float64). Complex arrays: NumPy.
-* An `Expr` is immutable and unique: building the same expression twice gives the same object, so `is`, `==`
-  and `hash` are structural and cost nothing. An elementwise comparison is `s.eq(x, y)` or `x.eq(y)`.
+* An `Expr` has a real type (bool, integers, float16, bfloat16, float32, float64). Complex arrays are left to NumPy.
+* An `Expr` is immutable and hash-consed: building the same expression twice gives the same object, so `is`, `==`
+  and `hash` are structural and cheap. An elementwise comparison is `s.eq(x, y)` or `x.eq(y)`.
 * float16 and bfloat16 expressions are *computed in float32* and rounded when stored or `cast`.
-* A float that becomes an integer is truncated; NaN gives 0, what is out of range the nearest end (`dtypes.convert`).
+* Float to integer conversion truncates; NaN gives 0 and values out of range saturate (`dtypes.convert`).
 * Integer division by zero gives 0, and shifts by the width or more give 0 (or the sign), never a trap.
 """
 
@@ -37,7 +37,7 @@ from ...runtime import forks
 from . import numpy_special as _special
 
 Number = bool | int | float | np.generic
-Term = Any  # an Expr, an array or a number; what comes back is of the same sort
+Term = Any  # an Expr, an array or a number; results are of the same kind
 
 BOOL = np.dtype(np.bool_)
 INT8 = np.dtype(np.int8)
@@ -188,7 +188,7 @@ def _intern(fn: str, args: tuple[Expr, ...], dtype: np.dtype, payload: Any = Non
 
 
 def make(fn: str, args: Sequence[Expr], dtype: np.dtype, payload: Any = None) -> Expr:
-    """A node as it is, unchecked: for backends that lower to functions of their own."""
+    """A node without checks, for backends that lower to their own functions."""
     return _intern(fn, tuple(args), dtype, payload)
 
 
@@ -501,7 +501,7 @@ def trace(fn: Callable[..., Any], kinds: Sequence[DTypeLike]) -> Any:
 
 
 def topological(roots: Iterable[Expr]) -> Iterator[Expr]:
-    """Every node under `roots` once, arguments before their users. Not recursive: depth is no limit."""
+    """Every node under `roots` once, arguments before users; iterative, so depth is unlimited."""
     seen: set[Expr] = set()
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:
@@ -524,9 +524,9 @@ def rebuild(node: Expr, args: Sequence[Expr]) -> Expr:
 
 
 def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild `expr` with every node for which `replace` returns an expression exchanged for it.
+    """Rebuild `expr` with nodes replaced by the expressions that `replace` returns for them.
 
-    `replace` sees a node before its arguments do; what it returns is not visited again.
+    `replace` is called on a node before its arguments; its result is not visited again.
     """
     done: dict[Expr, Expr] = {}
     stack = [expr]
@@ -560,7 +560,7 @@ _ATOM = 10
 
 
 def format_exprs(exprs: Sequence[Expr], prefix: str = "t") -> tuple[list[str], list[str]]:
-    """Print expressions: (definitions of shared parts such as `t0 = exp(x0)`, one text per expression)."""
+    """Format expressions: (definitions of shared subexpressions such as `t0 = exp(x0)`, one text per expression)."""
     nodes = list(topological(exprs))
     uses: dict[Expr, int] = dict.fromkeys(nodes, 0)
     for node in nodes:
@@ -593,7 +593,7 @@ def format_exprs(exprs: Sequence[Expr], prefix: str = "t") -> tuple[list[str], l
             body, level = f"i{body}" if node.fn == "index" and isinstance(node.payload, int) else body, _ATOM
         else:
             body, level = f"{node.fn}({', '.join(text[x][0] for x in node.args)})", _ATOM
-        # A name for what is used twice, unless it is as short as a name would be.
+        # Name shared subexpressions, unless they are as short as a name.
         if uses[node] > 1 and node.args and len(body) > 8 and node not in exprs:
             name = f"{prefix}{len(lines)}"
             lines.append(f"{name} = {body}")
