@@ -1,7 +1,7 @@
-"""The public namespace, assembled from the op table and the modules that hold what is not an op.
+"""Assembles the public namespace of `weft` from the op table and the modules of other functions.
 
-Names from the op table are not written down a second time: an op's `namespace` says where it appears. Functions that
-are not ops (constructors, `sum` with its dtype handling …) are listed in the `__all__` of their module.
+Ops are not listed here: an op's `namespace` says where it is exported. Functions that are not ops (constructors, `sum` with
+its dtype handling …) are listed in the `__all__` of their module.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MODULES = [
     sets, cumulative, statistics, comparison, einsum, casting, random,
 ]  # fmt: skip
 
-# Names found on first use: they need more of the package than every program does.
+# Names imported on first use, to keep `import weft` fast.
 LAZY: dict[str, str] = {
     "function": ".graph.capture.function:function",
     "profile": ".profiler:profile",
@@ -126,7 +126,7 @@ def public_functions(module: ModuleType) -> dict[str, Any]:
 
 
 def namespace() -> dict[str, Any]:
-    """Everything that `import weft` puts at the user's fingertips."""
+    """The public names of `weft` that are imported eagerly."""
     tensor_methods.attach()
     names: dict[str, Any] = {}
     for module in MODULES:

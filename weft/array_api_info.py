@@ -1,4 +1,4 @@
-"""What the array API's inspection functions answer: `wf.__array_namespace_info__()`."""
+"""The inspection API of the array API standard: `wf.__array_namespace_info__()`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from . import dtypes as _dtypes
 from .runtime.device import CPU, Device, as_device
 
-# The array API's own dtypes: float16 and bfloat16 are Weft's beyond it.
+# The dtypes of the standard, which lacks float16 and bfloat16.
 _STANDARD = tuple(d for d in _dtypes.ALL if d not in (_dtypes.float16, _dtypes.bfloat16))
 
 
 class ArrayNamespaceInfo:
-    """Facts about `weft` as an array API namespace."""
+    """Properties of `weft` as an array API namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What the namespace can do: boolean indexing, data-dependent shapes, and up to how many axes."""
+        """Capabilities: boolean indexing, data-dependent shapes, and the maximum number of axes."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
@@ -29,7 +29,7 @@ class ArrayNamespaceInfo:
         return (CPU,)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
-        """The dtypes that are chosen when none is given, by kind."""
+        """The default dtypes, by kind."""
         _check_device("default_dtypes", device)
         real = _dtypes.get_default_dtype()
         return {

@@ -1,4 +1,4 @@
-"""The `weft` command. What each command does is in `weft.commands`; here is how they are called."""
+"""The `weft` command line; the commands are implemented in `weft.commands`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .runtime import info
 
 
 def show_info(arguments: argparse.Namespace) -> int:
-    """`weft info`: what was found on this machine."""
+    """`weft info`: print versions, processor, threads and libraries."""
     print(json.dumps(info.info(), indent=2) if arguments.json else info.format_info())
     return 0
 
 
 def command(name: str) -> Callable[[argparse.Namespace], int]:
-    """The function of `weft.commands.name`, imported when it is called: `weft info` needs none of what training does."""
+    """The `run` function of `weft.commands.<name>`, imported when it is called."""
 
     def run(arguments: argparse.Namespace) -> int:
         status: int = importlib.import_module(f"weft.commands.{name}").run(arguments)
@@ -106,7 +106,7 @@ def _number(text: str) -> float:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning without the line of our own that gave it."""
+    """Print a warning without the source line of Weft that issued it."""
     print(f"weft: {message}", file=sys.stderr)
 
 
@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (CommandError, ConfigError, CheckpointError, OSError, FloatingPointError) as error:
-        # A mistake in what was asked for: one line is worth more than a traceback. WEFT_DEBUG shows the rest.
+        # A user error: print one line instead of a traceback, which WEFT_DEBUG shows.
         if settings.DEBUG():
             raise
         print(f"weft: {error}", file=sys.stderr)

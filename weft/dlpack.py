@@ -1,7 +1,7 @@
-"""DLPack in and out: zero-copy exchange with NumPy, torch, jax and others.
+"""DLPack import and export: zero-copy exchange with NumPy, torch, jax and others.
 
-NumPy speaks DLPack for every dtype but bfloat16, which DLPack knows and NumPy does not; that one travels as uint16
-with the type code changed in the capsule.
+NumPy implements DLPack for every dtype but bfloat16, which DLPack has and NumPy lacks; it is exchanged as uint16 with the
+type code patched in the capsule.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def export(array: np.ndarray, **options: Any) -> Any:
     """A DLPack capsule that shares the memory of `array`."""
     if array.dtype != dtypes.bfloat16:
         if not array.flags.writeable and options.get("max_version") is None:
-            array = array.copy()  # the old protocol cannot say "read-only"
+            array = array.copy()  # the old protocol has no read-only flag
         return array.__dlpack__(**options)
     capsule = array.view(np.uint16).__dlpack__(**options)
     _tensor_in(capsule).dtype.code = _BFLOAT
@@ -60,7 +60,7 @@ def export(array: np.ndarray, **options: Any) -> Any:
 
 
 class _Retyped:
-    """Hands NumPy a bfloat16 producer's memory as uint16."""
+    """Presents a bfloat16 producer's memory to NumPy as uint16."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -76,7 +76,7 @@ class _Retyped:
 
 
 def import_array(x: Any) -> np.ndarray:
-    """A NumPy array on the memory of a DLPack producer."""
+    """A NumPy array that shares the memory of a DLPack producer."""
     device = tuple(x.__dlpack_device__())
     if device[0] != 1:
         raise BufferError(

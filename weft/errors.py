@@ -1,4 +1,4 @@
-"""How Weft speaks when something goes wrong: shapes in words, and the user's own line.
+"""Helpers for error messages: descriptions of shapes and values, the user's source line, and `FileError`.
 
 Every message answers: what happened and where, what was given, what was expected, what to type instead.
 """
@@ -14,7 +14,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Location:
-    """A place in the user's program. Cheap to make (no line is looked up) and printed on demand."""
+    """A source location in the user's program. Cheap to create; the line is read only when printed."""
 
     __slots__ = ("code", "line")
 
@@ -47,7 +47,7 @@ def user_location(depth: int = 1) -> Location | None:
 
 
 def describe(value: Any) -> str:
-    """A tensor, array or scalar in a few words: `float32 (4, 3)`."""
+    """A short description of a tensor, array or scalar: `float32 (4, 3)`."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is not None and (shape is not None or hasattr(value, "ndim")):
         return f"{dtype.name} {format_shape(shape)}"
@@ -64,10 +64,10 @@ def format_shape(shape: Any) -> str:
 
 
 class FileError(ValueError):
-    """A file does not hold what its reader expects: damaged, cut short, of another kind, or more than is allowed.
+    """A file is damaged, truncated, of another format, or exceeds a limit.
 
     Every reader of Weft raises it, with `path`, the `place` inside the file (a line, a key, an offset; may be empty) and
-    the `reason`. What goes wrong with the file itself (it is missing, it cannot be opened) is an OSError, as ever.
+    the `reason`. A file that is missing or cannot be opened raises OSError.
     """
 
     def __init__(self, reader: str, path: Any, reason: str, place: str = "") -> None:

@@ -1,16 +1,16 @@
-"""Tensors that several processes see at once, and a way to start those processes.
+"""Tensors in shared memory, and functions that start processes which use them.
 
 Contract
 --------
-* `share_memory(tensor)` moves a tensor's values into shared memory. The tensor stays the same object, so modules and
-  optimisers that hold it need not be told. Sent to another process (as an argument of a `Process`, through a
+* `share_memory(tensor)` moves a tensor's values into shared memory. The tensor stays the same object, so references in
+  modules and optimisers stay valid. Sent to another process (as an argument of a `Process`, through a
   `Queue` or a `Pipe`), a shared tensor arrives as a tensor **on the same memory**; any other tensor arrives as a copy.
-* Segments are anonymous: there is no name in the file system, so nothing can be left behind, however a process
-  ends. A segment lives until the last process that maps it lets go; the process that created it may die first.
-  A tensor that travels through a `Queue` needs its sender alive until the receiver has taken it out.
+* Segments are anonymous: they have no name in the file system, so none is left behind, however a process ends. A segment
+  lives until the last process unmaps it; the process that created it may end first. The sender of a tensor through a
+  `Queue` must stay alive until the receiver has taken it out.
 * Processes are *spawned*, never forked: OpenMP hangs in a forked child. What they run must be importable by name.
   `Process`, `Queue`, `Pipe`, `Event` … are those of the standard library's spawn context; `spawn` also divides the
-  processors between its processes and raises what one of them raised.
+  processors between its processes and re-raises their exceptions.
 * Nothing here synchronises writers. Lock-free training on shared parameters ("Hogwild") is the intended use.
 """
 
@@ -40,7 +40,7 @@ import numpy as np
 
 __all__ = ["ProcessGroup", "get_context", "is_shared", "share_memory", "spawn"]
 
-ALIGNMENT = 64  # bytes; what the kernels like, and enough for every dtype
+ALIGNMENT = 64  # bytes; a cache line, and enough for every dtype
 
 
 def get_context(method: str | None = None) -> _context.SpawnContext:
@@ -52,7 +52,7 @@ def get_context(method: str | None = None) -> _context.SpawnContext:
     return _mp.get_context("spawn")
 
 
-# What the context has under the names of the standard library (and of PyTorch): `Process`, `Queue`, `Event` …
+# Re-exported from the context under the names of the standard library: `Process`, `Queue`, `Event` …
 _OF_THE_CONTEXT = frozenset({
     "Array", "Barrier", "Condition", "Event", "JoinableQueue", "Lock", "Manager", "Pipe", "Pool", "Process", "Queue",
     "RLock", "Semaphore", "SimpleQueue", "Value", "active_children", "cpu_count", "current_process",
@@ -70,10 +70,10 @@ def __getattr__(name: str) -> Any:
 
 
 class Segment(mmap.mmap):
-    """Anonymous memory that several processes can map.
+    """Anonymous shared memory.
 
-    Arrays made on it keep it mapped; it is unmapped when the last of them dies. `fd` is this process's handle on
-    it, to be sent to others; it is closed with the mapping.
+    Arrays on it keep it mapped; it is unmapped when the last of them dies. `fd` is this process's file descriptor of it,
+    which can be sent to other processes; it is closed with the mapping.
     """
 
     fd: int
@@ -83,8 +83,8 @@ class Segment(mmap.mmap):
         """Reserve `nbytes` of shared memory, zeroed.
 
         Raises:
-            RuntimeError: the system has not that much to give. Asking up front turns what would be a bus error
-                at the first write into an exception.
+            RuntimeError: there is not enough memory. Reserving it up front turns a bus error at the first write
+                into an exception.
         """
         if not SUPPORTED:
             raise RuntimeError(
@@ -114,7 +114,7 @@ class Segment(mmap.mmap):
         try:
             status = os.fstat(fd)
             known = _segments.get((status.st_dev, status.st_ino))
-            if known is not None:  # this process has it mapped already: one mapping is enough
+            if known is not None:  # already mapped in this process
                 os.close(fd)
                 return known
             return Segment._map(fd, status.st_size)
@@ -152,7 +152,7 @@ def _open_anonymous() -> int:
         return os.memfd_create("weft", os.MFD_CLOEXEC)
     import _posixshmem  # type: ignore[import-not-found]
 
-    # No memfd on this system: a named segment whose name is gone before anyone can see it.
+    # No memfd on this system: a named segment that is unlinked immediately.
     name = f"/weft-{os.getpid()}-{time.monotonic_ns()}"
     fd = _posixshmem.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
     _posixshmem.shm_unlink(name)
@@ -201,7 +201,6 @@ def share_memory(value: Any) -> Any:
         The same object; for arrays, and containers that hold arrays, the shared copies in a like container.
 
     Example:
-        >>> import numpy as np
         >>> a = share_memory(np.arange(3.0))
         >>> is_shared(a), a.tolist()
         (True, [0.0, 1.0, 2.0])
@@ -289,10 +288,10 @@ def _array_parts(array: np.ndarray, segment: Segment) -> tuple[Any, ...]:
 
 
 def reduce_array(array: np.ndarray) -> tuple[Callable[..., np.ndarray], tuple[Any, ...]]:
-    """How `Tensor` pickles its array: `(rebuild, args)` with ``rebuild(*args)`` equal to `array` at the other end.
+    """How `Tensor` pickles its array: `(rebuild, args)` such that ``rebuild(*args)`` equals `array` in the receiver.
 
-    On its way to another process (arguments of a `Process`, queues, pipes) a shared array is sent as a handle. In
-    every other pickle (files, copies) the values themselves are written.
+    A shared array is sent to another process (arguments of a `Process`, queues, pipes) as a handle. All other pickles
+    (files, copies) contain the values.
     """
     if _transfer.active or _context.get_spawning_popen() is not None:
         segment = segment_of(array)
@@ -364,11 +363,11 @@ _THREAD_VARIABLES = ("WEFT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREAD
 
 @contextlib.contextmanager
 def child_environment(threads: int) -> Iterator[None]:
-    """Around `Process.start()`: the child computes with `threads` threads and does not see Ctrl-C while it starts.
+    """A context for `Process.start()`: the child uses `threads` threads and ignores Ctrl-C while it starts.
 
-    A spawned child reads the environment once, when its libraries load, so the variables are set here for the
-    moment of the start and put back. The signal mask is inherited too: the child unblocks it when it has decided
-    what Ctrl-C means to it (see `accept_interrupts`), and prints no traceback from the middle of its imports.
+    A spawned child reads the environment once, when its libraries load, so the variables are set during the start and
+    restored. The signal mask is inherited too: the child unblocks SIGINT after it has installed its handler (see
+    `accept_interrupts`), so Ctrl-C causes no traceback during its imports.
     """
     mask = getattr(signal, "pthread_sigmask", None)
     # The first start would also start Python's resource tracker, which unblocks SIGINT when it is done.
@@ -390,7 +389,7 @@ def child_environment(threads: int) -> Iterator[None]:
 
 
 def accept_interrupts(*, ignore: bool) -> None:
-    """In a child: end the start-up grace of `child_environment`; with `ignore`, Ctrl-C is left to the parent."""
+    """In a child: unblock the SIGINT that `child_environment` blocked; with `ignore`, the parent handles Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         return
     if ignore:
@@ -417,7 +416,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def stop_processes(processes: Iterable[_process.BaseProcess], grace: float = 0.0) -> None:
-    """End and reap processes: wait `grace` seconds, then ask (SIGTERM), then insist (SIGKILL)."""
+    """Stop and reap processes: wait `grace` seconds, then send SIGTERM, then SIGKILL."""
     processes = [p for p in processes if p.pid is not None]
     for wait, action in ((grace, None), (0.5, "terminate"), (5.0, "kill")):
         alive = [p for p in processes if p.is_alive()]
@@ -442,7 +441,7 @@ def unpicklable(where: str, error: BaseException) -> TypeError:
 
 
 def watch_parent() -> None:
-    """End this process when its parent has died; nobody is left to take its results."""
+    """End this process when its parent has died."""
     parent = _process.parent_process()
     if parent is None:
         return
@@ -464,7 +463,7 @@ def _run_child(conn: _connection.Connection, function: Callable[..., Any], rank:
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             conn.send(("error", str(unpicklable(f"spawn: the result of process {rank}", error))))
     except KeyboardInterrupt:
-        sys.exit(130)  # the parent gets the same signal and tells the user
+        sys.exit(130)  # the parent gets the same signal and reports it
     except Exception as error:  # whatever the user's code raises is reported
         conn.send(("error", f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"))
         sys.exit(1)
@@ -473,7 +472,7 @@ def _run_child(conn: _connection.Connection, function: Callable[..., Any], rank:
 
 
 class ProcessGroup:
-    """Processes started by `spawn`. `join()` waits for all; one that fails stops the rest."""
+    """The processes of a `spawn` call. `join()` waits for all; a failure of one stops the rest."""
 
     def __init__(self, processes: list[Any], connections: list[_connection.Connection]) -> None:
         self.processes = processes
@@ -487,7 +486,7 @@ class ProcessGroup:
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None) -> list[Any]:
-        """Wait for every process and return what `fn` returned in each, by rank.
+        """Wait for all processes and return the results of `fn`, by rank.
 
         Raises:
             RuntimeError: a process failed or died; the message has its rank and its traceback or exit code. The
@@ -525,7 +524,7 @@ class ProcessGroup:
         self._waiting.discard(rank)
 
     def stop(self) -> None:
-        """End every process that still runs."""
+        """Stop all running processes."""
         stop_processes(self.processes)
         for conn in self._connections:
             conn.close()
@@ -545,14 +544,14 @@ def spawn(
 
     Args:
         fn: a function defined at the top level of a module.
-        args: what every process gets; shared tensors among them stay shared.
+        args: further arguments of `fn`; shared tensors among them stay shared.
         nprocs: the number of processes.
         join: wait for them (True), or return a `ProcessGroup` at once (False).
         timeout: with `join`, seconds to wait before all are stopped.
         threads: compute threads per process; by default the processors divided by `nprocs`.
 
     Returns:
-        What the processes returned, by rank; with ``join=False`` a `ProcessGroup`.
+        The results of the processes, by rank; with ``join=False`` a `ProcessGroup`.
 
     Raises:
         RuntimeError, TimeoutError: see `ProcessGroup.join`.

@@ -1,4 +1,4 @@
-"""How tensors look: NumPy's layout, with dtype and gradient information where they are not obvious."""
+"""Text and HTML representations of tensors: NumPy's format, with dtype and gradient information where needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .errors import format_shape
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-_OBVIOUS = ("float32", "int64", "bool", "complex64")  # what a literal of these values would become
+_OBVIOUS = ("float32", "int64", "bool", "complex64")  # the dtypes of literals, which are not printed
 
 
 def tensor_text(t: Tensor) -> str:
@@ -49,7 +49,7 @@ def formatted(t: Tensor, spec: str) -> str:
 
 
 def tensor_html(t: Tensor) -> str:
-    """A table for notebooks; large tensors show their corners' text form."""
+    """An HTML table for notebooks; large tensors are summarised as text."""
     head = f"{t.dtype.name} {format_shape(t.shape)}" + (" requires_grad" if t.requires_grad else "")
     if t.is_symbolic or t.ndim > 2 or t.ndim == 0 or t.size > 400:
         return f"<div><code>{html.escape(head)}</code><pre>{html.escape(tensor_text(t))}</pre></div>"

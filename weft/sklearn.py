@@ -35,12 +35,12 @@ except ImportError as error:
     raise ImportError("weft.sklearn needs scikit-learn 1.6 or newer: `pip install scikit-learn`.") from error
 
 _OPTIMIZERS: dict[str, Callable[..., Any]] = {"adam": optim.AdamW, "sgd": optim.SGD, "lion": optim.Lion}
-_CAPTURE_FROM = 200_000  # samples over all epochs from which compiling the step pays for itself
+_CAPTURE_FROM = 200_000  # samples over all epochs from which compilation pays off
 _ROWS = 4096  # per batch of predictions
 
 
 class _Network(BaseEstimator):
-    """What both estimators share: settings, training, outputs."""
+    """Base of both estimators: parameters, training, outputs."""
 
     def __init__(
         self,
@@ -126,26 +126,26 @@ class _Network(BaseEstimator):
 
 
 class WeftClassifier(ClassifierMixin, _Network):
-    """A neural network that tells classes.
+    """A neural network classifier.
 
     Args:
         hidden: sizes of the hidden layers.
         activation: "relu", "gelu", "tanh", "sigmoid" or "silu".
-        module: a function of (number of features, number of classes) that makes another network than that.
+        module: a function of (number of features, number of classes) that returns another network.
         optimizer: "adam" (AdamW), "sgd" (momentum 0.9) or "lion".
         lr: learning rate.
-        weight_decay: how strongly weights are drawn to zero.
+        weight_decay: coefficient of the weight decay.
         batch_size: samples per step.
         epochs: passes over the data.
         capture: compile the training step; "auto" does so for larger data.
-        random_state: determines starting weights and the order of samples.
+        random_state: seed of the initial weights and of the order of samples.
 
     Attributes:
         classes_: the labels. model_: the network, a `weft.nn.Module`. loss_curve_: the mean loss of each epoch.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn to tell the labels `y` of the rows of `X`."""
+        """Fit the model to data `X`, (samples, features), and labels `y`, (samples,)."""
         X, y = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
@@ -160,19 +160,24 @@ class WeftClassifier(ClassifierMixin, _Network):
         return F.softmax(wf.asarray(self._outputs(X)), axis=1).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each sample."""
+        """The most probable class of each sample."""
         best = self._outputs(X).argmax(axis=1)
         return self.classes_[best]
 
 
 class WeftRegressor(RegressorMixin, _Network):
-    """A neural network that predicts numbers; settings as in `WeftClassifier`.
+    """A neural network regressor; parameters as in `WeftClassifier`.
 
-    Targets, one or several per sample, are scaled to unit variance for training and back for predictions.
+    Targets, one or several per sample, are scaled to unit variance for training, and predictions are scaled back.
+
+    >>> from weft.sklearn import WeftRegressor
+    >>> X = np.linspace(-1, 1, 100)[:, None]
+    >>> WeftRegressor(hidden=(16,), epochs=100, random_state=0).fit(X, X[:, 0] ** 2).predict(X).shape
+    (100,)
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn to predict the targets `y`, (samples,) or (samples, targets), of the rows of `X`."""
+        """Fit the model to data `X`, (samples, features), and targets `y`, (samples,) or (samples, targets)."""
         X, y = validate_data(self, X, y, dtype=np.float32, multi_output=True, y_numeric=True)
         target = np.asarray(y, np.float64).reshape(len(X), -1)
         self._flat = np.ndim(y) == 1
@@ -199,7 +204,7 @@ class WeftRegressor(RegressorMixin, _Network):
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Draw from `seed` inside, and go on as if nothing had been drawn afterwards."""
+    """Use `seed` within a block and restore the random state afterwards."""
     state = wf.get_rng_state()
     wf.manual_seed(seed)
     try:

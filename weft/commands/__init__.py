@@ -1,1 +1,1 @@
-"""What each `weft` command does; `weft.cli` reads the command line and calls these."""
+"""Implementations of the `weft` commands, called by `weft.cli`."""

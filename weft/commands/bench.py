@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find() -> Path | None:
-    """The folder of benchmarks: here, or beside the package."""
+    """The folder of benchmarks: in the current directory, or beside the package."""
     for root in (Path.cwd(), Path(weft.__file__).resolve().parents[1]):
         if (root / "benchmarks").is_dir() and any((root / "benchmarks").glob("*.py")):
             return root / "benchmarks"
@@ -54,7 +54,7 @@ def find() -> Path | None:
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """The scripts and packages of the folder that can be run, and the first line of what each says about itself."""
+    """The runnable scripts and packages of the folder, with the first line of their docstrings."""
     found = {}
     for path in sorted([*folder.glob("*.py"), *[main.parent for main in folder.glob("*/__main__.py")]]):
         if not path.name.startswith("_"):

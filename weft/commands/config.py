@@ -1,8 +1,7 @@
-"""Training configurations: TOML files whose mistakes are reported with file, line and key.
+"""Training configurations: TOML files whose errors are reported with file, line and key.
 
 A configuration has the tables `[model]`, `[data]`, `[optimizer]`, `[schedule]` (optional) and `[train]`. `name` in
-the first four chooses a constructor; the other keys are its arguments. What constructors accept is read from their
-signatures, so that there is no second list of settings to keep.
+the first four selects a constructor; the other keys are its arguments, which are validated against its signature.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ RECIPES = Path(__file__).parent / "recipes"
 SECTIONS = ("model", "data", "optimizer", "schedule", "train")
 REQUIRED = ("model", "data")
 MAX_BYTES = 1 << 20
-MAX_VALUE_LINES = 100  # of one value, whose end is looked for: beyond that, line numbers in errors may be wrong
+MAX_VALUE_LINES = 100  # lines of one value: beyond that, line numbers in errors may be wrong
 
 
 class ConfigError(ValueError):
-    """A mistake in a configuration: `file:line: key: what is wrong`."""
+    """An error in a configuration: `file:line: key: what is wrong`."""
 
 
 @dataclasses.dataclass
 class Config:
-    """A parsed configuration. `tables` holds plain values; `fail` reports a mistake at the line of a key."""
+    """A parsed configuration. `tables` holds plain values; `fail` reports an error at the line of a key."""
 
     name: str
-    """what the run is called: the recipe, or the file without its ending"""
+    """the name of the run: the recipe, or the file name without its suffix"""
     path: str
     tables: dict[str, dict[str, Any]]
     lines: dict[tuple[str, ...], int]
     options: dict[tuple[str, ...], str] = dataclasses.field(default_factory=dict)
-    """keys whose value was given on the command line, and by which option"""
+    """keys set on the command line, with the option"""
 
     def __getitem__(self, section: str) -> dict[str, Any]:
         return self.tables.get(section, {})
 
     def fail(self, key: tuple[str, ...], problem: str) -> NoReturn:
-        """Raise the error for a mistake at `key`, a path such as `("model", "layers")`."""
+        """Raise a `ConfigError` at `key`, a path such as `("model", "layers")`."""
         if key in self.options:
             raise ConfigError(f"{self.options[key]}: {problem}")
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
@@ -67,7 +66,7 @@ class Config:
         """The keys of a section as arguments of `function`, checked against its signature.
 
         Args:
-            without: parameters that are not the user's to give.
+            without: parameters that a configuration may not set.
         """
         hidden = {"self", *without}
         parameters = {name: p for name, p in inspect.signature(function).parameters.items() if name not in hidden}
@@ -90,7 +89,7 @@ class Config:
         return fitted
 
     def override(self, section: str, key: str, value: Any, option: str) -> None:
-        """Replace a value by that of an option on the command line."""
+        """Override a value by a command-line option."""
         self.tables.setdefault(section, {})[key] = value
         self.options[section, key] = option
 
@@ -157,14 +156,14 @@ _PAIR = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line of every table and key of a valid TOML text; the parser itself does not tell.
+    """The line of every table and key of a valid TOML text, which the parser does not report.
 
     >>> key_lines("[model]\\nname = 'mlp'\\n")
     {('model',): 1, ('model', 'name'): 2}
     """
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
-    pending = ""  # a value that goes on over several lines
+    pending = ""  # an unfinished multi-line value
     for number, line in enumerate(text.splitlines(), 1):
         if pending:
             pending += "\n" + line
@@ -197,7 +196,7 @@ MISFIT = object()
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """`value` as `hint` wants it, or MISFIT. Hints that TOML cannot spell accept everything."""
+    """`value` converted to the type `hint`, or MISFIT. Types that TOML cannot express accept everything."""
     if hint is Any or isinstance(hint, typing.TypeVar):
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

@@ -1,4 +1,4 @@
-"""`weft predict`: what a trained model says about a picture, a sample of its data, or how a text goes on."""
+"""`weft predict`: classify an image or a sample of the data, or continue a text, with a trained model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """`weft predict …`"""
     checkpoint = find_checkpoint(arguments.checkpoint)
     task = checkpoint.facts.get("task")
-    if task is None:  # as in a run that was started from Python
+    if task is None:  # a run started from Python
         raise CommandError(
             f"{checkpoint.path}: the checkpoint does not say what its model was trained for; `weft train` writes that down. "
             "Use `wf.models.load` from Python."
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(path: Any, task: Any) -> dict[str, Any]:
-    """What a checkpoint says about its task; the file need not be trusted."""
+    """The validated task description of a checkpoint, which is untrusted."""
     facts = Checked(task, lambda reason, place: CommandError(f"{path}: facts.task.{place}: {reason}"))
     if facts["kind"].text(("text", "classes")) == "text":
         return {"kind": "text", "vocabulary": facts["vocabulary"].text()}
@@ -82,7 +82,7 @@ def _classify(arguments: argparse.Namespace, checkpoint: Any, model: Any, task: 
 
 
 def _sample(checkpoint: Any, index: int) -> tuple[np.ndarray, int]:
-    """Sample `index` of the test data the model was trained for."""
+    """Sample `index` of the test data of the model's task."""
     from .train import make_task
 
     config = Config("checkpoint", str(checkpoint.path), checkpoint.facts["config"], {})
@@ -123,7 +123,7 @@ def read_image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def picture(image: np.ndarray) -> str:
-    """An image in characters, for the terminal."""
+    """An image as text, for the terminal."""
     grey = image.mean(axis=0) if image.ndim == 3 else image
     shades = " .:-=+*#%@"
     low, high = float(grey.min()), float(grey.max())

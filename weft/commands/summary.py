@@ -1,4 +1,4 @@
-"""`weft summary`: a table of a model's parts."""
+"""`weft summary`: a table of a model's layers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examples(model: Any, shape: tuple[int, ...] | None) -> list[tuple[Tensor, ...]]:
-    """Inputs to try, likeliest first: numbers of tokens for a model that looks them up, else images."""
+    """Candidate inputs, most likely first: token ids for a model with an embedding, else images."""
     signature = inspect.signature(model.forward).parameters.values()
     n = sum(1 for p in signature if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     looks_up = any(isinstance(m, wf.nn.Embedding) for m in model.modules())

@@ -1,6 +1,6 @@
-"""What can be learned from the command line: data, the loss and metrics that belong to it, and what a prediction says.
+"""Tasks of `weft train`: a dataset with its loss, metrics and kind of prediction.
 
-A task is made by a function whose arguments are the keys of `[data]`; a new kind of data is a new function in `TASKS`.
+A task is created by a function whose arguments are the keys of `[data]`; a new kind of data is a new function in `TASKS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..tensor import Tensor
 
 @dataclasses.dataclass
 class Task:
-    """Data for training, for choosing the best epoch, and for the final test; and what they mean."""
+    """Data for training, validation and the final test, with loss and metrics."""
 
     train: Any
     validation: Any
@@ -39,7 +39,7 @@ class Task:
 
 
 def classification(train: Any, test: Any, classes: Sequence[str], augment: Any = None) -> Task:
-    """Images with class numbers. A tenth of the training data is set apart to choose the best epoch by."""
+    """Images with class labels. A tenth of the training data is held out for validation."""
     train, validation = data.random_split(train, [0.9, 0.1])
     shape = tuple(int(n) for n in np.shape(train[0][0]))
     if augment is not None:
@@ -90,13 +90,13 @@ def images(path: str, size: int = 32, grey: bool = False, test_fraction: float =
 
 
 def text(path: str = "", corpus: str = "all", test_fraction: float = 0.05, length: int = 0) -> Task:
-    """A text, by default one that ships with Weft, as characters. The last parts of it are for choosing and testing."""
+    """A text as characters, by default one that ships with Weft. Its last parts are for validation and testing."""
     if not 0 < test_fraction < 0.5:
         raise ValueError(f"test_fraction must be between 0 and 0.5. Got {test_fraction}.")
     content = Path(path).read_text(encoding="utf-8") if path else data.text_corpus(corpus)
     vocabulary = "".join(sorted(set(content)))
     first, second = (int(len(content) * (1 - share * test_fraction)) for share in (2, 1))
-    # Windows overlap: each character is seen with different beginnings, without making an epoch too long.
+    # Windows overlap, so each character is seen with different contexts, while an epoch stays short.
     train = data.CharacterDataset(content[:first], length, stride=max(1, length // 2), vocabulary=vocabulary)
     validation = data.CharacterDataset(content[first:second], length, stride=length, vocabulary=vocabulary)
     test = data.CharacterDataset(content[second:], length, stride=length, vocabulary=vocabulary)
@@ -106,7 +106,7 @@ def text(path: str = "", corpus: str = "all", test_fraction: float = 0.05, lengt
 
 
 def token_loss(scores: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy of the next token at every place of every text."""
+    """Cross entropy of the next token at every position."""
     return F.cross_entropy(wf.reshape(scores, (-1, scores.shape[-1])), wf.reshape(target, (-1,)))
 
 

@@ -34,7 +34,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 }
 
 
-# Keys that can be given on the command line.
+# Keys that can be set on the command line.
 OPTIONS = (
     ("train", "epochs", "--epochs"),
     ("train", "seed", "--seed"),
@@ -46,7 +46,7 @@ OPTIONS = (
 
 @dataclasses.dataclass
 class Run:
-    """Everything that a configuration describes, made."""
+    """The objects that a configuration describes."""
 
     task: Task
     model: Any
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def build(config: Config, directory: Path, progress: bool = True) -> Run:
-    """Make what `config` describes; mistakes are `ConfigError`s with file, line and key."""
+    """Build the objects that `config` describes; errors are `ConfigError`s with file, line and key."""
     settings: Settings = _section(config, "train", Settings)
     for key in ("epochs", "grad_accumulation", "keep", "checkpoint_every"):
         value = getattr(settings, key)
@@ -180,7 +180,7 @@ def make_task(config: Config) -> tuple[Loading, Task]:
 
 
 def make_model(config: Config, task: Task) -> Any:
-    """The model of `[model]`; what follows from the data need not be said there."""
+    """The model of `[model]`; arguments that follow from the data are filled in."""
     constructors = models.constructors()
     name = config.choose("model", constructors)
     constructor = constructors[name]
@@ -201,7 +201,7 @@ def make_model(config: Config, task: Task) -> Any:
 
 
 def _try(config: Config, model: Any, task: Task) -> None:
-    """One sample through the model, so that a misfit is reported now and with the file's name."""
+    """Run one sample through the model, to report a shape mismatch early and with the file's name."""
     import numpy as np
 
     sample = np.asarray(task.train[0][0])[None]
@@ -226,7 +226,7 @@ def make_optimizer(config: Config, model: Any) -> Any:
 
 
 def make_schedule(config: Config, optimizer: Any, epochs: int, updates: int) -> tuple[Any, str]:
-    """The schedule of `[schedule]`, and whether it moves each "epoch" or each "step"."""
+    """The schedule of `[schedule]`, and whether it advances per "epoch" or per "step"."""
     if "schedule" not in config.tables:
         return None, "epoch"
     name = config.choose("schedule", SCHEDULES)
@@ -256,7 +256,7 @@ SCHEDULES: dict[str, Any] = {
 
 
 def describe_task(config: Config, task: Task) -> dict[str, Any]:
-    """What `weft predict` needs to know later."""
+    """The task description that `weft predict` needs."""
     return {
         "data": config["data"]["name"],
         "kind": task.kind,
@@ -279,7 +279,7 @@ def _recipe(config: Config) -> Path:
 
 
 def _new_directory(root: Path, name: str) -> Path:
-    """Where an unfinished run of that name is, to go on; else a new place."""
+    """The directory of an unfinished run of that name, to resume, or a new one."""
     place, n = root / name, 1
     while (place / "done.json").exists():
         n += 1
@@ -288,7 +288,7 @@ def _new_directory(root: Path, name: str) -> Path:
 
 
 def _same_command(arguments: argparse.Namespace, directory: Path) -> str:
-    """What to type to go on: the command as it was given, with the directory the run is in."""
+    """The command that resumes the run."""
     words = ["weft", "train", arguments.target, "--out", str(directory)]
     for _, _, option in OPTIONS:
         value = getattr(arguments, option.removeprefix("--").replace("-", "_"))
@@ -298,7 +298,7 @@ def _same_command(arguments: argparse.Namespace, directory: Path) -> str:
 
 
 def _same_config(config: Config, directory: Path) -> None:
-    """A run goes on only with the configuration it was started with."""
+    """Check that a resumed run has the configuration it was started with."""
     found = latest(directory / "checkpoints")
     if found is None:
         return
@@ -308,7 +308,7 @@ def _same_config(config: Config, directory: Path) -> None:
         for section in sorted({*old, *new})
         for key in sorted({*old.get(section, {}), *new.get(section, {})})
         if old.get(section, {}).get(key) != new.get(section, {}).get(key)
-        and f"{section}.{key}" != "data.workers"  # batches are the same with any number of them
+        and f"{section}.{key}" != "data.workers"  # batches do not depend on the number of workers
     ]
     if differences:
         kind = "a finished" if (directory / "done.json").exists() else "an unfinished"
@@ -325,7 +325,7 @@ def _report(config: Config, made: Run, directory: Path) -> int:
         (directory / "done.json").write_text(json.dumps(row, indent=1) + "\n")
     checkpoint = find_checkpoint(directory)
     if trainer.ema is not None:
-        trainer.ema.copy_to()  # the run is over: from here on the model is its average
+        trainer.ema.copy_to()  # the run is over: use the averaged weights
         trainer.ema = None
     restore_weights(made.model, checkpoint)
     found = trainer.evaluate(plain_loader(made.task.test))
@@ -354,7 +354,7 @@ def _report(config: Config, made: Run, directory: Path) -> int:
 
 
 def python_lines(config: Config, task: Task, directory: Path) -> tuple[str, str]:
-    """Two lines of Python that load the model and use it; run from where `directory` is relative to."""
+    """Two lines of Python that load and use the model."""
     load = f'wf.models.load("{directory.as_posix()}")'
     if task.kind == "text":
         settings = config["data"]

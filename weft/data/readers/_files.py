@@ -1,4 +1,4 @@
-"""Finding files, and saying clearly when they are not there."""
+"""Helpers that locate and open files, with clear errors for missing ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, in the binary and in the Python version, as a folder or as the archive it came in.
 
-The Python version is a pickle, and a pickle may run any code when it is loaded. These are read by a machine that knows
-bytes, strings, numbers, lists, dictionaries and arrays of bytes and refuses everything else (`plain_pickle`); neither
+The Python version is a pickle, which can run any code when it is loaded. It is read by a restricted interpreter that
+accepts bytes, strings, numbers, lists, dictionaries and arrays of bytes only (`plain_pickle`); neither
 Python's unpickler nor NumPy's pickle functions are called. What an archive may unpack to is limited (`weft.io.limits`).
 """
 

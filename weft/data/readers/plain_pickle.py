@@ -1,4 +1,4 @@
-"""Pickles that hold data and nothing else, read by a machine that can do nothing else.
+"""A restricted unpickler for plain data, which cannot run code.
 
 Python's unpickler imports and calls what a pickle names, and lets a pickle set attributes of what it has. This one knows the
 opcodes for numbers, bytes, text, lists, tuples and dictionaries, and for the few stand-ins that its caller lists; on
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Refused(Exception):
-    """The pickle wants something that plain data has no use for."""
+    """The pickle contains something other than plain data."""
 
 
 class StandIn:
@@ -129,7 +129,7 @@ class _Machine:
         return self.pop(), last
 
     def marked(self) -> list[Any]:
-        """What lies above the last mark, which goes too."""
+        """Pop the items above the last mark, and the mark."""
         for i in range(len(self.stack) - 1, -1, -1):
             if self.stack[i] is _MARK:
                 items = self.stack[i + 1 :]

@@ -261,7 +261,7 @@ def arrow_file(
 
 
 def _read_parquet(file: Any, limit: int) -> Any:
-    """The table of a Parquet file, whose footer says how large it is: repeated values take hardly any room in the file."""
+    """The table of a Parquet file, whose footer says how large it is: repeated values take almost no space in the file."""
     facts = file.metadata
     if (needed := facts.num_rows * max(1, facts.num_columns) * 8) > limit:
         raise OverflowError(too_large(needed, limit))
