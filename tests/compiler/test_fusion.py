@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.compiler.fusion import LIMIT, Cluster, Fuser, dump, is_view
+from weft.compiler.fusion import MAX_MEMBERS, Cluster, Fuser, dump, is_view
 from weft.compiler.passes import optimise
 from weft.nn import functional as F
 
@@ -203,7 +203,7 @@ def test_no_fusion_across_a_longer_cycle():
     check_order(order)
 
 
-@pytest.mark.parametrize("n", [LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT])
+@pytest.mark.parametrize("n", [MAX_MEMBERS - 1, MAX_MEMBERS, MAX_MEMBERS + 1, 3 * MAX_MEMBERS])
 def test_clusters_are_limited(n):
     def fn(x):
         for i in range(n):
@@ -211,8 +211,8 @@ def test_clusters_are_limited(n):
         return x
 
     found = clusters(fn, X)
-    assert all(len(c.members) <= LIMIT for c in found)
-    assert len(found) == -(-n // LIMIT)
+    assert all(len(c.members) <= MAX_MEMBERS for c in found)
+    assert len(found) == -(-n // MAX_MEMBERS)
 
 
 def test_joined_clusters_are_limited():
@@ -222,9 +222,9 @@ def test_joined_clusters_are_limited():
         return x
 
     def fn(x, y):
-        return half(x, 0.25, LIMIT // 4) + half(y, 0.5, LIMIT // 4)
+        return half(x, 0.25, MAX_MEMBERS // 4) + half(y, 0.5, MAX_MEMBERS // 4)
 
-    assert all(len(c.members) <= LIMIT for c in clusters(fn, X, C))
+    assert all(len(c.members) <= MAX_MEMBERS for c in clusters(fn, X, C))
 
 
 def test_random_graphs_keep_their_order_and_their_numbers():

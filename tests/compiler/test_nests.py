@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.compiler.lowering.nests import BLOCK, BLOCK_ROWS, WIDEST, block_rows
+from weft.compiler.lowering.nests import BLOCK_ROWS, MAX_BLOCK_COLUMNS, MIN_BLOCK_ELEMENTS, block_rows
 from weft.runtime import threads
 
 # whole blocks, a shorter last block, few columns, odd columns, many rows, wide rows
@@ -106,8 +106,8 @@ def test_half_precision_is_summed_in_float32() -> None:
 
 def test_the_size_of_a_block_depends_on_the_shape() -> None:
     assert block_rows(8, 512) == 0, "too few elements"
-    assert block_rows(1 << 20, WIDEST + 1) == 0, "too wide"
-    assert block_rows(128, 512) == BLOCK // 512
+    assert block_rows(1 << 20, MAX_BLOCK_COLUMNS + 1) == 0, "too wide"
+    assert block_rows(128, 512) == MIN_BLOCK_ELEMENTS // 512
     assert block_rows(16384, 256) == 256
     assert block_rows(1 << 22, 64) == BLOCK_ROWS[1]
 

@@ -54,7 +54,7 @@ def test_products_are_done_again_only_if_asked():
         b = emit(graph, "matmul", b, b)
     flow = from_graph(graph, [x], [emit(graph, "add", emit(graph, "matmul", b, a), x)])
     assert candidates(flow) == []
-    assert [c.value.node.op.name for c in candidates(flow, dear=1)] == ["matmul"]
+    assert [c.value.node.op.name for c in candidates(flow, expensive=1)] == ["matmul"]
 
 
 def training(memory_budget=None):

@@ -69,10 +69,10 @@ def _results(op, sample):
 def test_kernels_of_libraries_give_the_numbers_of_the_numpy_bodies(op, sample, onednn, monkeypatch):
     with llvm_kernels.disabled(), onednn_kernels.disabled():
         expected = _results(op, sample)
-    monkeypatch.setattr(llvm_kernels, "LARGE", 0)
-    monkeypatch.setattr(eager_attention, "WORK", 0)
-    monkeypatch.setattr(onednn_kernels, "WORK", 0)
-    monkeypatch.setattr(onednn_kernels, "MOVES", 0)
+    monkeypatch.setattr(llvm_kernels, "MIN_NATIVE_ELEMENTS", 0)
+    monkeypatch.setattr(eager_attention, "MIN_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(onednn_kernels, "MIN_MATMUL_WORK", 0)
+    monkeypatch.setattr(onednn_kernels, "MIN_POOL_ELEMENTS", 0)
     monkeypatch.setattr(slow_path, "KERNEL_LOOKUP_MIN_ELEMENTS", 0)
     with nullcontext() if onednn else onednn_kernels.disabled():
         found = _results(op, sample)
@@ -87,9 +87,9 @@ def test_samples_reach_the_kernels_of_both_libraries(monkeypatch):
     """The test above would pass for nothing if no kernel ran."""
     if not (onednn_kernels.register() and llvm_kernels.register()):
         pytest.skip("needs oneDNN and native code")
-    monkeypatch.setattr(llvm_kernels, "LARGE", 0)
-    monkeypatch.setattr(onednn_kernels, "WORK", 0)
-    monkeypatch.setattr(onednn_kernels, "MOVES", 0)
+    monkeypatch.setattr(llvm_kernels, "MIN_NATIVE_ELEMENTS", 0)
+    monkeypatch.setattr(onednn_kernels, "MIN_MATMUL_WORK", 0)
+    monkeypatch.setattr(onednn_kernels, "MIN_POOL_ELEMENTS", 0)
     reached = set()
     for op in table.values():
         for sample in op.samples(Maker(len(op.name))) if op.kernels and op.samples else ():

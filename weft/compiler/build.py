@@ -94,16 +94,16 @@ def compile_flow(
 
     `targets[i]` is the number of the variable whose memory output i is stored into, ~n for argument n, or None for a fresh
     output.
-    `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i stays as it is
-    from call to call; what depends on such variables alone is computed once (see `weft.compiler.lowering.frozen`).
+    `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i is constant
+    between calls; what depends only on such variables is computed once (see `weft.compiler.lowering.frozen`).
     """
     for value, target in zip(flow.outputs, targets, strict=True):
-        if target is None:  # new memory at every call: what can never be had need not be compiled for
+        if target is None:  # allocated at every call: fail before compiling if it can never fit
             check_memory(flow.name, tuple(value.shape), value.dtype)
     seconds: dict[str, float] = {}
-    still = [num_arguments + i for i, f in enumerate(freeze) if f]
+    constant_inputs = [num_arguments + i for i, f in enumerate(freeze) if f]
     with _timed(seconds, "passes"):
-        flow = optimise(flow, still)
+        flow = optimise(flow, constant_inputs)
     stored = {~t for t in targets if t is not None and t < 0}
     arguments = [
         _layout("variable" if i in stored else "argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])
@@ -112,7 +112,7 @@ def compile_flow(
 
     def lowered(flow: Flow) -> Lowering:
         lowering = Lowering(flow)
-        lowering.still = frozen.still_values(flow, still)
+        lowering.constant_values = frozen.constant_values(flow, constant_inputs)
         lowering.storages += [x.storage for x in (*arguments, *states)]
         lowering.run(
             [*arguments, *states], [None if t is None else arguments[~t] if t < 0 else states[t] for t in targets]
@@ -129,12 +129,12 @@ def compile_flow(
                 lowering, arena = within_budget(flow, lowered, arena, memory_budget)
         prologue: list[Any] = []
         kept = 0
-        if still:
-            unchanged = [states[i - num_arguments].storage for i in still]
+        if constant_inputs:
+            unchanged = [states[i - num_arguments].storage for i in constant_inputs]
             prologue, lowering.steps, kept = frozen.split(lowering.steps, unchanged)
             arena = plan([*prologue, *lowering.steps], lowering.storages)
     if session.seconds < tuning.PROGRAM_SECONDS:
-        memory.trim()  # what trials worked on serves nobody else, and the arena comes next
+        memory.trim()  # free the memory of trials before the arena is allocated
     with _timed(seconds, "code"):
         program = Program(
             flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results, prologue, kept

@@ -14,7 +14,7 @@ from .lowering.lower import Step
 
 
 def flops(node: Node) -> int:
-    """The floating-point operations a node does, from its op's cost, or one per element it makes."""
+    """The floating-point operations of a node, from its op's cost, or one per output element."""
     op = node.op
     if op is PLACEHOLDER or op is CONSTANT:
         return 0
@@ -31,7 +31,7 @@ def flops(node: Node) -> int:
 
 
 def traffic(step: Step) -> int:
-    """The bytes a step reads and writes at least."""
+    """The minimum number of bytes that a step reads and writes."""
     return sum({id(st): st.nbytes for st in step.reads}.values()) + sum(
         {id(st): st.nbytes for st in step.writes}.values()
     )
@@ -48,7 +48,7 @@ def lines_of(nodes: Any) -> list[str]:
 
 
 def layout_name(layout: Layout) -> str:
-    """How a layout is called."""
+    """The name of a layout."""
     if same_strides(layout.strides, row_major(layout.shape), layout.shape):
         return "row-major"
     if len(layout.shape) >= 3 and same_strides(layout.strides, channels_last(layout.shape), layout.shape):

@@ -19,9 +19,9 @@ class Flow(Graph):
         super().__init__(name)
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
-        self.late: set[Node] = set()  # second computations, not to be done together with the first
-        self.current: Location | None = None  # given to nodes that a rule adds
-        self._taken: frozenset[str] = frozenset()  # names of inputs: those of a pull-back are called like its nodes
+        self.late: set[Node] = set()  # recomputed nodes: never merged with the originals
+        self.current: Location | None = None  # names for nodes that a rule adds
+        self._taken: frozenset[str] = frozenset()  # names of inputs: a pull-back's may equal those of its nodes
 
     def add(
         self, op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], specs: Any, where: Any = None, name: Any = None
@@ -43,10 +43,10 @@ class Flow(Graph):
     def second(
         self, value: Value, again: Callable[[Value], bool], place: dict[Value, Value], made: dict[Any, Value]
     ) -> Value:
-        """Append a second computation of `value`, and of what it is made from as far as `again(operand)` holds.
+        """Append a recomputation of `value`, and of its operands as far as `again(operand)` holds.
 
-        Other operands are read where they lie: `place` maps values of the old flow to values of this one. `made` holds the
-        second computations there are already, and gets the new ones.
+        Other operands are reused: `place` maps values of the old flow to values of this one. `made` holds the existing
+        recomputations, and gets the new ones.
         """
         if value not in made:
             node = value.node
@@ -60,7 +60,7 @@ class Flow(Graph):
         return made[value]
 
     def uses(self) -> dict[Value, int]:
-        """How often every value is read, by nodes and as an output."""
+        """The number of uses of every value, by nodes and as an output."""
         found: dict[Value, int] = {}
         for node in self.nodes:
             for v in node.inputs:
@@ -71,7 +71,7 @@ class Flow(Graph):
         return found
 
     def readers(self) -> dict[Value, list[Node]]:
-        """The nodes that have a value for an operand, as often as they have it."""
+        """The nodes that read a value, once per use."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for v in node.inputs:
@@ -83,7 +83,7 @@ class Flow(Graph):
         return format_graph(self, self.outputs)
 
 
-LASTING = frozenset(("print", "check"))
+OBSERVABLE_EFFECTS = frozenset(("print", "check"))
 
 Rule = Callable[[Flow, Node, tuple[Any, ...]], Sequence[Value] | None]
 
@@ -106,7 +106,7 @@ def _copy(new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Valu
     nodes = old.nodes
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
-    stack += [n for n in nodes if n.op.effects & LASTING]  # prints and checks run although nobody reads their result
+    stack += [n for n in nodes if n.op.effects & OBSERVABLE_EFFECTS]  # prints and checks are never dead code
     while stack:
         node = stack.pop()
         if node not in needed:
@@ -117,7 +117,7 @@ def _copy(new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Valu
         mapped[v] = made = new.add(PLACEHOLDER, (), (), (v,), v.node.where, v.node.name).outputs[0]
         new.inputs.append(made)
     new._taken = frozenset([v.node.name for v in new.inputs])
-    new._names.update(old._names)  # copies keep their names, so new nodes must avoid all that were ever given
+    new._names.update(old._names)  # copies keep their names, so new nodes must avoid all names in use
     for node in nodes:
         if node not in needed or node.op is PLACEHOLDER:
             continue

@@ -22,11 +22,11 @@ from .layout import VIEW_OPS
 
 REDUCTIONS = {"reduce_sum": "sum", "reduce_prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
 GATHERS = ("take_axis", "take_along_axis")
-LIMIT = 120  # members of a cluster: LLVM's time grows faster than the kernel
-LIMIT_BUFFERS = 28
-SIBLINGS = 1 << 12  # elements that reductions walk over together rather than one after the other
-SMALL = 1 << 16  # elements of a cluster that costs next to nothing beside a large one
-LARGE = 1 << 17  # elements of a cluster from which another walk over memory is dear
+MAX_MEMBERS = 120  # compile time grows faster than the size of a cluster
+MAX_BUFFERS = 28
+MIN_SIBLING_ELEMENTS = 1 << 12  # from which sibling reductions share one loop nest
+SMALL_CLUSTER_ELEMENTS = 1 << 16  # up to which a cluster costs next to nothing beside a large one
+LARGE_CLUSTER_ELEMENTS = 1 << 17  # from which another pass over memory is expensive
 _DTYPES = set(s.DTYPES)
 
 
@@ -36,7 +36,7 @@ def is_loop(node: Node) -> bool:
     if op is PLACEHOLDER or op is CONSTANT or len(node.outputs) != 1:
         return False
     if any(0 in v.shape for v in (*node.inputs, *node.outputs) if isinstance(v, Value)):
-        return False  # nothing to loop over: NumPy knows what that means for every op
+        return False  # empty iteration space: left to NumPy
     if node.outputs[0].dtype not in _DTYPES or any(
         isinstance(v, Value) and v.dtype not in _DTYPES for v in node.inputs
     ):
@@ -49,7 +49,7 @@ def is_view(node: Node) -> bool:
 
 
 def base_of(value: Value) -> Value:
-    """The value that a chain of views shows, or the value itself."""
+    """The base of a chain of views, or the value itself."""
     while is_view(value.node):
         value = value.node.inputs[0]
     return value
@@ -67,7 +67,7 @@ class Cluster:
     reduced: frozenset[int] = frozenset()
     members: list[Node] = field(default_factory=list)
     axes: dict[Node, Axes] = field(default_factory=dict)
-    deps: int = 0  # bit set of the units this one depends on, directly or not
+    deps: int = 0  # bit set of the units this one depends on, transitively
 
     @property
     def bit(self) -> int:
@@ -108,7 +108,7 @@ class Fuser:
         self.large: list[int] = []  # numbers of the clusters over many elements
 
     def run(self) -> list[Cluster | Node]:
-        """The units in an order in which they can run."""
+        """The units in topological order."""
         for node in self.flow.nodes:
             if node.op is PLACEHOLDER or node.op is CONSTANT or is_view(node):
                 continue
@@ -120,10 +120,10 @@ class Fuser:
         return self._ordered()
 
     def _join_siblings(self) -> None:
-        """Reductions of one large operand over the same axes walk over it together: the gradients of weight and bias."""
+        """Merge reductions of one large operand over the same axes: the gradients of weight and bias."""
         walks: dict[Any, list[int]] = {}
         for number, unit in self.units.items():
-            if isinstance(unit, Cluster) and unit.reduced and prod(unit.space) >= SIBLINGS:
+            if isinstance(unit, Cluster) and unit.reduced and prod(unit.space) >= MIN_SIBLING_ELEMENTS:
                 for v in dict.fromkeys(v for n in unit.members for v in n.inputs if isinstance(v, Value)):
                     if v.node not in unit.axes and tuple(v.shape) == unit.space and v.node.op is not CONSTANT:
                         walks.setdefault((v, unit.reduced), []).append(number)
@@ -133,7 +133,7 @@ class Fuser:
                 other = self.units.get(number)
                 if not isinstance(other, Cluster) or other is first:
                     continue  # joined already
-                if first is not None and self._can_join(first, other) and self._buffers(first, other) <= LIMIT_BUFFERS:
+                if first is not None and self._can_join(first, other) and self._buffers(first, other) <= MAX_BUFFERS:
                     self._join(first, other)
                 else:
                     first = other
@@ -168,7 +168,7 @@ class Fuser:
         chosen: Cluster | None = None
         units = dict.fromkeys([self.unit_of[p] for p in self.producers(node)])
         clusters = [u for u in (self.units[number] for number in units) if isinstance(u, Cluster)]
-        # the largest first: a value per row is better read by the nest over rows than the other way round
+        # the largest first: a per-row value is better read by the nest over rows than the other way round
         for unit in sorted(clusters, key=lambda u: -prod(u.space)):
             if chosen is None:
                 if self._fits(node, unit):
@@ -182,7 +182,7 @@ class Fuser:
             chosen = Cluster(number, self._space(node), self._reduced(node))
             self.units[number] = chosen
             self.deps[number] = 0
-            if prod(chosen.space) >= LARGE:
+            if prod(chosen.space) >= LARGE_CLUSTER_ELEMENTS:
                 self.large.append(number)
         self._add(node, chosen)
 
@@ -197,7 +197,7 @@ class Fuser:
         return frozenset(normalize_axes(node.op.name, node.attrs[0], len(node.inputs[0].shape)))
 
     def _axes_in(self, node: Node, cluster: Cluster) -> Axes | None:
-        """How the result of `node` would lie in the space of `cluster`, or None if it does not fit there."""
+        """The axes of the result of `node` in the space of `cluster`, or None if it does not fit."""
         rank = len(cluster.space)
         identity = tuple(range(rank))
         name = node.op.name
@@ -257,7 +257,7 @@ class Fuser:
         return view_axes(node, base, len(cluster.space))
 
     def _fits(self, node: Node, cluster: Cluster) -> bool:
-        if len(cluster.members) >= LIMIT:
+        if len(cluster.members) >= MAX_MEMBERS:
             return False
         if node in self.flow.late and not self.flow.late.issuperset(cluster.members):
             return False
@@ -267,7 +267,7 @@ class Fuser:
         for v in node.inputs:
             if isinstance(v, Value) and not self._reads_inside(v, cluster, node):
                 return False
-        return not self._deps_outside(node, cluster) & cluster.bit and self._buffers(cluster, node) <= LIMIT_BUFFERS
+        return not self._deps_outside(node, cluster) & cluster.bit and self._buffers(cluster, node) <= MAX_BUFFERS
 
     def _reads_inside(self, value: Value, cluster: Cluster, node: Node) -> bool:
         """False if the value comes from the cluster in a way that needs it stored before the loops end."""
@@ -284,7 +284,7 @@ class Fuser:
         return bits
 
     def _buffers(self, cluster: Cluster, extra: Node | Cluster) -> int:
-        """How many arrays the cluster would read and write together with another node or cluster."""
+        """The number of buffers of the cluster joined with another node or cluster."""
         others = members(extra)
         outside: set[int] = set()
         for n in (*cluster.members, *others):
@@ -301,7 +301,7 @@ class Fuser:
     def _can_join(self, a: Cluster, b: Cluster) -> bool:
         if a.space != b.space or (a.reduced and b.reduced and a.reduced != b.reduced):
             return False
-        if len(a.members) + len(b.members) >= LIMIT:  # the node that wants both comes on top
+        if len(a.members) + len(b.members) >= MAX_MEMBERS:  # plus the node that reads both
             return False
         # a path a -> other -> b (or back) would become a cycle
         a_bit, b_bit = a.bit, b.bit
@@ -314,12 +314,12 @@ class Fuser:
     def _waits(self, a: Cluster, b: Cluster) -> bool:
         """Whether readers of one small sum would have to wait for a large nest that only the other one needs.
 
-        The number of labels that count needs no logits: joined with the sum of the losses it would keep the gradient,
+        Example: the count of valid labels needs no logits. Joined with the sum of the losses it would keep the gradient,
         which is divided by it, out of the nest that computes the losses.
         """
         size = prod(a.space)
         only_one = self.deps[a.number] ^ self.deps[b.number]
-        if size > SMALL or not only_one or not (a.reduced and b.reduced):
+        if size > SMALL_CLUSTER_ELEMENTS or not only_one or not (a.reduced and b.reduced):
             return False
         for number in self.large:
             if only_one >> number & 1:
@@ -353,7 +353,7 @@ class Fuser:
         if node.op.name in REDUCTIONS:
             cluster.reduced = cluster.reduced or self._reduced(node)
         new = self._deps_outside(node, cluster)
-        first = not cluster.members  # then nobody depends on it yet
+        first = not cluster.members  # it has no dependents yet
         cluster.members.append(node)
         cluster.axes[node] = axes
         self.unit_of[node] = cluster.number
@@ -368,7 +368,7 @@ class Fuser:
                     self.deps[number] = deps | after
 
     def _ordered(self) -> list[Cluster | Node]:
-        """Units sorted so that each comes after those it depends on; among free ones the earliest node first."""
+        """Units sorted so that each comes after those it depends on; among ready ones the earliest node first."""
         import heapq
 
         waiting: dict[int, int] = {}

@@ -14,10 +14,10 @@ from ..ops.core.spec import normalize_axes
 
 @dataclass(eq=False, slots=True)
 class Storage:
-    """A piece of memory of a program.
+    """A contiguous memory region of a program.
 
-    `kind` says who owns it: an "argument" of the call, a "variable" (an outside tensor), a "constant", the program's
-    "arena" (then `offset` is planned), or an "output" that is allocated anew for every call. `alias` is the storage
+    `kind` is its owner: an "argument" of the call, a "variable" (an outside tensor), a "constant", the program's
+    "arena" (then `offset` is planned), or an "output" that is allocated at every call. `alias` is the storage
     whose memory this one takes over (an output written over a variable, an in-place update).
     """
 
@@ -27,13 +27,13 @@ class Storage:
     offset: int = -1
     first: int = -1  # lifetime in steps, for the arena
     last: int = -1
-    room: bool = False  # of the arena: what threads note down during one step; all steps have the same place for it
+    scratch: bool = False  # per-thread scratch of one step; all steps share one arena region for it
     array: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Element (i, j, …) of a value lies at `offset + i * strides[0] + j * strides[1] + …` elements into the storage."""
+    """Element (i, j, …) of a value is stored at `offset + i * strides[0] + j * strides[1] + …` elements into the storage."""
 
     storage: Storage
     dtype: np.dtype
@@ -63,7 +63,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def like_order(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Dense strides whose axes are ordered in memory as in `strides` (row-major where that says nothing)."""
+    """Contiguous strides with the memory order of `strides` (row-major where that is ambiguous)."""
     if strides is None:
         return row_major(shape)
     order = sorted(range(len(shape)), key=lambda a: (-strides[a] if shape[a] > 1 else 0, a))
@@ -80,7 +80,7 @@ def like_order(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple
 
 
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of an (N, C, spatial…) array whose channels lie next to each other."""
+    """Strides of an (N, C, spatial…) array with contiguous channels."""
     order = (0, *range(2, len(shape)), 1)
     result, step = [0] * len(shape), 1
     for a in reversed(order):
@@ -131,7 +131,7 @@ VIEW_OPS = ("permute_dims", "broadcast_to", "getitem", "expand_dims", "squeeze",
 
 
 def _sliced(base: Layout, index: Any, shape: tuple[int, ...]) -> Layout | None:
-    """A basic index, worked out by NumPy on addresses instead of data."""
+    """The layout of a basic index, computed by NumPy on addresses instead of data."""
     if 0 in base.shape or 0 in shape:
         return Layout(base.storage, base.dtype, shape, row_major(shape), base.offset)
     probe = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), base.shape, base.strides, writeable=False)

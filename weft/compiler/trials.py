@@ -54,10 +54,10 @@ class Trial:
             self.best = float("inf"), float("inf")
 
     def run(self, sample: Sample) -> tuple[float, float]:
-        """Run once more, and note what the node itself would have taken if that is the least so far: the time of each
-        step, scaled unless it costs the same in both. Returns the time that passed and that of this thread.
+        """Run once and update the minimum estimate for the full-size node: the time of each step, scaled unless it is fixed.
+        Returns the wall time and the CPU time of this thread.
 
-        Both the time that passed and that of all threads are noted: how much falls to this one is chance."""
+        Both wall time and the CPU time of all threads are recorded: the share of this thread varies."""
         run, at = self.instance.program.run_native, self.instance.table_at
         passed, own, everybody = time.perf_counter, time.thread_time, time.process_time
         totals = [0.0, 0.0]
@@ -74,7 +74,7 @@ class Trial:
 
 
 def _memory(shape: tuple[int, ...], dtype: np.dtype, index: int) -> tuple[Layout, np.ndarray]:
-    """An argument with ordinary numbers in it: speed depends on infinities and denormals. Images are channels-last."""
+    """An argument with ordinary values: infinities and denormals would affect speed. Images are channels-last."""
     strides = channels_last(shape) if len(shape) == 4 and min(shape[2:]) > 3 else row_major(shape)
     order = sorted(range(len(shape)), key=lambda a: -strides[a])
     array = memory.empty(tuple([shape[a] for a in order]), dtype)
@@ -83,28 +83,28 @@ def _memory(shape: tuple[int, ...], dtype: np.dtype, index: int) -> tuple[Layout
     return Layout(Storage("argument", array.nbytes, index=index), dtype, shape, strides), array
 
 
-CALM = 0.85
-"""The share of the time that a thread gets on a calm machine, at least: it computes, or waits for another by spinning."""
+MIN_CPU_SHARE = 0.85
+"""Minimum ratio of CPU to wall time on an idle machine: a thread computes, or spins while it waits."""
 
 
 def measure(node: Node, ways: Mapping[str, Way], sample: Sample, limit: float) -> Measurement:
-    """Seconds per way, of those that are possible. Running them takes about `limit` seconds, unless the two runs that
-    every way gets take longer. Making kernels does not count: those that are chosen are needed anyway.
+    """Seconds per applicable way. The runs take about `limit` seconds, unless the minimum of two runs per way takes longer.
+    Compile time is not counted: the chosen kernels are needed anyway.
 
-    On a busy machine the time that passes says little; then the ways are compared by the time that all threads computed.
+    On a busy machine wall time is unreliable; then the ways are compared by CPU time of all threads.
     """
     trials = {name: Trial(node, way, sample) for name, way in ways.items()}
     trials = {name: trial for name, trial in trials.items() if trial.possible}
     started = time.perf_counter()
     for trial in trials.values():
-        trial.instance.run(trial.arguments, [])  # memory is touched and threads are awake
+        trial.instance.run(trial.arguments, [])  # warm-up: page faults, thread start
     passed = own = 0.0
     for _ in range(ROUNDS):
-        for trial in trials.values():  # in turn, so that a busy moment hits all
+        for trial in trials.values():  # interleaved, so that noise hits all ways
             a, b = trial.run(sample)
             passed, own = passed + a, own + b
         if time.perf_counter() - started > limit:
             break
-    calm = own >= CALM * passed
+    calm = own >= MIN_CPU_SHARE * passed
     seconds = {name: trial.best[0 if calm else 1] for name, trial in trials.items()}
     return Measurement(seconds, time.perf_counter() - started, calm)

@@ -32,22 +32,22 @@ Way = Callable[[Any, Node], bool]
 """`way(lowering, node)` adds the steps for a node, or returns False where it cannot."""
 
 PROGRAM_SECONDS = 2.0
-"""What the trials of one program may take together."""
+"""Time limit for all trials of one program."""
 NODE_SECONDS = 0.04
-"""What the trials of one node should take."""
+"""Target time for the trials of one node."""
 CLEARLY, BUSY_CLEARLY = 0.97, 0.8
-"""Another way than the preferred one must be this much faster, on a calm and on a busy machine: noise should not decide."""
+"""Required speed-up over the preferred way, on an idle and on a busy machine: noise should not decide."""
 BUSY_TRIES = 3
-"""How often a node is measured anew, by later processes, because the machine was busy; the least times count."""
+"""How often later processes repeat a measurement taken on a busy machine; minimum times count."""
 FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A node with the same work in small: what trials run instead of the node itself.
+    """A smaller node with the same kind of work, which trials run instead of the node itself.
 
-    `shapes` are those of the inputs (None where there is no input) and of the outputs; `scale` is how many times the
-    sample's work the node does. Steps for which `fixed(label)` holds cost the same in both; with `once` they do not count,
+    `shapes` are those of the inputs (None where there is no input) and of the outputs; `scale` is the ratio of
+    the node's work to the sample's. Steps for which `fixed(label)` holds cost the same in both; with `once` they do not count,
     since they run before the first call only (see `weft.compiler.lowering.frozen`).
     """
 
@@ -61,7 +61,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`way` was chosen for the node that `key` describes. `seconds` holds what trials took, by way."""
+    """`way` was chosen for the node that `key` describes. `seconds` holds the trial times, by way."""
 
     key: str
     title: str
@@ -78,7 +78,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Seconds by way; how long it took to find out; and whether the machine was calm meanwhile."""
+    """Seconds by way; the time spent measuring; and whether the machine was idle meanwhile."""
 
     seconds: dict[str, float]
     spent: float
@@ -91,7 +91,7 @@ Measure = Callable[[Node, Mapping[str, Way], Sample, float], Measurement]
 
 @dataclass(slots=True)
 class Session:
-    """The choices of one program while it is compiled. Without `measure` nothing is tried."""
+    """The choices of one program while it is compiled. Without `measure` there are no trials."""
 
     measure: Measure | None = None
     seconds: float = PROGRAM_SECONDS
@@ -120,7 +120,7 @@ def session(measure: Measure | None) -> Iterator[Session]:
 
 @contextmanager
 def forced(way: str) -> Iterator[None]:
-    """Every node that can be computed this way is, in programs captured meanwhile: for tests and comparisons."""
+    """Force a way for every node that supports it, in programs captured meanwhile: for tests and comparisons."""
     global _forced
     before = _forced
     epoch.change(_owner, "forced", before, way)
@@ -133,7 +133,7 @@ def forced(way: str) -> Iterator[None]:
 
 
 def enabled() -> bool:
-    """Whether trials may run and remembered ones count."""
+    """Whether trials may run and remembered choices are used."""
     return settings.TUNE()
 
 
@@ -153,9 +153,9 @@ def lower_tuned(
     """Lower `node` in one of `ways`, all of which give the same result up to rounding.
 
     Args:
-        preferred: the way to take where nothing was measured.
+        preferred: the way to take without a measurement.
         title: the node in a few words, for `explain()`.
-        sample: makes what trials run; None (or a `sample` that returns None): the preferred way is good enough.
+        sample: makes the sample for trials; with None (or a `sample` that returns None) the preferred way is taken.
         tried: the ways worth a trial (default: all).
         variant: what else the fastest way depends on.
     """
@@ -173,7 +173,7 @@ def choose(
     tried: Iterable[str] | None = None,
     variant: str = "",
 ) -> Choice:
-    """The way for a node, noted in the session."""
+    """The way for a node, recorded in the session."""
     key = f"{variant} {describe(node)}" if variant else describe(node)
     current = _session.get()
     choice = current.choices.get(key) if current is not None else None
@@ -247,7 +247,7 @@ def _without_session() -> Iterator[None]:
 
 
 def describe(node: Node) -> str:
-    """A node by what its speed depends on: the op, shapes, dtypes and attributes. The same text in every process."""
+    """The key of a node: op, shapes, dtypes and attributes. The same text in every process."""
     inputs = [[v.dtype.name, *v.shape] if isinstance(v, Value) else None for v in node.inputs]
     outputs = [list(v.shape) for v in node.outputs]
     return json.dumps([node.op.name, inputs, outputs, repr(node.attrs)])
@@ -258,8 +258,8 @@ def describe(node: Node) -> str:
 
 @functools.cache
 def machine() -> str:
-    """What a measurement is true for, as text. The number of threads is no part of it: results must not depend on it, so a
-    choice that was made with one number of threads holds for all."""
+    """The machine and version that a measurement holds for, as text. The number of threads is not part of it: results must
+    not depend on it, so a choice holds for any number of threads."""
     from ..backends.llvm import native, target
 
     host = target.host()
@@ -274,7 +274,7 @@ def _file_key(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is on disk for one node."""
+    """The entry of one node on disk."""
 
     way: str
     seconds: Mapping[str, float]
@@ -325,7 +325,7 @@ def export(choices: Iterable[Choice] | None = None) -> dict[str, Any]:
 
 
 def adopt(exported: Mapping[str, Any]) -> None:
-    """Take over the choices of `export`, for programs captured from now on; what they do not name is chosen as ever.
+    """Take over the choices of `export`, for programs captured from now on; other nodes are chosen as usual.
 
     Raises:
         ValueError: if `exported` does not come from `export`.
@@ -342,7 +342,7 @@ def adopt(exported: Mapping[str, Any]) -> None:
             if key in _known and _known[key].way != way:
                 del _known[key]
         if any(_used.get(key, way) != way for key, way in ways.items()):
-            epoch.bump()  # programs that chose otherwise are captured anew
+            epoch.bump()  # programs with other choices are captured again
 
 
 def forget() -> None:

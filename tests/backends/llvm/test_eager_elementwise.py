@@ -143,7 +143,7 @@ def test_plans_are_bounded(monkeypatch):
 
 
 def test_large_results_stream_past_the_caches_unchanged():
-    n = (eager_elementwise.STREAMING // 4) + 77
+    n = (eager_elementwise.MIN_STREAMING_BYTES // 4) + 77
     x = np.arange(n, dtype=np.float32)
     np.testing.assert_array_equal(eager.elementwise("affine", affine, [x, x], (n,)), x * 2 + x)
     out = np.empty(n + 3, np.float32)[3:]  # not aligned to a vector

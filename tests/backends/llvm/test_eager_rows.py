@@ -141,7 +141,7 @@ def test_inputs_are_unchanged_and_integers_refused():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("n", [rows.HELD - 1, rows.HELD, rows.HELD + 1])
+@pytest.mark.parametrize("n", [rows.MAX_HELD_ELEMENTS - 1, rows.MAX_HELD_ELEMENTS, rows.MAX_HELD_ELEMENTS + 1])
 def test_softmax_of_rows_around_the_size_of_the_scratch_memory(dtype, n):
     (x,) = arrays(dtype, ((4 << 20) // (4 * n) + 2, n), 1)  # large enough to be streamed past the caches
     x[0, :2] = -np.inf

@@ -25,7 +25,7 @@ def run(x: np.ndarray, w: np.ndarray, steps=(), operands=()) -> np.ndarray:
     places += [layout(2 + i, z.shape) for i, z in enumerate(operands)]
     places.append(layout(len(places), y.shape))
     assert f.suits(*places[:2])
-    kernel = f.few_rows(places[0], places[1], places[-1], steps, places[2:-1])
+    kernel = f.skinny_matmul(places[0], places[1], places[-1], steps, places[2:-1])
     validate(kernel)
     storages = [p.storage for p in places]
     step = Step("kernel", "few rows", [], storages[:-1], storages[-1:], kernel, storages)
@@ -39,8 +39,8 @@ def run(x: np.ndarray, w: np.ndarray, steps=(), operands=()) -> np.ndarray:
 )
 def test_the_product(rows, depth, columns):
     rng = np.random.default_rng(depth + rows)
-    if depth * columns < f.LEAST:
-        depth = f.LEAST // columns + depth % 16
+    if depth * columns < f.MIN_MATRIX_ELEMENTS:
+        depth = f.MIN_MATRIX_ELEMENTS // columns + depth % 16
     x, w = rng.standard_normal((rows, depth), FLOAT), rng.standard_normal((columns, depth), FLOAT)
     exact = x.astype(np.float64) @ w.T.astype(np.float64)
     np.testing.assert_allclose(run(x, w), exact, rtol=0, atol=1e-6 * depth**0.5 * 10)

@@ -17,7 +17,7 @@ def test_nothing_else_is_written(rows: int, columns: int) -> None:
     rng = np.random.default_rng(columns)
     x, w = rng.standard_normal((rows, depth), np.float32), rng.standard_normal((depth, columns), np.float32)
     y = np.full(rows * columns + 64, np.nan, np.float32)
-    kernel = compile_kernel(validate(p.pixels(depth, columns)))
+    kernel = compile_kernel(validate(p.pointwise_conv(depth, columns)))
     kernel.call(x.ctypes.data, w.ctypes.data, y.ctypes.data, rows, *p.split(rows, columns), 0, 0, 32)
     assert np.isnan(y[:32]).all() and np.isnan(y[-32:]).all()
     np.testing.assert_allclose(y[32:-32].reshape(rows, columns), x @ w, rtol=1e-4, atol=1e-5)

@@ -9,7 +9,14 @@ from weft.backends.llvm import jit
 from weft.compiler.layout import Layout, Storage
 from weft.compiler.loop_ir import ir as loops
 from weft.compiler.loop_ir.ir import Buffer, Kernel
-from weft.compiler.loop_ir.kernels.blocked_matmul import LYING, WORKERS, Blocks, blocked_product, blocks, scratch
+from weft.compiler.loop_ir.kernels.blocked_matmul import (
+    MAX_UNPACKED_DEPTH,
+    WORKERS,
+    Blocks,
+    blocked_product,
+    blocks,
+    scratch,
+)
 from weft.compiler.loop_ir.kernels.panels import pack_panels
 from weft.compiler.loop_ir.kernels.tiles import row_tiles
 from weft.ops.core import scalar as s
@@ -146,7 +153,7 @@ def test_threads_need_little_memory_of_their_own():
         right = Layout(Storage("argument", 4), F32, (k, n), (n, 1) if dense_right else (1, k))
         private, shared = scratch(left, right, blocks(left, n))
         assert 4 * private <= WORKERS * (4 << 20)
-        assert shared == (1 if dense_left or dense_right and k <= LYING else k * n)
+        assert shared == (1 if dense_left or dense_right and k <= MAX_UNPACKED_DEPTH else k * n)
 
 
 def test_infinities_and_nan_stay_where_they_are():

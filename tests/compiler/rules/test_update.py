@@ -52,7 +52,7 @@ def _train(optimizer: str, sizes: tuple[int, ...], batch: int, clip: bool = Fals
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fuse small layers too, so that the tests need no large ones."""
-    monkeypatch.setattr(update, "LEAST", 4096)
+    monkeypatch.setattr(update, "MIN_RESULT_ELEMENTS", 4096)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -61,7 +61,7 @@ def test_fused_updates_agree_with_separate_ones(optimizer: str, monkeypatch: pyt
     sizes = (250, 517, 131, 10)  # neither rows nor columns fill the tiles
     fused, losses, weights = _train(optimizer, sizes, 19)
     assert len(fused) == 2
-    monkeypatch.setattr(update, "LEAST", 1 << 60)
+    monkeypatch.setattr(update, "MIN_RESULT_ELEMENTS", 1 << 60)
     plain, expected_losses, expected = _train(optimizer, sizes, 19)
     assert not plain
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
@@ -99,7 +99,7 @@ def test_a_gradient_that_others_need_is_not_fused() -> None:
 @pytest.mark.parametrize(("way", "fused"), [("library", []), ("blocks", ["matmul+add+relu", "matmul+descend"])])
 def test_deep_products_stay_with_the_library_where_it_is_faster(way: str, fused: list[str]) -> None:
     with tuning.forced(way):
-        assert _train("sgd", (250, 517, 10), update.SHALLOW + 1)[0] == fused
+        assert _train("sgd", (250, 517, 10), update.MAX_SHALLOW_DEPTH + 1)[0] == fused
 
 
 @pytest.mark.usefixtures("small")

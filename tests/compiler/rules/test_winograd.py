@@ -103,7 +103,7 @@ def test_blocks_give_the_same_as_one_sweep(monkeypatch: pytest.MonkeyPatch) -> N
     inputs = arrays(*case)
     whole, _ = captured(case[-1], "winograd_f4", *inputs)
     monkeypatch.setattr(winograd, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(winograd, "LEAST_TILES", 7)
+    monkeypatch.setattr(winograd, "MIN_TILES", 7)
     assert winograd.Tiling(4, (4, 32, 12, 12), 64).blocks == 6
     parts, _ = captured(case[-1], "winograd_f4", *inputs)
     for a, b in zip(whole, parts, strict=True):
@@ -141,7 +141,7 @@ import weft.nn.functional as F
 from weft.compiler import tuning
 from weft.compiler.lowering.rules import winograd
 
-winograd.BLOCK_BYTES, winograd.LEAST_TILES = 1, 40  # several blocks, whose products add up
+winograd.BLOCK_BYTES, winograd.MIN_TILES = 1, 40  # several blocks, whose products add up
 rng = np.random.default_rng(0)
 x, w, g = (wf.asarray(rng.standard_normal(s, np.float32)) for s in ((4, 48, 20, 20), (64, 48, 3, 3), (4, 64, 20, 20)))
 

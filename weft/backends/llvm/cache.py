@@ -27,7 +27,7 @@ _DIGEST = 32
 
 
 def directory() -> Path | None:
-    """The cache directory, made if need be; None when the cache is off or cannot be trusted."""
+    """The cache directory, created on demand; None when the cache is off or cannot be trusted."""
     if not settings.CACHE():
         return None
     chosen = settings.CACHE_DIR()
@@ -47,8 +47,8 @@ def _home_directory() -> Path | None:
 
 
 def _temporary_directory() -> Path | None:
-    """A directory for this user among the temporary files. Others may have made one by its name first: every level
-    below the shared one must be ours."""
+    """A directory for this user among the temporary files. Another user may have created one of that name: every
+    level below the shared one must belong to this user."""
     try:
         parent = Path(tempfile.gettempdir()) / f"weft-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
     except OSError:  # no temporary directory can be written
@@ -57,7 +57,7 @@ def _temporary_directory() -> Path | None:
 
 
 def _private(path: Path) -> Path | None:
-    """`path` as a directory that only this user can enter, made if need be; None where that cannot be had."""
+    """`path` as a directory that only this user can enter, created on demand; None if that fails."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.lstat()
@@ -101,7 +101,7 @@ def read(key: str) -> bytes | None:
 
 
 def write(key: str, code: bytes) -> None:
-    """Store object code: complete or not at all, whoever else is writing."""
+    """Store object code atomically, also with concurrent writers."""
     folder = directory()
     if folder is None:
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 from ...runtime import limits
 
 TEMPORARY = ".new-"
-"""what the names of unfinished entries start with"""
+"""Prefix of unfinished entries."""
 STAMP = ".pruned"
 """a file whose modification time is when the directory was last looked through"""
 RENEW_SECONDS = 3600.0
@@ -24,9 +24,9 @@ LOOK_SECONDS = 600.0
 """between two looks through the directory, unless this process alone writes `LOOK_SHARE` of the limit meanwhile"""
 LOOK_SHARE = 1 / 64
 ABANDONED_SECONDS = 3600.0
-"""from when on an unfinished entry is taken for one of a dead process"""
+"""Age from which an unfinished entry is attributed to a dead process."""
 TARGET = 0.9
-"""share of the limit that is left after pruning, so that the next entry does not start it again"""
+"""Fraction of the limit to prune to, so that the next entry does not trigger pruning again."""
 
 _written = 0  # bytes since this process last looked
 
@@ -57,7 +57,7 @@ def wrote(folder: Path, size: int, ours: Callable[[os.stat_result], bool]) -> No
 
 
 def prune(folder: Path, limit: int, ours: Callable[[os.stat_result], bool]) -> int:
-    """Remove entries until the rest takes up no more than `TARGET` of `limit`; returns how many went."""
+    """Remove entries until the rest takes at most `TARGET` of `limit`; returns the number removed."""
     now = time.time()
     entries: list[tuple[float, int, str]] = []
     removed = 0
@@ -85,7 +85,7 @@ def prune(folder: Path, limit: int, ours: Callable[[os.stat_result], bool]) -> i
 
 
 def contents(folder: Path) -> tuple[int, int]:
-    """How many entries there are, and the bytes they take up."""
+    """The number of entries and their total bytes."""
     count = total = 0
     with os.scandir(folder) as found:
         for entry in found:
@@ -104,5 +104,5 @@ def _remove(path: str) -> bool:
 
 
 def _blocks(size: int) -> int:
-    """What a file of `size` bytes takes up on a disk with blocks of the usual size."""
+    """The disk space of a file of `size` bytes, in whole blocks."""
     return -(-size // 4096) * 4096

@@ -17,7 +17,7 @@ from ...compiler.loop_ir.kernels import attention
 from ...runtime import memory, threads
 from . import jit
 
-WORK = 1 << 22  # multiplications of queries and keys from which a kernel is worth making
+MIN_MULTIPLY_ADDS = 1 << 22  # of queries and keys, from which a kernel is worth compiling
 _kernels = jit.Kernels()
 
 
@@ -39,7 +39,7 @@ def _layout(a: np.ndarray, index: int) -> Layout:
 
 
 def _rows(a: np.ndarray) -> np.ndarray:
-    """The array with a dense last axis, at addresses its dtype allows."""
+    """The array with a contiguous last axis and aligned addresses."""
     if a.strides[-1] == a.itemsize and a.flags.aligned and all(st % a.itemsize == 0 for st in a.strides):
         return a
     return np.ascontiguousarray(a)
@@ -58,7 +58,7 @@ def serves(query: Any, key: Any, value: Any, mask: Any, dropout_p: float) -> boo
     """Whether there is a kernel for these arrays."""
     return (
         not dropout_p
-        and query.size * key.shape[-2] >= WORK
+        and query.size * key.shape[-2] >= MIN_MULTIPLY_ADDS
         and attention.suits(query, key, value)
         and (mask is None or mask.dtype in (np.bool_, np.float32))
     )

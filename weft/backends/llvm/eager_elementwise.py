@@ -20,11 +20,11 @@ from ...runtime import memory, threads
 from . import jit
 
 MAX_PLANS = 8192
-PARALLEL = 16384
-"""Elements from which a call may use several threads, and so asks for the compute token."""
-STREAMING = 4 << 20
-"""Bytes of output from which stores pass the caches by; a chain of such loops runs faster so, from 4 MiB on."""
-TILED = 4096
+MIN_PARALLEL_ELEMENTS = 16384
+"""Elements from which a call may use several threads, and so acquires the compute token."""
+MIN_STREAMING_BYTES = 4 << 20
+"""Bytes of output from which stores are non-temporal; chains of such loops run faster from 4 MiB on."""
+MIN_TILED_ELEMENTS = 4096
 """Elements from which operands that run in different directions go through tiles."""
 
 
@@ -59,7 +59,7 @@ def elementwise(
         out: where to store, of that shape; may be one of `arrays`. A new array by default, laid out as the inputs.
 
     Returns:
-        The result, or None where native code does not serve (complex numbers, odd strides).
+        The result, or None where native code does not apply (complex numbers, odd strides).
     """
     key: Any
     if len(arrays) == 1:
@@ -99,7 +99,7 @@ def elementwise_many(
 ) -> tuple[np.ndarray, ...] | None:
     """As `elementwise` for an expression that returns a tuple: one loop, several outputs.
 
-    All results are computed from the inputs as they were, so an output may be an input's own memory.
+    All results are computed before any is stored, so an output may be one of the inputs.
     """
     key = ("many", expression, shape, *[x for a in arrays for x in (a.dtype, a.shape, a.strides)])
     if outs is not None:
@@ -120,7 +120,7 @@ def elementwise_many(
 
 
 def apart(arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Copies of the inputs that overlap an output in another way than element for element."""
+    """Copies of the inputs that partially overlap an output."""
     result: list[np.ndarray] | None = None
     for k, a in enumerate(arrays):
         for out in outs:
@@ -155,7 +155,7 @@ def _remember(key: Any, plan: Plan | None) -> Plan | None:
 
 
 def element_strides(a: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides in elements after broadcasting to `shape`; None if they are no whole number of elements."""
+    """Strides in elements after broadcasting to `shape`; None if they are not multiples of the element size."""
     steps: list[int] = [0] * (len(shape) - a.ndim)
     for n, st, wanted in zip(a.shape, a.strides, shape[len(shape) - a.ndim :], strict=True):
         if n == 1 and wanted != 1:
@@ -213,8 +213,8 @@ def _make_plan(
     sizes, steps_by_operand = dims.sizes, dims.strides
     if size == 0 or not sizes:
         sizes, steps_by_operand = (size,), tuple((1,) for _ in strides)
-    streaming = size * dtypes[0].itemsize >= STREAMING
-    if (turn := _turn(sizes, steps_by_operand, len(arrays))) is not None and size >= TILED:
+    streaming = size * dtypes[0].itemsize >= MIN_STREAMING_BYTES
+    if (turn := _transposed_axes(sizes, steps_by_operand, len(arrays))) is not None and size >= MIN_TILED_ELEMENTS:
         call, integers = _tiled(name, exprs, inputs, dtypes, sizes, steps_by_operand, turn, streaming)
         return Plan(call, integers, dtypes, order, True)
     ndim = len(sizes)
@@ -233,10 +233,10 @@ def _make_plan(
         numbers += st[:-1]
         if c == 2:
             numbers.append(st[-1])
-    return Plan(compiled.call_objects, tuple(numbers), dtypes, order, size >= PARALLEL)
+    return Plan(compiled.call_objects, tuple(numbers), dtypes, order, size >= MIN_PARALLEL_ELEMENTS)
 
 
-def _turn(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]], inputs: int) -> int | None:
+def _transposed_axes(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]], inputs: int) -> int | None:
     """The dimension along which some inputs are contiguous while the outputs are along the last; None if none is."""
     if len(sizes) < 2 or any(st[-1] != 1 for st in strides[inputs:]) or sizes[-1] < 16:
         return None

@@ -19,7 +19,7 @@ def _product(matrix: Any, vector: Any) -> Any:
 
 
 def _wide_product(matrix: Any, vector: Any) -> Any:
-    """Half-precision numbers are multiplied and added up in float32 and rounded once."""
+    """Half precision is accumulated in float32 and rounded once."""
     return s.cast(matrix, s.FLOAT32) * s.cast(vector, s.FLOAT32)
 
 

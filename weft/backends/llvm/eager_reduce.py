@@ -13,12 +13,12 @@ from ...compiler.loop_ir.kernels.layout import collapse, stride_class
 from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import MAX_PLANS, PARALLEL, dense_strides, element_strides, serves
+from .eager_elementwise import MAX_PLANS, MIN_PARALLEL_ELEMENTS, dense_strides, element_strides, serves
 
 CHUNK = 8192
-"""Elements of a long row that one task reduces: work to share out, and short sums for small rounding errors."""
+"""Elements of a long row per task: parallelism, and short sums with small rounding errors."""
 TASKS = 64
-FEW = 32
+MAX_STRIP_ELEMENTS = 32
 """Up to this many reduced elements, lanes walk instead of joining."""
 
 
@@ -48,7 +48,7 @@ def reduce(op: str, x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype | None
         dtype: of the result; as NumPy's by default, except that half precision sums in float32 and is rounded once.
 
     Returns:
-        The result, or None where native code does not serve (complex numbers, an extreme of nothing).
+        The result, or None where native code does not apply (complex numbers, the maximum of an empty array).
     """
     return map_reduce(op, _identity, (x,), x.shape, axes, dtype)
 
@@ -156,7 +156,7 @@ def _make_plan(
     integers = [count, chunks, chunk, *sizes]
     for st, cl in zip(steps, classes, strict=True):
         integers += [step for step, c in zip(st, cl, strict=True) if c == 2]
-    large = bool(scratch) or size >= PARALLEL
+    large = bool(scratch) or size >= MIN_PARALLEL_ELEMENTS
     return _Plan(compiled.call_objects, tuple(integers), out_shape, result, tuple(scratch), large)
 
 
@@ -175,7 +175,9 @@ def _scheme(labels: str, sizes: tuple[int, ...], count: int, indexed: bool) -> t
     inner_reduced = labels[-1] == "r"
     if "k" in labels:
         lane = sizes[labels.rindex("k")]
-        if (inner_reduced and count <= FEW and lane >= 64) or (not inner_reduced and (count <= 128 or indexed)):
+        if (inner_reduced and count <= MAX_STRIP_ELEMENTS and lane >= 64) or (
+            not inner_reduced and (count <= 128 or indexed)
+        ):
             block = 256
             return "strips", -(-lane // block), block, False
         if not inner_reduced:

@@ -22,7 +22,7 @@ from ...compiler.loop_ir.kernels.rows import compute_dtype
 from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import MAX_PLANS, PARALLEL, STREAMING, memory_order
+from .eager_elementwise import MAX_PLANS, MIN_PARALLEL_ELEMENTS, MIN_STREAMING_BYTES, memory_order
 
 _kernels = jit.Kernels()
 _prepared: dict[Any, tuple[Any, tuple[int, ...]]] = {}  # see Note [Prepared calls]
@@ -35,14 +35,14 @@ def _compiled(build: Callable[..., Kernel], *arguments: Any) -> jit.Compiled:
 
 def _prepare(key: Any, compiled: jit.Compiled, integers: Sequence[int], given: Any, used: Any) -> None:
     """Remember a call, unless it is large or some of the arrays had to be copied first."""
-    if used[0].size < PARALLEL and all(a is b for a, b in zip(given, used, strict=True)):
+    if used[0].size < MIN_PARALLEL_ELEMENTS and all(a is b for a, b in zip(given, used, strict=True)):
         if len(_prepared) >= MAX_PLANS:
             _prepared.clear()
         _prepared[key] = compiled.call_objects, tuple(integers)
 
 
 def _run(compiled: jit.Compiled, arrays: Sequence[np.ndarray], integers: Sequence[int]) -> None:
-    if arrays[0].size < PARALLEL:
+    if arrays[0].size < MIN_PARALLEL_ELEMENTS:
         compiled.call_objects(*map(id, arrays), *integers)
         return
     with threads.compute_token:
@@ -59,7 +59,7 @@ class _Axis(NamedTuple):
     order: tuple[int, ...] | None
 
     def integers(self, count: int) -> list[int]:
-        """What a kernel with `count` full arrays in the common dense layout is called with."""
+        """The integer arguments of a kernel with `count` full arrays in the common contiguous layout."""
         return [*self.lead(), *self.strides(count)]
 
     def lead(self) -> list[int]:
@@ -68,7 +68,7 @@ class _Axis(NamedTuple):
         return [self.outer, self.n]
 
     def strides(self, count: int) -> list[int]:
-        """Strides of `count` arrays in the common dense layout."""
+        """Strides of `count` arrays in the common contiguous layout."""
         each = [self.n * self.inner, self.inner] if self.scheme == "strips" else [self.n]
         return each * count
 
@@ -127,7 +127,7 @@ def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int
     dense = [_dense(a, layout.order) for a in arrays]
     out = memory.empty(shape, dtype, layout.order)
     count = len(arrays) + 1
-    compiled = _compiled(build, layout.scheme, dtype, (1,) * count, out.nbytes >= STREAMING)
+    compiled = _compiled(build, layout.scheme, dtype, (1,) * count, out.nbytes >= MIN_STREAMING_BYTES)
     numbers = layout.integers(count)
     _run(compiled, [*dense, out], numbers)
     if layout.order is None:
@@ -137,7 +137,7 @@ def _along(build: Callable[..., Kernel], arrays: Sequence[np.ndarray], axis: int
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray | None:
     """softmax along `axis` (non-negative)."""
-    return _along(_softmax_held if x.shape[axis] <= rows.HELD else rows.softmax, (x,), axis)
+    return _along(_softmax_held if x.shape[axis] <= rows.MAX_HELD_ELEMENTS else rows.softmax, (x,), axis)
 
 
 def _softmax_held(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool) -> Kernel:
@@ -222,7 +222,12 @@ def mean_cross_entropy(x: np.ndarray, labels: np.ndarray, ignored: int) -> np.nd
     prepared = _prepared.get(key)
     if prepared is None:
         fits = x.ndim == 2 and x.flags.c_contiguous and labels.flags.c_contiguous and labels.shape == x.shape[:1]
-        if not fits or labels.dtype != s.INT64 or dtype not in (s.FLOAT32, s.FLOAT64) or not 0 < x.size < PARALLEL:
+        if (
+            not fits
+            or labels.dtype != s.INT64
+            or dtype not in (s.FLOAT32, s.FLOAT64)
+            or not 0 < x.size < MIN_PARALLEL_ELEMENTS
+        ):
             return None
         _prepare(key, _compiled(rows.mean_cross_entropy, dtype), x.shape, (x,), (x,))
         prepared = _prepared[key]
@@ -242,7 +247,7 @@ def cross_entropy_backward(
     shape, order = _per_row_shape(x, axis, layout.order)
     labels = _dense(np.asarray(labels, np.int64), order)
     dx = memory.empty(x.shape, x.dtype, layout.order)
-    compiled = _compiled(rows.cross_entropy_backward, layout.scheme, x.dtype, (1, 1), dx.nbytes >= STREAMING)
+    compiled = _compiled(rows.cross_entropy_backward, layout.scheme, x.dtype, (1, 1), dx.nbytes >= MIN_STREAMING_BYTES)
     arrays = [x, labels, _dense(lse, order), _dense(np.broadcast_to(g, shape), order), dx]
     _run(compiled, arrays, layout.integers(2))
     return dx
@@ -293,7 +298,7 @@ def layer_norm(
     mean, rstd = (memory.empty(lead, compute_dtype(x.dtype)) for _ in range(2))
     affine = [_dense(a, None) for a in affine]
     kind = weight is not None, bias is not None
-    compiled = _compiled(norms.layer_norm, x.dtype, *kind, float(eps), y.nbytes >= STREAMING)
+    compiled = _compiled(norms.layer_norm, x.dtype, *kind, float(eps), y.nbytes >= MIN_STREAMING_BYTES)
     integers = (n_rows, n, n, n)
     _run(compiled, [x, *affine, y, mean, rstd], integers)
     if mean.dtype == x.dtype:
@@ -310,7 +315,7 @@ def rms_norm(x: np.ndarray, weight: np.ndarray | None, axes: int, eps: float) ->
     y = memory.empty(x.shape, x.dtype)
     rstd = memory.empty(x.shape[: x.ndim - axes], compute_dtype(x.dtype))
     affine = [] if weight is None else [_dense(weight, None)]
-    compiled = _compiled(norms.rms_norm, x.dtype, weight is not None, float(eps), y.nbytes >= STREAMING)
+    compiled = _compiled(norms.rms_norm, x.dtype, weight is not None, float(eps), y.nbytes >= MIN_STREAMING_BYTES)
     _run(compiled, [x, *affine, y, rstd], [n_rows, n, n, n])
     return y, rstd
 
@@ -360,7 +365,7 @@ def _norm_backward(
         if wanted:
             arrays += [sums[-1], memory.empty((chunks, n), compute)]  # type: ignore[list-item]
     compiled = _compiled(
-        norms.norm_backward, x.dtype, weight is not None, bias, mean is not None, dx.nbytes >= STREAMING
+        norms.norm_backward, x.dtype, weight is not None, bias, mean is not None, dx.nbytes >= MIN_STREAMING_BYTES
     )
     _run(compiled, arrays, [n_rows, n, chunks, per_chunk, n, n, n])
     return dx, sums[0], sums[1]
@@ -389,7 +394,7 @@ _WIDE_ENOUGH = 64
 
 
 def _columns(x: np.ndarray) -> tuple[np.ndarray, int]:
-    """(N, C, ...) as a dense matrix (rows, k * C), with channels last in memory; and k."""
+    """(N, C, ...) as a contiguous channels-last matrix (rows, k * C); and k."""
     pixels = _dense(x.transpose(0, *range(2, x.ndim), 1), None).reshape(-1, x.shape[1])
     count, n = pixels.shape
     k = 1
@@ -423,7 +428,7 @@ def batch_norm(
         scale = scale * weight
     shift = np.zeros_like(mean) if bias is None else bias
     y, flat = _image_like(x)
-    compiled = _compiled(norms.batch_norm, x.dtype, y.nbytes >= STREAMING)
+    compiled = _compiled(norms.batch_norm, x.dtype, y.nbytes >= MIN_STREAMING_BYTES)
     _run(compiled, [matrix, *_tiled(k, mean, scale, shift), flat], matrix.shape)
     return y, mean, variance
 
@@ -455,6 +460,6 @@ def batch_norm_backward(
     by_g = rstd if weight is None else rstd * weight
     by_x = -by_g * rstd * rstd * (gx_sum / count)
     dx, flat = _image_like(x)
-    compiled = _compiled(norms.batch_norm_backward, x.dtype, dx.nbytes >= STREAMING)
+    compiled = _compiled(norms.batch_norm_backward, x.dtype, dx.nbytes >= MIN_STREAMING_BYTES)
     _run(compiled, [slopes, matrix, *_tiled(k, mean, by_g, by_x, -by_g * (g_sum / count)), flat], [rows, n])
     return dx, gx_sum * rstd, g_sum

@@ -49,7 +49,7 @@ ZERO = Value("0", "i64")
 
 
 class _Lanes(NamedTuple):
-    """The vector loop being emitted: lane 0 stands at `base`; `mask` says which lanes exist (None: all)."""
+    """The vector loop being emitted: lane 0 is at index `base`; `mask` selects the active lanes (None: all)."""
 
     var: str
     width: int
@@ -59,7 +59,7 @@ class _Lanes(NamedTuple):
 
 
 class KernelEmitter:
-    """Emits one function's worth of statements (the kernel's body, or the body of a parallel loop)."""
+    """Emits the statements of one function (the kernel's body, or the body of a parallel loop)."""
 
     def __init__(self, kernel: Kernel, target: Target, module: Module, function: Function) -> None:
         self.kernel = kernel
@@ -78,13 +78,13 @@ class KernelEmitter:
         self.plans: dict[Loop, Plan] = {}
         self.strides: dict[tuple[Expr, str], Expr | None] = {}
         self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Expr] = {}
-        self.streaming = False  # whether stores that ask for it may pass the caches by
+        self.streaming = False  # whether streaming stores are emitted as non-temporal
         self.streamed = False
 
     # ------------------------------------------------------------------------------------------ expressions
 
     def value(self, expr: Expr) -> Value:
-        """Emit an expression, reusing what is already there. Iterative: long chains do not exhaust the stack."""
+        """Emit an expression, reusing values already emitted. Iterative: long chains do not exhaust the stack."""
         memo = self.memo
         if expr in memo:
             return memo[expr]
@@ -221,7 +221,7 @@ class KernelEmitter:
         return self.offsets[key]
 
     def mask_for(self, buffer: Buffer, indices: Sequence[Expr]) -> Value | None:
-        """The loop's mask, unless the place is in a row of local memory, which is padded: then all lanes may go.
+        """The loop's mask, or None for an access to a row of local memory, which is padded for all lanes.
 
         Without masks LLVM keeps the buffer in registers.
         """
@@ -334,7 +334,7 @@ class KernelEmitter:
         self.f.call_void("llvm.prefetch.p0", place, literal("i32", int(statement.write)), most_local, data)
 
     def transpose(self, statement: Transpose) -> None:
-        """Rows in registers; halves, quarters, … of pairs of rows change places until every number has moved."""
+        """Transpose in registers: halves, quarters, … of pairs of rows are swapped in log2(n) rounds of shuffles."""
         f, kind = self.f, memory_type(statement.source.dtype)
 
         def rows(buffer: Buffer, at: Sequence[Expr], step: int) -> list[Value]:
@@ -361,7 +361,7 @@ class KernelEmitter:
         sizes = [loops.constant(dim) or 0 for dim in buffer.shape]
         lanes = max(1, self.target.vector_bytes // buffer.dtype.itemsize)
         if s.kind(buffer.dtype) in "iu" and buffer.dtype.itemsize == 8:
-            lanes = self.target.vector_bytes  # 64-bit integers follow the lanes of what a loop computes with
+            lanes = self.target.vector_bytes  # 64-bit indices use the lane count of the loop's data
         if sizes:
             sizes[-1] = -(-max(sizes[-1], 1) // lanes) * lanes
         self.locals[buffer] = Buffer.of(buffer.name, buffer.dtype, sizes)
@@ -470,7 +470,7 @@ class KernelEmitter:
             self.memo, self.base_memo = kept
 
     def still_valid(self, statement: Loop, known: dict[Expr, Value], before: dict[Expr, Value]) -> dict[Expr, Value]:
-        """Copies of a loop's body that is written out follow each other: what does not name the loop's own things stays."""
+        """Iterations of an unrolled loop share values that do not depend on the loop's own names."""
         own = {statement.var} | {x.name for x in loops.walk(statement.body) if isinstance(x, (Let, Accumulator))}
         return {e: v for e, v in known.items() if e in before or own.isdisjoint(self.named_in(e))}
 

@@ -38,7 +38,7 @@ try:
 except ImportError:  # a system without such limits
     resource = None  # type: ignore[assignment]
 
-# Fallbacks for OpenMP's functions where there is no OpenMP: the calling thread is the team.
+# Fallbacks for OpenMP's functions without OpenMP: the calling thread is the team.
 _ALONE = """define void @weft_alone(ptr %fn, ptr %data, i32 %n, i32 %flags) {
   call void %fn(ptr %data)
   ret void
@@ -77,7 +77,7 @@ _unused: deque[Any] = deque()  # trackers of code that nothing refers to any mor
 
 
 def engine() -> Engine:
-    """The engine, made on first use."""
+    """The engine, created on first use."""
     global _engine
     with _lock:
         if _engine is None:
@@ -104,7 +104,7 @@ def engine() -> Engine:
             team = _object(made, TEAM, [RUN])
             made.helpers.append(team)
             imports.update(team.addresses)
-            _engine = made  # last: whoever interrupts this finds none
+            _engine = made  # set last: an interrupt before this leaves no engine
         return _engine
 
 
@@ -123,11 +123,10 @@ def _unlocked(name: str) -> Any:
 
 
 def optimise(ir: str, machine: Any) -> Any:
-    """Parse, check and optimise a module, in a context of its own.
+    """Parse, verify and optimise a module, in its own context.
 
-    A short list of passes instead of LLVM's standard pipeline: the emitter has done what the long one is for
-    (vectorising, unrolling, choosing what to inline), and it takes ten times as long. Invariants are hoisted by
-    the code generator.
+    A short list of passes instead of LLVM's standard pipeline: the emitter has already vectorised, unrolled
+    and inlined, and the standard pipeline takes ten times as long. Invariants are hoisted by the code generator.
     """
     import llvmlite.binding as llvm
 
@@ -161,11 +160,11 @@ def compile_ir(ir: str, host: target.Target) -> bytes:
 
 
 def compile_many(modules: Sequence[str], host: target.Target) -> list[bytes]:
-    """Object code for each module, made by as many threads as native code may use, the caller's among them.
+    """Object code for each module, compiled by as many threads as native code may use, including the caller's.
 
-    The caller holds the lock, and no thread is at work any more when this returns or raises.
+    The caller holds the lock, and all threads have finished when this returns or raises.
     """
-    # The largest first: whoever gets one last would be waited for.
+    # The largest first: a large module started last would delay the end.
     waiting = deque(sorted(range(len(modules)), key=lambda i: -len(modules[i])))
     found: dict[int, bytes] = {}
     problems: list[BaseException] = []
@@ -183,7 +182,7 @@ def compile_many(modules: Sequence[str], host: target.Target) -> list[bytes]:
             problems.append(error)
 
     helpers: list[threading.Thread] = []
-    width = _with_room(min(threads.get_num_threads(), len(modules))) if modules else 0
+    width = _affordable_threads(min(threads.get_num_threads(), len(modules))) if modules else 0
     try:
         _start_helpers(helpers, work, width - 1)
     except KeyboardInterrupt as error:
@@ -202,10 +201,10 @@ def compile_many(modules: Sequence[str], host: target.Target) -> list[bytes]:
     return [found[i] for i in range(len(modules))]
 
 
-_ROOM = 192 << 20  # bytes of address space for one compilation: its stack, the C library's arena, and what LLVM takes
+_COMPILE_BYTES = 192 << 20  # address space for one compilation: stack, malloc arena, and LLVM's own memory
 
 
-def _with_room(width: int) -> int:
+def _affordable_threads(width: int) -> int:
     """How many of `width` threads may compile at once where the process's address space is limited.
 
     LLVM ends the process when it is refused memory, so a mapping of that size is tried first.
@@ -214,25 +213,26 @@ def _with_room(width: int) -> int:
         return width
     while width > 0:
         try:
-            mmap.mmap(-1, width * _ROOM).close()
+            mmap.mmap(-1, width * _COMPILE_BYTES).close()
         except (OSError, ValueError):
             width //= 2
         else:
             return width
     raise MemoryError(
-        f"llvm: there is no room to compile. The limit of this process's address space leaves less than {_ROOM >> 20} MiB. "
+        f"llvm: there is no room to compile. The limit of this process's address space leaves less than "
+        f"{_COMPILE_BYTES >> 20} MiB. "
         "Raise the limit (`ulimit -v`), free memory, or set WEFT_LLVM=0."
     )
 
 
-_STACK = 1 << 20  # bytes that LLVM may need; a program may have set less for threads of its own
+_STACK_BYTES = 1 << 20  # that LLVM may need; the program may have set a smaller default
 
 
 def _start_helpers(helpers: list[threading.Thread], work: Callable[[], None], count: int) -> None:
     """Add up to `count` threads that run `work`: fewer, or none, when the system or an ending interpreter gives no more."""
     asked = threading.stack_size()
-    if 0 < asked < _STACK:
-        threading.stack_size(_STACK)
+    if 0 < asked < _STACK_BYTES:
+        threading.stack_size(_STACK_BYTES)
     try:
         for _ in range(count):
             helper = threading.Thread(target=work, name="weft-compile", daemon=True)
@@ -241,13 +241,13 @@ def _start_helpers(helpers: list[threading.Thread], work: Callable[[], None], co
     except RuntimeError:
         helpers.pop()
     finally:
-        if 0 < asked < _STACK:
+        if 0 < asked < _STACK_BYTES:
             threading.stack_size(asked)
 
 
 class Code:
-    """Loaded object code and the `addresses` of its symbols. When the last reference goes it is unloaded, a little later:
-    references may go at any moment, and LLVM is only called where the lock is held."""
+    """Loaded object code and the `addresses` of its symbols. It is unloaded some time after the last reference is
+    dropped: that may happen at any moment, and LLVM is only called with the lock held."""
 
     __slots__ = ("addresses", "_tracker", "__weakref__")
 
@@ -259,7 +259,7 @@ class Code:
 
 
 def loaded() -> int:
-    """How many pieces of object code are loaded now."""
+    """The number of loaded `Code` objects."""
     return 0 if _engine is None else _engine.loaded - _engine.unloaded
 
 
@@ -324,7 +324,7 @@ class Kernels(LeastRecentlyUsed[Any, Compiled]):
         super().__init__(lambda: MAX_KERNELS)
 
     def compiled(self, key: Any, build: Callable[[], Kernel]) -> Compiled:
-        """The kernel of `key`, made by `build` if need be."""
+        """The kernel of `key`, built by `build` on a miss."""
         found = self.get(key)
         if found is None:
             found = compile_kernel(build())
@@ -336,7 +336,7 @@ MAX_KERNELS = 1024
 
 
 def _object(e: Engine, ir: str, symbols: list[str]) -> Code:
-    """Load the object code of a module, from the cache or made now."""
+    """Load the object code of a module, from the cache or compiled now."""
     key = hashlib.sha256("\0".join((ir, e.target.key, versions())).encode()).hexdigest()
     code = cache.read(key)
     if code is None:
@@ -359,9 +359,9 @@ def assembly(kernel: Kernel) -> str:
 
 @functools.cache
 def data_offset() -> int:
-    """Where in an ndarray object its data pointer lies: first after the object header, since NumPy 1.0.
+    """The offset of the data pointer in an ndarray object: right after the object header, since NumPy 1.0.
 
-    Checked once against NumPy's own word before any kernel relies on it.
+    Verified once against `ctypes.data` before any kernel relies on it.
     """
     offset = object.__basicsize__
     for probe in (np.zeros(3), np.zeros((2, 2), np.int8)[1:]):

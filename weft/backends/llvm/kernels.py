@@ -18,7 +18,7 @@ from ...ops.core import registry
 from ...ops.nn.loss_reduction import holds
 from ...runtime import forks, memory
 
-LARGE = 16384
+MIN_NATIVE_ELEMENTS = 16384
 """Elements from which native code beats NumPy where NumPy needs one call. Where it needs several (`_several`), native code
 is ahead from the first element on."""
 F32, F64 = dtypes.float32, dtypes.float64
@@ -91,7 +91,7 @@ def _eager() -> Any:
 def _several(x: Any) -> bool:
     """Whether an op on `x` that NumPy has no function for is computed natively: always the same for one shape and dtype."""
     dtype = x.dtype
-    return _enabled and (dtype is F32 or dtype is F64 or x.size >= LARGE and dtype in _FLOATS)
+    return _enabled and (dtype is F32 or dtype is F64 or x.size >= MIN_NATIVE_ELEMENTS and dtype in _FLOATS)
 
 
 # Reductions ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def _several(x: Any) -> bool:
 
 def _reduces(allowed: frozenset[np.dtype]) -> Callable[..., bool]:
     def when(x: Any, axis: Any = None, keepdims: bool = False) -> bool:
-        return x.size >= LARGE and _enabled and x.dtype in allowed
+        return x.size >= MIN_NATIVE_ELEMENTS and _enabled and x.dtype in allowed
 
     return when
 
@@ -122,12 +122,16 @@ def _reduction(op: str, same_dtype: bool) -> Callable[..., Any]:
 
 # Products with a vector ----------------------------------------------------------------------------------------------
 
-SPUN = 9216
+MIN_VECTOR_PRODUCT_ELEMENTS = 9216
 """Numbers of a matrix from which OpenBLAS multiplies it with a vector on several threads, see `eager_products`."""
 
 
 def _vector_product_when(x1: Any, x2: Any) -> bool:
-    if not _enabled or (x1.size < SPUN and x2.size < SPUN) or x1.dtype not in _FLOATS:
+    if (
+        not _enabled
+        or (x1.size < MIN_VECTOR_PRODUCT_ELEMENTS and x2.size < MIN_VECTOR_PRODUCT_ELEMENTS)
+        or x1.dtype not in _FLOATS
+    ):
         return False
     return x1.ndim == 1 or x2.ndim == 1 or x1.shape[-2] == 1 or x2.shape[-1] == 1
 
@@ -140,7 +144,7 @@ def _vector_product(x1: Any, x2: Any) -> Any:
 
 
 def _copies(x: Any) -> bool:
-    return x.size >= LARGE and _enabled and x.dtype in _REAL
+    return x.size >= MIN_NATIVE_ELEMENTS and _enabled and x.dtype in _REAL
 
 
 def _same(x: Any) -> Any:
@@ -279,7 +283,7 @@ def _logits_third(grad: Any, grad_lse: Any, x: Any, *_: Any) -> bool:
 # Attention -----------------------------------------------------------------------------------------------------------
 
 
-def _attends(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, *_: Any) -> bool:
+def _attention_when(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, *_: Any) -> bool:
     if not _enabled:
         return False
     from . import eager_attention
@@ -295,11 +299,11 @@ def _attention_forward(
     return eager_attention.forward(query, key, value, mask, is_causal, scale)
 
 
-def _attends_back(
+def _attention_backward_when(
     grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
     dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
 ) -> bool:  # fmt: skip
-    return not mask_grad and grad.dtype == query.dtype and _attends(query, key, value, mask, state, dropout_p)
+    return not mask_grad and grad.dtype == query.dtype and _attention_when(query, key, value, mask, state, dropout_p)
 
 
 def _attention_backward(
@@ -337,7 +341,7 @@ def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
         ("batch_norm_backward", _normalised_channels, _batch_norm_backward),
         ("cross_entropy_forward", _along_when, _cross_entropy_forward),
         ("cross_entropy_backward", _logits_third, _cross_entropy_backward),
-        ("attention_forward", _attends, _attention_forward),
-        ("attention_backward", _attends_back, _attention_backward),
+        ("attention_forward", _attention_when, _attention_forward),
+        ("attention_backward", _attention_backward_when, _attention_backward),
     ]
     return found

@@ -29,7 +29,9 @@ RECENT = 256
 BOXED = "boxed"
 _routines: list[jit.Code] = []
 _kernels: WeakValueDictionary[Kernel, jit.Code] = WeakValueDictionary()  # of the programs that there are
-_recent: deque[jit.Code] = deque(maxlen=RECENT)  # of programs that have gone: a trial's kernels are soon wanted again
+_recent: deque[jit.Code] = deque(
+    maxlen=RECENT
+)  # kept after their program is gone: the kernels of a trial are soon reused
 
 
 def routine(name: str) -> int:
@@ -41,7 +43,7 @@ def routine(name: str) -> int:
 
 
 def _objects(wanted: Sequence[tuple[str, Callable[[], str]]], names: list[str]) -> list[jit.Code]:
-    """Load the object code known by each text, from the cache or made now; each has the functions `names`."""
+    """Load the object code of each text, from the cache or compiled now; each has the functions `names`."""
     e = jit.engine()
     about = e.target.key, jit.versions(), _emitter()
     keys = [hashlib.sha256("\0".join((text, *about)).encode()).hexdigest() for text, _ in wanted]
@@ -60,7 +62,7 @@ def _block_ir(kernel: Kernel) -> str:
 
 @functools.cache
 def _emitter() -> str:
-    """Changes whenever the code that makes code does."""
+    """A hash of the code generator's sources."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
@@ -139,7 +141,7 @@ def compile_kernels(kernels: Sequence[Kernel]) -> list[jit.Code]:
 
 
 def _boxed(kernel: Kernel) -> str:
-    """The block form of a kernel: read the pointers and numbers, call it."""
+    """The block form of a kernel: read pointers and integers from the block and call it."""
     buffers = [f"%s{i}" for i in range(len(kernel.buffers))]
     numbers = [f"%n{i}" for i in range(len(kernel.params))]
     lines = ['define i32 @"boxed"(ptr %block) {']

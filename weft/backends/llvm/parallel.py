@@ -29,7 +29,7 @@ RUN = "weft_parallel"
 RANGES = 16
 """Ranges of a thread, about: with four, of 28 heavy iterations one thread had 16 and the other 12."""
 FINE = 64
-"""The same where a single iteration is worth a thread."""
+"""The same for loops whose single iterations are worth a thread."""
 _CAPTURED = 4  # the first word of captured values in a job
 
 ANY = 1 << 30  # threads: no limit
@@ -137,7 +137,7 @@ done:
 }}
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)"""
-"""A module of its own, compiled once for all kernels."""
+"""A separate module, compiled once for all kernels."""
 _DECLARED = f"declare void @{RUN}(ptr, ptr, i64, i64, i64, i64)"
 
 

@@ -313,7 +313,7 @@ def convert(f: Function, x: Value, source: np.dtype, result: np.dtype) -> Value:
 
 
 def _float_to_integer(f: Function, x: Value, result: np.dtype) -> Value:
-    """Truncate; NaN is 0 and what is out of range the nearest end, as `dtypes.convert`: nothing may become poison."""
+    """Truncate; NaN becomes 0 and out-of-range values saturate, as in `dtypes.convert`: never poison."""
     wide = "i64" if result.itemsize == 8 or result == s.UINT32 else "i32"
     name = f"llvm.fptosi.sat.{mangle(wide, x.lanes)}.{mangle(x.type, x.lanes)}"
     if result == np.uint64:

@@ -29,7 +29,7 @@ def identity(a: Accumulator) -> float | int:
 
 
 class State:
-    """Where an accumulator lives: one slot at its own lane count, and one per vector of loops it is reduced over.
+    """The storage of an accumulator: one slot at its own lane count, and one per unrolled vector of the reducing loop.
 
     Slots are stack memory in the entry block; LLVM turns them into registers.
     """
@@ -66,7 +66,7 @@ class State:
         value = f.splat(value, lanes)
         index = None if index is None else f.splat(index, lanes)
         new, new_index = self.combine(f, old, old_index, value, index)
-        # Lanes of their own (declared inside the vector loop) need no mask: nobody reads the absent ones.
+        # Per-lane accumulators (declared inside the vector loop) need no mask: inactive lanes are never read.
         if mask is not None and self.lanes == 1:
             new = f.select(mask, new, old)
             new_index = None if new_index is None or old_index is None else f.select(mask, new_index, old_index)

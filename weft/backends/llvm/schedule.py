@@ -14,7 +14,7 @@ CHEAP = frozenset(
     "bitwise_and bitwise_or bitwise_xor bitwise_not left_shift right_shift where cast bitcast square sqrt floor ceil "
     "round trunc isnan isinf isfinite signbit copysign mulhi load sign div reciprocal".split()
 )
-HEAVY = 15
+HEAVY_WEIGHT = 15
 """Instructions of a function that is a polynomial, roughly."""
 
 STATIC_VECTORS = 8
@@ -23,7 +23,7 @@ MASKED_ONLY_WEIGHT = 400
 
 
 class Plan(NamedTuple):
-    """`static`: constant extent, written out. `masked_only`: one copy of the code, always masked (large bodies)."""
+    """`static`: constant extent, fully unrolled. `masked_only`: one copy of the code, always masked (large bodies)."""
 
     lanes: int
     unroll: int
@@ -40,7 +40,7 @@ def weight(statement: Loop) -> int:
             for node in s.topological([expr]):
                 if node not in seen and node.args:
                     seen.add(node)
-                    total += 1 if node.fn in CHEAP or s.kind(node.dtype) != "f" else HEAVY
+                    total += 1 if node.fn in CHEAP or s.kind(node.dtype) != "f" else HEAVY_WEIGHT
         total += isinstance(inner, (Store, Update))
     return total
 

@@ -11,7 +11,7 @@ WIDTH_BY_FEATURE = (("avx512f", 64), ("avx2", 32), ("avx", 32), ("neon", 16), ("
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine: LLVM triple, CPU name and feature string, and what the emitter asks about it.
+    """A machine: LLVM triple, CPU name and feature string, and the properties that the emitter needs.
 
     `vector_bytes` is the width of one vector register, `fma` says whether a fused multiply-add is an instruction.
     """

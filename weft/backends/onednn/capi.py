@@ -17,7 +17,7 @@ Dims = c_int64 * MAX_NDIMS
 
 
 class Unsupported(RuntimeError):
-    """oneDNN cannot do what was asked (dtype, shape, layout or missing library): use the plain lowering."""
+    """oneDNN does not support the request (dtype, shape, layout or missing library): use the plain lowering."""
 
 
 class Status(enum.IntEnum):
@@ -170,7 +170,7 @@ class _Version(ctypes.Structure):
 
 
 _TYPES: dict[str, Any] = {
-    "out": POINTER(c_void_p),  # where a new handle goes
+    "out": POINTER(c_void_p),  # out-parameter for a new handle
     "engine": c_void_p, "stream": c_void_p, "md": c_void_p, "pd": c_void_p, "attr": c_void_p, "prim": c_void_p,
     "mem": c_void_p, "ops": c_void_p, "pointer": c_void_p, "args": c_void_p, "any": c_void_p,
     "dims": POINTER(c_int64), "int": c_int, "unsigned": c_uint, "float": c_float, "s32": c_int32, "size": c_size_t,

@@ -51,7 +51,7 @@ class MemoryDesc:
     nbytes: int
 
     def __init__(self, handle: int) -> None:
-        """Takes over a handle that nobody else will destroy."""
+        """Takes ownership of a handle."""
         lib = library.require()
         self.handle = handle
         weakref.finalize(self, lib.call, "memory_desc_destroy", handle).atexit = False
@@ -76,7 +76,7 @@ class MemoryDesc:
 
     @classmethod
     def any(cls, shape: tuple[int, ...], dtype: np.dtype) -> MemoryDesc:
-        """An array whose layout the primitive chooses; ask the primitive for the result."""
+        """An array whose layout the primitive chooses; query it with `Primitive.desc`."""
         check_ndim(shape)
         lib = library.require()
         handle = lib.create("memory_desc_create_with_tag", len(shape), dims(shape), data_type(dtype), FORMAT_TAG_ANY,
@@ -85,7 +85,7 @@ class MemoryDesc:
 
     @classmethod
     def borrowed(cls, handle: int) -> MemoryDesc:
-        """A copy of a descriptor that belongs to somebody else, such as a primitive descriptor."""
+        """A copy of a descriptor owned by another object, such as a primitive descriptor."""
         return cls(library.require().create("memory_desc_clone", handle))
 
     def _vector(self, what: Query) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ class MemoryDesc:
         return tuple(pointer[:MAX_NDIMS])
 
     def _blocks(self) -> tuple[tuple[int, int], ...] | None:
-        """(axis, size) of the inner blocks, outermost first; `None` if the layout is not made of blocks."""
+        """(axis, size) of the inner blocks, outermost first; `None` if the layout is not blocked."""
         lib = library.require()
         count, kind = ctypes.c_int(), ctypes.c_int()
         lib.call("memory_desc_query", self.handle, Query.FORMAT_KIND, ctypes.byref(kind))
@@ -170,7 +170,7 @@ def _channels_last_order(ndim: int) -> tuple[int, ...]:
 
 
 def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of an (N, C, spatial...) array whose channels lie next to each other in memory."""
+    """Strides in elements of an (N, C, spatial...) array with contiguous channels."""
     order = _channels_last_order(len(shape))
     strides = [0] * len(shape)
     step = 1

@@ -25,8 +25,8 @@ from ...runtime import forks
 from . import library
 from .capi import Unsupported
 
-WORK = 1 << 18  # multiplications from which oneDNN is used, see Note [Small products]
-MOVES = 1 << 12  # elements from which pooling is
+MIN_MATMUL_WORK = 1 << 18  # multiplications from which oneDNN is used, see Note [Small products]
+MIN_POOL_ELEMENTS = 1 << 12  # elements from which pooling is
 
 _F32 = dtypes.float32
 _HALVES = (dtypes.bfloat16, dtypes.float16)
@@ -47,7 +47,7 @@ def disabled() -> Any:
 
 
 def register() -> bool:
-    """Add the kernels to the op table, once; returns whether oneDNN is there. Any thread may call it at any time."""
+    """Add the kernels to the op table, once; returns whether oneDNN is available. Thread-safe."""
     global _registered
     with _lock:
         if not _registered and library.available():
@@ -63,7 +63,7 @@ def register() -> bool:
 
 
 def _or_plain(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """`kernel`, with the op's NumPy body for what oneDNN refuses."""
+    """`kernel`, with a fallback to the op's NumPy body on `Unsupported`."""
     plain = registry.get(name).fn
 
     def run(*values: Any) -> Any:
@@ -79,7 +79,7 @@ def _or_plain(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 @lru_cache(1)
 def _native_halves() -> tuple[np.dtype, ...]:
-    """Half-precision dtypes that the processor multiplies itself; others are faster by way of float32."""
+    """Half-precision dtypes with native multiply instructions; others are faster through float32."""
     isa = library.isa() or ""
     found = []
     if "bf16" in isa or "amx" in isa:
@@ -121,7 +121,7 @@ def _matmul_pays(x1: Any, x2: Any) -> bool:
     if len(a) < 2 or len(b) < 2 or a[-2] == 1 or b[-1] == 1:  # a vector: as fast as the matrix is read by plain loops
         return False
     work = max(x1.size * b[-1], x2.size * a[-2])
-    return work > WORK
+    return work > MIN_MATMUL_WORK
 
 
 def _matmul(x1: Any, x2: Any) -> Any:
@@ -136,11 +136,11 @@ def _matmul(x1: Any, x2: Any) -> Any:
 
 def _conv_pays(x: Any, weight: Any, *_: Any) -> bool:
     """Multiplications are about the elements of x times those of one filter (divided by strides, which we ignore)."""
-    return _enabled and _served(x.dtype) and x.size * (weight.size // max(weight.shape[1], 1)) > WORK
+    return _enabled and _served(x.dtype) and x.size * (weight.size // max(weight.shape[1], 1)) > MIN_MATMUL_WORK
 
 
 def _conv_input_pays(g: Any, weight: Any, *_: Any) -> bool:
-    return _enabled and _served(g.dtype) and g.size * (weight.size // max(weight.shape[0], 1)) > WORK
+    return _enabled and _served(g.dtype) and g.size * (weight.size // max(weight.shape[0], 1)) > MIN_MATMUL_WORK
 
 
 def _conv_weight_pays(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
@@ -149,7 +149,7 @@ def _conv_weight_pays(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, di
     places = 1
     for k in kernel:
         places *= k
-    return g.size * places * (x.shape[1] // groups) > WORK
+    return g.size * places * (x.shape[1] // groups) > MIN_MATMUL_WORK
 
 
 def _convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
@@ -187,7 +187,7 @@ def _convolution_backward_weight(
 
 
 def _pool_pays(x: Any, *_: Any) -> bool:
-    return _enabled and x.size > MOVES and _served(x.dtype)
+    return _enabled and x.size > MIN_POOL_ELEMENTS and _served(x.dtype)
 
 
 def _reaching(size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Any, bool]:
@@ -282,7 +282,7 @@ def _spread_pays(g: Any, like: Any, size: Any, kernel: Any, *_: Any) -> bool:
     places = 1
     for k in kernel:
         places *= k
-    return _enabled and g.size * places > MOVES and _served(g.dtype)
+    return _enabled and g.size * places > MIN_POOL_ELEMENTS and _served(g.dtype)
 
 
 def _put_pays(g: Any, places: Any, like: Any, size: Any, kernel: Any, *_: Any) -> bool:

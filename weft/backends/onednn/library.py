@@ -39,7 +39,7 @@ class _NotLoaded(Exception):
 
 
 def _candidates() -> Iterator[str]:
-    """Paths worth trying, best first, without repetition. The last ones leave the search to the system's loader."""
+    """Candidate paths, best first, without duplicates. The last ones are left to the system's loader."""
     folders = [Path(sys.prefix) / "lib", Path(sys.base_prefix) / "lib"]
     if site.ENABLE_USER_SITE:
         folders.append(Path(site.getuserbase()) / "lib")

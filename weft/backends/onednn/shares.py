@@ -31,20 +31,20 @@ from .primitives.pooling import pooling_backward, pooling_forward
 SHARES = 16
 """Shares of large work, about: enough for as many threads, and for two to finish together."""
 MIN_WORK = 1 << 21
-"""Multiply-adds of a share, at least: some 40 µs, about what it takes to wake a thread."""
+"""Minimum multiply-adds of a share: some 40 µs, about the time to wake a thread."""
 MIN_MOVES = 1 << 16
-"""Elements that a share of a pooling reads, at least."""
+"""Minimum elements that a share of a pooling reads."""
 MIN_ROWS = 3
-"""Rows of a band of an image, at least."""
+"""Minimum rows of a band of an image."""
 MIN_SIDE = 64
-"""Rows or columns of a share of a product, at least: what is packed for a kernel should be used often."""
+"""Minimum rows or columns of a share of a matmul: packed panels should be reused often."""
 MIN_DEPTH = 512
-"""Depth of a share of a deep product, at least."""
+"""Minimum depth of a share of a deep matmul."""
 PIXELS_PER_SUM, MIN_PIXELS_PER_SUM = 512, 64
-"""Pixels that a share of a weight gradient adds up, at least: if there are more than two shares, and if there are two. A partial
-gradient is written and read again, which takes as long as some 25 pixels."""
+"""Minimum pixels of a share of a weight gradient: for more than two shares, and for two. Writing and rereading a partial
+gradient takes as long as some 25 pixels."""
 SCRATCHPADS = 16
-"""Threads that run shares at once, at most: each has a scratchpad."""
+"""Maximum threads that run shares concurrently: each has a scratchpad."""
 
 _Ints = tuple[int, ...]
 _WEIGHTS = (Arg.WEIGHTS, Arg.DIFF_WEIGHTS)
@@ -78,7 +78,7 @@ class Shares:
         return any(a.index == index for a in self.arguments)
 
     def desc(self, index: int) -> MemoryDesc:
-        """The layout in which the first share wants, or leaves, its part of this argument."""
+        """The layout that the first share requires or produces for its part of this argument."""
         return self.shares[0].primitive.desc(index)
 
     @property
@@ -114,7 +114,7 @@ def share_words(
     """The block that `weft_shares` reads (see `weft.backends.llvm.routines`); a list of words in it stands for its address.
 
     Args:
-        keep: gets what must live as long as the block.
+        keep: collects objects that must outlive the block.
         place: `place(execution, index, offset)` is the slot of an argument and how many bytes behind it the share's part
             begins; or None, and it has bound the argument for good.
         scratch: the slot of the scratchpads.
@@ -158,7 +158,7 @@ def _image(shape: _Ints, dtype: np.dtype) -> MemoryDesc:
 
 
 def _agree(shares: Sequence[Share]) -> bool:
-    """Whether all shares want their weights, of which there is one copy, in the same layout."""
+    """Whether all shares use the same layout for the weights, of which there is one copy."""
     first = shares[0].primitive
     return all(
         not first.takes(index) or s.primitive is first or s.primitive.desc(index) == first.desc(index)
@@ -220,12 +220,12 @@ def conv_forward(
 
 
 def _band_count(n: int, parts: int, rows: int) -> int:
-    """Into how many bands the rows of each of n images are cut, if these make too few shares."""
+    """The number of bands per image, if n images alone make too few shares."""
     return _power(max(1, min(parts // n, rows // MIN_ROWS))) if n < SHARES // 2 else 1
 
 
 def _sliced(op: PostOp, y_shape: _Ints) -> bool:
-    """Whether a band of rows has a part of its own, or all, of the operand."""
+    """Whether a band of rows reads a part of the operand, or all of it."""
     return not isinstance(op, Binary) or op.operand.shape == y_shape or prod(op.operand.shape) == op.operand.shape[1]
 
 
@@ -239,7 +239,7 @@ def _post_op_of(op: PostOp, whole: _Ints, part: _Ints, dtype: np.dtype) -> PostO
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """Rows of the images on both sides of a convolution, (first, number) each, and the window between them."""
+    """Rows of the input and output images of a convolution, (first, count) each, and the window between them."""
 
     x: tuple[int, int]
     y: tuple[int, int]
@@ -327,7 +327,7 @@ def conv_backward_data(x_shape: _Ints, w: MemoryDesc, y_shape: _Ints, dtype: np.
 
 
 def _sums(pixels: int) -> int:
-    """How many partial gradients are worth their price."""
+    """The number of partial gradients that pays off."""
     return max(2, pixels // PIXELS_PER_SUM) if pixels >= 2 * MIN_PIXELS_PER_SUM else 1
 
 
@@ -408,7 +408,7 @@ def matmul(
 ) -> Shares:  # fmt: skip
     """The primitive `matmul`, whose descriptors have equally many axes.
 
-    `deep`: the depth may be cut; `partial` results of the product's size then lie one behind the other.
+    `deep`: the depth may be split (split-K); the `partial` results are then stored consecutively.
     """
     gemm = gemm_is_faster(a, b)
     m, k, n = *a.shape[-2:], b.shape[-1]
@@ -444,15 +444,15 @@ def matmul(
 
 
 PACK, PACK_TRANSPOSED, READ = 7, 28, 3
-"""What an operand costs per element and share that uses it, in multiply-adds: to pack it row by row or transposed, or to read
-a left one in place."""
+"""Cost of an operand per element and share, in multiply-adds: packing it by rows or transposed, or reading a left operand
+unpacked."""
 MAX_PACKING = 0.03
-"""What shares may pack or read again, relative to the product, if there are more than two."""
+"""Maximum packing overhead relative to the matmul, for more than two shares."""
 
 
 def _grid(m: int, n: int, k: int, parts: int, transposed: tuple[bool, bool]) -> tuple[int, int]:
-    """Into how many rows and columns of blocks a product is cut, `parts` together or fewer: a block packs the columns of the
-    right operand that it needs, and reads (or packs) the rows of the left one."""
+    """The grid of blocks of a matmul, at most `parts` in total: a block packs its columns of the right operand, and reads (or
+    packs) its rows of the left one."""
     left, right = PACK_TRANSPOSED if transposed[0] else READ, PACK_TRANSPOSED if transposed[1] else PACK
     count = _power(parts)
     while count > 1:
@@ -487,8 +487,8 @@ def _blocks(
     operands: Mapping[int, MemoryDesc], sizes: Mapping[int, Sequence[int]],
     make: Callable[[Mapping[int, MemoryDesc]], Primitive],
 ) -> Shares:  # fmt: skip
-    """Shares of blocks of the result: `sizes` along each of some axes. An operand is cut where its axis has the same meaning and
-    is not broadcast."""
+    """Shares of blocks of the result: `sizes` along each of some axes. An operand is split along the same axes
+    unless it is broadcast there."""
     last = len(operands[Arg.DST].shape) - 1
     depth = {(int(Arg.SRC), last), (int(Arg.WEIGHTS), last - 1)}
     made: dict[_Ints, Primitive] = {}
@@ -511,7 +511,7 @@ def _blocks(
 def _deep(
     operands: Mapping[int, MemoryDesc], depth: int, parts: int, make: Callable[[Mapping[int, MemoryDesc]], Primitive]
 ) -> Shares:
-    """Shares of the depth, each with a dense result of its own."""
+    """Shares of the depth (split-K), each with its own contiguous result."""
     a, b, out = (operands[i] for i in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
     dense = MemoryDesc.strided(out.shape, np.dtype(np.float32))
     made: dict[int, Primitive] = {}

@@ -53,7 +53,7 @@ LoopKind = Literal["serial", "vector", "unroll"]
 ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 REDUCE_OPS: tuple[str, ...] = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 MAX_KEPT = 128
-"""Kernels of one family that are kept to be used again, per process: a large one takes up 100 kB."""
+"""Maximum cached kernels of one family per process: a large one takes 100 kB."""
 MAX_LOCAL_BYTES = 64 * 1024
 """Local buffers live on a worker's stack."""
 
@@ -103,7 +103,7 @@ class Buffer:
         return s.load(self, tuple(map(as_index, indices if isinstance(indices, tuple) else (indices,))))
 
     def offset(self, indices: Sequence[Expr]) -> Expr:
-        """Distance of an element from the first one, in elements."""
+        """Offset of an element, in elements."""
         total = as_index(0)
         for i, stride in zip(indices, self.strides, strict=True):
             total = total + as_index(i) * stride
@@ -131,7 +131,7 @@ class Loop:
 class Store:
     """`buffer[indices] = value`; the dtypes agree.
 
-    `streaming` hints that nobody will read the element soon, so that it need not displace others from the caches.
+    `streaming` hints a non-temporal store: the element is not read soon and should bypass the caches.
     """
 
     buffer: Buffer
@@ -156,7 +156,7 @@ class Let:
 class Accumulator:
     """Declares a reduction and sets it to the operation's identity.
 
-    `argmax`/`argmin` keep the first extreme value (the first nan, if any) and where it was: `value` and `index`.
+    `argmax`/`argmin` keep the first extreme value (the first nan, if any) and its position: `value` and `index`.
     """
 
     name: str
@@ -192,7 +192,7 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Brings the cache line of an element near, to be read soon or, with `write`, to be written. Not in vector loops."""
+    """Prefetches the cache line of an element for a read or, with `write`, a store. Not in vector loops."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -200,13 +200,13 @@ class Prefetch:
 
 
 SQUARE = 16
-"""Rows and columns of what one `Transpose` moves."""
+"""Rows and columns of a `Transpose`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transpose:
-    """`target[j, i] = source[i, j]` for a square whose first elements are at the places given, all of it read before any
-    of it is written. Rows lie `source_step` and `target_step` elements apart. Not in vector loops; 4-byte elements."""
+    """`target[j, i] = source[i, j]` for a square that starts at the given elements; all loads precede all stores. Row
+    strides are `source_step` and `target_step`. Not in vector loops; 4-byte elements."""
 
     target: Buffer
     target_at: tuple[Expr, ...]
@@ -254,7 +254,7 @@ def store(target: Expr, value: Expr, streaming: bool = False) -> Store:
 
 
 def transpose(target: Expr, target_step: int, source: Expr, source_step: int) -> Transpose:
-    """`transpose(y[p], 64, x[q], 1024)`: the square at x[q] with rows 1024 apart, turned, to y[p] with rows 64 apart."""
+    """`transpose(y[p], 64, x[q], 1024)`: the square at x[q] (row stride 1024), transposed, to y[p] (row stride 64)."""
     for place in (target, source):
         if place.fn != "load" or place.dtype != target.dtype or place.dtype.itemsize != 4:
             raise TypeError(
@@ -276,7 +276,7 @@ def update(accumulator: Accumulator, value: Expr, index: Dim | None = None) -> U
 
 
 def grain_for(work_per_iteration: Dim, least_work: int = 32768) -> Expr:
-    """How many iterations are worth a thread, given the elements each of them touches."""
+    """The iterations worth a thread, given the elements that each touches."""
     return s.floor_divide(as_index(least_work), as_index(work_per_iteration)) + 1
 
 

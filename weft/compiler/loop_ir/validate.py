@@ -11,7 +11,7 @@ from .ir import Accumulator, Buffer, Kernel, Let, Local, Loop, Prefetch, Stateme
 
 
 class _Scope:
-    """What is visible at a place of the kernel."""
+    """The names visible at a point of the kernel."""
 
     def __init__(self, outer: _Scope | None = None) -> None:
         self.outer = outer
@@ -33,7 +33,7 @@ class _Scope:
 
 
 class _Line:
-    """The first line of a statement, printed only if it is needed for a message."""
+    """The first line of a statement, formatted lazily for messages."""
 
     __slots__ = ("statement",)
 
@@ -141,7 +141,7 @@ class _Validator:
                     self.local(buffer, scope, line)
 
     def apart(self, buffer: Buffer, indices: Sequence[Expr], scope: _Scope, line: _Line) -> None:
-        """A place that a statement names which stands outside vector loops."""
+        """The element of a statement that must be outside vector loops."""
         self.place(buffer, indices, scope, line)
         for i in indices:
             self.expr(i, scope, line, integer=True)

@@ -10,16 +10,20 @@ from ..passes.recompute import candidates, recompute
 from .lower import Lowering
 from .memory_plan import plan
 
-TIERS = (0, 1, 3)  # products and the like that may be done again for one value: cheap ones are enough most of the time
+TIERS = (0, 1, 3)  # matmul-like ops that may be recomputed for one value: cheap recomputation mostly suffices
 
 
 def within_budget(flow: Flow, lowered: Callable[[Flow], Lowering], arena: int, budget: int) -> tuple[Lowering, int]:
-    """Lower the flow with as little recomputation as fits `budget` bytes, or refuse."""
+    """Lower the flow with the least recomputation that fits `budget` bytes, or raise."""
     least = arena
-    for dear in TIERS:
-        ranked = candidates(flow, dear)
+    for expensive in TIERS:
+        ranked = candidates(flow, expensive)
         fitting = None
-        low, high, count = 0, len(ranked), len(ranked)  # too few, enough if everything is, and the number to try
+        low, high, count = (
+            0,
+            len(ranked),
+            len(ranked),
+        )  # binary search: too few, enough if anything is, and the next to try
         while low < high:
             lowering = lowered(recompute(flow, ranked[:count]))
             size = plan(lowering.steps, lowering.storages)
@@ -27,7 +31,7 @@ def within_budget(flow: Flow, lowered: Callable[[Flow], Lowering], arena: int, b
             if size <= budget:
                 fitting, high = (lowering, size), count
             elif fitting is None:
-                break  # everything was recomputed, and it is not enough
+                break  # even full recomputation is not enough
             else:
                 low = count
             if high - low <= max(1, len(ranked) // 16):

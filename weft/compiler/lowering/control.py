@@ -87,7 +87,7 @@ def _while(lowering: Lowering, node: Node) -> None:
 
 
 def _copies(lowering: Lowering, node: Node, sources: Sequence[Layout], targets: Sequence[Layout]) -> list[Step]:
-    """Copy steps, taken out of the main list."""
+    """Copy steps, detached from the main list."""
     mark = len(lowering.steps)
     for source, target in zip(sources, targets, strict=True):
         lowering.copy(source, node, target)

@@ -16,12 +16,12 @@ from ..fusion import GATHERS, Cluster, base_of
 from ..layout import Layout, like_order, row_major
 from ..loop_ir.ir import SQUARE
 
-LEAST = 1 << 14
-"""Elements of an operand that is worth a copy; a smaller one stays in a cache."""
+MIN_ELEMENTS = 1 << 14
+"""Minimum elements of an operand worth a copy; a smaller one stays in cache."""
 
 
 def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Value, tuple[int, ...]]:
-    """The operands of a cluster that should be copied, and the strides they should get."""
+    """The operands of a cluster to copy, and the strides of the copies."""
     if sum(d >= SQUARE for d in cluster.space) < 2:
         return {}
     found: dict[Value, Layout] = {}
@@ -43,7 +43,7 @@ def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Va
 
 
 def _crosses(x: Layout, fast: int) -> bool:
-    """Whether the layout is dense along another axis than `fast`, and large."""
+    """Whether the layout is large and contiguous along another axis than `fast`."""
     dense = any(st == 1 and d >= SQUARE for a, (st, d) in enumerate(zip(x.strides, x.shape, strict=True)) if a != fast)
-    large = x.shape[fast] >= SQUARE and math.prod(x.shape) >= LEAST
+    large = x.shape[fast] >= SQUARE and math.prod(x.shape) >= MIN_ELEMENTS
     return dense and large and x.dtype.itemsize == 4 and x.strides[fast] not in (0, 1)

@@ -20,14 +20,14 @@ from .lower import Step
 from .memory_plan import ALIGNMENT
 
 MOVABLE = ("kernel", "primitive")
-"""Kinds of steps that may run once: native ones without effects. Host calls and checks stay where they are."""
+"""Kinds of steps that may be hoisted: native ones without effects. Host calls and checks stay in place."""
 
 
-def still_values(flow: Flow, still: Sequence[int]) -> frozenset[Value]:
-    """The values of a flow that are the same at every call, if the inputs with the numbers `still` are."""
-    if not still:
+def constant_values(flow: Flow, constant_inputs: Sequence[int]) -> frozenset[Value]:
+    """The values of a flow that depend only on constants and the inputs numbered in `constant_inputs`."""
+    if not constant_inputs:
         return frozenset()
-    found = {flow.inputs[i] for i in still}
+    found = {flow.inputs[i] for i in constant_inputs}
     for node in flow.nodes:
         if (
             node.op is CONSTANT
@@ -42,10 +42,10 @@ def still_values(flow: Flow, still: Sequence[int]) -> frozenset[Value]:
 def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], list[Step], int]:
     """(the prologue, the other steps, bytes to keep between calls).
 
-    `fixed` are the storages of variables that stay as they are. Storages that the prologue writes for other steps become
+    `fixed` are the storages of constant variables. Storages that the prologue writes for other steps become
     "kept" and get an offset; the rest of its temporaries stay in the arena.
     """
-    still = {id(storage) for storage in fixed}
+    constant = {id(storage) for storage in fixed}
     writers: dict[int, list[Step]] = {}
     for step in _all(steps):
         for storage in step.writes:
@@ -53,15 +53,13 @@ def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], 
     once = {id(step): step for step in steps if step.kind in MOVABLE and not _effects(step)}
 
     def ready(storage: Storage) -> bool:
-        """Whether a storage holds the same at every call, as far as known."""
+        """Whether a storage is known to hold the same values at every call."""
         if storage.kind == "arena":
             return all(id(writer) in once for writer in writers.get(id(storage), ()))
-        return storage.kind == "constant" or id(storage) in still and id(storage) not in writers
+        return storage.kind == "constant" or id(storage) in constant and id(storage) not in writers
 
     changed = True
-    while (
-        changed
-    ):  # taking one step out takes out those that read what it writes, and those that write to the same place
+    while changed:  # dropping a step also drops its readers, and other writers of its storages
         late = [
             step for step in once.values()
             if not all(st.kind == "arena" and ready(st) for st in step.writes) or not all(map(ready, step.reads))
@@ -86,7 +84,7 @@ def _effects(step: Step) -> bool:
 
 
 def _all(steps: Sequence[Step]) -> Iterable[Step]:
-    """Steps and the steps inside them."""
+    """Steps, including nested ones."""
     for step in steps:
         yield step
         for part in step.parts:

@@ -19,15 +19,15 @@ from ..layout import Layout, channels_last, row_major, same_strides
 if TYPE_CHECKING:
     from .lower import Lowering
 
-RUN = 32
-"""elements that a part has side by side, at least"""
-TOLERANT = ("concat_axis", "adam_rows")
-"""ops beside those of loop nests that read rows with gaps between them as fast as without"""
+MIN_RUN_ELEMENTS = 32
+"""Minimum contiguous elements of a part."""
+ANY_STRIDE_OPS = ("concat_axis", "adam_rows")
+"""Ops besides loop nests that read strided rows at full speed."""
 
 
 def part_of(lowering: Lowering, value: Value, strides: tuple[int, ...]) -> Layout | None:
-    """Where `value` goes if it is a part of a concatenation, in memory that is made with the first part; None if it is
-    not, or not only. Left to itself it would have these `strides`."""
+    """The layout of `value` inside the concatenation that it is a part of (allocated with the first part), or None if it has
+    other uses. On its own it would have these `strides`."""
     for node in lowering.readers_of(value):
         if node.op.name == "concat_axis" and _fits(lowering, value, strides, node):
             axis = node.attrs[0] % len(value.shape)
@@ -40,7 +40,7 @@ def part_of(lowering: Lowering, value: Value, strides: tuple[int, ...]) -> Layou
 
 
 def memory_of(lowering: Lowering, node: Node, strides: tuple[int, ...]) -> Layout:
-    """The memory of a concatenation whose parts have these strides, made now if it is not there yet."""
+    """The memory of a concatenation whose parts have these strides, allocated on first use."""
     found = lowering.joined.get(node)
     if found is None:
         out, first = node.outputs[0], node.inputs[0]
@@ -52,7 +52,7 @@ def memory_of(lowering: Lowering, node: Node, strides: tuple[int, ...]) -> Layou
 
 
 def _is_row_major(strides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether row-major strides are meant, for shapes of which both are possible too (one channel)."""
+    """Whether strides are row-major, also where the shape makes them ambiguous (one channel)."""
     images = len(shape) > 2 and shape[1] > 1 and same_strides(strides, channels_last(shape), shape)
     return not images
 
@@ -62,13 +62,13 @@ def _fits(lowering: Lowering, value: Value, strides: tuple[int, ...], node: Node
     axis = node.attrs[0] % len(shape)
     if out in lowering.wanted or value in lowering.wanted or out.dtype != value.dtype or out.dtype not in s.DTYPES:
         return False
-    if (value in lowering.still) != (out in lowering.still):  # what is computed once must not lie with what is not
+    if (value in lowering.constant_values) != (out in lowering.constant_values):
         return False
     plain = _is_row_major(strides, shape)
     if not same_strides(strides, row_major(shape) if plain else channels_last(shape), shape):
         return False
     order = range(len(shape)) if plain else (0, *range(2, len(shape)), 1)
     inner = list(order)[list(order).index(axis) :]
-    if prod(shape[a] for a in inner) < RUN:
+    if prod(shape[a] for a in inner) < MIN_RUN_ELEMENTS:
         return False
-    return all(u is node or is_loop(u) or u.op.name in TOLERANT for u in lowering._users(value.node))
+    return all(u is node or is_loop(u) or u.op.name in ANY_STRIDE_OPS for u in lowering._users(value.node))

@@ -29,7 +29,7 @@ from .order import updates_early
 
 @dataclass(eq=False)
 class Step:
-    """One thing a program does. `reads` and `writes` are storages, for lifetimes and hazards."""
+    """One step of a program. `reads` and `writes` are storages, for lifetimes and hazards."""
 
     kind: str  # "kernel", "primitive", "host", "check"
     label: str
@@ -38,8 +38,8 @@ class Step:
     writes: list[Storage]
     kernel: Kernel | None = None
     storages: list[Storage] = field(default_factory=list)  # of the kernel's buffers, in order
-    params: list[int] = field(default_factory=list)  # run-time numbers of the kernel
-    over: list[tuple[Storage, Storage]] = field(default_factory=list)  # (written, read): may be one piece of memory
+    params: list[int] = field(default_factory=list)  # integer parameters of the kernel
+    over: list[tuple[Storage, Storage]] = field(default_factory=list)  # (written, read): may share memory
     primitive: Any = None
     arguments: dict[int, Layout] = field(default_factory=dict)  # of a primitive, by argument index
     inputs: list[Layout | None] = field(default_factory=list)  # of a host call
@@ -51,7 +51,7 @@ class Step:
 
 
 def native_layout(layout: Layout) -> Layout:
-    """The same bytes with a dtype that kernels can move: complex numbers as pairs, others without code as integers."""
+    """The same bytes with a dtype that kernels can move: complex numbers as pairs, other unsupported dtypes as integers."""
     dtype = layout.dtype
     if dtype in s.DTYPES:
         return layout
@@ -75,12 +75,12 @@ class Lowering:
         self.readers: dict[Value, set[int]] = {}  # value from outside -> units that read it
         self.done: set[int] = set()
         self.joined: dict[Node, Layout] = {}  # memory of concatenations whose parts are computed in it
-        self.put_off: dict[Value, tuple[Layout, Layout]] = {}  # products that wait for the cluster that uses them up
-        self.kernels: dict[Any, Kernel] = {}  # by all that they depend on, see `weft.compiler.lowering.rules.update`
+        # products that are computed inside the cluster that reads them, see `weft.compiler.lowering.rules.update`
+        self.deferred_products: dict[Value, tuple[Layout, Layout]] = {}
+        self.kernels: dict[Any, Kernel] = {}  # cache of fused products, see `weft.compiler.lowering.rules.update`
         self.memo: Memo = {}
-        self.still: frozenset[Value] = (
-            frozenset()
-        )  # values that are the same at every call, see `weft.compiler.lowering.frozen`
+        # values that are the same at every call, see `weft.compiler.lowering.frozen`
+        self.constant_values: frozenset[Value] = frozenset()
 
     # Memory -----------------------------------------------------------------------------------------------------------
 
@@ -96,12 +96,12 @@ class Lowering:
         storage = self.new_storage("arena", n * dtype.itemsize)
         return Layout(storage, dtype, tuple(shape), strides if strides is not None else row_major(tuple(shape)))
 
-    def room(self, size: int, dtype: np.dtype) -> Layout:
-        """Memory in which the threads of one step note something down, each in its own part."""
-        return Layout(self.new_storage("arena", size * dtype.itemsize, room=True), dtype, (size,), (1,))
+    def scratch(self, size: int, dtype: np.dtype) -> Layout:
+        """A scratch buffer for the threads of one step, each of which uses its own part."""
+        return Layout(self.new_storage("arena", size * dtype.itemsize, scratch=True), dtype, (size,), (1,))
 
     def layout_of(self, value: Value) -> Layout:
-        """Where a value lies; a view that cannot be expressed as strides is copied now."""
+        """The layout of a value; a view that cannot be expressed as strides is copied now."""
         found = self.layouts.get(value)
         if found is not None:
             return found
@@ -118,7 +118,7 @@ class Lowering:
                 viewed = view_layout(node, dense)
                 assert viewed is not None
             layout = viewed
-        elif node.op.name == "filled":  # made where it is first read; most readers never need it in memory
+        elif node.op.name == "filled":  # materialised at its first read; most readers never need it in memory
             layout = self.temporary(tuple(value.shape), value.dtype)
             self.fill(layout, node.attrs[1], node)
         else:
@@ -127,7 +127,7 @@ class Lowering:
         return layout
 
     def fill(self, target: Layout, number: Any, node: Node, label: str = "fill") -> None:
-        """A step that sets every element of a dense layout to one number."""
+        """A step that fills a contiguous layout with one value."""
         n = 1
         for d in target.shape:
             n *= d
@@ -138,7 +138,7 @@ class Lowering:
         self.steps.append(Step("kernel", label, [node], [], [target.storage], kernel, [target.storage], [n]))
 
     def add_up(self, parts: Layout, target: Layout, node: Node, label: str) -> None:
-        """A step that sets a dense layout to the sum of the rows of `parts`, a dense matrix, in their order."""
+        """A step that sums the rows of `parts`, a contiguous matrix, in order, into a contiguous layout."""
         count, n = parts.shape
         source, result = (Buffer.of(name, x.dtype, (1 << 40,)) for name, x in (("parts", parts), ("total", target)))
         total = loops.Accumulator("sum", "sum", target.dtype)
@@ -169,8 +169,8 @@ class Lowering:
     # Units ------------------------------------------------------------------------------------------------------------
 
     def run(self, inputs: Sequence[Layout], targets: Sequence[Layout | None]) -> None:
-        """Lower everything. `inputs` are the layouts of the flow's inputs; `targets[i]`, if given, is where output i must
-        end up (the memory of a variable), else a fresh output is made for it."""
+        """Lower everything. `inputs` are the layouts of the flow's inputs; `targets[i]`, if given, is the layout that
+        output i is stored to (the memory of a variable), else a fresh output is allocated."""
         for value, layout in zip(self.flow.inputs, inputs, strict=True):
             self.layouts[value] = layout
         units = self.fuser.run()
@@ -212,7 +212,7 @@ class Lowering:
     def _last_check(self, units: list[Any]) -> int:
         """The position of the last unit that may fail: variables are written only after it.
 
-        Gathers and checks fail, and so may whatever runs as a host call or inside a branch or loop.
+        Gathers, checks, host calls, branches and loops may fail.
         """
         from .primitives import has_rule
 
@@ -224,7 +224,7 @@ class Lowering:
                     axis = n.attrs[0] % max(len(n.inputs[0].shape), 1)
                     use = (n.inputs[1], n.inputs[0].shape[axis] if n.inputs[0].shape else 0)
                     if within_range(*use) or use in checked:
-                        continue  # what an earlier unit has looked up does not fail now
+                        continue  # indices already used by an earlier gather cannot fail
                     checked.add(use)
                 elif n.op.name == "checked_indices":
                     low, high, ignored, _ = n.attrs
@@ -244,11 +244,11 @@ class Lowering:
         reads: dict[int, list[Any]] | None,
         joins: bool = False,
     ) -> Layout:
-        """Where output `index` of a node goes: a program output, a variable's own memory if that is safe, or the arena.
+        """The layout for output `index` of a node: a program output, a variable's own memory if that is safe, or the arena.
 
-        `reads` maps the storages that the same step reads to the ways it reads them (offset, strides over the value's
-        axes), or is None if the step may not write over anything it reads. With `joins` it may be a part of a larger array
-        that it is to become a part of: for steps that write with any strides.
+        `reads` maps the storages that the same step reads to its access patterns (offset, strides over the value's axes),
+        or is None if the step may not overwrite its operands. With `joins` the layout may be part of a concatenation: for
+        steps that write with any strides.
         """
         value = node.outputs[index]
         shape = tuple(value.shape)
@@ -273,13 +273,13 @@ class Lowering:
         return layout
 
     def _may_overwrite(self, target: Layout, unit: Any, reads: Any) -> bool:
-        """Whether a step may write its result over a variable: nobody reads the old value later, and the step itself
-        reads it, if at all, element by element."""
+        """Whether a step may store its result in a variable: the old value has no later readers, and the step itself reads
+        it element by element, if at all."""
         here = self.position[id(unit)]
         if here <= self.barrier and self.barrier >= 0:
             return False
-        if any(x.storage is target.storage for operands in self.put_off.values() for x in operands):
-            return False  # a product that waits for its reader has yet to read it
+        if any(x.storage is target.storage for operands in self.deferred_products.values() for x in operands):
+            return False  # a deferred product still has to read it
         for value, layout in zip(self.flow.inputs, [self.layouts[v] for v in self.flow.inputs], strict=True):
             if layout.storage is not target.storage:
                 continue
@@ -306,7 +306,7 @@ class Lowering:
         return found
 
     def _cluster(self, cluster: Cluster) -> None:
-        if self.put_off:
+        if self.deferred_products:
             from .rules.update import lower_update
 
             if lower_update(self, cluster):
@@ -331,7 +331,7 @@ class Lowering:
         kernel, storages = nest.build("k", self.memo)
         self._emit_checks(nest)
         reads = nest.read_storages
-        writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.room]
+        writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.partials]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
         step = Step(
             "kernel", label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable()
@@ -339,12 +339,12 @@ class Lowering:
         self.steps.append(step)
 
     def _alike(self, cluster: Cluster) -> Callable[[Value], Layout]:
-        """Where operands of the cluster lie, after those that run another way than the rest have been copied."""
-        turned = {
+        """The layouts of the cluster's operands, after copying those with another fastest axis."""
+        transposed = {
             v: self.copy(self.layout_of(v), v.node, self.temporary(tuple(v.shape), v.dtype, strides))
             for v, strides in crosswise(cluster, self.layout_of).items()
         }
-        return lambda v: turned[v] if v in turned else self.layout_of(v)
+        return lambda v: transposed[v] if v in transposed else self.layout_of(v)
 
     def _reduced_reads(self, cluster: Cluster, nest: Nest, n: Node) -> dict[int, list[Any]] | None:
         """How members read storages while the reduced member `n` is computed; None marks a read at another time."""
@@ -363,11 +363,11 @@ class Lowering:
         return n.outputs[0] in self.wanted or any(u not in cluster.axes for u in self._users(n))
 
     def is_read(self, value: Value) -> bool:
-        """Whether anybody reads this value, or a view of it."""
+        """Whether this value, or a view of it, has readers."""
         return value in self.wanted or bool(self.readers_of(value))
 
     def readers_of(self, value: Value) -> list[Node]:
-        """The nodes (views, too) that have this value for an operand."""
+        """The nodes (including views) that read this value."""
         return [u for u in self._direct_users(value.node) if any(v is value for v in u.inputs)]
 
     def _users(self, n: Node) -> list[Node]:
@@ -400,12 +400,12 @@ class Lowering:
     def check_indices(
         self, layout: Layout, low: int, high: int, node: Node, ignored: int | None = None, message: str = ""
     ) -> None:
-        """A step that fails if an index lies outside [low, high) and is not `ignored`. Done once per index tensor."""
+        """A step that fails if an index is outside [low, high) and not `ignored`. Emitted once per index tensor."""
         key = (id(layout.storage), layout.offset, layout.strides, low, high, ignored)
         if not hasattr(self, "_checked"):
             self._checked: set[Any] = set()
         if key in self._checked or layout.storage.kind == "constant" and _within(layout.storage.array, low, high):
-            return  # a constant that holds a bad index fails when the program runs, as any other index does
+            return  # a bad constant index fails at run time, like any other
         self._checked.add(key)
 
         def bad(value: Any) -> Any:
@@ -456,7 +456,7 @@ class Lowering:
         )  # fmt: skip
 
     def _finish(self) -> None:
-        """Bring every output to where it must be."""
+        """Copy every output to its target if it is not there yet."""
         self.results: list[Layout] = []
         late: list[tuple[Layout, Layout, Node]] = []
         for i, value in enumerate(self.flow.outputs):
@@ -489,5 +489,5 @@ class Lowering:
 
 
 def _within(indices: np.ndarray, low: int, high: int) -> bool:
-    """Whether all of `indices` lie in [low, high)."""
+    """Whether all `indices` are in [low, high)."""
     return indices.size == 0 or bool(indices.min() >= low and indices.max() < high)

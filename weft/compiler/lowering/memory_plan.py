@@ -15,18 +15,18 @@ ALIGNMENT = 64
 def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
     """Set the lifetime and offset of every arena storage; returns the size of the arena in bytes.
 
-    Largest first, each at the lowest place that is free during its whole life; what a step may write over an operand that
-    nobody reads later takes that one's place. Rooms, which live for one step, share a place that nothing else has, so that it
-    stays in the caches of those who write there.
+    Largest first, each at the lowest offset that is free during its lifetime; a result that may overwrite a dead operand
+    takes its place. Per-thread scratch, which lives for one step, has a region of its own that all steps share, so that it
+    stays in the caches of the threads that write it.
     """
     for storage in storages:
         storage.first = storage.last = -1  # of an earlier plan
     end = _lifetimes(steps, 0)
-    # looked at when a branch or loop has failed, so nobody may write over them
+    # read when a branch or loop has failed: must not be overwritten
     for flag in nested_flags(steps):
         flag.first, flag.last = 0, end
     used = [st for st in storages if st.kind == "arena" and st.first >= 0]
-    live = _in_turns(steps, [st for st in used if not st.room])
+    live = _in_turns(steps, [st for st in used if not st.scratch])
     live.sort(key=lambda turns: (-turns[0].nbytes, turns[0].first))
     n = len(live)
     first, last = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -48,14 +48,14 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
             storage.offset = offset
         first[k], last[k], start[k], ends[k] = begins, stops, offset, offset + size
         total = max(total, offset + size)
-    rooms = [st for st in used if st.room]
-    for room in rooms:
-        room.offset = total
-    return total + max([-(-st.nbytes // ALIGNMENT) * ALIGNMENT for st in rooms], default=0)
+    scratches = [st for st in used if st.scratch]
+    for scratch in scratches:
+        scratch.offset = total
+    return total + max([-(-st.nbytes // ALIGNMENT) * ALIGNMENT for st in scratches], default=0)
 
 
 def _in_turns(steps: Sequence[Step], storages: Sequence[Storage]) -> list[list[Storage]]:
-    """Storages that have one place in turns: each but the first is written by the last step that reads the one before it."""
+    """Chains of storages that share memory: each but the first is written by the last step that reads its predecessor."""
     known = {id(st) for st in storages}
     after: dict[int, Storage] = {}
     followers: set[int] = set()
@@ -93,9 +93,9 @@ def nested_flags(steps: Sequence[Step]) -> list[Storage]:
 
 
 def _lifetimes(steps: Sequence[Step], position: int) -> int:
-    """Number steps, those inside branches and loops too, and note who is alive when; returns the next number.
+    """Number steps, including nested ones, and record lifetimes; returns the next number.
 
-    What a loop or branch itself reads and writes is alive throughout it; what only an iteration uses is not.
+    Operands of a loop or branch are alive throughout it; temporaries of an iteration are not.
     """
     for step in steps:
         start = position

@@ -13,7 +13,7 @@ from ...ops.core.scalar import Expr
 from ..fusion import REDUCTIONS, Cluster
 from ..layout import Layout, Storage
 
-LITERALS = 60  # members of a cluster up to which constants are part of its code
+MAX_LITERAL_MEMBERS = 60  # members of a cluster up to which constants are literals in the code
 
 
 class Load:
@@ -37,8 +37,8 @@ class Load:
 class Expressions:
     """The members of one cluster. `layout_of(value)` gives the layout of a value from outside.
 
-    Who makes loops of them says which values are at hand: `scalars` holds those of reduced members, `kept` those of full
-    members that an earlier phase left somewhere.
+    The loop builder provides available values: `scalars` holds those of reduced members, `kept` those of full members that
+    an earlier phase stored.
     """
 
     scalars: dict[Node, Expr]
@@ -80,7 +80,7 @@ class Expressions:
     # Expressions ----------------------------------------------------------------------------------------------------------
 
     def read(self, layout: Layout, axes: tuple[int | None, ...], extra: Expr | None = None) -> Expr:
-        """A load of `layout`, whose axes lie along these axes of the space."""
+        """A load of `layout`, whose axes map to these axes of the space."""
         strides = [0] * self.rank
         for d, st, a in zip(layout.shape, layout.strides, axes, strict=True):
             if d != 1 and a is not None:
@@ -106,10 +106,10 @@ class Expressions:
         return self.read(layout, axes[len(axes) - len(layout.shape) :])
 
     def _literal(self, value: Value) -> bool:
-        """Whether a constant is written into the code. Not in long kernels: they would differ by nothing but a number,
-        and take long to compile."""
+        """Whether a constant becomes a literal. Not in long kernels: they would differ only in that value, and are slow to
+        compile."""
         node = value.node
-        return node.op is CONSTANT and node.attrs[0].size == 1 and len(self.members) <= LITERALS
+        return node.op is CONSTANT and node.attrs[0].size == 1 and len(self.members) <= MAX_LITERAL_MEMBERS
 
     def _consumer_axes(self, n: Node) -> tuple[int | None, ...]:
         return tuple(range(self.rank)) if self._is_reduction(n) else self.cluster.axes[n]

@@ -34,24 +34,25 @@ from ..loop_ir import ir as loops
 from ..loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local, Statement
 from .nest_expressions import Expressions, Load
 
-DEAR = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc", "pow", "sigmoid",
-         "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp", "hypot", "lgamma"}  # fmt: skip
+EXPENSIVE_OPS = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc",
+                 "pow", "sigmoid", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp",
+                 "hypot", "lgamma"}  # fmt: skip
 _IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
 _COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
-SCRATCH = 4096  # elements of a row kept in scratch memory between phases
-TILE = 1024  # columns whose accumulators are kept together
-DEEP = 4096  # additions in a row from which float32 sums are accumulated in float64
-BLOCKS = 64  # of rows that a column sum is cut into, about
-BLOCK_ROWS = (16, 1024)  # of a block: at least, at most
-BLOCK = 8192  # elements of a block, at least
-WIDEST = 4096  # columns whose sums fit beside a block in the first cache
-AHEAD = 4  # rows between the one that is looked up and the one that is brought near
-LINES = 16  # cache lines of a row that are brought near; the processor itself finds those after them
-LANES = 32  # partial sums that the vector loop of a reduction keeps, at least
+MAX_SCRATCH_ELEMENTS = 4096  # of a row kept in scratch between phases
+TILE_COLUMNS = 1024  # accumulated together
+FLOAT64_SUM_ELEMENTS = 4096  # from which float32 sums are accumulated in float64
+TARGET_BLOCKS = 64  # approximate number of row blocks of a column sum
+BLOCK_ROWS = (16, 1024)  # minimum and maximum rows of a block
+MIN_BLOCK_ELEMENTS = 8192  # minimum elements of a block
+MAX_BLOCK_COLUMNS = 4096  # columns whose sums fit in L1 beside a block
+PREFETCH_DISTANCE = 4  # in gathered rows
+MAX_PREFETCHED_LINES = 16  # per row; the hardware prefetcher follows after them
+LANES = 32  # minimum independent partial sums of a vector reduction
 
 
 # signature -> (strides of results, loads with the numbers of their storages, places of results -> the finished kernel with
-# the numbers of its storages, where negative ones stand for room of its own)
+# the numbers of its storages, where negative ones stand for its own partial sums)
 Memo = dict[Any, tuple[tuple[int, ...] | None, list[tuple[int, Load]], dict[Any, Any]]]
 
 
@@ -70,14 +71,14 @@ class Nest(Expressions):
         self.stored_nodes = stored
         self.place = place
         self.temporary = temporary
-        self.room: list[Layout] = []  # what the kernel writes for itself
+        self.partials: list[Layout] = []  # partial sums: scratch that the kernel writes and reads back
         self.params: list[int] = []
         self.checks: list[tuple[Layout, int, Node]] = []
 
     # Order of loops -------------------------------------------------------------------------------------------------------
 
     def primary(self) -> tuple[int, ...] | None:
-        """The strides of the largest load that covers the whole space: new values are laid out like it."""
+        """The strides of the largest load over the whole space: results get its memory order."""
         best = None
         for load in self.loads.values():
             if load.extra is None and all(st != 0 or d <= 1 for st, d in zip(load.strides, self.space, strict=True)):
@@ -86,7 +87,7 @@ class Nest(Expressions):
         return best
 
     def order(self, axes: list[int], strides: list[tuple[int, ...]]) -> list[int]:
-        """The axes from the slowest to the fastest in memory, by the first of the strides that tells them apart."""
+        """The axes from the slowest to the fastest in memory, by the first strides that order them."""
 
         def key(a: int) -> tuple[int, ...]:
             return tuple([-abs(st[a]) if st[a] else -(1 << 60) for st in strides])
@@ -94,7 +95,7 @@ class Nest(Expressions):
         return sorted([a for a in axes if self.space[a] != 1], key=lambda a: (key(a), a))
 
     def collapse(self, axes: list[int]) -> list[list[int]]:
-        """Neighbouring axes that every access walks through without a jump, joined."""
+        """Axes collapsed where every access is contiguous across them."""
         groups: list[list[int]] = []
         for a in axes:
             if groups and all(st[groups[-1][-1]] == st[a] * self.space[a] for st in self.access_strides):
@@ -106,7 +107,7 @@ class Nest(Expressions):
     # Building ---------------------------------------------------------------------------------------------------------------
 
     def build(self, name: str, memo: Memo) -> tuple[Kernel, list[Storage]]:
-        """The kernel and the storages its buffers lie in, in order. See Note [Equal clusters]."""
+        """The kernel and the storages of its buffers, in order. See Note [Equal clusters]."""
         key, numbers = self._signature()
         found = memo.get(key)
         if found is None:
@@ -135,19 +136,19 @@ class Nest(Expressions):
                 self._find_loads()
             kernel, used = self._build(name)
             read = {numbers[load.storage] for load in self.loads.values()}
-            own = {x.storage: ~i for i, x in enumerate(self.room)}
+            own = {x.storage: ~i for i, x in enumerate(self.partials)}
             used_numbers = [own[st] if st in own else numbers[st] for st in used]
-            shapes = [(x.shape, x.dtype) for x in self.room]
+            shapes = [(x.shape, x.dtype) for x in self.partials]
             made = kernels[places] = (kernel, used_numbers, self.params, read, shapes)
         else:
-            self.room = [self.temporary(*x) for x in made[4]]
+            self.partials = [self.temporary(*x) for x in made[4]]
         kernel, used_numbers, self.params, read, _ = made
         storages = list(numbers)
         self.read_storages = [storages[k] for k in used_numbers if k in read]
-        return kernel, [storages[k] if k >= 0 else self.room[~k].storage for k in used_numbers]
+        return kernel, [storages[k] if k >= 0 else self.partials[~k].storage for k in used_numbers]
 
     def _signature(self) -> tuple[Any, dict[Storage, int]]:
-        """What the kernel depends on, with storages as numbers; and the storages from outside with their numbers."""
+        """The key of the kernel, with storages as numbers; and the external storages with their numbers."""
         numbers: dict[Storage, int] = {}
         position = {n: i for i, n in enumerate(self.members)}
         parts: list[Any] = [self.space, self.cluster.reduced, tuple([position[n] for n in self.stored_nodes])]
@@ -161,7 +162,7 @@ class Nest(Expressions):
                 member = self._inside(v)
                 if member is not None:
                     references.append(position[member])
-                elif n.op.name not in GATHERS and self._literal(v):  # a gather reads all it needs from memory
+                elif n.op.name not in GATHERS and self._literal(v):  # a gather reads its operand from memory
                     references.append((v.dtype, v.node.attrs[0].tobytes()))
                 else:
                     layout = self.layout_of(v)
@@ -176,7 +177,7 @@ class Nest(Expressions):
         return tuple(parts), numbers
 
     def _find_loads(self) -> tuple[int, ...] | None:
-        """Write all members as expressions once: this finds the loads, from which the layouts of results follow."""
+        """Build the expressions of all members once to find the loads, which determine the layouts of results."""
         self.params = []
         self.scalars: dict[Node, Expr] = {}
         self.kept: dict[Node, Expr] = {}
@@ -228,7 +229,7 @@ class Nest(Expressions):
                 self.kept[n] = self.read(
                     Layout(layout.storage, layout.dtype, self.space, strides, layout.offset), tuple(range(self.rank))
                 )
-            elif inner <= SCRATCH and self._dear(n) and self._vector_axis() in self.cluster.reduced:
+            elif inner <= MAX_SCRATCH_ELEMENTS and self._expensive(n) and self._vector_axis() in self.cluster.reduced:
                 buffer = Buffer.of(f"row{len(self.scratch)}", n.outputs[0].dtype, (inner,))
                 self.scratch[n] = buffer
                 self.kept[n] = s.var(f"kept{len(self.scratch)}", n.outputs[0].dtype)
@@ -239,11 +240,11 @@ class Nest(Expressions):
             for m in self.members for v in m.inputs if isinstance(v, Value)
         )  # fmt: skip
 
-    def _dear(self, n: Node) -> bool:
-        return any(e.fn in DEAR for e in s.topological([self.member(n, self.level[n])]))
+    def _expensive(self, n: Node) -> bool:
+        return any(e.fn in EXPENSIVE_OPS for e in s.topological([self.member(n, self.level[n])]))
 
     def _vector_axis(self) -> int:
-        """The axis along which most accesses move to the next element, counted in elements touched."""
+        """The axis along which most accesses are contiguous, weighted by elements."""
         votes = [0] * self.rank
         for st in [ld.strides for ld in self.loads.values()] + [x for _, x in getattr(self, "outputs", {}).values()]:
             touched = 1
@@ -264,16 +265,16 @@ class Nest(Expressions):
         self.index: dict[int, tuple[str, int]] = {}
         body = self._stores([(n, self.member(n, 0)) for n in self.stored_nodes])
         loops_ = self._loops(groups, body, "i", vector=True, parallel=True, inner_work=len(self.members))
-        if len(groups) == 1:  # a plain sweep: its length is a run-time number, so that one kernel serves all lengths
+        if len(groups) == 1:  # a flat loop: its length is a parameter, so that one kernel serves all lengths
             kind, var, size, *rest = loops_[0]
             self.params = [size]
             loops_ = [(kind, var, s.param("n"), *rest)]
-        elif len(groups) > 1 and (rows := self._looked_up(groups[-1])):
-            self._bring_near(loops_, groups, rows)
+        elif len(groups) > 1 and (rows := self._gathered(groups[-1])):
+            self._prefetch_rows(loops_, groups, rows)
         return loops_
 
-    def _looked_up(self, lanes: list[int]) -> list[Load]:
-        """The loads of rows that an index names, dense along the `lanes`."""
+    def _gathered(self, lanes: list[int]) -> list[Load]:
+        """The loads of gathered rows, contiguous along the `lanes`."""
 
         def fixed(extra: Expr) -> bool:
             inner = [self.leaves[e] for e in s.topological([extra]) if e in self.leaves]
@@ -282,18 +283,21 @@ class Nest(Expressions):
         found = [ld for ld in self.loads.values() if ld.extra is not None and abs(ld.strides[lanes[-1]]) == 1]
         return [ld for ld in found if fixed(ld.extra)]  # type: ignore[arg-type]
 
-    def _bring_near(self, loops_: list[Any], groups: list[list[int]], rows: list[Load]) -> None:
-        """Ask for the rows that the iterations a few after this one look up: they lie anywhere, nothing else foresees them."""
+    def _prefetch_rows(self, loops_: list[Any], groups: list[list[int]], rows: list[Load]) -> None:
+        """Prefetch the rows that later iterations gather: their addresses are unpredictable for the hardware."""
         level = loops_[0]
         for _ in groups[:-2]:
             level = level[3][0]
         length = self._size(groups[-1])
-        asked = [("near", ld, level[1], level[2], min(-(-length * ld.dtype.itemsize // 64), LINES)) for ld in rows]
+        asked = [
+            ("near", ld, level[1], level[2], min(-(-length * ld.dtype.itemsize // 64), MAX_PREFETCHED_LINES))
+            for ld in rows
+        ]
         level[3][:0] = asked
 
     def overwritable(self) -> list[tuple[Storage, Storage]]:
-        """(written, read): results that may lie where an operand does which nobody reads later. Every element of such an
-        operand is read at one place of the space only, and before the result's element at that place is written."""
+        """(written, read): results that may overwrite a dead operand. Every element of such an operand is read at one point of
+        the space only, and before the result's element at that point is written."""
         full = [n for n in self.outputs if self._full(n)]
         if self.cluster.reduced and (len(full) > 1 or not self._once()):
             return []
@@ -313,7 +317,7 @@ class Nest(Expressions):
         return found
 
     def _stores(self, values: list[tuple[Node, Expr]]) -> list[Any]:
-        """Stores of several values: all are computed before the first is stored, which may overwrite what another reads."""
+        """Stores of several values: all are computed before the first store, which may overwrite an operand of another."""
         if len(values) == 1:
             return [self._store(*values[0])]
         lets = [("let", s.var(f"v{i}", value.dtype), value) for i, (_, value) in enumerate(values)]
@@ -371,7 +375,7 @@ class Nest(Expressions):
         return self._column_vectors(outer, inner)
 
     def _once(self) -> bool:
-        """Whether one walk over the space does: nothing in it depends on a reduction."""
+        """Whether a single pass suffices: nothing in it depends on a reduction."""
         return all(
             self.level[n] == (1 if self._is_reduction(n) else 0)
             for n in self.members if self._is_reduction(n) or self._full(n)
@@ -412,7 +416,7 @@ class Nest(Expressions):
     def _between(self, level: int) -> list[Any]:
         """Reduced members that are known once the phase before `level` is done."""
         done: list[Any] = []
-        stores: list[Any] = []  # after all reads: a result may lie where another member reads
+        stores: list[Any] = []  # after all reads: a result may overwrite another member's operand
         for n in self.members:
             if self.level[n] != level:
                 continue
@@ -514,7 +518,7 @@ class Nest(Expressions):
         return self._loops(rest, body, "i", vector=False, parallel=True, inner_work=inner_size * width)
 
     def _column_blocks(self, columns: list[int], rows: list[int], count: int) -> list[Any]:
-        """`count` rows at a time, walked in order; then what follows from their sums. See Note [Blocks of rows]."""
+        """`count` rows at a time, walked in order; then the members that depend on their sums. See Note [Blocks of rows]."""
         width, depth = self._size(columns), self._size(rows)
         blocks = -(-depth // count)
         self._tiled = (columns, width, width)
@@ -531,11 +535,13 @@ class Nest(Expressions):
             sums = Buffer.of(f"acc{i}", _accumulator_dtype(n, count), (width,))
             before += [("local", sums), along([("direct", loops.store(sums[_COLUMN], _identity(n, sums.dtype)))])]
             inside.append(("combine", sums, _COLUMN, n, self.operand(n.inputs[0], n, 0)))
-            room = self.temporary((blocks, width), sums.dtype)
-            self.room.append(room)
-            after.append(along([("room", room, s.index("block") * width + _COLUMN, sums[_COLUMN])]))
-            part, b = s.var(f"part{i}", room.dtype), f"p{i}"
-            self.leaves[part] = Load(room.storage, room.dtype, 0, (0,) * self.rank, s.index(b) * width + _COLUMN, part)
+            partials = self.temporary((blocks, width), sums.dtype)
+            self.partials.append(partials)
+            after.append(along([("partials", partials, s.index("block") * width + _COLUMN, sums[_COLUMN])]))
+            part, b = s.var(f"part{i}", partials.dtype), f"p{i}"
+            self.leaves[part] = Load(
+                partials.storage, partials.dtype, 0, (0,) * self.rank, s.index(b) * width + _COLUMN, part
+            )
             total = Accumulator(f"a{i}", REDUCTIONS[n.op.name], _accumulator_dtype(n, blocks))  # type: ignore[arg-type]
             totals += [total, ("loop", b, blocks, [("update", total, part)], "serial", False, 1, [])]
             totals.append(("let", self.scalars[n], s.cast(total.value, n.outputs[0].dtype)))
@@ -570,7 +576,9 @@ class Nest(Expressions):
                     var, fastest = self.index[a]
                     if var not in seen:
                         seen.add(var)
-                        total = total + self._loop_index(var) * strides[fastest]  # groups move by their fastest axis
+                        total = (
+                            total + self._loop_index(var) * strides[fastest]
+                        )  # the stride of a group is that of its fastest axis
             return total
 
         cache: dict[Expr, Expr] = {}
@@ -602,7 +610,7 @@ class Nest(Expressions):
                 match st[0]:
                     case "loop":
                         _, var, size, inner, kind, parallel, least, group = st
-                        if var == "c":  # column loops follow each other: each needs a name of its own
+                        if var == "c":  # sequential column loops need distinct names
                             columns[0] += 1
                             var = self._column = f"c{columns[0]}"
                         for a in group:
@@ -611,7 +619,7 @@ class Nest(Expressions):
                         made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least))
                     case "near":
                         _, load, var, size, lines = st
-                        here = {s.index(var): s.minimum(s.index(var) + AHEAD, size - 1)}
+                        here = {s.index(var): s.minimum(s.index(var) + PREFETCH_DISTANCE, size - 1)}
                         place = s.substitute(position(load.offset, load.strides) + resolve(load.extra), here.get)
                         line = s.index(f"near{len(made)}")
                         row = buffer_for(load.storage, load.dtype)[place + line * (64 // load.dtype.itemsize)]
@@ -630,9 +638,9 @@ class Nest(Expressions):
                         made.append(
                             loops.Store(st[1].buffer, tuple([resolve(i) for i in st[1].indices]), resolve(st[1].value))
                         )
-                    case "room":
-                        _, room, at, value = st
-                        target = buffer_for(room.storage, room.dtype)[resolve(at)]
+                    case "partials":
+                        _, partials, at, value = st
+                        target = buffer_for(partials.storage, partials.dtype)[resolve(at)]
                         made.append(loops.store(target, resolve(value)))
                     case "combine":
                         _, buffer, at, n, value = st
@@ -655,13 +663,13 @@ class Nest(Expressions):
 
     _column = ""
 
-    _row: tuple[str, Expr] = ("", loops.as_index(0))  # a loop over the rows of a block, and the row in the whole
+    _row: tuple[str, Expr] = ("", loops.as_index(0))  # a loop over the rows of a block, and the global row
 
     _tiled: tuple[Any, int, int] = (None, 0, 0)
 
 
 def within_range(indices: Value, size: int) -> bool:
-    """Whether indices are known to lie in [0, size) by how they were made: using them cannot fail."""
+    """Whether indices are in [0, size) by construction: gathers cannot fail."""
     node = base_of(indices).node
     if node.op.name == "row_numbers":
         return node.attrs[0] <= size
@@ -677,28 +685,28 @@ def grain(work: int, least: int = 32768) -> int:
 
 
 def block_rows(depth: int, width: int) -> int:
-    """How many rows of a column sum to walk through at a time, or 0 if they are not worth cutting or too wide for it."""
-    if depth * width < 4 * BLOCK or width > WIDEST:
+    """The rows of a block of a column sum, or 0 if blocking does not pay or rows are too wide."""
+    if depth * width < 4 * MIN_BLOCK_ELEMENTS or width > MAX_BLOCK_COLUMNS:
         return 0
     least, most = BLOCK_ROWS
-    rows = min(max(depth // BLOCKS, least, -(-BLOCK // width)), most)
+    rows = min(max(depth // TARGET_BLOCKS, least, -(-MIN_BLOCK_ELEMENTS // width)), most)
     return rows if 2 * rows <= depth else 0
 
 
 def _tile(width: int, others: int) -> int:
-    """How many columns to accumulate together: all, or a divisor that leaves tiles for the threads."""
-    if width <= TILE and others >= 4 or width < 128:
+    """The columns to accumulate together: all, or a divisor that leaves enough tiles for the threads."""
+    if width <= TILE_COLUMNS and others >= 4 or width < 128:
         return width
-    for tile in range(min(TILE, width // 2), 31, -1):
+    for tile in range(min(TILE_COLUMNS, width // 2), 31, -1):
         if width % tile == 0 and tile % 16 == 0:
             return tile
-    return width if width <= 8 * TILE else next(t for t in range(TILE, 0, -1) if width % t == 0)
+    return width if width <= 8 * TILE_COLUMNS else next(t for t in range(TILE_COLUMNS, 0, -1) if width % t == 0)
 
 
 def _accumulator_dtype(n: Node, depth: int) -> np.dtype:
-    """Wider than the result where `depth` numbers added one after another would lose digits."""
+    """Wider than the result where sequentially adding `depth` elements would lose precision."""
     dtype = n.outputs[0].dtype
-    if dtype == s.FLOAT32 and n.op.name == "reduce_sum" and depth >= DEEP:
+    if dtype == s.FLOAT32 and n.op.name == "reduce_sum" and depth >= FLOAT64_SUM_ELEMENTS:
         return s.FLOAT64
     return s.FLOAT32 if dtype in (s.FLOAT16, s.BFLOAT16) else dtype
 

@@ -27,7 +27,7 @@ def updates_early(units: Sequence[Unit], overwritten: dict[Value, Value], barrie
             made = position.get(v.node, i)
             if made != i:
                 used.add(made)
-    ends: dict[int, list[Value]] = {}  # unit whose results only leave the program -> what it overwrites
+    ends: dict[int, list[Value]] = {}  # unit whose results are only outputs -> what it overwrites
     for output, old in overwritten.items():
         i = position.get(output.node, -1)
         if i > barrier and i not in used:

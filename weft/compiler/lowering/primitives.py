@@ -41,7 +41,7 @@ def lower_node(lowering: Lowering, node: Node) -> bool:
 
 
 def has_rule(node: Node) -> bool:
-    """Whether the op can be lowered natively. What cannot runs as a host call, or is control flow."""
+    """Whether the op has a native lowering. Other ops run as a host call, or are control flow."""
     from . import rules as rules  # registers them
 
     return node.op.name in _rules
@@ -76,7 +76,7 @@ def add_primitive(lowering: Lowering, node: Node, primitive: Any, arguments: dic
 
 
 def usable(*layouts: Layout) -> bool:
-    """Whether oneDNN can read these layouts as they are: float32, no overlap, no empty axis."""
+    """Whether oneDNN can read these layouts without a copy: float32, no overlap, no empty axis."""
     return all(
         x.dtype == np.float32
         and 0 not in x.shape

@@ -65,12 +65,12 @@ class Routine:
         return self._operand(layout)
 
     def writes(self, layout: Layout) -> Operand:
-        """Memory that the kernel writes, and may read again after it has."""
+        """A buffer that the kernel writes, and may read back."""
         self._writes.append(layout.storage)
         return self._operand(layout)
 
     def scratch(self, shape: tuple[int, ...], dtype: np.dtype | type) -> Operand:
-        """Memory of the kernel's own, undefined at its start."""
+        """A scratch buffer, initially undefined."""
         return self.writes(self.lowering.temporary(shape, np.dtype(dtype)))
 
     def add(self, body: Sequence[Statement]) -> None:
@@ -115,12 +115,12 @@ def over_rows(
 
 
 def native(*values: Any) -> bool:
-    """Whether kernels can read and write these values: a real dtype, something in them."""
+    """Whether kernels can read and write these values: a real dtype, not empty."""
     return all(v.dtype in s.DTYPES and 0 not in v.shape for v in values if isinstance(v, Value))
 
 
 def wrapped(index: Expr, size: int) -> Expr:
-    """An index that has been checked, counted from the start; clamped, so that nothing else is ever read."""
+    """A checked index, made non-negative and clamped, so that no read is ever out of bounds."""
     i = s.cast(index, np.int64)
     if s.kind(index.dtype) == "i":
         i = s.where(s.lt(i, 0), i + size, i)

@@ -30,16 +30,16 @@ PASSES = (
 )  # fmt: skip
 
 
-def optimise(flow: Flow, still: Sequence[int] = ()) -> Flow:
+def optimise(flow: Flow, constant_inputs: Sequence[int] = ()) -> Flow:
     """Run all passes. WEFT_DEBUG=2 prints the flow after each; WEFT_VALIDATE=1 checks it after each.
 
-    `still` are the numbers of inputs that stay as they are from call to call: the weights of a frozen function.
+    `constant_inputs` are the numbers of inputs that are constant between calls: the weights of a frozen function.
     """
     verbose = settings.DEBUG() >= 2
     checked = settings.VALIDATE()
     if checked:
         check_flow(flow, "capture")
-    for name, run in _passes(still):
+    for name, run in _passes(constant_inputs):
         flow = run(flow)
         if checked:
             check_flow(flow, name)
@@ -48,13 +48,13 @@ def optimise(flow: Flow, still: Sequence[int] = ()) -> Flow:
     return flow
 
 
-def _passes(still: Sequence[int]) -> list[tuple[str, Callable[[Flow], Flow]]]:
-    """The passes by name. Those of frozen functions come before the steps after a product are taken into it."""
+def _passes(constant_inputs: Sequence[int]) -> list[tuple[str, Callable[[Flow], Flow]]]:
+    """The passes by name. Those of frozen functions run before epilogue fusion."""
     found: list[tuple[str, Callable[[Flow], Flow]]] = [(run.__name__, run) for run in PASSES]
-    if still:
+    if constant_inputs:
         at = PASSES.index(epilogues)
         found[at : at + 1] = [
-            ("fold_scales", partial(fold_scales, still=still)),
+            ("fold_scales", partial(fold_scales, constant_inputs=constant_inputs)),
             ("epilogues", partial(epilogues, frozen=True)),
         ]
     return found

@@ -17,7 +17,7 @@ from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 Segments = list[tuple[int, int, Value | None]]
-"""(start, stop, what stands there; None for zeros) along one axis, from one end to the other."""
+"""(start, stop, value; None for zeros) along one axis, in order."""
 
 
 def assemble(flow: Flow) -> Flow:
@@ -47,11 +47,11 @@ def assemble(flow: Flow) -> Flow:
         known[value] = (a[0], merged)
         return (value,)
 
-    return rebuild(rebuild(flow, rule))  # the second time without the zeros that nobody reads any more
+    return rebuild(rebuild(flow, rule))  # the second rebuild removes dead zeros
 
 
 def _part(node: Node, value: Value) -> tuple[int, Segments] | None:
-    """Where along which single axis a `put_into_zeros` puts its operand."""
+    """The single axis and the range where a `put_into_zeros` puts its operand."""
     shape, index = node.attrs
     axis, start, stop = -1, 0, 0
     position = 0
@@ -83,7 +83,7 @@ def _part(node: Node, value: Value) -> tuple[int, Segments] | None:
 
 
 def _merged(a: Segments, b: Segments) -> Segments | None:
-    """Both, if wherever one has something the other is zero."""
+    """The merged parts, if they are disjoint."""
     taken = sorted([s for s in (*a, *b) if s[2] is not None], key=lambda s: s[0])
     merged: Segments = []
     at = 0

@@ -15,14 +15,14 @@ from ...graph.graph import CONSTANT, Node, Value
 from ..flow import Flow, rebuild
 
 _VALUES, _TABLE, _LAST, _STEP, _HISTORY, _KNOWN = 4, 5, 8, 9, 10, 11
-"""operands of `adam_rows`"""
+"""Operand positions of `adam_rows`."""
 
 
 def catch_up_once(flow: Flow) -> Flow:
-    """Hand the rows of look-ups to the updates of the same rows, where both start from the same table."""
+    """Pass the rows of look-ups to the updates of the same rows, where both read the same table."""
     if not any(n.op.name == "adam_rows" for n in flow.nodes):
         return flow
-    rows: dict[Any, Value] = {}  # what a look-up reads -> its rows
+    rows: dict[Any, Value] = {}  # operands of a look-up -> its rows
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         if node.op.name == "caught_up":
@@ -44,14 +44,14 @@ def catch_up_once(flow: Flow) -> Flow:
 
 
 def _numbered(index: Value) -> Value:
-    """Indices before they were made numbers of rows; making them twice changes nothing."""
+    """Indices before normalisation to row numbers, which is idempotent."""
     while index.node.op.name == "row_numbers":
         index = index.node.inputs[0]
     return index
 
 
 def _named(index: Value) -> Value:
-    """Of the rows that are updated, those that the gradient names: they come before the others."""
+    """The updated rows that come from the gradient: they precede the others."""
     index = _numbered(index)
     if index.node.op.name == "concat_axis" and len(index.shape) == 1:
         index = index.node.inputs[0]

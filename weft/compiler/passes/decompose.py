@@ -24,11 +24,11 @@ from ...tensor import wrap
 from ..flow import Flow, rebuild
 
 _table: dict[str, Callable[..., Any]] = {}
-_late: dict[str, Callable[..., Any]] = {}  # what other passes may still want whole
+_late: dict[str, Callable[..., Any]] = {}  # applied after the passes that match the whole op
 
 
 def decomposition(name: str, late: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register how the op `name` is written with other ops for the compiler. With `late`, it is done by `decompose_late`."""
+    """Register a decomposition of the op `name`. With `late`, it is applied by `decompose_late`."""
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
         (_late if late else _table)[name] = fn
@@ -38,7 +38,7 @@ def decomposition(name: str, late: bool = False) -> Callable[[Callable[..., Any]
 
 
 def counting(name: str, n: int) -> np.ndarray:
-    """0, 1, … n - 1 as an array that a decomposition of `name` needs; refused before it is made if it does not fit."""
+    """0, 1, … n - 1 as an array for a decomposition of `name`; raises before allocation if it cannot fit."""
     check_memory(name, (n,), np.dtype(np.int64))
     return np.arange(n, dtype=np.int64)
 
@@ -68,7 +68,7 @@ def decompose(flow: Flow) -> Flow:
 
 
 def decompose_late(flow: Flow) -> Flow:
-    """Replace the ops that were left whole until now."""
+    """Apply the late decompositions."""
     return rebuild(flow, partial(_rule, _late)) if any(n.op.name in _late for n in flow.nodes) else flow
 
 

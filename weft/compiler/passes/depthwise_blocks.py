@@ -30,7 +30,7 @@ MOST_STEPS, MOST_COLUMNS = 16, 8
 
 
 def depthwise_blocks(flow: Flow) -> Flow:
-    """Put depthwise convolutions together with their neighbours where our own kernels compute them."""
+    """Fuse depthwise convolutions with their neighbours where the native kernels apply."""
     found = [n for n in flow.nodes if n.op.name == "convolution" and _suits(n)]
     if not found:
         return flow
@@ -61,7 +61,7 @@ def depthwise_blocks(flow: Flow) -> Flow:
         place.update(zip(node.outputs, made, strict=True))
         return made
 
-    return rebuild(rebuild(flow, rule))  # the second time without what nobody reads any more
+    return rebuild(rebuild(flow, rule))  # the second rebuild removes dead code
 
 
 def _suits(node: Node) -> bool:
@@ -78,7 +78,7 @@ def _suits(node: Node) -> bool:
 
 @dataclass
 class _Plan:
-    """One op instead of several nodes: `replaces` says which of its results take the place of a node's."""
+    """A fused op for several nodes: `replaces` maps the results of nodes to its results."""
 
     op: Any
     inputs: list[Value]
@@ -90,7 +90,7 @@ class _Plan:
 
 @dataclass
 class _Builder:
-    """Values as steps of others: of `images`, which have their shape, and of columns, which are found on the way."""
+    """Expresses values as steps on `images` of the same shape and on per-channel operands, which it collects."""
 
     images: list[Value]
     columns: list[Value]
@@ -98,7 +98,7 @@ class _Builder:
     known: dict[Value, int] = field(default_factory=dict)
 
     def operand(self, value: Value) -> int | float | None:
-        """The value as an operand of a step, or None if it cannot be one; nothing has changed then."""
+        """The value as an operand of a step, or None (without side effects) if it cannot be one."""
         before = len(self.steps), len(self.columns), dict(self.known)
         found = self._operand(value, MOST_STEPS)
         if found is None:
@@ -136,7 +136,7 @@ class _Builder:
 
 
 def _is_step(value: Value, shape: tuple[int, ...]) -> bool:
-    """Whether a value is computed element by element, cheaply, from operands alone."""
+    """Whether a value is computed by a cheap elementwise op."""
     node = value.node
     return (
         tuple(value.shape) == shape
@@ -150,7 +150,7 @@ def _is_step(value: Value, shape: tuple[int, ...]) -> bool:
 
 
 class _Finder:
-    """Finds what can be put together with a convolution."""
+    """Finds the nodes that can be fused with a convolution."""
 
     def __init__(self, flow: Flow) -> None:
         self.readers = flow.readers()
@@ -160,7 +160,7 @@ class _Finder:
         h = node.inputs[0]
         weight, image = self._gradients(node)
         others = [n for n in self.readers[h] if n is not node and n is not weight]
-        stored = bool(others) or h in self.outputs  # it is made for others, so it may as well be read
+        stored = bool(others) or h in self.outputs  # stored for other readers anyway, so it can be read
         for x in dict.fromkeys((h if stored else _source(h), h)):
             before = _Builder([x], [])
             if before.operand(h) is None or not before.small:
@@ -199,7 +199,7 @@ class _Finder:
         sums: dict[Node, int] = {}
         for reader in self.readers.get(kept, ()):
             for total in [reader, *self.readers.get(reader.outputs[0], ())]:
-                if total.op.name == "reduce_sum" and _over_images(total) and len(sums) < rules.MOST_SUMS:
+                if total.op.name == "reduce_sum" and _over_images(total) and len(sums) < rules.MAX_SUMS:
                     which = after.operand(total.inputs[0])
                     if isinstance(which, int):
                         sums[total] = which
@@ -214,7 +214,7 @@ class _Finder:
         return _Plan(ops.depthwise_backward.op, inputs, attrs, specs, replaces)  # type: ignore[attr-defined]
 
     def _followed(self, value: Value, after: _Builder) -> Value:
-        """The last value that is nothing but this one with steps done to it, one after the other."""
+        """The end of the chain of single-reader elementwise steps that starts at this value."""
         while value not in self.outputs and len(readers := self.readers.get(value, [])) == 1:
             following = readers[0].outputs[0]
             if following.dtype != np.float32 or after.operand(following) is None:
@@ -224,7 +224,7 @@ class _Finder:
 
 
 def _source(value: Value) -> Value:
-    """The one value of the same shape that a value is made of step by step, or itself."""
+    """The image that a value is computed from by elementwise steps, or the value itself."""
     shape = tuple(value.shape)
     found: dict[Value, None] = {}
     stack = [value]

@@ -17,20 +17,20 @@ from ...graph.graph import CONSTANT, PLACEHOLDER, Node, Value
 from ...ops.core import scalar as s
 from ..flow import Flow, rebuild
 from ..fusion import Cluster, Fuser, base_of, is_view, members
-from ..lowering.nests import DEAR
+from ..lowering.nests import EXPENSIVE_OPS
 
-LEAST = 1 << 16  # bytes of a value worth the trouble
-SMALL = 16  # an operand this many times smaller costs nothing to read
-DEPTH = 12  # ops done again for one value, at most
-WRITE = 2  # a byte written costs as much as two read: the line is fetched first
+MIN_VALUE_BYTES = 1 << 16
+NEGLIGIBLE_RATIO = 16  # an operand this many times smaller is free to read
+MAX_DUPLICATED_OPS = 12  # for one value
+WRITE_COST = 2  # relative to a read: the cache line is fetched before it is written
 
 
 def duplicate(flow: Flow) -> Flow:
-    """Compute values again where they are read, if that saves memory traffic."""
+    """Recompute values at their readers if that saves memory traffic."""
     plans = _Plans(flow).find()
     if not plans:
         return flow
-    place: dict[Value, Value] = {}  # old -> new, of everything that was read so far
+    place: dict[Value, Value] = {}  # old -> new value
     made: dict[int, dict[Any, Value]] = {}  # by cluster
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
@@ -45,11 +45,11 @@ def duplicate(flow: Flow) -> Flow:
         ]
         return new.again(node, tuple(inputs))
 
-    return rebuild(rebuild(flow, rule))  # the second time without what nobody reads any more
+    return rebuild(rebuild(flow, rule))  # the second rebuild removes dead code
 
 
 class _Plans:
-    """Which readers get a copy of their own, and of what."""
+    """Decides which readers recompute which values."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -59,7 +59,7 @@ class _Plans:
             for n in members(unit):
                 self.number[n] = i
         self.readers: dict[Value, list[Node]] = {}
-        self.reads: list[set[Value]] = [set() for _ in self.units]  # what each unit reads from outside
+        self.reads: list[set[Value]] = [set() for _ in self.units]  # external reads of each unit
         for node in flow.nodes:
             for v in node.inputs:
                 if isinstance(v, Value):
@@ -69,14 +69,19 @@ class _Plans:
                         if self.number.get(base.node) != self.number[node]:
                             self.reads[self.number[node]].add(base)
         self.outputs = {base_of(v) for v in flow.outputs}
-        self.gone: set[Value] = set()  # not in memory any more: every reader computes it
+        self.gone: set[Value] = set()  # no longer stored: recomputed by every reader
 
     def find(self) -> dict[Node, tuple[int, set[Value]]]:
-        """Reader -> (number of its cluster, the values it computes again)."""
+        """Reader -> (number of its cluster, the values it recomputes)."""
         plans: dict[Node, tuple[int, set[Value]]] = {}
-        for node in self.flow.nodes:  # in order: what a unit computes again decides what it reads for later values
+        for node in self.flow.nodes:  # in order: recomputed values change the reads of a unit for later candidates
             unit = self.units[self.number[node]] if node in self.number else None
-            if isinstance(unit, Cluster) and unit.full(node) and node.outputs[0].nbytes >= LEAST and light(node):
+            if (
+                isinstance(unit, Cluster)
+                and unit.full(node)
+                and node.outputs[0].nbytes >= MIN_VALUE_BYTES
+                and light(node)
+            ):
                 self._consider(node.outputs[0], plans)
         return plans
 
@@ -89,7 +94,7 @@ class _Plans:
                 kept = True
             elif self.number[reader] != home:
                 readers.setdefault(self.number[reader], []).append(reader)
-        found: list[tuple[int, int, set[Value]]] = []  # (bytes saved, unit, what it computes again)
+        found: list[tuple[int, int, set[Value]]] = []  # (bytes saved, unit, recomputed values)
         for number in readers:
             unit = self.units[number]
             again: set[Value] = set()
@@ -102,7 +107,7 @@ class _Plans:
                 found.append((value.nbytes - extra, number, again))
         if kept:
             found = [f for f in found if f[0] > 0]
-        elif WRITE * value.nbytes + sum(f[0] for f in found) <= 0:
+        elif WRITE_COST * value.nbytes + sum(f[0] for f in found) <= 0:
             return
         else:
             self.gone.add(value)
@@ -114,16 +119,16 @@ class _Plans:
                 plans[reader] = (number, again | known[1] if known else again)
 
     def _expand(self, value: Value, number: int, whole: int, again: set[Value]) -> int | None:
-        """The bytes that unit `number` reads in addition if it computes `value`, noting in `again` what that takes."""
+        """The additional bytes that unit `number` reads to recompute `value`; adds the recomputed values to `again`."""
         again.add(value)
-        if len(again) > DEPTH:
+        if len(again) > MAX_DUPLICATED_OPS:
             return None
         total = 0
         for v in value.node.inputs:
             if not isinstance(v, Value) or v in again:
                 continue
             base = base_of(v)
-            if base in self.reads[number] or base.nbytes * SMALL <= whole:
+            if base in self.reads[number] or base.nbytes * NEGLIGIBLE_RATIO <= whole:
                 continue
             reading = base.nbytes if self._stored(base) else None
             expanding: set[Value] = set(again)
@@ -138,7 +143,7 @@ class _Plans:
         return total
 
     def _stored(self, value: Value) -> bool:
-        """Whether a value is in memory anyway."""
+        """Whether a value is stored anyway."""
         node = value.node
         if node.op is PLACEHOLDER or node.op is CONSTANT or value in self.outputs:
             return True
@@ -165,4 +170,4 @@ def _cheap_expression(op: Any, dtypes: tuple[Any, ...]) -> bool:
     if any(d not in s.DTYPES for d in dtypes):
         return False
     result = op.expression(*[s.var(f"x{i}", d) for i, d in enumerate(dtypes)])
-    return not isinstance(result, s.Expr) or not any(e.fn in DEAR for e in s.topological([result]))
+    return not isinstance(result, s.Expr) or not any(e.fn in EXPENSIVE_OPS for e in s.topological([result]))

@@ -19,11 +19,11 @@ from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 _NOTHING = {"reduce_sum": 0, "reduce_prod": 1, "any": False, "all": True, "matmul": 0}
-_INTO = ("index_add", "scatter", "scatter_add", "setitem")  # nothing is written: the result is the first operand
+_INTO = ("index_add", "scatter", "scatter_add", "setitem")  # with empty updates the result is the first operand
 
 
 def drop_empty(flow: Flow) -> Flow:
-    """Replace values that have no elements by constants, and sums over nothing by what they are."""
+    """Replace values without elements by constants, and reductions over them by their identity."""
     if not any(_is_empty(v) for node in flow.nodes for v in node.outputs):
         return flow
 

@@ -26,18 +26,18 @@ from ...ops.internal import epilogues as fused
 from ..flow import Flow, rebuild
 from ..fusion import is_loop, is_view
 from ..loop_ir.kernels import skinny_matmul
-from ..loop_ir.kernels.small_matmul import LARGEST
+from ..loop_ir.kernels.small_matmul import MAX_MULTIPLY_ADDS
 from ..lowering.primitives import available
 
 ACTIVATIONS = ("relu", "relu6", "gelu_exact", "gelu_tanh", "silu", "hardswish", "sigmoid", "tanh")
 LOSES_NAN = {"relu", "relu6"}
-"""oneDNN makes 0 of NaN in these. A training step must show that it has gone wrong, so only frozen functions use them."""
-MOST = 6  # steps after one product
-_THEN = {"matmul_then", "convolution_then"}
+"""oneDNN maps NaN to 0 in these. Training must not hide NaN, so only frozen functions use them."""
+MAX_STEPS = 6  # of one epilogue
+_WITH_EPILOGUE = {"matmul_then", "convolution_then"}
 
 
 def epilogues(flow: Flow, frozen: bool = False) -> Flow:
-    """Take elementwise ops into the product or convolution whose result they read."""
+    """Fuse elementwise ops into the epilogue of the product that they read."""
     if not available() or not any(n.op.name in ("matmul", "convolution") for n in flow.nodes):
         return flow
     uses = flow.uses()
@@ -49,8 +49,8 @@ def epilogues(flow: Flow, frozen: bool = False) -> Flow:
         for position, steps, operands in _ways(node, args):
             old, product = node.inputs[position], args[position]
             if not operands and product.node.op.name == "reshape" and uses.get(old) == 1:
-                inner = product.node.inputs[0]  # one row under another shape, as a linear layer makes it
-                if uses.get(old.node.inputs[0]) == 1 and is_few_rows(inner) and _takes(inner, steps, operands, frozen):
+                inner = product.node.inputs[0]  # a reshaped row, as in a linear layer
+                if uses.get(old.node.inputs[0]) == 1 and is_skinny(inner) and _takes(inner, steps, operands, frozen):
                     (made,) = _extended(new, inner, steps, operands, inner)
                     return new.add(product.node.op, (made,), product.node.attrs, (out,)).outputs
             if (
@@ -65,22 +65,22 @@ def epilogues(flow: Flow, frozen: bool = False) -> Flow:
 
 
 def _without_idle(flow: Flow) -> Flow:
-    """Matrix products keep their steps only if the result goes on as it is.
+    """Undo the epilogues of matmuls whose result is read only by loop nests.
 
-    A loop nest that reads the product next adds a bias for nothing, while the library may walk over the result again.
+    A loop nest that reads the product adds a bias for free, while oneDNN may need another pass over the result.
     """
-    flow = rebuild(flow)  # without the products that nobody reads any more
+    flow = rebuild(flow)  # removes dead products
     readers = flow.readers()
     outputs = set(flow.outputs)
 
     def in_nests(value: Value) -> bool:
-        """Whether nothing but loop nests reads the value, directly or through views."""
+        """Whether only loop nests read the value, directly or through views."""
         if value in outputs:
             return False
         return all(in_nests(r.outputs[0]) if is_view(r) else is_loop(r) for r in readers.get(value, ()))
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name != "matmul_then" or is_few_rows(node.outputs[0]) or not in_nests(node.outputs[0]):
+        if node.op.name != "matmul_then" or is_skinny(node.outputs[0]) or not in_nests(node.outputs[0]):
             return None
         spec = (Spec(node.outputs[0].shape, node.outputs[0].dtype),)
         value = new.add(table["matmul"], args[:2], (), spec).outputs[0]
@@ -94,7 +94,7 @@ def _without_idle(flow: Flow) -> Flow:
 
 
 def _ways(node: Node, args: tuple[Any, ...]) -> list[tuple[int, tuple[str, ...], list[Value]]]:
-    """How a node can be steps after one of its operands: (which operand, the steps, their operands)."""
+    """The ways to see a node as epilogue steps on one of its operands: (operand, steps, their operands)."""
     name = node.op.name
     if name in ACTIVATIONS:
         return [(0, (name,), [])]
@@ -106,14 +106,14 @@ def _ways(node: Node, args: tuple[Any, ...]) -> list[tuple[int, tuple[str, ...],
 
 
 def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen: bool) -> bool:
-    """Whether the steps can follow this value."""
+    """Whether this value supports the steps as its epilogue."""
     if not frozen and LOSES_NAN.intersection(steps):
         return False
     node = product.node
     shape = tuple(product.shape)
-    if node.op.name in _THEN:
+    if node.op.name in _WITH_EPILOGUE:
         matrix = node.op.name == "matmul_then"
-        if len(node.attrs[0]) + len(operands) > MOST:
+        if len(node.attrs[0]) + len(operands) > MAX_STEPS:
             return False
         if not matrix and _tiled(node) and not takes_steps((*node.attrs[0], *steps)):
             return False
@@ -122,7 +122,7 @@ def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen
         a, b = node.inputs
         if len(a.shape) != 2 or len(b.shape) != 2:
             return False
-        if a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST and not is_few_rows(product):
+        if a.shape[0] * a.shape[1] * b.shape[1] <= MAX_MULTIPLY_ADDS and not is_skinny(product):
             return False
     elif node.op.name == "convolution":
         matrix = False
@@ -138,24 +138,24 @@ def _takes(product: Value, steps: tuple[str, ...], operands: list[Value], frozen
     return all(_per_column(v, shape) if matrix else _fits(v, shape) for v in operands)
 
 
-def is_few_rows(product: Value) -> bool:
-    """Whether a value is the product of a few rows with a transposed matrix, which has a kernel of its own."""
+def is_skinny(product: Value) -> bool:
+    """Whether a value is a skinny matmul with a transposed matrix, which has its own kernel."""
     node = product.node
     if node.op.name not in ("matmul", "matmul_then"):
         return False
     a, b = node.inputs[:2]
     return (
         len(a.shape) == len(b.shape) == 2
-        and a.shape[0] <= skinny_matmul.MOST_ROWS
-        and b.shape[0] >= skinny_matmul.LEAST_DEPTH
-        and b.shape[0] * b.shape[1] >= skinny_matmul.LEAST
+        and a.shape[0] <= skinny_matmul.MAX_ROWS
+        and b.shape[0] >= skinny_matmul.MIN_DEPTH
+        and b.shape[0] * b.shape[1] >= skinny_matmul.MIN_MATRIX_ELEMENTS
         and b.dtype == np.float32
         and b.node.op.name == "permute_dims"
     )
 
 
 def _tiled(node: Node) -> bool:
-    """Whether Winograd's transforms are for this convolution."""
+    """Whether Winograd supports this convolution."""
     from ..lowering.rules.winograd import suits
 
     stride, _, dilation, groups = node.attrs[-4:]
@@ -163,17 +163,17 @@ def _tiled(node: Node) -> bool:
 
 
 def takes_steps(steps: tuple[str, ...]) -> bool:
-    """Whether the last transform of a Winograd convolution can do these steps: sums, and an activation at the end."""
+    """Whether the output transform of Winograd supports these steps: adds, and an activation at the end."""
     return all(step == "add" or step in ("relu", "relu6") and i == len(steps) - 1 for i, step in enumerate(steps))
 
 
 def _per_column(value: Value, shape: tuple[int, ...]) -> bool:
-    """One number per column. A whole matrix is better added by the nest that reads the product next."""
+    """Whether the operand has one element per column. A full matrix is better added by the nest that reads the product."""
     return tuple(value.shape) in ((shape[1],), (1, shape[1]))
 
 
 def _fits(value: Value, shape: tuple[int, ...]) -> bool:
-    """One number per channel, or an image like the result."""
+    """Whether the operand is per-channel, or an image like the result."""
     channels = shape[1]
     return tuple(value.shape) in ((1, channels, 1, 1), (channels, 1, 1), shape)
 
@@ -182,7 +182,7 @@ def _extended(
     new: Flow, product: Value, steps: tuple[str, ...], operands: list[Value], out: Value
 ) -> tuple[Value, ...]:
     node = product.node
-    if node.op.name in _THEN:
+    if node.op.name in _WITH_EPILOGUE:
         inputs, attrs = (*node.inputs, *operands), ((*node.attrs[0], *steps), *node.attrs[1:])
         op = node.op
     else:

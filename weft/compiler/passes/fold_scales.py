@@ -17,14 +17,14 @@ from ...graph.graph import Node, Value
 from ...ops.core.registry import table
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
-from ..lowering.frozen import still_values
+from ..lowering.frozen import constant_values
 
 
-def fold_scales(flow: Flow, still: Sequence[int]) -> Flow:
-    """Fold scales into convolutions; `still` are the numbers of the inputs that stay as they are."""
+def fold_scales(flow: Flow, constant_inputs: Sequence[int]) -> Flow:
+    """Fold scales into convolutions; `constant_inputs` are the numbers of the inputs that are constant between calls."""
     if not any(n.op.name == "scale_shift" for n in flow.nodes):
         return flow
-    same = still_values(flow, still)
+    same = constant_values(flow, constant_inputs)
     uses = flow.uses()
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
@@ -40,7 +40,7 @@ def fold_scales(flow: Flow, still: Sequence[int]) -> Flow:
             return None
         if not all(_per_channel(v, channels, len(y.shape)) for v in (scale, shift)):
             return None
-        x, weight, bias = args[0].node.inputs  # the convolution as it was copied, which nobody reads any more
+        x, weight, bias = args[0].node.inputs  # the copied convolution, now dead
         factor, offset = (_flat(new, v, channels) for v in args[1:])
         scaled = _binary(new, "multiply", weight, _reshaped(new, factor, (channels,) + (1,) * (len(weight.shape) - 1)))
         if bias is not None:
@@ -52,7 +52,7 @@ def fold_scales(flow: Flow, still: Sequence[int]) -> Flow:
 
 
 def _per_channel(value: Value, channels: int, rank: int) -> bool:
-    """One number per channel of an array (N, C, ...) of so many axes."""
+    """A per-channel vector reshaped for an array (N, C, ...) of so many axes."""
     shape = tuple(value.shape)
     return shape in ((1, channels) + (1,) * (rank - 2), (channels,) + (1,) * (rank - 2))
 

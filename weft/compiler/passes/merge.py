@@ -11,12 +11,12 @@ from typing import Any
 from ...graph.graph import CONSTANT, Node, Value
 from ..flow import Flow, rebuild
 
-SMALL = 1 << 14
-"""bytes of a constant that are worth comparing"""
+MAX_COMPARED_BYTES = 1 << 14
+"""Maximum bytes of a constant that is compared by value."""
 
 
 def merge(flow: Flow) -> Flow:
-    """Give equal nodes one result, if they are pure or do nothing but check: what has passed need not be checked again."""
+    """Give equal nodes one result, if they are pure or only check: a check that has passed need not be repeated."""
     seen: dict[Any, tuple[Value, ...]] = {}
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
@@ -37,8 +37,8 @@ def merge(flow: Flow) -> Flow:
 
 
 def _operand(value: Any) -> Any:
-    """An operand as a key: itself, or what it holds if it is a small constant."""
-    if isinstance(value, Value) and value.node.op is CONSTANT and value.nbytes <= SMALL:
+    """An operand as a key: itself, or the contents of a small constant."""
+    if isinstance(value, Value) and value.node.op is CONSTANT and value.nbytes <= MAX_COMPARED_BYTES:
         return (value.dtype, value.shape, value.node.attrs[0].tobytes())
     return id(value)
 

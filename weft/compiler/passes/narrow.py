@@ -39,11 +39,11 @@ def narrow(flow: Flow) -> Flow:
         inputs = [_part(new, v, node.attrs[0], len(whole.shape)) for v in made.inputs]
         return new.add(made.op, inputs, made.attrs, (Spec(out.shape, out.dtype),)).outputs
 
-    return rebuild(rebuild(flow, rule))  # the second time without the wholes that nobody reads any more
+    return rebuild(rebuild(flow, rule))  # the second rebuild removes the dead wholes
 
 
 def _spread(value: Value) -> bool:
-    """Whether a value is computed element by element from operands that are small beside it."""
+    """Whether a value is computed elementwise from much smaller operands."""
     node = value.node
     if node.op.expression is None or len(node.outputs) != 1 or not all(isinstance(v, Value) for v in node.inputs):
         return False
@@ -51,7 +51,7 @@ def _spread(value: Value) -> bool:
 
 
 def _only_parts(value: Value, readers: list[Node]) -> bool:
-    """Whether all readers take slices, which are not larger than the whole when taken together."""
+    """Whether all readers take slices, which together are not larger than the whole."""
     plain = all(
         n.op.name == "getitem" and len(n.inputs) == 1 and all(i.__class__ is Slice for i in n.attrs[0]) for n in readers
     )
@@ -59,7 +59,7 @@ def _only_parts(value: Value, readers: list[Node]) -> bool:
 
 
 def _part(new: Flow, operand: Value, index: tuple[Any, ...], rank: int) -> Value:
-    """The part of an operand that the part of the result needs; axes of size one are the same for all parts."""
+    """The slice of an operand for a slice of the result; broadcast axes are not sliced."""
     full = (*index, *[_ALL] * (rank - len(index)))[rank - len(operand.shape) :]
     own = tuple([_ALL if d == 1 else i for d, i in zip(operand.shape, full, strict=True)])
     shape = tuple([len(range(d)[slice(*i)]) for d, i in zip(operand.shape, own, strict=True)])

@@ -16,38 +16,38 @@ from ...graph.graph import CONSTANT, PLACEHOLDER, Node, Value
 from ..flow import Flow, rebuild
 from ..fusion import is_view
 
-DEPTH = 24  # ops that are done again for one value, at most
-WAIT = 50  # a value must wait for more than this fraction of the nodes
-SMALL = 16  # an operand this many times smaller than the value may live longer for it
+MAX_RECOMPUTED_OPS = 24  # for one value
+WAIT = 50  # a value must be idle for more than 1 / WAIT of the nodes
+NEGLIGIBLE_RATIO = 16  # the lifetime of an operand this many times smaller may be extended
 
 
 @dataclass(eq=False)
 class Candidate:
-    """A value worth computing again: readers at or after the node number `cut` get the second one."""
+    """A value worth recomputing: readers at or after node number `cut` get the recomputed one."""
 
     value: Value
     cut: int
-    saved: int  # bytes times the nodes during which they are free
-    needs: set[Value]  # what must be in memory at that time
+    saved: int  # bytes times the nodes for which they are freed
+    needs: set[Value]  # operands that must be alive then
 
 
-def candidates(flow: Flow, dear: int = 0) -> list[Candidate]:
-    """What to recompute, the most worthwhile first; for one value at most `dear` products and the like are done again."""
+def candidates(flow: Flow, expensive: int = 0) -> list[Candidate]:
+    """Candidates by decreasing gain; at most `expensive` matmul-like ops are recomputed for one value."""
     readers = _readers(flow)
     kept = set(flow.outputs)
     found = []
     least = max(8, len(flow.nodes) // WAIT)
     for node in flow.nodes:
-        if not (_cheap(node) or dear and _pure(node)) or is_view(node) or node.outputs[0] in kept:
+        if not (_cheap(node) or expensive and _pure(node)) or is_view(node) or node.outputs[0] in kept:
             continue
         value = node.outputs[0]
         events = [node.order, *sorted(readers.get(value, ()))]
         gap, cut = max(((b - a, b) for a, b in zip(events, events[1:], strict=False)), default=(0, 0))
-        needs = _needs(value, cut, readers, dear) if gap > least else None
+        needs = _needs(value, cut, readers, expensive) if gap > least else None
         if needs is not None:
             found.append(Candidate(value, cut, gap * value.nbytes, needs))
     found.sort(key=lambda c: -c.saved)
-    # what one candidate is made from stays in memory, so it is none itself
+    # the operands of a candidate stay alive, so they are no candidates
     chosen: dict[Value, Candidate] = {}
     needed: set[Value] = set()
     for c in found:
@@ -58,10 +58,10 @@ def candidates(flow: Flow, dear: int = 0) -> list[Candidate]:
 
 
 def recompute(flow: Flow, candidates: list[Candidate]) -> Flow:
-    """The flow with these values computed a second time; `late` of the result holds the second computations."""
+    """The flow with these values recomputed; `late` of the result holds the recomputed nodes."""
     chosen = {c.value: c for c in candidates}
-    place: dict[Value, Value] = {}  # old -> new, of everything that was read so far
-    second: dict[Any, Value] = {}  # of chosen values, and of views of second values
+    place: dict[Value, Value] = {}  # old -> new value
+    second: dict[Any, Value] = {}  # of recomputed values and views of them
 
     def read(new: Flow, value: Value, at: int) -> Value:
         """`value` for a reader at node number `at`."""
@@ -83,7 +83,7 @@ def recompute(flow: Flow, candidates: list[Candidate]) -> Flow:
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         place.update({v: w for v, w in zip(node.inputs, args, strict=True) if isinstance(v, Value)})
-        if is_view(node):  # made anew for late readers
+        if is_view(node):  # recomputed for late readers
             return None
         return new.again(node, tuple([read(new, v, node.order) if isinstance(v, Value) else v for v in node.inputs]))
 
@@ -121,16 +121,16 @@ def _cheap(node: Node) -> bool:
 
 
 def _available(value: Value, at: int, readers: dict[Value, list[int]]) -> bool:
-    """Whether the value is in memory at node number `at` anyway."""
+    """Whether the value is alive at node number `at` anyway."""
     node = value.node
     if node.op is PLACEHOLDER or node.op is CONSTANT:
         return True
     return max(readers.get(value, ()), default=-1) >= at
 
 
-def _needs(value: Value, at: int, readers: dict[Value, list[int]], dear: int) -> set[Value] | None:
-    """What computing `value` again at node number `at` reads; None if that is not there or takes too much work."""
-    limit = value.nbytes // SMALL
+def _needs(value: Value, at: int, readers: dict[Value, list[int]], expensive: int) -> set[Value] | None:
+    """The operands for recomputing `value` at node number `at`; None if they are dead by then or it costs too much."""
+    limit = value.nbytes // NEGLIGIBLE_RATIO
     seen: set[Value] = set()
     needs: set[Value] = set()
     stack = [value]
@@ -143,8 +143,8 @@ def _needs(value: Value, at: int, readers: dict[Value, list[int]], dear: int) ->
             needs.add(v)
             continue
         if not _cheap(v.node):
-            dear -= 1
-        if len(seen) > DEPTH or dear < 0 or not _pure(v.node):
+            expensive -= 1
+        if len(seen) > MAX_RECOMPUTED_OPS or expensive < 0 or not _pure(v.node):
             return None
         stack += [w for w in v.node.inputs if isinstance(w, Value)]
     return needs

@@ -20,7 +20,7 @@ from ...ops.core.short_floats import is_short
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
-FOLD_LIMIT = 4096  # elements of a constant worth computing at compile time
+FOLD_LIMIT = 4096  # elements of a folded constant
 
 # op -> (position of the neutral operand, its value)
 _NEUTRAL = {
@@ -35,7 +35,7 @@ _IDENTITY = ("stop_gradient", "clone", "positive", "clone_contiguous")
 
 
 def simplify(flow: Flow) -> Flow:
-    """Remove work that does nothing and compute what is known already."""
+    """Apply algebraic identities and fold constants."""
     uses = flow.uses()
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
@@ -63,7 +63,7 @@ def _transposed_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict
 
 
 def _outer_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict[Value, int]) -> Any:
-    """A column times a row, seen in another shape, is made in that shape: there it shares loops with what reads it."""
+    """Compute a reshaped outer product directly in the new shape, where it fuses with its readers."""
     if node.op.name != "reshape" or args[0].node.op.name != "multiply" or uses.get(node.inputs[0]) != 1:
         return None
     inputs, shape, wanted = args[0].node.inputs, tuple(args[0].shape), tuple(node.outputs[0].shape)
@@ -78,8 +78,8 @@ def _outer_product(new: Flow, node: Node, args: tuple[Any, ...], uses: dict[Valu
 
 
 def _product_beside_zeros(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-    """x @ concat([zeros, y]) = x[:, n:] @ y: the weight gradient of a recurrent layer that starts from zeros, whose states need
-    not be copied then."""
+    """x @ concat([zeros, y]) = x[:, n:] @ y: the weight gradient of a recurrent layer that starts from zeros, which then
+    avoids copying its states."""
     if node.op.name != "matmul" or len(args[0].shape) != 2 or len(args[1].shape) != 2:
         return None
     joined = args[1].node.inputs[0] if args[1].node.op.name == "reshape" else args[1]
@@ -101,7 +101,7 @@ def _product_beside_zeros(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """The number that a constant or filled value holds everywhere, or None."""
+    """The value of a uniform constant, or None."""
     if not isinstance(value, Value):
         return None
     node = value.node
@@ -127,14 +127,14 @@ def _rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
             if name == "add" and dtypes.is_inexact(out.dtype) and math.copysign(1.0, _scalar(args[position]).real) > 0:
                 continue  # -0.0 + 0.0 is 0.0
             return (other,)
-    if name == "index_add":  # the native loop counts negative indices from the end itself
+    if name == "index_add":  # native loops handle negative indices
         plain = _unwrapped_index(args[1], args[0].shape[node.attrs[0] % len(args[0].shape)])
         if plain is not None:
             return _emit(new, "index_add", (args[0], plain, args[2]), node.attrs, out)
     if name == "cast" and args[0].dtype == out.dtype:
         return (args[0],)
     if name == "cast" and args[0].node.op.name == "cast" and args[0].dtype == dtypes.float32:
-        source = args[0].node.inputs[0]  # to float32 and back: nothing is lost on the way
+        source = args[0].node.inputs[0]  # to float32 and back is exact
         if source.dtype == out.dtype and is_short(out.dtype):
             return (source,)
     if (

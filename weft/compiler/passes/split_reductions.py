@@ -13,8 +13,8 @@ from ...ops.core.registry import table
 from ...ops.core.spec import Spec, normalize_axes, num_elements, reduced_shape
 from ..flow import Flow, rebuild
 
-LEAST = 65536  # elements from which a second kernel pays
-LONG = 1024  # elements of one sum from which two steps are also more accurate
+MIN_ELEMENTS = 65536  # from which a second kernel pays off
+LONG_SUM_ELEMENTS = 1024  # from which two steps are also more accurate
 _SPLITTABLE = ("reduce_sum", "reduce_prod", "max", "min", "any", "all")
 
 
@@ -29,8 +29,8 @@ def split_reductions(flow: Flow) -> Flow:
         total = num_elements(x.shape) or 0
         results = num_elements(out.shape) or 0
         few = results <= 8 and x.shape[axes[0]] >= 4
-        long = total // max(results, 1) >= LONG and x.shape[axes[0]] >= 2 and axes[0] == 0
-        if total < LEAST or len(axes) < 2 or not (few or long):
+        long = total // max(results, 1) >= LONG_SUM_ELEMENTS and x.shape[axes[0]] >= 2 and axes[0] == 0
+        if total < MIN_ELEMENTS or len(axes) < 2 or not (few or long):
             return None
         rest = tuple(axes[1:])
         partial = new.add(

@@ -16,10 +16,10 @@ from ...ops.core.registry import table
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
-LEAST = 1 << 18
-"""Elements of the matrix, at least: smaller ones stay in a cache."""
+MIN_ELEMENTS = 1 << 18
+"""Minimum elements of the matrix: smaller ones stay in cache."""
 SHORTEST, FEWEST = 64, 2048
-"""Numbers of a row, and rows, at least."""
+"""Minimum row length, and minimum rows."""
 
 
 def thin_products(flow: Flow) -> Flow:
@@ -43,11 +43,11 @@ def _plain(x: Value) -> bool:
 
 
 def _large(rows: int, length: int) -> bool:
-    return length >= SHORTEST and rows * length >= LEAST
+    return length >= SHORTEST and rows * length >= MIN_ELEMENTS
 
 
 def _column(new: Flow, x: Value, w: Value) -> tuple[Value, ...]:
-    """x @ w with one column: in the shape that x has before it is made a matrix, where its own loops are."""
+    """x @ w with one column, in the shape of x before it was reshaped to a matrix, where it fuses."""
     depth = x.shape[1]
     if x.node.op.name == "reshape" and x.node.inputs[0].shape[-1:] == (depth,):
         x = x.node.inputs[0]

@@ -22,7 +22,7 @@ from .decompose import FlowCapture
 
 
 def widen(flow: Flow) -> Flow:
-    """Compute in float32 what the records of the ops ask for."""
+    """Compute in float32 where the op record requires it."""
     return rebuild(flow, _rule) if any(_applies(n) for n in flow.nodes) else flow
 
 

@@ -40,7 +40,7 @@ _scratch = _Scratch()
 def _scratch_address(nbytes: int) -> int:
     if _scratch.nbytes < nbytes:
         size = -(-nbytes // _SCRATCH_STEP) * _SCRATCH_STEP + 64
-        _scratch.block = None  # before asking for more, so that the pool may reuse it
+        _scratch.block = None  # before allocating more, so that the pool may reuse it
         _scratch.nbytes = 0
         _scratch.block = memory.empty((size,), np.uint8)
         _scratch.address = -(-address(_scratch.block) // 64) * 64
@@ -49,7 +49,7 @@ def _scratch_address(nbytes: int) -> int:
 
 
 class Kernel:
-    """A computation plus argument sets that wait to be used again. Any number of threads may call it at once.
+    """A computation with a pool of reusable argument sets. Thread-safe.
 
     Call it with the addresses of `work.arguments` in their order, without the scratchpad. The caller keeps the arrays
     alive and has checked that each holds at least as many bytes as all shares together want.
@@ -156,12 +156,12 @@ def sum_parts(parts: np.ndarray) -> np.ndarray:
 
 
 class Cache:
-    """Prepared calls by everything that distinguishes them, bounded: the oldest entry makes room for a new one.
+    """Prepared calls by everything that distinguishes them, bounded: the oldest entry is evicted.
 
     The width is in the keys because copies are created for it (Note [One thread per primitive]).
 
-    Looking up is a plain dictionary access; making a missing entry runs outside the lock, so that two threads may
-    both make it, and one of the two results is kept. An entry whose making raised `Unsupported` is remembered too.
+    A look-up is a plain dictionary access; a missing entry is created outside the lock, so two threads may both create it,
+    and one of the results is kept. `Unsupported` is cached too.
     """
 
     def __init__(self, capacity: int = 2048) -> None:
@@ -195,7 +195,7 @@ class Cache:
 
 
 class _Refused:
-    """Stands in the cache for a call that oneDNN cannot do: asking again costs a look-up, not a creation."""
+    """Negative cache entry for a call that oneDNN does not support."""
 
     __slots__ = ("_reason",)
 
@@ -218,7 +218,7 @@ def is_reference(primitive: Primitive | Shares) -> bool:
 
 
 def reject_reference(primitive: Shares) -> Shares:
-    """`primitive`, unless it is a reference implementation: then `Unsupported`, since our own lowering is faster."""
+    """`primitive`, unless it is a reference implementation: then `Unsupported`, since the plain lowering is faster."""
     if is_reference(primitive):
         raise capi.Unsupported(f"oneDNN: only a slow reference implementation exists for {primitive}.")
     return primitive

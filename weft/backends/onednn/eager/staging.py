@@ -25,7 +25,7 @@ def same_layout(shape: tuple[int, ...], left: _Strides, right: _Strides) -> bool
 
 
 def describable(array: np.ndarray) -> bool:
-    """Whether oneDNN can read the array where it is: whole, positive strides and no two elements in one place."""
+    """Whether oneDNN can read the array without a copy: positive whole strides and no overlapping elements."""
     itemsize = array.itemsize
     pairs = [(stride, n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1]
     if any(stride <= 0 or stride % itemsize for stride, _ in pairs):
@@ -77,7 +77,7 @@ class StagedOutput:
 
 
 def stage_input(view: np.ndarray, wanted: MemoryDesc) -> StagedInput | None:
-    """How to bring arrays that lie like `view` into the layout `wanted`; `None` if they already have it."""
+    """A copy from the layout of `view` to `wanted`; `None` if they are equal."""
     target = wanted.strides
     strides = tuple(stride // view.itemsize for stride in view.strides)
     readable = describable(view)
@@ -91,7 +91,7 @@ def stage_input(view: np.ndarray, wanted: MemoryDesc) -> StagedInput | None:
 
 
 def stage_output(produced: MemoryDesc, strides: _Strides) -> StagedOutput | None:
-    """How to bring what a primitive leaves in `produced` into an array with these strides in elements."""
+    """A copy from the layout `produced` of a primitive to an array with these strides in elements."""
     if produced.strides is not None and same_layout(produced.shape, produced.strides, strides):
         return None
     target = MemoryDesc.strided(produced.shape, produced.dtype, definite(produced.shape, strides))
@@ -109,7 +109,7 @@ def channels_last_desc(shape: tuple[int, ...], dtype: np.dtype) -> MemoryDesc:
 
 
 def is_channels_last(array: np.ndarray) -> bool:
-    """Whether an (N, C, spatial...) array is dense with its channels next to each other."""
+    """Whether an (N, C, spatial...) array is contiguous and channels-last."""
     wanted = channels_last_strides(array.shape)
     return same_layout(array.shape, array.strides, tuple(stride * array.itemsize for stride in wanted))
 

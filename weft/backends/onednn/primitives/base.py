@@ -38,7 +38,7 @@ class Eltwise:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Post-op `y = y + scale * old`, where `old` is what the destination held before."""
+    """Post-op `y = y + scale * old`, where `old` is the previous content of the destination."""
 
     scale: float = 1.0
 
@@ -68,7 +68,7 @@ class Argument:
 
 
 class PrimitiveDesc:
-    """A `dnnl_primitive_desc_t` while primitives are being made from it. Owns its handle."""
+    """A `dnnl_primitive_desc_t` from which primitives are created. Owns its handle."""
 
     handle: int
     exact: bool
@@ -177,14 +177,14 @@ class Primitive:
         self.implementation = desc.implementation
 
     def position(self, index: int) -> int:
-        """Where the argument with this index is in `arguments`; -1 if the primitive does not take it."""
+        """The position of the argument with this index in `arguments`; -1 if the primitive does not take it."""
         return self._positions.get(index, -1)
 
     def takes(self, index: int) -> bool:
         return index in self._positions
 
     def desc(self, index: int) -> MemoryDesc:
-        """The layout in which the primitive wants, or leaves, this argument."""
+        """The layout that the primitive requires or produces for this argument."""
         position = self.position(index)
         if position < 0:
             raise KeyError(f"{self.name}: no argument {Arg(index).name}.")

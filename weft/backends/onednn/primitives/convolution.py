@@ -17,7 +17,7 @@ _SAFE_PADDING_3D = 2
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a kernel moves over the spatial axes; one number per spatial axis.
+    """A sliding window: stride, padding and dilation, one integer per spatial axis.
 
     `dilation` counts from 1 (1 = dense), as in NumPy-like APIs; oneDNN counts from 0.
     """

@@ -11,7 +11,7 @@ from .base import Primitive, PrimitiveDesc
 
 
 def _without_barriers(describe: Callable[[], PrimitiveDesc]) -> PrimitiveDesc:
-    """The variant of batch normalisation whose threads do not wait for each other inside a kernel, if there is one.
+    """The variant of batch normalisation without thread barriers inside a kernel, if there is one.
 
     oneDNN's first choice synchronises its threads by spinning, several times per call. On an idle machine both take the
     same time; beside busy processes a spinning thread waits for one that is not running: 0.3 ms become 30.

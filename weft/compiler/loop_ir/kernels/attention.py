@@ -26,7 +26,7 @@ from .layout import unflatten
 from .tiles import product as product_of_tiles
 
 BLOCK = 32  # queries, and keys, at a time: everything a block needs stays in the first cache
-WIDEST = 128  # numbers of a query or a value: four local blocks of this width fit the second cache easily
+MAX_HEAD_SIZE = 128  # numbers of a query or a value: four local blocks of this width fit the second cache easily
 
 
 def suits(query: Any, key: Any, value: Any) -> bool:
@@ -40,7 +40,7 @@ def suits(query: Any, key: Any, value: Any) -> bool:
         and lead == tuple(key.shape[:-2]) == tuple(value.shape[:-2])
         and 0 not in lead
         and all(n > 0 and n % 16 == 0 for n in (rows, keys, width, wide))
-        and max(width, wide) <= WIDEST
+        and max(width, wide) <= MAX_HEAD_SIZE
     )
 
 
@@ -84,7 +84,7 @@ def _visible(score: Expr, mask: _Operand | None, row: Expr, key: Expr, diagonal:
     return score
 
 
-def _turn(tag: str, target: Buffer, source: Callable[[Expr, Expr], Expr], rows: int, columns: int) -> Statement:
+def _transpose(tag: str, target: Buffer, source: Callable[[Expr, Expr], Expr], rows: int, columns: int) -> Statement:
     """target[column, row] = source(row, column)."""
     r, c = s.index(tag + "r"), s.index(tag + "c")
     store = loops.store(target[c, r], source(r, c))
@@ -131,7 +131,7 @@ def attention_forward(
     q, k, v, m, o, stat = (ops.get(n) for n in named)
     assert q is not None and k is not None and v is not None and o is not None and stat is not None
     first = Let("first", places[-1] * rows)
-    turned = Buffer.of("turned", FLOAT32, (width, rows))
+    transposed = Buffer.of("turned", FLOAT32, (width, rows))
     scores = Buffer.of("scores", FLOAT32, (block, rows))
     top, total, factor, sum_ = (Buffer.of(n, FLOAT32, (rows,)) for n in ("top", "total", "factor", "added"))
     result = Buffer.of("result", FLOAT32, (rows, wide))
@@ -163,7 +163,7 @@ def attention_forward(
             return [p, loops.store(scores[e, r], p.var), loops.store(sum_[r], sum_[r] + p.var)]
 
         return [
-            *product(tag + "s", (block, rows, width), lambda c, e: k.at(key0 + c, e), lambda e, r: turned[e, r], scored),
+            *product(tag + "s", (block, rows, width), lambda c, e: k.at(key0 + c, e), lambda e, r: transposed[e, r], scored),
             _rows(tag + "r0", rows, lambda r: [loops.store(factor[r], top[r])]),
             loops.loop(tag + "c", block, [_rows(tag + "r1", rows, raise_top)]),
             _rows(tag + "r2", rows, correct),
@@ -177,8 +177,8 @@ def attention_forward(
     weight = s.where(s.eq(total[i], zero), s.const(1.0, FLOAT32), total[i])
     body: list[Statement] = [
         *lets, first, *[p.start for p in ops.values()],
-        *[Local(b) for b in (turned, scores, top, total, factor, sum_, result)],
-        _turn("t", turned, lambda r, c: q.at(first.var + r, c) * s.const(scale, FLOAT32), rows, width),
+        *[Local(b) for b in (transposed, scores, top, total, factor, sum_, result)],
+        _transpose("t", transposed, lambda r, c: q.at(first.var + r, c) * s.const(scale, FLOAT32), rows, width),
         _rows("z", rows, lambda r: [loops.store(top[r], low), loops.store(total[r], zero)]),
         loops.loop("y", rows, [loops.loop("yx", wide, [loops.store(result[s.index("y"), s.index("yx")], zero)], "vector")]),
         *_over_keys("b", first.var, rows, keys, block, causal, over_block),
@@ -251,8 +251,8 @@ def attention_backward(
     of_block: list[Statement] = [
         first,
         *[Local(b) for b in (turned_q, turned_g, weights, slopes, level, delta, result)],
-        _turn("tq", turned_q, lambda r, c: q.at(first.var + r, c) * factor, rows, width),
-        _turn("tg", turned_g, lambda r, c: g.at(first.var + r, c), rows, wide),
+        _transpose("tq", turned_q, lambda r, c: q.at(first.var + r, c) * factor, rows, width),
+        _transpose("tg", turned_g, lambda r, c: g.at(first.var + r, c), rows, wide),
         loops.loop("dr", rows, [
             dot,
             loops.loop("dx", wide, [loops.update(dot, g.at(first.var + r, x) * o.at(first.var + r, x))], "vector"),

@@ -28,40 +28,40 @@ from ...layout import Layout, Storage
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
 from .panels import Operand, Place, panels_of, side_by_side
-from .skinny_matmul import steps_on
+from .skinny_matmul import apply_steps
 from .tiles import COLUMNS, parts, product, row_tiles
 
-SECOND_CACHE = 512 * 1024
-"""Bytes of one operand at a time: half of the second cache of processors of today."""
-DEEPEST = 640
-"""Depth of a piece, at most."""
-CHUNK, WIDEST = 2048, 256
-"""Rows and columns of a task that packs its columns itself, at most."""
+L2_BYTES = 512 * 1024
+"""Bytes of an operand block: half of the L2 of current processors."""
+MAX_SLICE_DEPTH = 640
+"""Maximum depth of a slice."""
+CHUNK, MAX_BLOCK_COLUMNS = 2048, 256
+"""Maximum rows and columns of a task that packs its own columns."""
 WORKERS = os.cpu_count() or 1
-"""Threads that have memory of their own, at most."""
+"""Maximum number of threads, each with its own workspace."""
 PAGE = 1024
-"""Numbers in one."""
-LYING = 128
-"""Rows of a right operand that is not packed, at most."""
-AHEAD = 12
-"""Steps of the depth that are asked for ahead of the one whose rows are copied."""
+"""float32 elements of a page."""
+MAX_UNPACKED_DEPTH = 128
+"""Maximum depth at which the right operand is read unpacked."""
+PREFETCH_DISTANCE = 12
+"""Prefetch distance of `copy_rows`, in steps of the depth."""
 HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
-"""Rows of a task whose left operand is copied, in the order in which they are tried."""
+"""Rows of a task that copies its left operand, in order of preference."""
 FEWEST, ENOUGH, LOWEST = 8, 16, 256
-"""Tasks that a product is cut into, so that threads end at about the same time: at least `FEWEST`, as long as each keeps
-`LOWEST` rows; and `ENOUGH` are not worth smaller ones."""
+"""Number of tasks, for load balance: at least `FEWEST` as long as each keeps `LOWEST` rows; beyond `ENOUGH` tasks are not made
+smaller."""
 
 Finish = Callable[[Expr, Expr, Expr, str], Sequence[Statement]]
-"""`finish(row, column, value, tag)`: what is done with an element. Names in it are made unique by the tag."""
+"""`finish(row, column, value, tag)`: the epilogue of an element. The tag makes names unique."""
 Near = Callable[[Expr, Expr], Sequence[Statement]]
-"""`near(row, column)`: prefetches of what `finish` will touch there."""
+"""`near(row, column)`: prefetches of the memory that `finish` touches there."""
 Asking = Callable[[Expr], Sequence[Statement]]
 """Prefetches, given the number of a step of the depth."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Rows, columns and depth that are worked on at a time, and rows and columns of a task, which is some of these."""
+    """Block sizes (rows, columns, depth), and rows and columns of a task, which consists of several blocks."""
 
     rows: int
     columns: int
@@ -70,26 +70,30 @@ class Blocks:
 
 
 def blocks(left: Layout, columns: int) -> Blocks:
-    """Blocks for a product with `left`: from sizes alone, so that results never depend on the machine's load."""
+    """Blocks for a product with `left`: a function of sizes alone, so that results are reproducible."""
     rows, depth = left.shape
     if left.strides[1] != 1:
         return _copied_blocks(rows, columns, depth)
-    deep = _piece(depth, DEEPEST)
-    most = min(max(SECOND_CACHE // (4 * deep) // COLUMNS, 1) * COLUMNS, WIDEST)
+    deep = _piece(depth, MAX_SLICE_DEPTH)
+    most = min(max(L2_BYTES // (4 * deep) // COLUMNS, 1) * COLUMNS, MAX_BLOCK_COLUMNS)
     chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // COLUMNS)), rows // LOWEST))
     widths = [w for w in range(most, 0, -COLUMNS) if chunks * -(-columns // w) >= ENOUGH] or [COLUMNS]
-    wide = min(next((w for w in widths if columns % w == 0), widths[0]), columns)  # no rest is less code
+    wide = min(
+        next((w for w in widths if columns % w == 0), widths[0]), columns
+    )  # without a remainder there is less code
     chunk = -(-rows // chunks)
-    high = chunk if deep == depth else loops.MAX_LOCAL_BYTES // (4 * wide)  # sums of a block wait in local memory
+    high = (
+        chunk if deep == depth else loops.MAX_LOCAL_BYTES // (4 * wide)
+    )  # the sums of a block are kept in local memory
     few = -(-chunk // high)
     even = next((n for n in range(few, 2 * few) if chunk % n == 0), None)
     return Blocks(min(high, chunk) if even is None else chunk // even, wide, deep, (chunk, wide))
 
 
 def _copied_blocks(rows: int, columns: int, depth: int) -> Blocks:
-    """Blocks for a left operand that is copied: few rows and many columns to a task, so that it is copied once or twice."""
-    deep = _piece(depth, DEEPEST)
-    heights = [h for h in HEIGHTS if 4 * h * depth <= SECOND_CACHE] or [HEIGHTS[-1]]
+    """Blocks for a copied left operand: few rows and many columns per task, so that it is copied only once or twice."""
+    deep = _piece(depth, MAX_SLICE_DEPTH)
+    heights = [h for h in HEIGHTS if 4 * h * depth <= L2_BYTES] or [HEIGHTS[-1]]
     many = [h for h in heights if -(-rows // h) >= ENOUGH] or heights
     high = min(next((h for h in (*many, *heights) if rows % h == 0), many[0]), rows)
     groups = min(-(-ENOUGH // -(-rows // high)), -(-columns // (2 * COLUMNS)))
@@ -102,7 +106,7 @@ def _copied_blocks(rows: int, columns: int, depth: int) -> Blocks:
 
 
 def _piece(depth: int, most: int) -> int:
-    """The depth of a piece, none deeper than `most`."""
+    """The depth of a slice, at most `most`."""
     count = -(-depth // most)
     return depth if count == 1 else _up(-(-depth // count), SQUARE)
 
@@ -112,24 +116,26 @@ def _up(x: int, unit: int) -> int:
 
 
 def product_kernel(
-    left: Layout, right: Layout, out: Layout, then: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+    left: Layout, right: Layout, out: Layout, epilogue: tuple[str, ...] = (), operands: Sequence[Layout] = ()
 ) -> tuple[Kernel, tuple[int, int]]:
-    """`out = then(left @ right)`, and the `scratch` memory it needs. Buffers: left, right, room, packed, out, operands.
+    """`out = epilogue(left @ right)`, and the `scratch` it needs. Buffers: left, right, workspace, packed, out, operands.
 
-    `then` are steps as `few_rows` takes them; each of `operands` has one number per column. Rows of `out` are dense.
+    `epilogue` are steps as in `skinny_matmul`; each of `operands` has one element per column. Rows of `out` are contiguous.
     """
     places = [(x.strides, x.offset) for x in (left, right, out)]
-    return _kernel((*left.shape, right.shape[1]), *places, then, tuple([(x.strides[-1], x.offset) for x in operands]))
+    return _kernel(
+        (*left.shape, right.shape[1]), *places, epilogue, tuple([(x.strides[-1], x.offset) for x in operands])
+    )
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
-    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, then: tuple[str, ...],
+    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, epilogue: tuple[str, ...],
     operands: tuple[tuple[int, int], ...],
 ) -> tuple[Kernel, tuple[int, int]]:  # fmt: skip
     m, k, n = sizes
-    names = ("a", "b", "room", "packed", "c", *[f"o{i}" for i in range(len(operands))])
-    a, b, room, packed, c, *others = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in names)
+    names = ("a", "b", "workspace", "packed", "c", *[f"o{i}" for i in range(len(operands))])
+    a, b, workspace, packed, c, *others = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in names)
     storage = Storage("arena", 0)
     a_layout = Layout(storage, s.FLOAT32, (m, k), *left)
     b_layout = Layout(storage, s.FLOAT32, (k, n), *right)
@@ -137,44 +143,50 @@ def _kernel(
 
     def finish(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
         columns = [x[j * along + offset] for x, (along, offset) in zip(others, operands, strict=True)]
-        return [loops.store(at(i, j), steps_on(value, then, columns))]
+        return [loops.store(at(i, j), apply_steps(value, epilogue, columns))]
 
     near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
     size = blocks(a_layout, n)
-    body = blocked_product((a, a_layout), (b, b_layout), room, packed, size, finish, near)
-    return Kernel("product", (a, b, room, packed, c, *others), (), tuple(body)), scratch(a_layout, b_layout, size)
+    body = blocked_product((a, a_layout), (b, b_layout), workspace, packed, size, finish, near)
+    return Kernel("product", (a, b, workspace, packed, c, *others), (), tuple(body)), scratch(a_layout, b_layout, size)
 
 
 def scratch(left: Layout, right: Layout, size: Blocks) -> tuple[int, int]:
-    """How many numbers the room of all threads takes, and the right operand if it is packed as a whole."""
+    """Elements of the workspace of all threads, and of the packed right operand if it is packed as a whole."""
     (rows, depth), columns = left.shape, right.shape[1]
     tasks = -(-rows // size.task[0]) * -(-columns // size.task[1])
-    whole = left.strides[1] != 1 and not _lies(right)
-    return min(WORKERS, tasks) * _room(left, size), depth * columns if whole else 1
+    whole = left.strides[1] != 1 and not _is_unpacked(right)
+    return min(WORKERS, tasks) * _workspace_elements(left, size), depth * columns if whole else 1
 
 
-def _lies(right: Layout) -> bool:
-    """Whether a right operand is read as it lies beside rows that are copied: a few rows stay in the second cache however
-    far apart they are, many displace each other."""
-    return right.strides[1] == 1 and right.shape[0] <= LYING
+def _is_unpacked(right: Layout) -> bool:
+    """Whether the right operand is read unpacked when the left one is copied: a few rows stay in L2 at any stride, many
+    conflict."""
+    return right.strides[1] == 1 and right.shape[0] <= MAX_UNPACKED_DEPTH
 
 
-def _room(left: Layout, size: Blocks) -> int:
-    """Numbers of the operand that a task packs or copies, in whole pages."""
+def _workspace_elements(left: Layout, size: Blocks) -> int:
+    """Elements of the operand that a task packs or copies, rounded up to pages."""
     return _up(left.shape[1] * (size.task[1] if left.strides[1] == 1 else size.task[0]), PAGE)
 
 
 def blocked_product(
-    left: Operand, right: Operand, room: Buffer, packed: Buffer, size: Blocks, finish: Finish, near: Near | None = None
+    left: Operand,
+    right: Operand,
+    workspace: Buffer,
+    packed: Buffer,
+    size: Blocks,
+    finish: Finish,
+    near: Near | None = None,
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
-    If the rows of the left operand are dense, it is read as it lies, and each task packs its columns of the right one. Else
-    each task copies its rows of the left one; the right one is packed first unless it is read as it lies, too.
+    If the rows of the left operand are contiguous, it is read unpacked, and each task packs its columns of the right one.
+    Otherwise each task copies its rows of the left one; the right one is packed first or read unpacked, too.
 
     Args:
-        left, right: (M, K) and (K, N), strided anyhow.
-        room, packed: memory of the sizes that `scratch` says.
+        left, right: (M, K) and (K, N), any strides.
+        workspace, packed: buffers of the sizes given by `scratch`.
         finish: the statements for one element. They must only touch memory that belongs to that element.
         near: prefetches of the line of an element that `finish` touches.
     """
@@ -183,7 +195,7 @@ def blocked_product(
     zero = loops.as_index(0)
     made: list[Loop] = []
     all_columns = _Columns(right[0], loops.as_index(right[1].offset), right[1].strides[0])
-    if along != 1 and not _lies(right[1]):
+    if along != 1 and not _is_unpacked(right[1]):
         made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1])
         all_columns = _Columns(packed, zero)
     for row0, row_tasks, task_rows in parts(height, size.task[0]):
@@ -191,15 +203,15 @@ def blocked_product(
             tag = f"g{len(made)}"
             row, column = s.remainder(s.index(tag), row_tasks), s.floor_divide(s.index(tag), row_tasks)
             i1, j1 = Let(f"{tag}i", row * task_rows + row0), Let(f"{tag}j", column * task_columns + column0)
-            mine = Let(f"{tag}m", loops.worker(tag) * _room(a_layout, size))
+            mine = Let(f"{tag}m", loops.worker(tag) * _workspace_elements(a_layout, size))
             body: list[Statement] = [i1, j1, mine]
             if along == 1:
-                body += panels_of(f"{tag}q", right, zero, depth, room, mine.var, j1.var, task_columns)
-                copied, columns_of = None, _Columns(room, mine.var - j1.var * depth)
+                body += panels_of(f"{tag}q", right, zero, depth, workspace, mine.var, j1.var, task_columns)
+                copied, columns_of = None, _Columns(workspace, mine.var - j1.var * depth)
             else:
                 of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
-                body += copy_rows(f"{tag}q", of, (task_rows, depth), room, mine.var)
-                copied, columns_of = (room, mine.var), all_columns
+                body += copy_rows(f"{tag}q", of, (task_rows, depth), workspace, mine.var)
+                copied, columns_of = (workspace, mine.var), all_columns
             for within, row_blocks, rows in parts(task_rows, size.rows):
                 name = f"{tag}r{within}"
                 i0 = Let(f"{name}i", i1.var + s.index(name) * rows + within)
@@ -219,34 +231,34 @@ def blocked_product(
 def copy_rows(
     tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int], copy: Buffer, at: Expr
 ) -> list[Statement]:
-    """Statements that copy rows of a left operand to the place `at` so that the numbers of one step of the depth lie side by
-    side."""
+    """Statements that pack rows of the left operand at offset `at`, so that the elements of one step of the depth are
+    contiguous."""
     rows, depth = size
     r, k = (s.index(f"{tag}{n}") for n in "rk")
-    soon = [loops.prefetch(of(loops.as_index(n), k + AHEAD)) for n in range(0, rows, SQUARE)]
+    soon = [loops.prefetch(of(loops.as_index(n), k + PREFETCH_DISTANCE)) for n in range(0, rows, SQUARE)]
     across = loops.loop(f"{tag}r", rows, [loops.store(copy[at + k * rows + r], of(r, k))], "vector")
     return [loops.loop(f"{tag}k", depth, [*soon, across])]
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """How tiles read the right operand: from panels, of which the very first would lie at `at`, or as it lies from `at` on,
-    with rows `down` apart."""
+    """How tiles read the right operand: from panels, the first of which would start at `at`, or unpacked from `at` with row
+    stride `down`."""
 
     buffer: Buffer
     at: Expr
     down: int | None = None
 
     def tile(self, j: Expr, k: Expr, depth: int, columns: int) -> tuple[Expr, int]:
-        """Where a tile of so many columns starts, at column j and depth k of all, and how far its rows are apart."""
+        """Start and row stride of a tile of so many columns at column j and depth k."""
         if self.down is None:
             return j * depth + k * columns + self.at, columns
         return j + k * self.down + self.at, self.down
 
 
 class _Block:
-    """A block of rows by a block of columns, over the whole depth. `copied` is where the copied rows of the task lie, the
-    first of which is also the block's first."""
+    """A block of rows by a block of columns, over the whole depth. `copied` is the buffer and offset of the task's copied
+    rows, the first of which is also the block's first."""
 
     def __init__(
         self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, right: _Columns, i0: Expr, j0: Expr,
@@ -260,7 +272,7 @@ class _Block:
         self.sums = Buffer.of(f"{tag}sums", s.FLOAT32, size)
 
     def statements(self) -> list[Statement]:
-        """Sums wait in local memory until the last piece of the depth; its tiles are finished in registers."""
+        """Sums are kept in local memory until the last slice of the depth, whose tiles apply the epilogue in registers."""
         if self.deepest >= self.depth:
             return self._piece(self.tag, loops.as_index(0), self.depth)
         r, c = s.index(f"{self.tag}zr"), s.index(f"{self.tag}zc")
@@ -276,8 +288,8 @@ class _Block:
         ]
 
     def _piece(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
-        """A piece of the depth, from `k0` on. What is packed or copied by the task is walked through again and again, the
-        other operand once: so its tiles are the outer loop."""
+        """A slice of the depth, from `k0`. The operand that the task packs or copies is reread many times, the other one is
+        read once: so the tiles of the latter are the outer loop."""
         rows = [
             (f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)
         ]
@@ -298,11 +310,11 @@ class _Block:
         return made
 
     def _left(self, name: str, i: Expr, k0: Expr) -> tuple[Let, Callable[[Expr, Expr], Expr]]:
-        """Where a tile's rows of the left operand start, and how it reads them."""
+        """The start of a tile's rows of the left operand, and the load of an element."""
         if self.copied is not None:
-            room, at = self.copied
+            workspace, at = self.copied
             start = Let(f"{name}a", at + i + k0 * self.rows)
-            return start, lambda r, k: room[start.var + k * self.rows + r]
+            return start, lambda r, k: workspace[start.var + k * self.rows + r]
         down = self.a_layout.strides[0]
         start = Let(f"{name}a", (self.i0 + i) * down + k0 + self.a_layout.offset)
         return start, lambda r, k: self.a[start.var + r * down + k]
@@ -319,7 +331,7 @@ class _Block:
             self._next_right(i, j, k0, rows),
             self._end_of_tile(i, j, rows, columns),
         )
-        each = lambda k: [p for ask in soon for p in ask(k)]
+        each = lambda k: [p for prefetch_next in soon for p in prefetch_next(k)]
         if self.deepest >= self.depth:
             return [left, start, *product(name, size, of_left, of_right, finish, each=each)]
         wait = lambda r, c: self.sums[i + r, j + c]
@@ -328,7 +340,7 @@ class _Block:
         return [left, start, *product(name, size, of_left, of_right, finish, wait, each=each, unless=(ended, keep))]
 
     def _end_of_tile(self, i: Expr, j: Expr, rows: int, columns: int) -> Asking:
-        """Ask for what the end of a tile touches, its lines spread over the steps of its depth."""
+        """Prefetch what the epilogue of a tile touches, its lines spread over the steps of the depth."""
         near = self.near
         if near is None:
             return lambda k: ()
@@ -338,17 +350,17 @@ class _Block:
         every, many = (
             1 << max((deep // lines).bit_length() - 1, 0),
             -(-lines // deep),
-        )  # steps for a line, lines in a step
+        )  # steps per line, lines per step
 
-        def ask(k: Expr) -> list[Statement]:
+        def prefetch_next(k: Expr) -> list[Statement]:
             lines = [s.floor_divide(k, every) * many + n for n in range(many)]
             places = [(s.floor_divide(n, across), s.remainder(n, across) * SQUARE) for n in lines]
             return [p for r, c in places for p in near(self.i0 + i + r, self.j0 + j + c)]
 
-        return ask
+        return prefetch_next
 
     def _next_right(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
-        """Ask for the columns beside these, if they are not packed, a line of each row beside every tile."""
+        """Prefetch the next columns if they are not packed: one line of each row per tile."""
         down = self.right.down
         if down is None:
             return lambda k: ()
@@ -357,12 +369,12 @@ class _Block:
         return lambda k: [loops.prefetch(self.right.buffer[start + k * down])]
 
     def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
-        """Ask for the rows of the left operand that the next tile needs, or for those that the next task copies: their lines
-        lie far apart, which no processor foresees."""
+        """Prefetch the left operand's rows of the next tile, or those that the next task copies: their lines are far apart,
+        which hardware prefetchers do not predict."""
         down, along = self.a_layout.strides
         offset = self.a_layout.offset
         if self.copied is None:
-            share = -(-rows * COLUMNS // self.columns)  # rows that are asked for beside each panel
+            share = -(-rows * COLUMNS // self.columns)  # rows prefetched per panel
             start = (self.i0 + i + rows + s.floor_divide(j, COLUMNS) * share) * down + k0 + offset
             return lambda k: [loops.prefetch(self.a[start + r * down + k]) for r in range(share)]
         if down != 1:

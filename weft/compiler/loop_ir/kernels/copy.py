@@ -14,10 +14,10 @@ from ...lowering.nests import grain
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Statement
 from .tiles import parts
-from .transpose import turned_copy
+from .transpose import transposing_copy
 
 STRIP = 64
-"""Rows that are turned at a time: four lines of every column that they are read from."""
+"""Rows transposed at a time: four cache lines of every source column."""
 
 Place = tuple[tuple[int, ...], int]
 """Strides and offset, in elements."""
@@ -25,7 +25,7 @@ Place = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis, or several that continue each other in both layouts: its size, and how far its elements are apart."""
+    """An axis, or several collapsible ones: its size, and its strides in both layouts."""
 
     size: int
     source: int
@@ -34,8 +34,8 @@ class _Axis:
 
 @functools.lru_cache(4 * loops.MAX_KEPT)
 def copy_kernel(shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place) -> Kernel:
-    """copy(source, target): loops in the order of the target's memory. If the source runs in another direction, squares of it
-    are turned in registers instead of picking their numbers one by one."""
+    """copy(source, target): loops in the memory order of the target. If the source has another fastest axis, squares of it are
+    transposed in registers instead of gathered element by element."""
     axes = _joined(shape, source[0], target[0])
     buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i, dtype in enumerate(dtypes)]
     read = lambda at: buffers[0][at + source[1]]
@@ -45,7 +45,7 @@ def copy_kernel(shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], sourc
         across is not None and across is not axes[-1] and axes[-1].target == 1 and axes[-1].size >= SQUARE
         and dtypes[0] == dtypes[1] and dtypes[0].itemsize == 4
     ):  # fmt: skip
-        body = _turning([a for a in axes[:-1] if a is not across], across, axes[-1], read, write)
+        body = _transposing([a for a in axes[:-1] if a is not across], across, axes[-1], read, write)
     else:
         at = lambda way: _sum([s.index(f"i{k}") * getattr(a, way) for k, a in enumerate(axes)])
         copied: list[Statement] = [loops.store(write(at("target")), read(at("source")))]
@@ -54,7 +54,7 @@ def copy_kernel(shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], sourc
 
 
 def _joined(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]) -> list[_Axis]:
-    """The axes from the target's outermost to its innermost, joined where both layouts go on without a gap."""
+    """The axes from the target's outermost to its innermost, collapsed where both layouts allow it."""
     made: list[_Axis] = []
     order = sorted([a for a in range(len(shape)) if shape[a] != 1], key=lambda a: (-abs(target[a]), a))
     for a in order:
@@ -72,7 +72,7 @@ def _sum(terms: list[Expr]) -> Expr:
 
 
 def _nest(axes: list[_Axis], body: list[Statement]) -> list[Statement]:
-    """Loops `i0`, `i1`, … over the axes around `body`, which copies one element; the first on threads, the last in vectors."""
+    """Loops `i0`, `i1`, … over the axes around `body`, which copies one element; the first is parallel, the last vectorised."""
     below, kind = 1, "vector"
     for k in range(len(axes) - 1, -1, -1):
         body = [loops.loop(f"i{k}", axes[k].size, body, kind, parallel=k == 0, grain=grain(below) if k == 0 else 1)]  # type: ignore[arg-type]
@@ -80,10 +80,10 @@ def _nest(axes: list[_Axis], body: list[Statement]) -> list[Statement]:
     return body
 
 
-def _turning(
+def _transposing(
     outer: list[_Axis], across: _Axis, along: _Axis, read: Callable[[Expr], Expr], write: Callable[[Expr], Expr]
 ) -> list[Statement]:
-    """`across` is the axis that is dense in the source, `along` the one that is dense in the target."""
+    """`across` is the axis contiguous in the source, `along` the one contiguous in the target."""
     first, rest = (outer[0], outer[1:]) if outer else (_Axis(1, 0, 0), [])
     made: list[Statement] = []
     for row0, strips, rows in parts(across.size, STRIP):
@@ -98,7 +98,7 @@ def _turning(
         to = lambda r, c, end=end: write(end.var + r * across.target + c)
         of = lambda r, c, start=start: read(start.var + r + c * along.source)
         body: list[Statement] = [start, end]
-        body += turned_copy(tag, (rows, along.size), (to, across.target), (of, along.source))
+        body += transposing_copy(tag, (rows, along.size), (to, across.target), (of, along.source))
         below = rows * along.size
         for k in range(len(rest) - 1, -1, -1):
             body = [loops.loop(f"{tag}i{k}", rest[k].size, body)]

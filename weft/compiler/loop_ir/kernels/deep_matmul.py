@@ -23,17 +23,17 @@ from .panels import Place as LayoutPlace
 from .panels import panels_of
 from .tiles import COLUMNS, parts, product, row_tiles, rows_beside
 
-MOST_SUMS = 1 << 17
-"""Elements of the result, at most: they stay in the second cache beside a piece of both operands."""
-PIECE = 128
-"""Depth that is worked on at a time, about."""
+MAX_RESULT_ELEMENTS = 1 << 17
+"""Maximum elements of the result: they stay in L2 beside a slice of both operands."""
+SLICE_DEPTH = 128
+"""Approximate depth of a slice."""
 SHARES, SHARES_BYTES = (8, 32), 4 << 20
-"""How many shares, at least and at most; and what all their sums may take."""
+"""Minimum and maximum number of shares, and the maximum size of all their sums."""
 
 
 @dataclass(frozen=True)
 class Deep:
-    """The depth in pieces of `piece`, `pieces` of them in each of `shares`; what is left comes last."""
+    """The depth in slices of `piece`, `pieces` of them in each of `shares`; the remainder comes last."""
 
     piece: int
     pieces: int
@@ -41,19 +41,19 @@ class Deep:
 
 
 def suits(rows: int, columns: int, depth: int) -> bool:
-    """Whether the depth is what is large, and neither side is less than a vector."""
+    """Whether only the depth is large, and both sides are at least a vector."""
     return (
         depth >= 4096
         and depth >= 16 * max(rows, columns)
         and min(rows, columns) >= SQUARE
         and max(rows, columns) >= COLUMNS
-        and rows * columns <= MOST_SUMS
+        and rows * columns <= MAX_RESULT_ELEMENTS
     )
 
 
 def shares(rows: int, columns: int, depth: int) -> Deep:
-    """How to cut the depth."""
-    piece = next((p for p in range(PIECE + 64, PIECE - 65, -SQUARE) if depth % p == 0), PIECE)
+    """The split of the depth."""
+    piece = next((p for p in range(SLICE_DEPTH + 64, SLICE_DEPTH - 65, -SQUARE) if depth % p == 0), SLICE_DEPTH)
     whole = depth // piece
     count = max(SHARES[0], min(SHARES[1], SHARES_BYTES // (4 * rows * columns)))
     each = -(-whole // min(count, whole))
@@ -61,7 +61,7 @@ def shares(rows: int, columns: int, depth: int) -> Deep:
 
 
 def scratch(rows: int, right: Layout, size: Deep) -> tuple[int, int]:
-    """Elements that the sums of all shares take, and the room of all threads if the right operand has to be packed."""
+    """Elements of the sums of all shares, and of the workspace of all threads if the right operand has to be packed."""
     columns = right.shape[1]
     return size.shares * rows * columns, 1 if right.strides[1] == 1 else min(
         WORKERS, size.shares
@@ -69,13 +69,18 @@ def scratch(rows: int, right: Layout, size: Deep) -> tuple[int, int]:
 
 
 def deep_product(
-    left: tuple[Buffer, Layout], right: tuple[Buffer, Layout], sums: Buffer, room: Buffer, size: Deep, finish: Finish
+    left: tuple[Buffer, Layout],
+    right: tuple[Buffer, Layout],
+    sums: Buffer,
+    workspace: Buffer,
+    size: Deep,
+    finish: Finish,
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `finish`.
 
     Args:
-        left, right: (M, K) and (K, N), strided anyhow; the right one is packed unless its rows are dense.
-        sums, room: memory of the sizes that `scratch` says.
+        left, right: (M, K) and (K, N), any strides; the right one is packed unless its rows are contiguous.
+        sums, workspace: buffers of the sizes given by `scratch`.
         finish: the statements for one element. They must only touch memory that belongs to that element.
     """
     (rows, depth), columns = left[1].shape, right[1].shape[1]
@@ -84,7 +89,7 @@ def deep_product(
     whole = depth // size.piece
     r, c = s.index("zr"), s.index("zc")
     zero = loops.store(sums[mine.var + r * columns + c], s.const(0, s.FLOAT32))
-    task = _Share(left, right, sums, room, mine.var, loops.worker("share") * (size.piece * columns))
+    task = _Share(left, right, sums, workspace, mine.var, loops.worker("share") * (size.piece * columns))
     count = s.minimum(loops.as_index(size.pieces), whole - share * size.pieces)
     at = Let("at", (share * size.pieces + s.index("piece")) * size.piece)
     body: list[Statement] = [
@@ -108,7 +113,7 @@ def deep_product(
 
 
 def deep_kernel(left: Layout, right: Layout, out: Layout) -> tuple[Kernel, tuple[int, int]]:
-    """`out = left @ right`, and what the kernel's scratch memory takes. Buffers: left, right, sums, room, out."""
+    """`out = left @ right`, and the sizes of its scratch buffers. Buffers: left, right, sums, workspace, out."""
     places = [(x.strides, x.offset) for x in (left, right, out)]
     return _kernel((*left.shape, right.shape[1]), *places)
 
@@ -118,14 +123,14 @@ def _kernel(
     sizes: tuple[int, int, int], left: LayoutPlace, right: LayoutPlace, out: LayoutPlace
 ) -> tuple[Kernel, tuple[int, int]]:
     m, k, n = sizes
-    a, b, sums, room, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("a", "b", "sums", "room", "c"))
+    a, b, sums, workspace, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("a", "b", "sums", "workspace", "c"))
     storage = Storage("arena", 0)
     a_layout, b_layout = Layout(storage, s.FLOAT32, (m, k), *left), Layout(storage, s.FLOAT32, (k, n), *right)
     (down, along), offset = out
     finish = lambda i, j, x, tag: [loops.store(c[i * down + j * along + offset], x)]
     size = shares(m, n, k)
-    body = deep_product((a, a_layout), (b, b_layout), sums, room, size, finish)
-    return Kernel("deep_product", (a, b, sums, room, c), (), tuple(body)), scratch(m, b_layout, size)
+    body = deep_product((a, a_layout), (b, b_layout), sums, workspace, size, finish)
+    return Kernel("deep_product", (a, b, sums, workspace, c), (), tuple(body)), scratch(m, b_layout, size)
 
 
 class _Share:
@@ -136,22 +141,22 @@ class _Share:
         left: tuple[Buffer, Layout],
         right: tuple[Buffer, Layout],
         sums: Buffer,
-        room: Buffer,
+        workspace: Buffer,
         mine: Expr,
         at: Expr,
     ) -> None:
         (self.a, self.a_layout), self.right = left, right
-        self.sums, self.room, self.mine, self.at = sums, room, mine, at
+        self.sums, self.workspace, self.mine, self.at = sums, workspace, mine, at
         self.rows, self.columns = self.a_layout.shape[0], right[1].shape[1]
 
     def piece(self, tag: str, k0: Expr, depth: int) -> list[Statement]:
-        """sums += left @ right over a piece of the depth."""
+        """sums += left @ right over a slice of the depth."""
         b, b_layout = self.right
         dense = b_layout.strides[1] == 1
         start = Let(f"{tag}at", k0 * b_layout.strides[0] + b_layout.offset if dense else self.at)
         made: list[Statement] = [start]
         if not dense:
-            made += panels_of(tag, self.right, k0, depth, self.room, start.var)
+            made += panels_of(tag, self.right, k0, depth, self.workspace, start.var)
         down, along = self.a_layout.strides
         left = Let(f"{tag}a", k0 * along + self.a_layout.offset)
         made.append(left)
@@ -165,7 +170,7 @@ class _Share:
                 a0 = Let(f"{outer}a", left.var + i.var * down)
                 b0 = Let(f"{inner}b", start.var + (j.var if dense else j.var * depth))
                 c0 = Let(f"{inner}c", self.mine + i.var * self.columns + j.var)
-                step, source = (b_layout.strides[0], b) if dense else (columns, self.room)
+                step, source = (b_layout.strides[0], b) if dense else (columns, self.workspace)
                 number = tiles_before + s.floor_divide(i.var, most) * count + s.index(inner)
                 tile = product(
                     inner, (rows, columns, depth), lambda r, k, a0=a0: self.a[a0.var + r * down + k * along],  # type: ignore[misc]
@@ -179,15 +184,15 @@ class _Share:
         return made
 
     def _next_piece(self, tile: Expr, k0: Expr, depth: int) -> Callable[[Expr], Sequence[Statement]]:
-        """Ask for the next piece of both operands while this one is multiplied, a little at every step of the depth of every
-        tile, of which this is number `tile`."""
+        """Prefetch the next slice of both operands while this one is multiplied: a few lines per step of the depth. `tile` is
+        the number of the tile."""
         tiles = sum(-(-self.rows // rows_beside(w)) * count for _, count, w in parts(self.columns, COLUMNS))
         made: list[Callable[[Expr], Statement]] = []
         for buffer, layout, axis in ((self.a, self.a_layout, 1), (*self.right, 0)):
             step, other, width = layout.strides[axis], layout.strides[1 - axis], layout.shape[1 - axis]
             if other != 1 or step > 2 * width:
-                continue  # not one stretch of memory
-            share = -(-step // tiles)  # numbers for each step of each tile
+                continue  # not contiguous
+            share = -(-step // tiles)  # elements per step of each tile
             start = k0 * step + layout.offset + tile * (depth * share)
             made.append(lambda k, buffer=buffer, start=start, share=share: loops.prefetch(buffer[start + k * share]))  # type: ignore[misc]
-        return lambda k: [ask(k) for ask in made]
+        return lambda k: [prefetch_next(k) for prefetch_next in made]

@@ -26,36 +26,36 @@ from ....ops.core.scalar import Expr
 from ....ops.internal.steps import Steps, count_inputs, last_of
 from .. import ir as loops
 from ..ir import Accumulator, Buffer, Kernel, Let, Local, Statement
-from .epilogue import Then
+from .epilogue import Epilogue
 
 FLOAT, INT = np.dtype(np.float32), np.dtype(np.int32)
 MEMORY = (1 << 40,)
 TASKS = 32
-"""Parts that a convolution is split into at least, if it has as many tiles."""
-MOST_ROWS = 8
-"""Rows of a tile, or rows of the image that it begins at: more of them are not all in the first cache until they are used."""
-PRODUCTS = 144
-"""Multiply-adds of a tile, per channel."""
+"""Minimum number of tasks of a convolution that has as many tiles."""
+MAX_TILE_ROWS = 8
+"""Maximum rows of a tile, or of the image rows it starts at: more would be evicted from L1 before they are reused."""
+MAX_TILE_PRODUCTS = 144
+"""Maximum multiply-adds of a tile, per channel."""
 
 Reads = tuple[tuple[int, int], ...]
-"""(tap, place) pairs: what a place of the result is the sum of."""
+"""(tap, position) pairs whose products a result is the sum of."""
 Around = Callable[[str, Expr], tuple[Sequence[Statement], Sequence[Statement]]]
-"""`around(tag, block)`: statements before and after the tiles that lie beside each other, number `block` of all images."""
+"""`around(tag, block)`: statements before and after a row of tiles, number `block` of all images."""
 
 
 class Axis(NamedTuple):
-    """A window that moves along one axis: the sizes of image and result, and how it lies."""
+    """A sliding window along one axis: the sizes of image and result, stride, padding and dilation."""
 
     size: int
     result: int
     taps: int
     stride: int
-    before: int  # places of padding before the first
+    before: int  # padding before the first element
     dilation: int = 1
 
 
 class Shape(NamedTuple):
-    """A convolution's sizes but for the number of images: all that its kernels depend on."""
+    """A convolution's sizes without the number of images: all that its kernels depend on."""
 
     channels: int
     rows: Axis
@@ -70,22 +70,22 @@ class Shape(NamedTuple):
 
 
 def forward(axis: Axis, place: int) -> Reads:
-    """What the result at `place` reads of the image."""
+    """The image elements that the result at `place` reads."""
     first = place * axis.stride - axis.before
     return tuple([(k, first + k * axis.dilation) for k in range(axis.taps)])
 
 
 def backward(axis: Axis, place: int) -> Reads:
-    """What the gradient of the image at `place` reads of the result's gradient."""
+    """The elements of the result's gradient that the image gradient at `place` reads."""
     found = [(k, *divmod(place + axis.before - k * axis.dilation, axis.stride)) for k in range(axis.taps)]
     return tuple([(k, o) for k, o, rest in found if not rest])
 
 
 class Run(NamedTuple):
-    """`tiles` tiles of `size` places each, the first from `start`, that read alike.
+    """`tiles` tiles of `size` positions each, the first from `start`, with the same access pattern.
 
-    `reads`: for each place of a tile; what it reads is counted from `base` in the first tile, and from `step` more in each
-    tile that follows. `clipped`: the places read that lie outside (of `limit` places) in some tile."""
+    `reads`: for each position of a tile, relative to `base` in the first tile and `step` more in each further tile.
+    `clipped`: the positions that are out of bounds (of `limit`) in some tile."""
 
     start: int
     tiles: int
@@ -97,7 +97,7 @@ class Run(NamedTuple):
 
     @property
     def inputs(self) -> list[int]:
-        """The places a tile reads, in order."""
+        """The positions a tile reads, in order."""
         return sorted({i for reads in self.reads for _, i in reads})
 
     @property
@@ -133,10 +133,10 @@ class Grid:
     Kernels take the number of `strips` of an image and of `tasks` as parameters."""
 
     def __init__(self, shape: Shape, turned: bool) -> None:
-        # The gradient of an image reads alike in every `stride` rows and columns.
+        # The access pattern of an image gradient repeats every `stride` rows and columns.
         unit, wide = (shape.rows.stride, shape.columns.stride) if turned else (1, 1)
-        most = MOST_ROWS if turned else MOST_ROWS // shape.rows.stride
-        tall = max(1, min(most, PRODUCTS // shape.taps) // unit) * unit
+        most = MAX_TILE_ROWS if turned else MAX_TILE_ROWS // shape.rows.stride
+        tall = max(1, min(most, MAX_TILE_PRODUCTS // shape.taps) // unit) * unit
         height = shape.rows.size if turned else shape.rows.result
         tall = next((t for t in range(tall, tall // 2, -unit) if height % t == 0), tall)
         self.rows = runs(shape.rows, turned, tall, True)
@@ -145,11 +145,11 @@ class Grid:
 
     @property
     def pieces(self) -> int:
-        """How many pieces of code there are."""
+        """Number of runs that need their own code."""
         return len(self.rows) * len(self.columns)
 
     def split(self, images: int) -> list[int]:
-        """(strips, tasks) for so many images. Not a matter of threads: the sums of a gradient are per task."""
+        """(strips, tasks) for so many images, independent of the thread count: the sums of a gradient are per task."""
         strips = min(self.tiles, -(-TASKS // images))
         return [strips, strips * images]
 
@@ -193,8 +193,8 @@ class Tile(NamedTuple):
         channels: int,
         made: Callable[[Expr, Expr], Expr] = lambda value, _: value,
     ) -> tuple[list[Let], Callable[[int, int, Expr], Expr]]:
-        """(lets, load): `load(i, j, c)` is channel c at the place (i, j) of what the tile reads of the images `x`, and what
-        `made(value, c)` makes of it; zero where that is outside."""
+        """(lets, load): `load(i, j, c)` is channel c at position (i, j) of the tile's input in the images `x`, mapped by
+        `made(value, c)`; zero outside the image."""
         top = self.rows.base + self.row * self.rows.step
         left = (self.columns.base + self.column * self.columns.step) * channels + s.param("x_offset")
         first = self.image * self.rows.limit
@@ -216,7 +216,7 @@ class Tile(NamedTuple):
         return lets, load
 
     def target(self, height: int, width: int, channels: int) -> Expr:
-        """Where the tile begins."""
+        """The offset of the tile in the result."""
         y = self.image * height + self.rows.start + self.row * self.rows.size
         return (y * width + self.columns.start + self.column * self.columns.size) * channels
 
@@ -225,8 +225,8 @@ class Tile(NamedTuple):
         return [(r, c) for r in range(self.rows.size) for c in range(self.columns.size)]
 
     def products(self) -> Iterator[tuple[tuple[int, int], list[tuple[tuple[int, int], int, int]]]]:
-        """For each number the tile reads: its (row, column), and what it counts for, as (place of the tile, tap row, tap
-        column). In this order few sums are open at a time."""
+        """For each element the tile reads: its (row, column), and its uses as (position in the tile, tap row, tap column). In
+        this order few accumulators are live at a time."""
         for i in self.rows.inputs:
             for j in self.columns.inputs:
                 uses = [
@@ -245,7 +245,7 @@ class Tile(NamedTuple):
 
 
 class Columns:
-    """Operands of steps that have a number per channel: buffers with an offset each."""
+    """Per-channel operands of steps: buffers with an offset each."""
 
     def __init__(self, count: int) -> None:
         self.buffers = [Buffer.of(f"column{k}", FLOAT, MEMORY) for k in range(count)]
@@ -255,16 +255,16 @@ class Columns:
         return [b[channel + s.param(p)] for b, p in zip(self.buffers, self.params, strict=True)]
 
     def run(self, steps: Steps, inputs: list[Expr], channel: Expr) -> Expr:
-        """What the steps make of the inputs and these operands: the last result, or the first input if there are none."""
+        """The result of the steps on the inputs and these operands, or the first input if there are no steps."""
         found: Expr = last_of(steps, [*inputs, *self.at(channel)])
         return found
 
 
 class Moments:
-    """Mean and sum of squared deviations per channel, of a *block*: all the tiles that lie beside each other.
+    """Mean and sum of squared deviations per channel, of a *block*: a row of tiles.
 
-    A tile's own are found in registers and joined to those of the tiles before it, as Chan, Golub and LeVeque do: no digits
-    are lost, whatever the mean, and nothing is read again. They end up in parts[block, 0 and 1, channel].
+    A tile's moments are computed in registers and merged with those of the previous tiles (Chan, Golub and LeVeque): no
+    cancellation for any mean, and no second read. The results are parts[block, 0 and 1, channel].
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -300,7 +300,7 @@ class Moments:
 
 
 def _sum(values: list[Expr]) -> Expr:
-    """In pairs: a short chain."""
+    """Pairwise: a short dependency chain."""
     while len(values) > 1:
         values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
     return values[0]
@@ -318,19 +318,19 @@ def _sum_of_squares(values: list[Expr]) -> Expr:
 
 @functools.lru_cache(loops.MAX_KEPT)
 def convolution(
-    shape: Shape, turned: bool, then: tuple[str, ...] = (), streaming: bool = False, before: Steps = (),
+    shape: Shape, turned: bool, epilogue: tuple[str, ...] = (), streaming: bool = False, before: Steps = (),
     moments: bool = False,
 ) -> Kernel:  # fmt: skip
     """depthwise(x, w, *operands, *columns, y, moments, strips, tasks, offsets of x, w, y, operands and columns): y = `before`
-    of x convolved with w, then `then`.
+    of x convolved with w, then `epilogue`.
 
-    For the steps of `then` see `Then`. The inputs of `before` are x and `columns`, which have a
-    number per channel. With `moments`, those of the rows of a tile are kept, see `Moments`.
+    For the steps of `epilogue` see `Epilogue`. The inputs of `before` are x and the per-channel
+    `columns`. With `moments`, those of each row of tiles are stored, see `Moments`.
 
     `w` is (tap rows, tap columns, channels). If `turned`, x is the gradient of the result and y that of the image.
     """
     x, w, y = (Buffer.of(name, FLOAT, MEMORY) for name in ("x", "w", "y"))
-    finished = Then(then)
+    finished = Epilogue(epilogue)
     columns = Columns(count_inputs(before) - 1)
     channels = shape.channels
     height, width = (shape.rows.size, shape.columns.size) if turned else (shape.rows.result, shape.columns.result)
@@ -356,7 +356,7 @@ def convolution(
         made: list[Expr] = []
         for row, column in tile.places:
             here = y_at.var + c + (row * width + column) * channels
-            # A window may lie in the padding altogether.
+            # A window may lie entirely in the padding.
             value = Let(f"y{tag}_{row}_{column}", finished(sums.get((row, column), s.const(0, FLOAT)), c, here))
             body += [value, loops.store(y[here + s.param("y_offset")], value.var, streaming)]
             made.append(value.var)
@@ -368,19 +368,19 @@ def convolution(
     tiles = grid.over_tiles(one, None if kept is None else kept.around)
     body = [*([] if kept is None else kept.locals), *tiles]
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=task_grain(shape))
-    name = "_".join(["depthwise_turned" if turned else "depthwise", *then])
+    name = "_".join(["depthwise_turned" if turned else "depthwise", *epilogue])
     params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *finished.params, *columns.params)
     buffers = (x, w, *finished.buffers, *columns.buffers, y, *([] if kept is None else [kept.parts]))
     return Kernel(name, buffers, params, (task,))
 
 
 def plus(a: Expr, b: Expr, total: Expr | None) -> Expr:
-    """a * b, added to what there is already."""
+    """a * b + the accumulator, if there is one."""
     return a * b if total is None else s.fma(a, b, total)
 
 
 def task_grain(shape: Shape) -> Expr:
-    """Tasks that are worth a thread."""
+    """Minimum number of tasks per thread."""
     products = shape.taps * shape.rows.result * shape.columns.result * shape.channels
     return s.floor_divide(s.param("strips") * (1 << 17), products) + 1
 
@@ -396,7 +396,7 @@ def over_sums(name: str, rows: int, channels: int, make: Callable[[Expr, Expr], 
 def weight_gradient(shape: Shape) -> Kernel:
     """depthwise_weight(x, g, parts, strips, tasks, x_offset, g_offset): parts[task, tap, channel] of the gradient.
 
-    The sums of a task lie in memory of its own, which a first cache holds; a tile is summed up before it is added to them.
+    Each task has its own sums, which fit in L1; a tile is reduced in registers before it is added to them.
     """
     x, g = Buffer.of("x", FLOAT, MEMORY), Buffer.of("g", FLOAT, MEMORY)
     channels, taps = shape.channels, shape.taps
@@ -438,8 +438,8 @@ def weight_gradient(shape: Shape) -> Kernel:
 def add_parts(rows: int, columns: int, channels: int, sums: int = 0) -> Kernel:
     """depthwise_weight_sum(parts, w, *totals, tasks, offset, strides of channel, row, column, offsets of totals).
 
-    w[channel, row, column] is the sum of parts[:, tap, channel]; parts of other sums, which lie behind those of the taps, go
-    to `totals`."""
+    w[channel, row, column] is the sum of parts[:, tap, channel]; parts of other sums, stored behind those of the taps, go to
+    `totals`."""
     tasks = s.param("tasks")
     parts = Buffer.of("parts", FLOAT, (tasks, rows * columns + sums, channels))
     w, *totals = (Buffer.of(name, FLOAT, MEMORY) for name in ("w", *[f"total{k}" for k in range(sums)]))
@@ -468,7 +468,7 @@ def add_parts(rows: int, columns: int, channels: int, sums: int = 0) -> Kernel:
 
 @functools.lru_cache(loops.MAX_KEPT)
 def join_moments(shape: Shape) -> Kernel:
-    """depthwise_moments(parts, mean, var, images, offsets of mean and var): those of all from those of the blocks."""
+    """depthwise_moments(parts, mean, var, images, offsets of mean and var): merges the moments of the blocks."""
     grid = Grid(shape, False)
     parts = Buffer.of("parts", FLOAT, (1 << 40, 2, shape.channels))
     mean, var = (Buffer.of(name, FLOAT, MEMORY) for name in ("mean", "var"))

@@ -25,16 +25,16 @@ from .depthwise import FLOAT, MEMORY, Columns, Grid, Shape, Tile, over_sums, plu
 
 Place = tuple[int, int]
 Load = Callable[[int, int, Expr], Expr]
-"""`load(i, j, c)`: a number of the result's gradient, see `Tile.source`."""
+"""`load(i, j, c)`: an element of the result's gradient, see `Tile.source`."""
 At = Callable[[Place, Expr], Expr]
-"""`at(place, c)`: where channel c of a place of the tile lies in the image."""
+"""`at(place, c)`: the offset of channel c of a position of the tile in the image."""
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def gradients(shape: Shape, before: Steps, after: Steps, results: tuple[int, ...], streaming: bool = False) -> Kernel:
     """depthwise_gradients(g, x, w, *columns, y, parts, strips, tasks, offsets of g, x, w, y and columns).
 
-    The inputs of `before` are x and `columns`, which have a number per channel; those of `after` dh, x and `columns`.
+    The inputs of `before` are x and the per-channel `columns`; those of `after` dh, x and `columns`.
     `results` name inputs or steps of `after`, as operands of steps do: the first is written to y, the others are summed up.
     parts[task] holds sums of the task, a row of channels each: those for the taps of the weight, then those of `results`.
     """
@@ -109,7 +109,7 @@ class _Gradients:
         for place in tile.places:
             name = f"{tag}_{place[0]}_{place[1]}"
             image = self.x[at(place, c) + s.param("image_offset")]
-            # A place may be in no window at all.
+            # A position may be in no window at all.
             inputs = [down.get(place, s.const(0, FLOAT)), image, *self.columns.at(c)]
             made = run_steps(self.after, inputs, self.results)
             kept, *summed = [Let(f"r{name}_{k}", value) for k, value in enumerate(made)]
@@ -121,7 +121,7 @@ class _Gradients:
         return self._over_channels(tag, body, totals)
 
     def _over_channels(self, tag: str, body: list[Statement], totals: dict[int, Expr]) -> Statement:
-        """The loop over channels, with what a tile adds to the sums of its task."""
+        """The loop over channels that adds a tile's sums to those of its task."""
         c = s.index(f"c{tag}")
         add = [loops.store(self.sums[row, c], self.sums[row, c] + total) for row, total in sorted(totals.items())]
         return loops.loop(f"c{tag}", self.shape.channels, [*body, *add], "vector")

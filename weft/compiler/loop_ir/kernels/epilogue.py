@@ -12,8 +12,8 @@ from ....ops.core.scalar import Expr
 from ..ir import Buffer
 
 
-class Then:
-    """Steps, with `buffers` for the operands of those that have one, and the names of their offsets, `params`."""
+class Epilogue:
+    """Epilogue steps, with `buffers` for their operands and `params`, the names of the operands' offsets."""
 
     def __init__(self, steps: tuple[str, ...]) -> None:
         self.steps = steps
@@ -23,7 +23,7 @@ class Then:
         self.params = tuple([f"offset{i}" for i in numbers])
 
     def __call__(self, value: Expr, channel: Expr, here: Expr) -> Expr:
-        """The value after the steps; `here` is its place in the result."""
+        """The value after the steps; `here` is its offset in the result."""
         for i, step in enumerate(self.steps):
             if i in self.operands:
                 value = value + self.operands[i][(channel if step == "bias" else here) + s.param(f"offset{i}")]

@@ -14,10 +14,10 @@ from ...layout import Layout, Storage
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Loop, Statement
 from .tiles import COLUMNS, parts
-from .transpose import turned_copy
+from .transpose import transposing_copy
 
-SOON = 8
-"""Rows that are asked for ahead of the one being packed."""
+PREFETCH_DISTANCE = 8
+"""Prefetch distance, in rows ahead of the one being packed."""
 
 Place = tuple[tuple[int, ...], int]
 """Strides and offset, in elements."""
@@ -25,7 +25,7 @@ Operand = tuple[Buffer, Layout]
 
 
 def pack_panels(right: Layout, packed: Layout) -> Kernel:
-    """(K, N) as panels of 64 columns, fewer in the last one: packed[panel, k, column]. Either axis may be the dense one."""
+    """(K, N) as panels of 64 columns, fewer in the last one: packed[panel, k, column]. Either axis may be contiguous."""
     return _packing(right.shape, right.dtype, (right.strides, right.offset), packed.offset)
 
 
@@ -39,7 +39,7 @@ def _packing(shape: tuple[int, int], dtype: np.dtype, right: Place, offset: int)
 
 def side_by_side(packing: Sequence[Loop], right: Layout) -> list[Loop]:
     """Loops of `panels_of` for a whole operand, on several threads."""
-    work = right.shape[0] * COLUMNS if _turns(right) else right.shape[1]
+    work = right.shape[0] * COLUMNS if _transposes(right) else right.shape[1]
     return [replace(loop, parallel=True, grain=loops.grain_for(work)) for loop in packing]
 
 
@@ -53,11 +53,11 @@ def panels_of(
     j0: Expr | int = 0,
     width: int | None = None,
 ) -> list[Loop]:
-    """Loops that pack `depth` rows of the right operand, from row `k0` on, to the place `at`: all columns, or `width` of
-    them from `j0` on. Rows are read from one end to the other, which memory likes better than a panel after the other."""
+    """Loops that pack `depth` rows of the right operand, from row `k0` on, to offset `at`: all columns, or `width` of
+    them from `j0`. Rows are read sequentially, which is faster than reading panel by panel."""
     w, layout = right
     down, along = layout.strides
-    turned: list[Loop] = []
+    transposed: list[Loop] = []
     row: list[Statement] = []
     k = s.index(f"{tag}k")
     for number, (first, count, columns) in enumerate(parts(layout.shape[1] if width is None else width, COLUMNS)):
@@ -67,16 +67,16 @@ def panels_of(
         origin = Let(f"{name}of", k0 * down + (panel + j0) * along + layout.offset)
         to = lambda k, c, start=start, columns=columns: packed[start.var + k * columns + c]
         of = lambda k, c, origin=origin: w[origin.var + k * down + c * along]
-        if _turns(layout):
-            copy = turned_copy(name, (depth, columns), (to, columns), (of, along))
-            turned.append(loops.loop(name, count, [start, origin, *copy]))
+        if _transposes(layout):
+            copy = transposing_copy(name, (depth, columns), (to, columns), (of, along))
+            transposed.append(loops.loop(name, count, [start, origin, *copy]))
         else:
             c = s.index(f"{name}c")
-            soon = [loops.prefetch(of(k + SOON, n)) for n in range(0, columns, SQUARE)]
+            soon = [loops.prefetch(of(k + PREFETCH_DISTANCE, n)) for n in range(0, columns, SQUARE)]
             across = loops.loop(f"{name}c", columns, [loops.store(to(k, c), of(k, c))], "vector")
             row.append(loops.loop(name, count, [start, origin, *soon, across]))
-    return turned or [loops.loop(f"{tag}k", depth, row)]
+    return transposed or [loops.loop(f"{tag}k", depth, row)]
 
 
-def _turns(right: Layout) -> bool:
+def _transposes(right: Layout) -> bool:
     return right.strides[0] == 1 and right.strides[1] != 1

@@ -19,25 +19,25 @@ from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Let, Local, Loop, Statement
-from .epilogue import Then
+from .epilogue import Epilogue
 from .tiles import HALF, REGISTERS, VECTOR
 
 MEMORY = (1 << 40,)
-NARROW = 32
-"""Columns up to which vectors have half the length."""
-LINE = 16
-"""Numbers of a line of a cache."""
+MAX_NARROW_COLUMNS = 32
+"""Maximum columns for half-length vectors."""
+LINE_ELEMENTS = 16
+"""float32 elements of a cache line."""
 TILES = {96: 4, 64: 5, 48: 6}
-"""Columns and rows of a tile where there are more than 64 columns, in the order in which they are tried."""
-LARGEST = 1 << 15
-"""Numbers of the matrix: it is in the second cache beside the rows."""
+"""Columns and rows of a tile for more than 64 columns, in order of preference."""
+MAX_MATRIX_ELEMENTS = 1 << 15
+"""Maximum elements of the matrix: it stays in L2 beside the rows."""
 TASKS, TASK_ROWS = 32, 768
-"""Tasks that the rows are cut into, about, and rows of a task at most."""
+"""Approximate number of tasks, and maximum rows of a task."""
 
 
 def tile_of(columns: int) -> tuple[int, int, int]:
-    """(rows, columns, lanes of a vector) of a tile. Low tiles where rows of the result are long: memory takes few at a time."""
-    if columns <= NARROW and columns % HALF == 0:
+    """(rows, columns, lanes of a vector) of a tile. Few rows where those of the result are long: few write streams."""
+    if columns <= MAX_NARROW_COLUMNS and columns % HALF == 0:
         return min(REGISTERS // (columns // HALF), REGISTERS // 2), columns, HALF
     if columns <= 64:
         return min(REGISTERS // -(-columns // VECTOR), REGISTERS // 2), columns, VECTOR
@@ -46,7 +46,7 @@ def tile_of(columns: int) -> tuple[int, int, int]:
 
 
 def split(rows: int, columns: int) -> list[int]:
-    """(tiles of a task, tasks) for so many rows."""
+    """(tiles of a task, number of tasks) for so many rows."""
     high = tile_of(columns)[0]
     tiles = -(-rows // high)
     each = max(1, min(TASK_ROWS // high, tiles // TASKS))
@@ -54,13 +54,13 @@ def split(rows: int, columns: int) -> list[int]:
 
 
 @functools.lru_cache(loops.MAX_KEPT)
-def pixels(depth: int, columns: int, then: tuple[str, ...] = ()) -> Kernel:
-    """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `then`.
+def pointwise_conv(depth: int, columns: int, epilogue: tuple[str, ...] = ()) -> Kernel:
+    """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `epilogue`.
 
-    Rows of x, w and y are dense. For the steps of `then` see `Then`; a channel is a column.
+    Rows of x, w and y are contiguous. For the steps of `epilogue` see `Epilogue`; a channel is a column.
     """
     x, w, y = (Buffer.of(name, s.FLOAT32, MEMORY) for name in ("x", "w", "y"))
-    finished = Then(then)
+    finished = Epilogue(epilogue)
     high, wide, _ = tile_of(columns)
 
     def finish(row: Expr, column: Expr, value: Expr) -> Statement:
@@ -87,14 +87,14 @@ def pixels(depth: int, columns: int, then: tuple[str, ...] = ()) -> Kernel:
     grain = s.floor_divide(loops.as_index(1 << 17), s.param("each") * (high * depth * columns)) + 1
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=grain)
     params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *finished.params)
-    return Kernel("_".join(["pixels", *then]), (x, w, *finished.buffers, y), params, (whole, task))
+    return Kernel("_".join(["pixels", *epilogue]), (x, w, *finished.buffers, y), params, (whole, task))
 
 
 def _tile(
     tag: str, sizes: tuple[int, int, int], of_row: Callable[[Expr, Expr], Expr], of_matrix: Callable[[Expr, Expr], Expr],
     finish: Callable[[Expr, Expr, Expr], Statement], ahead: bool,
 ) -> list[Statement]:  # fmt: skip
-    """A few rows of the product, a few columns at a time. With `ahead`, as many rows after them are asked for."""
+    """A few rows of the product, a few columns at a time. With `ahead`, as many following rows are prefetched."""
     rows, columns, depth = sizes
     _, wide, lanes = tile_of(columns)
     made: list[Statement] = []
@@ -103,8 +103,8 @@ def _tile(
         sums = Buffer.of(f"{name}s", s.FLOAT32, (rows, width))
         k = s.index(f"{name}k")
         near: Sequence[Statement] = ()
-        if ahead and column0 == 0:  # depth steps for depth * rows numbers
-            near = [loops.prefetch(of_row(loops.as_index(rows), k * rows + i)) for i in range(0, rows, LINE)]
+        if ahead and column0 == 0:  # depth steps for depth * rows elements
+            near = [loops.prefetch(of_row(loops.as_index(rows), k * rows + i)) for i in range(0, rows, LINE_ELEMENTS)]
 
         def over(part: str, make: Callable[[Expr, Expr], Statement], name: str = name, width: int = width) -> Loop:
             r, g, v = (s.index(f"{name}{part}{letter}") for letter in "rgv")

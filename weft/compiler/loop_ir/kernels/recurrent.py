@@ -55,10 +55,9 @@ def pack_gates(weight: Layout, packed: Layout) -> Kernel:
 def _times_panel(
     tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int
 ) -> list[Statement]:  # fmt: skip
-    """sums += left[rows] @ panel, a piece of the depth at a time so that the panel is read from the first cache.
+    """sums += left[rows] @ panel, a slice of the depth at a time so that the panel is read from L1.
 
-    The weights of a layer are larger than the second cache: each tile asks for its share of the next piece, which may be
-    the next task's first one.
+    The weights of a layer exceed L2: each tile prefetches its share of the next slice, which may be the next task's first.
     """
     made: list[Statement] = []
     for first, count, piece in parts(depth, DEPTH):
@@ -71,7 +70,7 @@ def _times_panel(
             of_panel = lambda k, c, at=at: panel[start + (at.var + k) * columns + c]
             keep = lambda r, c, y, i=i: loops.store(sums[i.var + r, c], y)
             begin = lambda r, c, i=i: sums[i.var + r, c]
-            share = -(-high * columns // rows[1])  # numbers that a step of the depth asks for
+            share = -(-high * columns // rows[1])  # elements prefetched per step of the depth
             ahead = start + (at.var + piece) * columns + s.floor_divide(i.var, high) * (piece * share)
             each = lambda k, ahead=ahead, share=share: [loops.prefetch(panel[ahead + k * share])]
             inner = product(name, (high, columns, piece), of_left, of_panel, keep, begin, each=each)
@@ -126,7 +125,7 @@ def lstm_step_backward(
     later: Layout | None, packed: Layout | None, g_hidden: Layout | None, g_cells: Layout | None, acts: Layout,
     cells: Layout, before: Layout, carry: Layout, g_gates: Layout,
 ) -> Kernel:  # fmt: skip
-    """From the gradient of the gates of the step after this one (`later`, None at the end) to that of this step's gates.
+    """The gradient of this step's gates, from that of the next step's gates (`later`, None at the end).
 
     dh = g_hidden + later W; d = dh o (1 - tanh²c) + dc + g_cells; `carry` holds dc and gets d f. Buffers in the order of the
     arguments that are given.
@@ -181,7 +180,7 @@ def lstm_step_backward(
 
 
 def times_panels(left: Layout, packed: Layout, out: Layout) -> Kernel:
-    """out = left @ weights, which were packed by `pack_panels`."""
+    """out = left @ weights, packed by `pack_panels`."""
     rows, size = out.shape
     depth = left.shape[1]
     m = {n: _Matrix(n, x) for n, x in {"left": left, "w": packed, "out": out}.items()}

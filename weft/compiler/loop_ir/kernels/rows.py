@@ -20,7 +20,7 @@ from ..ir import Accumulator, Buffer, Kernel, Let, ReduceOp, Statement
 
 STRIP = 64
 """Rows per task in the strips scheme."""
-HELD = 4096
+MAX_HELD_ELEMENTS = 4096
 """Elements of a row that fit into scratch memory, which stays in the nearest cache."""
 
 
@@ -166,12 +166,12 @@ def _log_sum_exp(r: Rows, x: Buffer) -> tuple[Expr, Expr]:
 
 
 def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: bool, held: bool = False) -> Kernel:
-    """softmax(x, y): y = exp(x - max) / sum. `held`: no row has more than `HELD` elements."""
+    """softmax(x, y): y = exp(x - max) / sum. `held`: no row has more than `MAX_HELD_ELEMENTS` elements."""
     r = Rows("softmax", scheme, streaming)
     x, y = r.full("x", dtype, strides[0]), r.full("y", dtype, strides[1])
     base = _base(r, x)
     if held and scheme == "rows" and (dtype.itemsize == 2 or streaming):
-        row = Buffer.of("row_of_exp", compute_dtype(dtype), (HELD,))
+        row = Buffer.of("row_of_exp", compute_dtype(dtype), (MAX_HELD_ELEMENTS,))
         r.statements.append(loops.Local(row))
         total = _hold(r, row, lambda j: s.exp(r.at(x, j) - base))
         scale = r.let(1 / total.value, "scale")

@@ -19,14 +19,14 @@ from .. import ir as loops
 from ..ir import Accumulator, Buffer, Kernel, Local, Statement
 from .tiles import parts
 
-MOST_ROWS = 4
-"""Rows of x; with more, a product in tiles is better."""
+MAX_ROWS = 4
+"""Maximum rows of x; for more, a tiled matmul is faster."""
 TILE = 16
-"""Results that are finished together."""
-LEAST = 1 << 14
-"""Elements of w that are worth a thread, and from which on this is worth while."""
-LEAST_DEPTH = 64
-"""Numbers of a row: with fewer, adding up the lanes of a sum costs more than multiplying."""
+"""Results per application of the epilogue."""
+MIN_MATRIX_ELEMENTS = 1 << 14
+"""Minimum elements of w per thread, and for this kernel to pay off."""
+MIN_DEPTH = 64
+"""Minimum depth: below it, the horizontal sum of lanes costs more than the multiply-adds."""
 
 Place = tuple[tuple[int, ...], int]
 """Strides and offset, in elements."""
@@ -36,33 +36,35 @@ def suits(x: Layout, w: Layout) -> bool:
     """Whether `x @ w` can be computed here: few rows, and columns of `w` contiguous."""
     (rows, depth), columns = x.shape, w.shape[1]
     return (
-        rows <= MOST_ROWS
+        rows <= MAX_ROWS
         and x.dtype == w.dtype == s.FLOAT32
         and (x.strides[1] == 1 or depth == 1)
         and w.strides[0] == 1
         and w.strides[1] >= depth
-        and depth >= LEAST_DEPTH
-        and depth * columns >= LEAST
+        and depth >= MIN_DEPTH
+        and depth * columns >= MIN_MATRIX_ELEMENTS
     )
 
 
-def few_rows(x: Layout, w: Layout, y: Layout, then: Sequence[str] = (), operands: Sequence[Layout] = ()) -> Kernel:
+def skinny_matmul(
+    x: Layout, w: Layout, y: Layout, epilogue: Sequence[str] = (), operands: Sequence[Layout] = ()
+) -> Kernel:
     """`y = x @ w`, then the steps: "add" and "multiply" take the next operand (a matrix of y's shape, or one row of it, with
     contiguous rows), others are elementwise ops. Buffers: x, w, operands, y."""
     sizes = (x.shape[0], x.shape[1], w.shape[1])
     extras = tuple([(z.strides if z.shape[0] > 1 else (0, 1), z.offset) for z in operands])
-    return _kernel(sizes, tuple(then), *[(z.strides, z.offset) for z in (x, w, y)], extras)
+    return _kernel(sizes, tuple(epilogue), *[(z.strides, z.offset) for z in (x, w, y)], extras)
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
-    sizes: tuple[int, int, int], then: tuple[str, ...], x: Place, w: Place, y: Place, extras: tuple[Place, ...]
+    sizes: tuple[int, int, int], epilogue: tuple[str, ...], x: Place, w: Place, y: Place, extras: tuple[Place, ...]
 ) -> Kernel:
     rows, depth, columns = sizes
     xs, ws, ys = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("x", "w", "y"))
     operands = [(Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)), place) for i, place in enumerate(extras)]
     body: list[Statement] = []
-    for first, count, width in parts(columns, TILE):  # whole tiles, and one for the columns that are left
+    for first, count, width in parts(columns, TILE):  # whole tiles, and one for the remaining columns
         tag = f"p{len(body)}_"
         sums = Buffer.of(tag + "sums", s.FLOAT32, (rows, width))
         t, g, k, c = (s.index(tag + name) for name in "tgkc")
@@ -74,7 +76,9 @@ def _kernel(
         finish = [
             loops.store(
                 ys[y[1] + r * y[0][0] + start + c],
-                steps_on(sums[r, c], then, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]),
+                apply_steps(
+                    sums[r, c], epilogue, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]
+                ),
             )
             for r in range(rows)
         ]
@@ -83,15 +87,15 @@ def _kernel(
             loops.loop(tag + "g", width, [*totals, loops.loop(tag + "k", depth, updates, "vector"), *stores]),
             loops.loop(tag + "c", width, finish, "vector"),
         ]
-        grain = LEAST // (width * depth) + 1
+        grain = MIN_MATRIX_ELEMENTS // (width * depth) + 1
         body.append(loops.loop(tag + "t", count, tile, parallel=count > 1, grain=grain))
-    return Kernel("_".join(["few_rows", *then]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
+    return Kernel("_".join(["few_rows", *epilogue]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
 
 
-def steps_on(value: Expr, then: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
-    """What follows the product, on one element."""
+def apply_steps(value: Expr, epilogue: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
+    """The epilogue, on one element."""
     rest = iter(operands)
-    for step in then:
+    for step in epilogue:
         if step == "add":
             value = value + next(rest)
         elif step == "multiply":

@@ -17,10 +17,10 @@ from ...layout import Layout
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Local, Statement
 
-ROWS = 4  # rows of a tile
-COLUMNS = 64  # columns of a tile
-LARGEST = 96 * 96 * 96  # multiplications up to which this beats a library call
-WORTH = 1 << 17  # multiplications that are worth a thread
+TILE_ROWS = 4
+TILE_COLUMNS = 64
+MAX_MULTIPLY_ADDS = 96 * 96 * 96  # up to which this beats a library call
+THREAD_MULTIPLY_ADDS = 1 << 17  # worth a thread
 
 
 Place = tuple[tuple[int, ...], int]
@@ -40,14 +40,14 @@ def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c:
     m, k, n = sizes
     buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i in range(3)]
     body: list[Statement] = []
-    for row, rows, row_tile in _parts(m, ROWS):
-        for column, columns, column_tile in _parts(n, COLUMNS):
+    for row, rows, row_tile in _parts(m, TILE_ROWS):
+        for column, columns, column_tile in _parts(n, TILE_COLUMNS):
             body += _tiles(len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile))
     return Kernel("matmul", tuple(buffers), (), tuple(body))
 
 
 def _parts(size: int, tile: int) -> list[tuple[int, int, int]]:
-    """(start, number of tiles, tile size): whole tiles, then what is left."""
+    """(start, number of tiles, tile size): whole tiles, then the remainder."""
     whole, rest = divmod(size, tile)
     return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
 
@@ -66,7 +66,7 @@ def _tiles(
     tile = Buffer.of(tag + "tile", dtype, (mr, nr))
 
     def lanes(name: str, body: Any) -> Statement:
-        """Over the elements of the tile: rows written out, columns in vectors."""
+        """Loops over the elements of the tile: rows unrolled, columns in vectors."""
         r, v = s.index(tag + name + "r"), s.index(tag + name + "v")
         return loops.loop(tag + name + "r", mr, [loops.loop(tag + name + "v", nr, [body(r, v)], "vector")], "unroll")
 
@@ -85,9 +85,9 @@ def _tiles(
     ]
     (first, count), (second, each) = sorted([("i", row_tiles), ("j", column_tiles)], key=lambda axis: -axis[1])
     work = each * mr * nr * k
-    shared = count * work >= 2 * WORTH
+    shared = count * work >= 2 * THREAD_MULTIPLY_ADDS
     within = loops.loop(tag + second, each, inner)
-    return [loops.loop(tag + first, count, [within], parallel=shared, grain=WORTH // work + 1)]
+    return [loops.loop(tag + first, count, [within], parallel=shared, grain=THREAD_MULTIPLY_ADDS // work + 1)]
 
 
 def suits(a: Layout, b: Layout, c: Layout) -> bool:
@@ -95,5 +95,5 @@ def suits(a: Layout, b: Layout, c: Layout) -> bool:
     return (
         len(a.shape) == len(b.shape) == len(c.shape) == 2
         and s.kind(a.dtype) == "f"
-        and a.shape[0] * a.shape[1] * b.shape[1] <= LARGEST
+        and a.shape[0] * a.shape[1] * b.shape[1] <= MAX_MULTIPLY_ADDS
     )

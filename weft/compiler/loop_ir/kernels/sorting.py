@@ -16,7 +16,7 @@ import numpy as np
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
 
-RANK = 96  # elements of a row up to which ranks are counted
+MAX_RANK_ELEMENTS = 96  # elements of a row up to which ranks are counted
 _NAN = {32: 0xFF800001, 64: 0xFFF0000000000001}  # just above the key of infinity
 
 

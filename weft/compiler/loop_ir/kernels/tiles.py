@@ -17,21 +17,21 @@ from .. import ir as loops
 from ..ir import Buffer, Local, Statement
 
 REGISTERS, VECTOR, HALF = 24, 16, 8
-"""Registers that hold sums, of the 32 that AVX-512 has, and the numbers in a whole or half one; others hold operands."""
+"""Accumulator registers, of the 32 of AVX-512, and the lanes of a whole or half one; the other registers hold operands."""
 ROWS, COLUMNS = 6, 64
-"""Of a tile: it fills these registers."""
+"""Rows and columns of a tile that fills the accumulator registers."""
 
 Place = Callable[[Expr, Expr], Expr]
 
 
 def parts(size: int, tile: int) -> list[tuple[int, int, int]]:
-    """(start, number of tiles, tile size): whole tiles, then what is left."""
+    """(start, number of tiles, tile size): whole tiles, then the remainder."""
     whole, rest = divmod(size, tile)
     return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
 
 
 def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
-    """Like `parts`, with the largest tile of at most `most` rows that leaves no rest, unless that would be much smaller."""
+    """Like `parts`, with the largest tile of at most `most` rows that leaves no remainder, unless that would be much smaller."""
     for tile in range(most, most * 2 // 3 - 1, -1):
         if size % tile == 0:
             return [(0, size // tile, tile)]
@@ -39,14 +39,14 @@ def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
 
 
 def rows_beside(columns: int) -> int:
-    """Rows of a tile of so many columns: as many as registers hold the sums of."""
+    """Rows of a tile of so many columns: as many as fit in the accumulator registers."""
     return REGISTERS // (columns // HALF if columns % VECTOR == HALF else -(-columns // VECTOR))
 
 
 def row_tiles(rows: int, most: int = ROWS, high: bool = False) -> list[tuple[int, int, int]]:
-    """(start, number of tiles, rows of each): all alike if that leaves no rest, which is less code; else, or if they are to
-    be `high`, of six rows, and none of fewer than three if there are enough: a low tile would wait for the right operand
-    instead of multiplying."""
+    """(start, number of tiles, rows of each): equal tiles if that leaves no remainder, which is less code; otherwise, or
+    with `high`, tiles of six rows, and none below three if there are enough: a tile of few rows is bound by loads of the
+    right operand."""
     alike = row_parts(rows, most)
     if most != ROWS or len(alike) == 1 and (not high or rows < ROWS or alike[0][2] == ROWS):
         return alike
@@ -78,11 +78,11 @@ def product(
         tag: makes the names of loops and tiles unique within the kernel.
         size: (rows, columns, depth).
         left, right: the elements (row, k) and (k, column).
-        finish: what to do with the result (row, column, value): usually a store.
-        start: what the sum (row, column) starts from; zero unless given.
-        split: how rows are cut into tiles.
-        each: what else to do at every step of the depth, given its number: prefetches, one at a time.
-        unless: (a condition, what to do with the result while it does not hold).
+        finish: the epilogue for (row, column, value): usually a store.
+        start: the initial value of the sum (row, column); zero by default.
+        split: how rows are split into tiles.
+        each: further statements for every step of the depth, given its number: prefetches.
+        unless: (a condition, the epilogue while it does not hold).
     """
     rows, columns, depth = size
     body: list[Statement] = []
@@ -96,7 +96,7 @@ def product(
 
             def lanes(part: str, make: Callable[[Expr, Expr], Statement | Sequence[Statement]],
                       mr: int = mr, nr: int = nr, name: str = name) -> Statement:  # fmt: skip
-                """Over the elements of the tile: rows written out, columns in vectors, none of which is half empty."""
+                """Loops over the elements of the tile: rows unrolled, columns in full vectors."""
                 r, h, v = (s.index(f"{name}{part}{letter}") for letter in "rhv")
                 halves = nr // HALF if nr % VECTOR == HALF else 1
                 made = make(r, h * HALF + v if halves > 1 else v)

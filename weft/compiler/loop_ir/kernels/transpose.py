@@ -9,20 +9,20 @@ from ....ops.core.scalar import Expr
 from .. import ir as loops
 from ..ir import SQUARE, Statement
 
-AHEAD = 6
-"""Squares that are asked for before they are turned: neighbouring columns lie far apart, which no processor foresees."""
+PREFETCH_DISTANCE = 6
+"""Prefetch distance, in squares: neighbouring columns are far apart, which hardware prefetchers do not predict."""
 
 Element = Callable[[Expr, Expr], Expr]
 
 
-def turned_copy(
+def transposing_copy(
     tag: str, size: tuple[int, int], target: tuple[Element, int], source: tuple[Element, int]
 ) -> list[Statement]:
-    """Statements that do `target(r, c) = source(r, c)` for `size` rows and columns, in squares where whole ones fit.
+    """Statements that do `target(r, c) = source(r, c)` for `size` rows and columns, whole squares in registers.
 
     Args:
-        target: the element (r, c), dense along c, and how far its rows are apart.
-        source: the element (r, c), dense along r, and how far its columns are apart.
+        target: the element (r, c), contiguous along c, and the row stride.
+        source: the element (r, c), contiguous along r, and the column stride.
     """
     rows, columns = size
     (to, to_step), (of, of_step) = target, source
@@ -33,7 +33,7 @@ def turned_copy(
         block, line = s.index(f"{tag}b") * SQUARE, s.index(f"{tag}l")
         other = s.index(f"{tag}o") * SQUARE
         if rows >= columns:  # down the columns, all of them side by side
-            soon = loops.loop(f"{tag}l", columns, [loops.prefetch(of(block + AHEAD * SQUARE, line))])
+            soon = loops.loop(f"{tag}l", columns, [loops.prefetch(of(block + PREFETCH_DISTANCE * SQUARE, line))])
             r, c, count = block, other, whole_c
         else:
             lines = [loops.prefetch(of(loops.as_index(n), block + 2 * SQUARE + line)) for n in range(0, rows, SQUARE)]
@@ -51,7 +51,7 @@ def turned_copy(
 
 
 def plain_copy(tag: str, rows: tuple[int, int], columns: tuple[int, int], to: Element, of: Element) -> list[Statement]:
-    """Statements that copy a part one by one; `rows` and `columns` are the first one and how many."""
+    """Statements that copy a part element by element; `rows` and `columns` are (first, count)."""
     if not rows[1] or not columns[1]:
         return []
     r, c = s.index(f"{tag}r") + rows[0], s.index(f"{tag}c") + columns[0]

@@ -30,7 +30,7 @@ from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Let, Local, Statement
-from .epilogue import Then
+from .epilogue import Epilogue
 
 TAPS = 3
 POINTS: dict[int, tuple[Fraction, ...]] = {2: (Fraction(1),), 4: (Fraction(3, 4), Fraction(3, 2))}
@@ -134,7 +134,7 @@ Product = Callable[[Matrix, Sequence[Expr]], list[Expr]]
 def _both_sides(
     product: Product, matrix: Matrix, tile: list[list[Expr]], prefix: str
 ) -> tuple[list[Let], list[list[Expr]]]:
-    """`matrix @ tile @ matrix.T`; the values half-way are named."""
+    """`matrix @ tile @ matrix.T`; intermediate values are named."""
     columns = [product(matrix, [row[j] for row in tile]) for j in range(len(tile[0]))]
     lets = [[Let(f"{prefix}{i}_{j}", columns[j][i]) for j in range(len(columns))] for i in range(len(matrix))]
     return [let for row in lets for let in row], [product(matrix, [let.var for let in row]) for row in lets]
@@ -155,7 +155,7 @@ def _grid(m: int, before: bool) -> tuple[list[Let], Expr, Expr, Expr]:
 
 
 def _places(count: int, start: Expr, size: Expr, stride: Expr, name: str) -> tuple[list[Let], list[Expr], list[Expr]]:
-    """(lets, offsets, masks) of `count` places from `start`, moved inside [0, size); a mask is 0 for those outside."""
+    """(lets, offsets, masks) of `count` places from `start`, clamped to [0, size); a mask is 0 for those outside."""
     lets, offsets, masks = [], [], []
     for i in range(count):
         place = start + i
@@ -220,13 +220,13 @@ def gradient_transform(m: int) -> Kernel:
 
 
 @functools.cache
-def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
-    """winograd_output(v, *operands, y, ...): y = At v A, then `then`, into the image's tiles.
+def output_transform(m: int, epilogue: tuple[str, ...] = ()) -> Kernel:
+    """winograd_output(v, *operands, y, ...): y = At v A, then `epilogue`, into the image's tiles.
 
-    For the steps see `Then`; an image among their operands is strided like y. Offsets of operands are the last parameters.
+    For the steps see `Epilogue`; an image among their operands is strided like y. Offsets of operands are the last parameters.
     """
     v, y = Buffer.of("v", FLOAT, MEMORY), Buffer.of("y", FLOAT, MEMORY)
-    finished = Then(then)
+    finished = Epilogue(epilogue)
     n = m + 2
     lets, image, top, left = _grid(m, False)
     rows, row_offsets, _ = _places(m, top, s.param("height"), s.param("row_stride"), "y")
@@ -237,7 +237,7 @@ def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
     tile = [[v[place + s.param("position_stride") * (i * n + j)] for j in range(n)] for i in range(n)]
     half, done = _both_sides(paired_columns, matrices(m)[0], tile, "h")
     stores: list[Statement] = []
-    # A place outside was moved to the last one inside, which is written after it: hence from the end.
+    # Positions outside were clamped to the last one inside, whose store must come last: hence the reverse order.
     for i in range(m - 1, -1, -1):
         for j in range(m - 1, -1, -1):
             here = row_offsets[i] + column_offsets[j] + c
@@ -247,7 +247,7 @@ def output_transform(m: int, then: tuple[str, ...] = ()) -> Kernel:
     used = [let for let in (*rows, *columns) if "mask" not in let.name]
     params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *finished.params)
     buffers = (v, *finished.buffers, y)
-    name = "_".join([f"winograd_output{m}", *then])
+    name = "_".join([f"winograd_output{m}", *epilogue])
     return Kernel(name, buffers, params, (_per_tile([*lets, *used, start, over], s.param("channels") * (n * n)),))
 
 
@@ -267,16 +267,15 @@ def _tap(w: Buffer, i: int, j: int, row: Expr, column: Expr) -> Expr:
 
 
 ROWS, COLUMNS = 2, 512
-"""Filters that are brought together before they are transformed: few rows, whose results lie next to each other."""
+"""Filters gathered before they are transformed: few rows, whose results are contiguous."""
 
 
 @functools.cache
 def weight_transform(m: int) -> Kernel:
-    """winograd_weight(w, u, ...): u[:, r, c] = G w[r, c] Gt; strides name the axes, negative ones turn the filter.
+    """winograd_weight(w, u, ...): u[:, r, c] = G w[r, c] Gt; strides name the axes, negative ones rotate the filter.
 
-    The taps of a filter lie next to each other, those of neighbouring columns do not: they are copied one by one into
-    vectors first. A few whole rows at a time, so that each result is written in the order of memory: with strips of 16
-    columns it takes two to three times as long.
+    The taps of a filter are contiguous, those of neighbouring columns are not: they are first gathered into vectors, a few
+    whole rows at a time, so that results are written sequentially: strips of 16 columns take two to three times as long.
     """
     w, u = Buffer.of("w", FLOAT, MEMORY), Buffer.of("u", FLOAT, MEMORY)
     near = Buffer.of("near", FLOAT, (ROWS, TAPS * TAPS, COLUMNS))

@@ -31,13 +31,13 @@ def serves_backward(query: Any, key: Any, value: Any, mask: Any, dropout_p: floa
 
 
 def _rows(lowering: Lowering, value: Value, node: Node) -> Layout:
-    """An operand whose last axis is dense: others would be read an element at a time."""
+    """An operand with a contiguous last axis; others would be gathered element by element."""
     layout = lowering.layout_of(value)
     return layout if layout.strides[-1] == 1 else lowering.copy(layout, node)
 
 
 def _spread(mask: Layout, shape: tuple[int, ...]) -> Layout:
-    """The mask as if it had one element per score."""
+    """The mask broadcast to one element per score."""
     extra = len(shape) - len(mask.shape)
     own = [0 if d == 1 else st for d, st in zip(mask.shape, mask.strides, strict=True)]
     return Layout(mask.storage, mask.dtype, shape, (0,) * extra + tuple(own), mask.offset)

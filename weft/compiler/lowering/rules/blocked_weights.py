@@ -29,25 +29,25 @@ def into_blocks(lowering: Lowering, node: Node, weight: Layout, wanted: Any) -> 
     source = desc(weight)
     if source == wanted:
         return weight
-    room: Layout = lowering.temporary((wanted.nbytes // 4,), np.dtype(np.float32))
-    parts = _parts(weight, wanted, room)
+    packed: Layout = lowering.temporary((wanted.nbytes // 4,), np.dtype(np.float32))
+    parts = _parts(weight, wanted, packed)
     if parts is None:
-        _by_library(lowering, node, (weight, source), (room, wanted), INTO)
-        return room
-    if sum(math.prod(blocked.shape) for _, blocked in parts) < room.shape[0]:  # the last block is not full
+        _by_library(lowering, node, (weight, source), (packed, wanted), INTO)
+        return packed
+    if sum(math.prod(blocked.shape) for _, blocked in parts) < packed.shape[0]:  # the last block is not full
         at = parts[-1][1].offset
-        rest = room.shape[0] - (at - room.offset)
-        lowering.fill(Layout(room.storage, room.dtype, (rest,), (1,), at), 0, node, INTO)
+        rest = packed.shape[0] - (at - packed.offset)
+        lowering.fill(Layout(packed.storage, packed.dtype, (rest,), (1,), at), 0, node, INTO)
     for plain, blocked in parts:
         lowering.copy(plain, node, blocked, INTO)
-    return room
+    return packed
 
 
-def out_of_blocks(lowering: Lowering, node: Node, room: Layout, has: Any, target: Layout) -> None:
-    """Steps that bring weights from the layout `has` in `room` to `target`."""
-    parts = _parts(target, has, room)
+def out_of_blocks(lowering: Lowering, node: Node, packed: Layout, has: Any, target: Layout) -> None:
+    """Steps that copy weights from the layout `has` in `packed` to `target`."""
+    parts = _parts(target, has, packed)
     if parts is None:
-        _by_library(lowering, node, (room, has), (target, desc(target)), OUT_OF)
+        _by_library(lowering, node, (packed, has), (target, desc(target)), OUT_OF)
         return
     for plain, blocked in parts:
         lowering.copy(blocked, node, plain, OUT_OF)
@@ -63,10 +63,10 @@ def _by_library(
     add_primitive(lowering, node, reorder(source[1], target[1]), arguments, label)
 
 
-def _parts(plain: Layout, described: Any, room: Layout) -> list[tuple[Layout, Layout]] | None:
-    """The whole blocks and then what is left, each as it lies in `plain` and in `room`; None if that is the library's to do.
+def _parts(plain: Layout, described: Any, packed: Layout) -> list[tuple[Layout, Layout]] | None:
+    """The whole blocks and then the remainder, each as layouts of `plain` and `packed`; None if oneDNN should reorder.
 
-    At most one axis has a rest, and its blocks follow each other in memory: padding is then at the end.
+    At most one axis has a remainder, and its blocks are consecutive in memory: padding is then at the end.
     """
     if described.blocked is None or any(d > 1 for d in plain.shape[-2:]):
         return None
@@ -78,24 +78,24 @@ def _parts(plain: Layout, described: Any, room: Layout) -> list[tuple[Layout, La
     inner, step = {}, 1
     for axis, size in reversed(blocks):
         inner[axis], step = step, step * size
-    whole = _part(plain, room, outer, inner, sizes)
+    whole = _part(plain, packed, outer, inner, sizes)
     if not cut:
         return [whole]
-    rest = _part(plain, room, outer, inner, sizes, cut[0])
+    rest = _part(plain, packed, outer, inner, sizes, cut[0])
     return [whole, rest] if plain.shape[cut[0]] >= sizes[cut[0]] else [rest]
 
 
 def _part(
     plain: Layout,
-    room: Layout,
+    packed: Layout,
     outer: tuple[int, ...],
     inner: dict[int, int],
     sizes: dict[int, int],
     cut: int | None = None,
 ) -> tuple[Layout, Layout]:
-    """Whole blocks along every axis, or what is left along the axis `cut`."""
-    axes: list[tuple[int, int, int]] = []  # size, stride in `plain`, stride in `room`
-    start, place = plain.offset, room.offset
+    """Whole blocks along every axis, or the remainder along the axis `cut`."""
+    axes: list[tuple[int, int, int]] = []  # size, stride in `plain`, stride in `packed`
+    start, place = plain.offset, packed.offset
     for a, (d, stride) in enumerate(zip(plain.shape, plain.strides, strict=True)):
         size = sizes.get(a, 1)
         if a == cut:
@@ -108,5 +108,5 @@ def _part(
     shape, strides, in_room = zip(*axes, strict=True)
     return (
         Layout(plain.storage, plain.dtype, shape, strides, start),
-        Layout(room.storage, room.dtype, shape, in_room, place),
+        Layout(packed.storage, packed.dtype, shape, in_room, place),
     )

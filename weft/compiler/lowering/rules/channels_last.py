@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def applies(*values: Any) -> bool:
-    """Float32, nothing empty, and oneDNN is there."""
+    """Whether operands are float32 and not empty, and oneDNN is available."""
     return available() and all(
         v is None or v.dtype == np.float32 and 0 not in v.shape for v in values if isinstance(v, Value) or v is None
     )
 
 
 def channels_last_layout(lowering: Lowering, layout: Layout, node: Node) -> Layout:
-    """The layout itself if its channels lie next to each other, else a channels-last copy."""
+    """The layout itself if its channels are contiguous, else a channels-last copy."""
     wanted = channels_last(layout.shape)
     if same_strides(layout.strides, wanted, layout.shape):
         return Layout(layout.storage, layout.dtype, layout.shape, wanted, layout.offset)
@@ -33,7 +33,7 @@ def channels_last_layout(lowering: Lowering, layout: Layout, node: Node) -> Layo
 
 @contextmanager
 def channels_last_result(lowering: Lowering, node: Node, index: int = 0) -> Iterator[Layout]:
-    """Channels-last memory for a result. If it must lie another way in the end, it is copied after the block."""
+    """Channels-last memory for a result. If the result needs another layout, it is copied after the block."""
     shape = tuple(node.outputs[index].shape)
     wanted = channels_last(shape)
     target = lowering.place(node, index, wanted, node, None)
@@ -46,7 +46,7 @@ def channels_last_result(lowering: Lowering, node: Node, index: int = 0) -> Iter
 
 
 def window_of(stride: Any, padding: Any, dilation: Any) -> Any:
-    """oneDNN's description of how a window moves over an image."""
+    """oneDNN's description of a sliding window."""
     from ....backends.onednn.primitives.convolution import Window
 
     return Window(tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation))

@@ -15,8 +15,7 @@ from ...layout import Layout, row_major
 from ...loop_ir.kernels import deep_matmul
 from ...tuning import Sample, lower_tuned
 from ..primitives import add_primitive, desc, lowers
-from . import depthwise, winograd
-from . import pointwise_conv as pixels
+from . import depthwise, pointwise_conv, winograd
 from .blocked_weights import INTO, OUT_OF, into_blocks, out_of_blocks
 from .channels_last import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
 from .matmul import library_product
@@ -38,7 +37,7 @@ def _grouped_layout(w: Layout, groups: int) -> Layout:
 
 
 def _bias(lowering: Lowering, node: Node, value: Value | None) -> Layout | None:
-    """The bias as a dense vector."""
+    """The bias as a contiguous vector."""
     if value is None:
         return None
     layout: Layout = lowering.layout_of(value)
@@ -163,8 +162,10 @@ def _winograd(m: int, lowering: Lowering, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     bias = _bias(lowering, node, b_value)
     with channels_last_result(lowering, node) as y:
-        then, operands = ((), ()) if bias is None else (("bias",), (bias,))
-        winograd.convolve(lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), then, operands)
+        epilogue, operands = ((), ()) if bias is None else (("bias",), (bias,))
+        winograd.convolve(
+            lowering, node, m, x, lowering.layout_of(w_value), y, _before(node.attrs[1]), epilogue, operands
+        )
     return True
 
 
@@ -196,8 +197,8 @@ def _depthwise(lowering: Lowering, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     bias = _bias(lowering, node, b_value)
     with channels_last_result(lowering, node) as y:
-        then, operands = ((), ()) if bias is None else (("bias",), (bias,))
-        depthwise.convolve(lowering, node, shape, x, lowering.layout_of(w_value), y, False, then, operands)
+        epilogue, operands = ((), ()) if bias is None else (("bias",), (bias,))
+        depthwise.convolve(lowering, node, shape, x, lowering.layout_of(w_value), y, False, epilogue, operands)
     return True
 
 
@@ -243,7 +244,7 @@ def _matmul_weight(lowering: Lowering, node: Node) -> bool:
         flat = Layout(target.storage, target.dtype, (k, c), target.strides[:2], target.offset)
         multiply_deep(lowering, node, grads, images, flat, "convolution grad weight")
         return True
-    # The longer rows are better columns of a product: compute its transpose if those are the result's.
+    # The longer side should be the columns of the matmul: compute its transpose if that is the other one.
     turned = k > c
     left, right, rows, columns = (x, g, c, k) if turned else (g, x, k, c)
     straight = not turned and target.strides[:2] == (c, 1)
@@ -272,65 +273,67 @@ def _pixels(lowering: Lowering, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     bias = _bias(lowering, node, node.inputs[2])
     with channels_last_result(lowering, node) as y:
-        then, operands = ((), ()) if bias is None else (("bias",), (bias,))
-        pixels.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands)
+        epilogue, operands = ((), ()) if bias is None else (("bias",), (bias,))
+        pointwise_conv.multiply(lowering, node, x, weight_matrix(lowering, node), y, epilogue, operands)
     return True
 
 
 def _pixels_input(lowering: Lowering, node: Node) -> bool:
     g = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     with channels_last_result(lowering, node) as x:
-        pixels.multiply(lowering, node, g, weight_matrix(lowering, node, True), x, label="convolution grad input")
+        pointwise_conv.multiply(
+            lowering, node, g, weight_matrix(lowering, node, True), x, label="convolution grad input"
+        )
     return True
 
 
 # The choice ----------------------------------------------------------------------------------------------------------
 
-WORTH_TRYING = 20e6
-"""Multiply-adds from which it is worth a measurement which way is faster."""
+MIN_TRIAL_MULTIPLY_ADDS = 20e6
+"""Minimum multiply-adds worth a trial."""
 FEW_CHANNELS = 32
-"""Channels up to which vectors of half the length may be faster in a 1 x 1 convolution: less of them is empty."""
+"""Channels up to which half-length vectors may be faster in a 1 x 1 convolution: fewer idle lanes."""
 SAMPLE, DEPTHWISE_SAMPLE = 0.3e9, 0.05e9
-"""Multiply-adds of a sample: some milliseconds. Depthwise ones move so much memory that no cache holds it."""
+"""Multiply-adds of a sample: some milliseconds. Depthwise samples exceed every cache."""
 
 
 def lower_image(
     lowering: Lowering, node: Node, images: Images, kernel: tuple[int, ...], direct: Any, tiled: Any, by_channel: Any,
     by_pixel: Any,
 ) -> bool:  # fmt: skip
-    """A convolution, or a gradient of one, in the way that is fastest: oneDNN's (`direct`), Winograd's (`tiled`, by the size of
-    a tile) or our own for depthwise ones (`by_channel`) and for 1 x 1 ones (`by_pixel`)."""
+    """Lower a convolution or one of its gradients in the fastest way: oneDNN (`direct`), Winograd (`tiled`, by tile size), or the
+    native kernels for depthwise (`by_channel`) and 1 x 1 convolutions (`by_pixel`)."""
     ways = {"direct": direct}
-    least = WORTH_TRYING
-    certain = False  # that the preferred way is the fastest: a trial would only cost the time to compile its kernel
-    frozen = node.inputs[1] in lowering.still and not node.op.name.startswith("convolution_backward_w")
+    least = MIN_TRIAL_MULTIPLY_ADDS
+    certain = False  # the preferred way is known to be the fastest: a trial would only cost compile time
+    frozen = node.inputs[1] in lowering.constant_values and not node.op.name.startswith("convolution_backward_w")
     stride, padding, dilation, groups = node.attrs[-4:]
     (_, c, _, _), (n, k, height, width) = (images.x.shape, images.y.shape) if len(kernel) == 2 else ((0,) * 4,) * 2
     if winograd.suits(stride, dilation, groups, kernel):
         ways |= {name: partial(tiled, m) for name, m in TILES.items()}
         preferred = winograd.preferred(c, k, n, height, width, frozen)
-        tried = ["direct", "winograd_f4"]  # the smaller tile is more exact, but never the fastest
+        tried = ["direct", "winograd_f4"]  # the smaller tile is more accurate, but never the fastest
     elif depthwise.suits(images.x.shape, images.y.shape, kernel, node.attrs[-4:]):
         ways["depthwise"] = by_channel
-        preferred, tried, least = depthwise.preferred(c), ["direct", "depthwise"], WORTH_TRYING / 10
+        preferred, tried, least = depthwise.preferred(c), ["direct", "depthwise"], MIN_TRIAL_MULTIPLY_ADDS / 10
         certain = depthwise.leads(images.x.shape)
     elif _is_product(node, kernel) and node.op.name == "convolution_backward_weight":
         ways["matmul"] = by_pixel
         certain = min(c, k) >= FEW_CHANNELS and deep_matmul.suits(k, c, n * height * width) and leads(library_product)
         preferred = "matmul" if certain or min(c, k) >= 128 else "direct"
         tried = ["direct", "matmul"]
-    elif _is_product(node, kernel) and pixels.suits(
+    elif _is_product(node, kernel) and pointwise_conv.suits(
         *((k, c) if node.op.name == "convolution_backward_input" else (c, k))
     ):
         ways["pixels"] = by_pixel
-        certain = not frozen and pixels.leads(images.y.shape)
-        preferred, tried, least = "pixels" if certain else "direct", ["direct", "pixels"], WORTH_TRYING / 10
+        certain = not frozen and pointwise_conv.leads(images.y.shape)
+        preferred, tried, least = "pixels" if certain else "direct", ["direct", "pixels"], MIN_TRIAL_MULTIPLY_ADDS / 10
         if frozen and min(c, k) <= FEW_CHANNELS:
             ways["narrow"] = partial(direct, isa="avx2")
             tried.append("narrow")
     elif frozen and kernel == (1, 1) and groups == 1 and min(c, k) <= FEW_CHANNELS:
         ways["narrow"] = partial(direct, isa="avx2")
-        preferred, tried, least = "direct", ["direct", "narrow"], WORTH_TRYING / 10
+        preferred, tried, least = "direct", ["direct", "narrow"], MIN_TRIAL_MULTIPLY_ADDS / 10
     else:
         return direct(lowering, node)
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
@@ -339,13 +342,13 @@ def lower_image(
 
 
 def _is_product(node: Node, kernel: tuple[int, ...]) -> bool:
-    """Whether a convolution multiplies every pixel by a matrix and does nothing else."""
+    """Whether a convolution is pointwise: every pixel times one matrix."""
     stride, padding, _, groups = node.attrs[-4:]
     return (kernel, tuple(stride), groups) == ((1, 1), (1, 1), 1) and not any(map(any, padding))
 
 
 class Images(NamedTuple):
-    """The images on the two sides of a convolution, whichever of them the node reads or makes."""
+    """The input and output images of a convolution, whether the node reads or writes them."""
 
     title: str
     x: Any
@@ -355,9 +358,9 @@ class Images(NamedTuple):
 
 def _sample(
     node: Node, images: Images, kernel: tuple[int, ...], groups: int = 1, frozen: bool = False,
-    least: float = WORTH_TRYING,
+    least: float = MIN_TRIAL_MULTIPLY_ADDS,
 ) -> Sample | None:  # fmt: skip
-    """The convolution on fewer images, and lower ones if one is still a lot."""
+    """The convolution on fewer images, with fewer rows if one image is still too large."""
     (n, c, _, _), (_, k, height, width) = images.x.shape, images.y.shape
     work = kernel[0] * kernel[1] * c * k // groups * n * height * width
     if work < least or min(c, k) < 16:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ..lower import Lowering
 
 FLOAT = np.dtype(np.float32)
-STREAMING = 4 << 20
-"""Bytes of a result that passes the caches by: the next step would find little of it there."""
-MOST_PIECES = 16
-"""Pieces of code of a kernel: tiny images with wide windows would have one for every tile."""
-MOST_TAPS = 49
-MOST_SUMS = 4
-"""Sums per channel beside those of the weight's gradient, see `depthwise_backward`."""
-LARGE = 16 << 20
-"""Bytes of images that come from memory: there oneDNN reaches a third of what it gives."""
+MIN_STREAMING_BYTES = 4 << 20
+"""Minimum bytes of a result stored with non-temporal stores: little of it would survive in cache."""
+MAX_PIECES = 16
+"""Maximum runs of a kernel: tiny images with wide windows would need code for every tile."""
+MAX_TAPS = 49
+MAX_SUMS = 4
+"""Maximum per-channel sums beside the weight gradient's, see `depthwise_backward`."""
+LARGE_IMAGE_BYTES = 16 << 20
+"""Minimum bytes of images that exceed the caches: there oneDNN reaches a third of the bandwidth."""
 
 
 def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> d.Shape:
@@ -38,42 +38,42 @@ def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: S
 
 
 def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
-    """Whether a convolution has one filter per channel, and one that these kernels are for."""
+    """Whether a convolution is depthwise and supported by these kernels."""
     if len(kernel) != 2 or not attrs[3] == x[1] == y[1] > 1:
         return False
     shape = shape_of(x, y, kernel, attrs)
     return (
-        shape.taps <= MOST_TAPS
+        shape.taps <= MAX_TAPS
         and 4 * shape.taps * shape.channels <= loops.MAX_LOCAL_BYTES
-        and all(d.Grid(shape, turned).pieces <= MOST_PIECES for turned in (False, True))
+        and all(d.Grid(shape, turned).pieces <= MAX_PIECES for turned in (False, True))
     )
 
 
 def suits_blocks(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
-    """Whether a convolution is one that these kernels compute together with its neighbours."""
+    """Whether these kernels can fuse the convolution with its neighbours."""
     return (
         suits(x, y, kernel, attrs)
         and preferred(x[1]) == "depthwise"
-        and 4 * (prod(kernel) + MOST_SUMS) * x[1] <= loops.MAX_LOCAL_BYTES
+        and 4 * (prod(kernel) + MAX_SUMS) * x[1] <= loops.MAX_LOCAL_BYTES
         and long_vectors()
     )
 
 
 def long_vectors() -> bool:
-    """Whether a vector holds enough numbers for these kernels to be the faster ones without a trial."""
+    """Whether vectors are long enough for these kernels to win without a trial."""
     from ....backends.llvm import target
 
     return target.host().vector_bytes >= 64
 
 
 def preferred(channels: int) -> str:
-    """The way to take where nothing was measured."""
+    """The way to take without a measurement."""
     return "depthwise" if channels >= 16 else "direct"
 
 
 def leads(x: Sequence[int]) -> bool:
-    """Whether these kernels are the faster ones without a doubt: images that come from memory, and long vectors."""
-    return 4 * prod(x) >= LARGE and x[1] >= 16 and long_vectors()
+    """Whether these kernels certainly win: images that exceed the caches, and long vectors."""
+    return 4 * prod(x) >= LARGE_IMAGE_BYTES and x[1] >= 16 and long_vectors()
 
 
 def add_kernel(
@@ -91,7 +91,7 @@ def add_kernel(
 
 
 def ordered_weights(lowering: Lowering, node: Node, shape: d.Shape, weight: Layout) -> Layout:
-    """A step that brings (channels, 1, rows, columns) into the order of the kernels."""
+    """A step that packs (channels, 1, rows, columns) into the kernels' layout."""
     sc, _, sh, sw = weight.strides
     taps = (shape.rows.taps, shape.columns.taps, shape.channels)
     w: Layout = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node, label=INTO)
@@ -100,17 +100,17 @@ def ordered_weights(lowering: Lowering, node: Node, shape: d.Shape, weight: Layo
 
 def convolve(
     lowering: Lowering, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
-    then: tuple[str, ...] = (), operands: Sequence[Layout] = (), label: str = "depthwise convolution",
+    epilogue: tuple[str, ...] = (), operands: Sequence[Layout] = (), label: str = "depthwise convolution",
 ) -> None:  # fmt: skip
-    """Steps for y = x convolved with weight, then `then` with `operands`; see `d.convolution`.
+    """Steps for y = x convolved with weight, then `epilogue` with `operands`; see `d.convolution`.
 
     Args:
-        x, y: channels-last and dense; the gradients of result and image if `turned`.
+        x, y: channels-last and contiguous; the gradients of result and image if `turned`.
         weight: (channels, 1, rows, columns) with any strides.
     """
     w = ordered_weights(lowering, node, shape, weight)
-    streaming = 4 * prod(y.shape) >= STREAMING
-    kernel = d.convolution(shape, turned, then, streaming)
+    streaming = 4 * prod(y.shape) >= MIN_STREAMING_BYTES
+    kernel = d.convolution(shape, turned, epilogue, streaming)
     params = [*d.Grid(shape, turned).split(x.shape[0]), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
     add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
 

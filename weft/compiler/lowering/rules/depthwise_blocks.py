@@ -13,7 +13,7 @@ from ...loop_ir.kernels import depthwise as d
 from ...loop_ir.kernels import depthwise_gradients as dg
 from ..primitives import lowers
 from .channels_last import channels_last_layout, channels_last_result
-from .depthwise import STREAMING, add_kernel, ordered_weights, shape_of, suits
+from .depthwise import MIN_STREAMING_BYTES, add_kernel, ordered_weights, shape_of, suits
 
 if TYPE_CHECKING:
     from ..lower import Lowering
@@ -28,13 +28,13 @@ def _applies(node: Node, x: Value, y: Value, w: Value, window: tuple[Any, ...]) 
 
 
 def _columns(lowering: Lowering, node: Node, values: tuple[Value, ...]) -> list[Layout]:
-    """Operands with a number per channel, dense."""
+    """Per-channel operands, contiguous."""
     found = [lowering.layout_of(v) for v in values]
     return [x if x.contiguous else lowering.copy(x, node) for x in found]
 
 
 def _column(lowering: Lowering, node: Node, index: int) -> Layout:
-    """Where a result with a number per channel goes."""
+    """The layout of a per-channel result."""
     shape = tuple(node.outputs[index].shape)
     placed: Layout = lowering.place(node, index, row_major(shape), node, None)
     return placed
@@ -53,7 +53,7 @@ def lower_forward(lowering: Lowering, node: Node) -> bool:
     with channels_last_result(lowering, node) as y:
         grid = d.Grid(shape, False)
         images = x.shape[0]
-        kernel = d.convolution(shape, False, (), 4 * prod(y.shape) >= STREAMING, before, moments)
+        kernel = d.convolution(shape, False, (), 4 * prod(y.shape) >= MIN_STREAMING_BYTES, before, moments)
         params = [*grid.split(images), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
         writes = [y]
         if moments:
@@ -82,7 +82,7 @@ def lower_backward(lowering: Lowering, node: Node) -> bool:
         strips, tasks = d.Grid(shape, True).split(x.shape[0])
         sums = len(results) - 1
         parts = lowering.temporary((tasks, shape.taps + sums, shape.channels), x.dtype)
-        kernel = dg.gradients(shape, before, after, results, 4 * prod(y.shape) >= STREAMING)
+        kernel = dg.gradients(shape, before, after, results, 4 * prod(y.shape) >= MIN_STREAMING_BYTES)
         params = [strips, tasks, g.offset, x.offset, w.offset, y.offset, *[z.offset for z in operands]]
         names = [name for name, _ in after] + ["sum"] * sums
         label = "+".join(["depthwise convolution grad input", "grad weight", *dict.fromkeys(names)])

@@ -13,7 +13,7 @@ from ..primitives import add_primitive, available, desc, lowers
 from . import depthwise, pointwise_conv, winograd
 from .channels_last import channels_last_layout, channels_last_result
 from .conv import Images, convolve, lower_image, weight_matrix
-from .matmul import _operand, library_product, multiply_few_rows
+from .matmul import _operand, library_product, multiply_skinny
 from .product import leads, multiply
 from .product import suits as suits_blocks
 
@@ -69,7 +69,7 @@ def lower_matmul_then(lowering: Lowering, node: Node) -> bool:
         return False
     a, b = (_operand(lowering, lowering.layout_of(v), node) for v in node.inputs[:2])
     columns = [_matrix(lowering, node, v) for v in node.inputs[2:]]
-    if multiply_few_rows(lowering, node, a, b, steps, columns):
+    if multiply_skinny(lowering, node, a, b, steps, columns):
         return True
     if suits_blocks(a, b) and leads(library_product):
         return multiply(lowering, node, a, b, steps, columns)
@@ -85,7 +85,7 @@ def lower_matmul_then(lowering: Lowering, node: Node) -> bool:
 
 
 def _matrix(lowering: Lowering, node: Node, value: Value) -> Layout:
-    """An operand of a step as a matrix; one number per column is a matrix of one row."""
+    """An operand of a step as a matrix; one element per column is a matrix of one row."""
     x = lowering.layout_of(value)
     if not x.contiguous:
         x = lowering.copy(x, node)
@@ -102,11 +102,11 @@ def lower_convolution_then(lowering: Lowering, node: Node) -> bool:
     images = Images(_label("conv", node.attrs[0]), node.inputs[0], node.outputs[0], (0, *like))
     if not takes_steps(node.attrs[0]):
         return _direct_then(lowering, node)
-    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then, _depthwise_then, _pixels_then)
+    return lower_image(lowering, node, images, kernel, _direct_then, _winograd_then, _depthwise_then, _pointwise_then)
 
 
 def _direct_then(lowering: Lowering, node: Node, isa: str = "") -> bool:
-    """`convolution_then` by oneDNN; what is added to every pixel first is its bias."""
+    """`convolution_then` by oneDNN; a leading per-channel add becomes its bias."""
     steps, *attrs = node.attrs
     shape = tuple(node.outputs[0].shape)
     operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
@@ -121,42 +121,42 @@ def _direct_then(lowering: Lowering, node: Node, isa: str = "") -> bool:
 
 
 def _winograd_then(m: int, lowering: Lowering, node: Node) -> bool:
-    """`convolution_then` with the steps in the last transform."""
+    """`convolution_then` by Winograd, with the steps in the output transform."""
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
-    then, operands = _own_steps(lowering, node)
+    epilogue, operands = _own_steps(lowering, node)
     weight = lowering.layout_of(node.inputs[1])
     with channels_last_result(lowering, node) as y:
         padding = node.attrs[2]
         before = padding[0][0], padding[1][0]
-        winograd.convolve(lowering, node, m, x, weight, y, before, then, operands)
+        winograd.convolve(lowering, node, m, x, weight, y, before, epilogue, operands)
     return True
 
 
 def _depthwise_then(lowering: Lowering, node: Node) -> bool:
-    """`convolution_then` by our own depthwise kernel, with the steps in it."""
+    """`convolution_then` by the native depthwise kernel, with the steps as its epilogue."""
     steps, *attrs = node.attrs
     shape = depthwise.shape_of(node.inputs[0].shape, node.outputs[0].shape, node.inputs[1].shape[2:], attrs)
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
-    then, operands = _own_steps(lowering, node)
+    epilogue, operands = _own_steps(lowering, node)
     weight = lowering.layout_of(node.inputs[1])
     with channels_last_result(lowering, node) as y:
         label = _label("depthwise convolution", steps)
-        depthwise.convolve(lowering, node, shape, x, weight, y, False, then, operands, label)
+        depthwise.convolve(lowering, node, shape, x, weight, y, False, epilogue, operands, label)
     return True
 
 
-def _pixels_then(lowering: Lowering, node: Node) -> bool:
-    """`convolution_then` by our own kernel for 1 x 1 ones, with the steps in it."""
+def _pointwise_then(lowering: Lowering, node: Node) -> bool:
+    """`convolution_then` by the native 1 x 1 kernel, with the steps as its epilogue."""
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
-    then, operands = _own_steps(lowering, node)
+    epilogue, operands = _own_steps(lowering, node)
     with channels_last_result(lowering, node) as y:
         label = _label("convolution", node.attrs[0])
-        pointwise_conv.multiply(lowering, node, x, weight_matrix(lowering, node), y, then, operands, label)
+        pointwise_conv.multiply(lowering, node, x, weight_matrix(lowering, node), y, epilogue, operands, label)
     return True
 
 
 def _own_steps(lowering: Lowering, node: Node) -> tuple[tuple[str, ...], list[Layout]]:
-    """The steps of a `convolution_then` as kernels of our own take them, and their operands."""
+    """The steps of a `convolution_then` as native kernels take them, and their operands."""
     shape = tuple(node.outputs[0].shape)
     operands = [_image(lowering, node, v, shape) for v in node.inputs[2:]]
     kinds = iter(["bias" if _is_column(v, shape) else "image" for v in node.inputs[2:]])
@@ -164,12 +164,12 @@ def _own_steps(lowering: Lowering, node: Node) -> tuple[tuple[str, ...], list[La
 
 
 def _is_column(value: Value, shape: tuple[int, ...]) -> bool:
-    """Whether an operand has one number per channel of an image of this shape."""
+    """Whether an operand is per-channel for an image of this shape."""
     return value.size == shape[1] and tuple(value.shape) != shape
 
 
 def _image(lowering: Lowering, node: Node, value: Value, shape: tuple[int, ...]) -> Layout:
-    """An operand of a step as oneDNN reads it: channels-last, or one number per channel."""
+    """An operand of a step as oneDNN reads it: channels-last, or per-channel."""
     x = lowering.layout_of(value)
     if tuple(value.shape) == shape and shape[2:] != (1, 1):
         return channels_last_layout(lowering, x, node)

@@ -15,7 +15,7 @@ from ..lower import Step
 from ..primitives import add_primitive, available, dense, desc, lowers, usable
 from .product import leads, lower_blocks, multiply_deep, suits_deep
 from .product import suits as suits_blocks
-from .update import put_off
+from .update import defer_product
 
 if TYPE_CHECKING:
     from ..lower import Lowering
@@ -28,10 +28,10 @@ def lower_matmul(lowering: Lowering, node: Node) -> bool:
     out = node.outputs[0]
     if 0 in a.shape or 0 in b.shape or 0 in out.shape:
         return False
-    if multiply_few_rows(lowering, node, a, b) or _small(lowering, node, a, b):
+    if multiply_skinny(lowering, node, a, b) or _small(lowering, node, a, b):
         return True
     deep = suits_deep(a, b)
-    if put_off(lowering, node, a, b, lambda: not deep and suits_blocks(a, b) and leads(library_product)):
+    if defer_product(lowering, node, a, b, lambda: not deep and suits_blocks(a, b) and leads(library_product)):
         return True
     if deep and leads(library_product):
         multiply_deep(lowering, node, a, b, lowering.place(node, 0, row_major(tuple(out.shape)), node, None))
@@ -45,7 +45,7 @@ def lower_matmul(lowering: Lowering, node: Node) -> bool:
 
 
 def library_product(lowering: Lowering, node: Node) -> bool:
-    """By oneDNN, if it is there."""
+    """Lower to oneDNN, if available."""
     a, b = (lowering.layout_of(v) for v in node.inputs)
     out = node.outputs[0]
     if a.dtype != np.float32 or not available():
@@ -67,10 +67,10 @@ def library_product(lowering: Lowering, node: Node) -> bool:
     return True
 
 
-def multiply_few_rows(
+def multiply_skinny(
     lowering: Lowering, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
 ) -> bool:
-    """A few rows times a matrix that lies transposed, then `steps`: our own kernel, which reads the matrix once."""
+    """A skinny matmul with a transposed matrix and the epilogue `steps`: a native kernel that reads the matrix once."""
     if len(a.shape) != 2 or len(b.shape) != 2 or not skinny_matmul.suits(a, b):
         return False
     y = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
@@ -79,7 +79,7 @@ def multiply_few_rows(
         target = lowering.temporary(y.shape, y.dtype)
     layouts = [a, b, *operands, target]
     storages = [x.storage for x in layouts]
-    kernel = skinny_matmul.few_rows(a, b, target, steps, operands)
+    kernel = skinny_matmul.skinny_matmul(a, b, target, steps, operands)
     label = " + ".join(["matmul", *steps])
     lowering.steps.append(Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages))
     if target is not y:
@@ -87,28 +87,28 @@ def multiply_few_rows(
     return True
 
 
-CALL = 32768  # the price of a library call
-PACKING = 4  # multiplications that cost as much as packing an element
-LANES = 16  # columns of a register tile come in multiples of this many
+CALL_COST = 32768  # of a library call, in multiplications
+PACKING_COST = 4  # of packing an element, in multiplications
+LANES = 16  # register tiles have a multiple of this many columns
 
 
 def _small(lowering: Lowering, node: Node, a: Layout, b: Layout) -> bool:
-    """Small plain matrices are multiplied by our own kernel.
+    """Lower a small matmul to the native kernel.
 
-    It wants unit stride along the columns of the right operand and of the result. Either the product itself or its
-    transpose (b.T @ a.T, whose result lies column by column) is computed, whichever needs less packing.
+    It needs unit stride along the columns of the right operand and of the result. Either the product itself or its
+    transpose (b.T @ a.T, whose result is column-major) is computed, whichever needs less packing.
     """
     out = node.outputs[0]
     shape = tuple(out.shape)
     if len(a.shape) != 2 or len(b.shape) != 2 or not suits(a, b, Layout(a.storage, a.dtype, shape, row_major(shape))):
         return False
-    fixed = out in lowering.wanted  # the layout of a result that leaves the program is not ours to choose
+    fixed = out in lowering.wanted  # the layout of a program output is fixed
     straight = _price(a, b)
     flipped = _price(_flipped(b), _flipped(a)) + 3 * shape[0] * shape[1]
     work = shape[0] * shape[1] * a.shape[1]
     price = straight if fixed else min(straight, flipped)
-    if price >= CALL and PACKING * price > work and a.dtype == np.float32 and available():
-        return False  # few rows times a matrix the wrong way round: packing it would be most of the work
+    if price >= CALL_COST and PACKING_COST * price > work and a.dtype == np.float32 and available():
+        return False  # few rows times a transposed matrix: packing would dominate
     if not fixed and flipped < straight:
         result = _multiply(lowering, node, _flipped(b), _flipped(a))
         lowering.layouts[out] = _flipped(result)
@@ -126,7 +126,7 @@ def _flipped(x: Layout) -> Layout:
 
 
 def _price(a: Layout, b: Layout) -> int:
-    """What `a @ b` costs in elements touched: the multiplication in whole vectors, and packing of `b` if needed."""
+    """The estimated cost of `a @ b`: multiplications in whole vectors, and packing of `b` if needed."""
     (m, k), n = a.shape, b.shape[1]
     vectors = -(-n // LANES)
     return m * k * vectors + (0 if _packed(b) else 3 * k * n)
@@ -137,23 +137,23 @@ def _packed(b: Layout) -> bool:
 
 
 def _multiply(lowering: Lowering, node: Node, a: Layout, b: Layout) -> Layout:
-    """Add the kernel; columns are padded to whole vectors, so the result's rows may be further apart than its columns."""
+    """Add the kernel; columns are padded to whole vectors, so the result may have a larger row stride."""
     (m, k), n = a.shape, b.shape[1]
     wide = -(-n // LANES) * LANES
     if not _packed(b):
-        room = lowering.temporary((k, wide), b.dtype)
-        b = lowering.copy(b, node, Layout(room.storage, b.dtype, (k, n), (wide, 1)))
-    room = lowering.temporary((m, wide), a.dtype)
+        scratch = lowering.temporary((k, wide), b.dtype)
+        b = lowering.copy(b, node, Layout(scratch.storage, b.dtype, (k, n), (wide, 1)))
+    scratch = lowering.temporary((m, wide), a.dtype)
     padded_b = Layout(b.storage, b.dtype, (k, wide), b.strides, b.offset)
-    storages = [a.storage, b.storage, room.storage]
+    storages = [a.storage, b.storage, scratch.storage]
     lowering.steps.append(
-        Step("kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, padded_b, room), storages)
+        Step("kernel", "matmul", [node], storages[:2], storages[2:], small_matmul(a, padded_b, scratch), storages)
     )
-    return Layout(room.storage, a.dtype, (m, n), (wide, 1))
+    return Layout(scratch.storage, a.dtype, (m, n), (wide, 1))
 
 
 def _operand(lowering: Lowering, x: Layout, node: Node) -> Layout:
-    """oneDNN wants one of the two matrix axes to be dense; broadcast or oddly strided operands are copied."""
+    """oneDNN needs one of the two matrix axes contiguous; broadcast or oddly strided operands are copied."""
     if len(x.shape) >= 2 and any(st == 0 and d > 1 for st, d in zip(x.strides[-2:], x.shape[-2:], strict=True)):
         return lowering.copy(x, node)
     if len(x.shape) == 1 and x.strides[0] == 0 and x.shape[0] > 1:
@@ -189,7 +189,7 @@ def _result_matrix(c: Layout, a: Layout, b: Layout) -> Layout:
 
 
 def _pad(x: Layout, rank: int) -> Layout:
-    """Leading batch axes of size 1, with a stride that looks dense."""
+    """Leading batch axes of size 1, with contiguous strides."""
     extra = rank - len(x.shape)
     if extra <= 0:
         return _tidy(x)
@@ -200,7 +200,7 @@ def _pad(x: Layout, rank: int) -> Layout:
 
 
 def _tidy(x: Layout) -> Layout:
-    """Axes of size 1 get the stride a dense array would have: oneDNN looks at them."""
+    """Axes of size 1 get contiguous strides: oneDNN checks them."""
     strides = list(x.strides)
     for i in range(len(strides) - 1, -1, -1):
         if x.shape[i] == 1:
@@ -213,7 +213,7 @@ def _tidy(x: Layout) -> Layout:
 
 
 def _merge_batch(a: Layout, b: Layout, c: Layout) -> tuple[Layout, Layout, Layout]:
-    """Join batch axes into one where all three walk through them alike: fewer axes are faster in oneDNN."""
+    """Collapse batch axes where all three layouts allow it: oneDNN is faster with fewer axes."""
     while len(a.shape) > 3:
         joined = []
         for x in (a, b, c):

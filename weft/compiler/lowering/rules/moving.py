@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @lowers("concat_axis")
 def lower_concat(lowering: Lowering, node: Node) -> bool:
-    """Every part is copied to its place, unless it was computed there (`weft.compiler.lowering.joins`)."""
+    """Copy every part into the result, unless it was computed there (`weft.compiler.lowering.joins`)."""
     out = node.outputs[0]
     if not native(out):
         return False
@@ -42,7 +42,7 @@ def lower_concat(lowering: Lowering, node: Node) -> bool:
 
 
 def _order(first: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Images stay channels-last; everything else is row-major, as what reads it expects."""
+    """Channels-last for images, row-major for everything else."""
     last = (
         len(shape) > 2 and first.shape[1] > 1 and same_strides(first.strides, channels_last(first.shape), first.shape)
     )
@@ -51,13 +51,13 @@ def _order(first: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @lowers("setitem")
 def lower_setitem(lowering: Lowering, node: Node) -> bool:
-    """A copy of x, then the value over a part of it; of a variable that nobody reads any more only the part is written."""
+    """A copy of x with a slice overwritten; a variable without other readers is updated in place."""
     x_value, value = node.inputs
     if not native(x_value, value):
         return False
     x, new = lowering.layout_of(x_value), lowering.layout_of(value)
     reads: dict[int, list[Any]] = {id(x.storage): [(x.offset, x.strides, x.shape)]}
-    if new.storage is x.storage:  # the part may be written before all of the value is read
+    if new.storage is x.storage:  # the slice may be written before all of the value is read
         reads[id(x.storage)].append(None)
     elif new.storage.kind == "variable":
         reads[id(new.storage)] = [None]
@@ -70,7 +70,7 @@ def lower_setitem(lowering: Lowering, node: Node) -> bool:
 
 @lowers("put_into_zeros")
 def lower_put_into_zeros(lowering: Lowering, node: Node) -> bool:
-    """Zeros, then the value over a part of them."""
+    """Zeros with a slice overwritten by the value."""
     (value,) = node.inputs
     out = node.outputs[0]
     if not native(value, out):
@@ -148,7 +148,7 @@ def lower_unfold(lowering: Lowering, node: Node) -> bool:
 
 @lowers("unfold_backward")
 def lower_fold(lowering: Lowering, node: Node) -> bool:
-    """Columns added up where they came from, one place of the kernel after another; images run side by side."""
+    """Add columns back to the image (col2im), one kernel position after another; images run in parallel."""
     g_value = node.inputs[0]
     _, kernel, dilation, padding, stride = node.attrs
     if not native(g_value, *node.outputs) or g_value.dtype.itemsize == 2:

@@ -15,28 +15,28 @@ from .depthwise import add_kernel, long_vectors
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-LEAST = 2048
-"""Pixels from which no trial is needed: with fewer, how they are shared out counts more than how they are multiplied."""
+MIN_PIXELS = 2048
+"""Minimum pixels to skip the trial: with fewer, load balance matters more than the kernel."""
 
 
 def suits(depth: int, columns: int) -> bool:
-    """Whether a product with such a matrix is one that the kernel is for."""
-    return min(depth, columns) >= 8 and depth * columns <= p.LARGEST and p.tile_of(columns)[0] > 0
+    """Whether the kernel supports a matrix of this shape."""
+    return min(depth, columns) >= 8 and depth * columns <= p.MAX_MATRIX_ELEMENTS and p.tile_of(columns)[0] > 0
 
 
 def leads(images: Sequence[int]) -> bool:
-    """Whether the kernel is the fastest way without a doubt, for images of this shape."""
-    return images[0] * prod(images[2:]) >= LEAST and long_vectors()
+    """Whether the kernel is certainly the fastest way for images of this shape."""
+    return images[0] * prod(images[2:]) >= MIN_PIXELS and long_vectors()
 
 
 def multiply(
-    lowering: Lowering, node: Node, x: Layout, matrix: Layout, y: Layout, then: tuple[str, ...] = (),
+    lowering: Lowering, node: Node, x: Layout, matrix: Layout, y: Layout, epilogue: tuple[str, ...] = (),
     operands: Sequence[Layout] = (), label: str = "convolution",
 ) -> None:  # fmt: skip
-    """Steps for y = x times matrix, pixel by pixel, then `then` with `operands`; see `p.pixels`.
+    """Steps for y = x times matrix, pixel by pixel, then `epilogue` with `operands`; see `p.pointwise_conv`.
 
     Args:
-        x, y: channels-last and dense.
+        x, y: channels-last and contiguous.
         matrix: (channels of x, channels of y) with any strides.
     """
     depth, columns = matrix.shape
@@ -48,4 +48,4 @@ def multiply(
     w = panels if panels.contiguous else lowering.copy(panels, node, label=INTO)
     rows = x.shape[0] * prod(x.shape[2:])
     params = [rows, *p.split(rows, columns), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
-    add_kernel(lowering, node, label, p.pixels(depth, columns, then), [x, w, *operands], [y], params)
+    add_kernel(lowering, node, label, p.pointwise_conv(depth, columns, epilogue), [x, w, *operands], [y], params)

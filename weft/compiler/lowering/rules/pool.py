@@ -56,10 +56,10 @@ def lower_max_pool(lowering: Lowering, node: Node) -> bool:
         return False
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     if plain:
-        room: Any = channels_last_result(lowering, node, 1)
+        indices: Any = channels_last_result(lowering, node, 1)
     else:
-        room = nullcontext(lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8)))
-    with channels_last_result(lowering, node) as y, room as workspace:
+        indices = nullcontext(lowering.temporary((max(primitive.workspace_nbytes, 1),), np.dtype(np.uint8)))
+    with channels_last_result(lowering, node) as y, indices as workspace:
         arguments = {int(Arg.SRC): x, int(Arg.DST): y}
         if primitive.takes(Arg.WORKSPACE):
             arguments[int(Arg.WORKSPACE)] = workspace

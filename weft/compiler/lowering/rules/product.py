@@ -28,33 +28,33 @@ from ..primitives import available
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 96, 48, 32
-"""Sizes from which blocks are worth while: a tile is 6 by 64 numbers, and with few rows most of the time goes to packing."""
+MIN_ROWS, MIN_COLUMNS, MIN_DEPTH = 96, 48, 32
+"""Minimum sizes for blocking: a tile is 6 by 64 elements, and with few rows packing dominates."""
 FLOAT = np.dtype(np.float32)
-ORDINARY = (4096, 256, 256)
+TRIAL_SHAPE = (4096, 256, 256)
 
 
 def suits(a: Layout, b: Layout) -> bool:
-    """Whether `a @ b` should be computed here, if this machine is one where our kernel leads.
+    """Whether `a @ b` suits the blocked kernel, on machines where it leads.
 
-    The right operand is packed, which is repaid where it is used for many rows. So is a left one whose rows are not dense;
-    over a great depth that takes longer than what it gains.
+    The right operand is packed, which pays off if it is reused for many rows. So is a left one without contiguous rows; for
+    a large depth that costs more than it gains.
     """
     if len(a.shape) != 2 or len(b.shape) != 2:
         return False
     (rows, depth), columns = a.shape, b.shape[1]
     return (
         a.dtype == b.dtype == FLOAT
-        and rows >= LEAST_ROWS
-        and columns >= LEAST_COLUMNS
-        and depth >= LEAST_DEPTH
+        and rows >= MIN_ROWS
+        and columns >= MIN_COLUMNS
+        and depth >= MIN_DEPTH
         and 1 in b.strides
         and (a.strides[1] == 1 or a.strides[0] == 1 and depth <= 4 * min(rows, columns))
     )
 
 
 def suits_deep(a: Layout, b: Layout) -> bool:
-    """Whether `a @ b` should be computed by `multiply_deep`, if this machine is one where our kernel leads."""
+    """Whether `a @ b` suits `multiply_deep`, on machines where the native kernel leads."""
     return (
         len(a.shape) == len(b.shape) == 2
         and a.dtype == b.dtype == FLOAT
@@ -65,18 +65,18 @@ def suits_deep(a: Layout, b: Layout) -> bool:
 
 
 def leads(library: Way) -> bool:
-    """Whether our kernel is to be preferred to `library`, another way to lower a matmul."""
+    """Whether the native kernel is faster than `library`, another way to lower a matmul."""
     if not available():
         return True
     from ....backends.llvm import target
 
     flow = Flow("ordinary")
-    m, k, n = ORDINARY
+    m, k, n = TRIAL_SHAPE
     inputs = [flow.placeholder(shape, FLOAT) for shape in ((m, k), (k, n))]
     node = flow.add(table["matmul"], inputs, (), (Spec((m, n), FLOAT),))
     sample = Sample(((m, k), (k, n)), ((m, n),), (), 1.0, lambda label: False)
     ways: dict[str, Way] = {"library": library, "blocks": lower_blocks}
-    # 24 registers hold a tile where vectors are long; elsewhere it would be moved to and from memory
+    # a tile needs 24 long vector registers; elsewhere it would be spilled
     preferred = "blocks" if target.host().vector_bytes >= 64 else "library"
     return choose(node, ways, preferred, "products", lambda: sample, variant="product").way == "blocks"
 
@@ -90,13 +90,13 @@ def lower_blocks(lowering: Lowering, node: Node) -> bool:
 def multiply(
     lowering: Lowering, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
 ) -> bool:
-    """A step that computes the node as `a @ b` followed by `steps`, whose operands have one number per column."""
+    """A step that computes the node as `a @ b` with the epilogue `steps`, whose operands have one element per column."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
     kernel, (private, shared) = product_kernel(a, b, target, steps, operands)
     storages = [
         x.storage
-        for x in (a, b, lowering.room(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)
+        for x in (a, b, lowering.scratch(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)
     ]
     reads = [storages[0], storages[1], *storages[5:]]
     label = " + ".join(["matmul", *steps])
@@ -107,15 +107,15 @@ def multiply(
 
 
 def multiply_deep(lowering: Lowering, node: Node, a: Layout, b: Layout, out: Layout, label: str = "matmul") -> None:
-    """A step for `out = a @ b`, matrices whose depth is what is large."""
-    # which side gives the columns hardly matters now that operands are read as they lie; it decides about rounding, so it stays
+    """A step for `out = a @ b` with a large depth."""
+    # either side could provide the columns: operands are read unpacked. The choice is kept because it affects rounding
     short, long = sorted((a.shape[0], b.shape[1]))
     if b.shape[1] != (short if short <= COLUMNS else long):
-        a, b, out = _turned(b), _turned(a), _turned(out)
+        a, b, out = _transposed(b), _transposed(a), _transposed(out)
     kernel, (sums, private) = deep_kernel(a, b, out)
-    storages = [x.storage for x in (a, b, lowering.temporary((sums,), FLOAT), lowering.room(private, FLOAT), out)]
+    storages = [x.storage for x in (a, b, lowering.temporary((sums,), FLOAT), lowering.scratch(private, FLOAT), out)]
     lowering.steps.append(Step("kernel", label, [node], storages[:2], storages[2:], kernel, storages))
 
 
-def _turned(x: Layout) -> Layout:
+def _transposed(x: Layout) -> Layout:
     return Layout(x.storage, x.dtype, x.shape[::-1], x.strides[::-1], x.offset)

@@ -23,7 +23,7 @@ from .sorting import order_into
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-_WORK = 16  # a draw costs as much as this many additions
+_DRAW_COST = 16  # of a draw, in additions
 
 
 def draw_into(
@@ -50,7 +50,7 @@ def draw_into(
         value = make(words((seed.var, offset.var), place), [o.at(*at) for o in others])
         return [loops.store(target.at(*at), s.cast(value, out.dtype))]
 
-    r.add([seed, offset, *over_rows(shape, point, vector=True, work=_WORK)])
+    r.add([seed, offset, *over_rows(shape, point, vector=True, work=_DRAW_COST)])
 
 
 def _out(lowering: Lowering, node: Node) -> Layout:
@@ -94,7 +94,7 @@ def lower_integers(lowering: Lowering, node: Node) -> bool:
 
 @lowers("random_permutation")
 def lower_permutation(lowering: Lowering, node: Node) -> bool:
-    """The order of random words."""
+    """The argsort of random words."""
     if not native(*node.outputs):
         return False
     bits = lowering.temporary(tuple(node.outputs[0].shape), np.dtype(np.uint64))

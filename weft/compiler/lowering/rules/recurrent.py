@@ -24,23 +24,23 @@ from ..primitives import lowers
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-LARGEST_BATCH = 4096
+MAX_BATCH = 4096
 
 
 def serves(gates: Any, weight_hh: Any, mask: Any) -> bool:
-    """Whether there are kernels for such a layer: whole vectors of hidden units. Takes tensors or values."""
+    """Whether the kernels support such a layer: whole vectors of hidden units. Takes tensors or values."""
     shape, size = tuple(gates.shape), weight_hh.shape[-1]
     return (
         gates.dtype == np.float32
         and mask is None
         and all(isinstance(d, int) and d > 0 for d in (*shape, size))
         and size % kernels.UNITS == 0
-        and shape[1] <= LARGEST_BATCH
+        and shape[1] <= MAX_BATCH
     )
 
 
 def _dense(lowering: Lowering, value: Value | None, node: Node) -> Layout | None:
-    """An operand whose last axis is dense and that does not repeat elements."""
+    """An operand with a contiguous last axis and no broadcast axes."""
     if value is None:
         return None
     layout = lowering.layout_of(value)
@@ -60,7 +60,7 @@ def _is_zero(value: Value) -> bool:
 
 
 class _Walk:
-    """Makes the steps of a walk through time; `at` is a slice at a fixed time, `cursor` one that moves."""
+    """Builds the steps of a loop over time; `at` is a slice at a fixed time, `cursor` one that advances."""
 
     def __init__(self, lowering: Lowering, node: Node) -> None:
         self.lowering, self.node = lowering, node
@@ -95,8 +95,8 @@ class _Walk:
 
 def _pack(lowering: Lowering, node: Node, weight: Layout, kernel: Callable[[Layout, Layout], Kernel]) -> Layout:
     (depth, width) = weight.shape
-    room = lowering.temporary((depth * width,), weight.dtype)
-    packed = Layout(room.storage, weight.dtype, (1, depth * width), (depth * width, 1))
+    panels = lowering.temporary((depth * width,), weight.dtype)
+    packed = Layout(panels.storage, weight.dtype, (1, depth * width), (depth * width, 1))
     lowering.steps.append(_step(node, "pack weights", kernel(weight, packed), [weight], [packed]))
     return packed
 
@@ -120,7 +120,7 @@ def lower_lstm(lowering: Lowering, node: Node) -> bool:
         w = packed if h is not None else None
         return _step(node, "lstm step", kernels.lstm_step(a, h, c, w, *outs), [a, h, c, w], outs)
 
-    # if a weight is not a number, the second step shows it
+    # a NaN weight shows up from the second step on
     start = None if count > 1 and _is_zero(h_value) else h0
     lowering.steps.append(one(walk.at(gates, first), start, c0, [walk.at(r, first) for r in results]))
     if count > 1:
@@ -147,7 +147,7 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
     packed = _pack(lowering, node, weight, pack_panels)
     lowering.fill(g_c0, 0, node)  # carries the gradient of the cells from step to step
     count = acts.shape[0]
-    last, direction = (0, 1) if reverse else (count - 1, -1)  # where the walk starts, and which way it goes
+    last, direction = (0, 1) if reverse else (count - 1, -1)  # start and direction of the loop
     end = last + direction * (count - 1)
     walk = _Walk(lowering, node)
 
@@ -172,7 +172,7 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
         lowering.steps.append(fixed(end, walk.at(out, end - direction), c0))
     whole = walk.at(out, end)
     assert whole is not None
-    if lowering.is_read(node.outputs[1]):  # layers mostly start from zeros, whose gradient nobody wants
+    if lowering.is_read(node.outputs[1]):  # layers mostly start from zeros, whose gradient is not used
         lowering.steps.append(
             _step(node, "lstm initial state", kernels.times_panels(whole, packed, g_h0), [whole, packed], [g_h0])
         )

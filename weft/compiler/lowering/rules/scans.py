@@ -24,7 +24,7 @@ from .sorting import last_axis
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-COLUMNS = 512  # states kept side by side
+COLUMNS = 512  # states in one vector loop
 
 Advance = Callable[[list[Expr], list[Expr], Expr], list[Expr]]
 
@@ -115,7 +115,7 @@ def lower_running(lowering: Lowering, node: Node) -> bool:
 
 @lowers("cummax_pair", "cummin_pair")
 def lower_running_extreme(lowering: Lowering, node: Node) -> bool:
-    """The running extreme and the place of the newest element that equals it; NaN stays once it has come."""
+    """The running extreme and the place of the newest element that equals it; NaN is sticky."""
     (x_value,) = node.inputs
     if not native(x_value) or s.kind(x_value.dtype) == "b":
         return False

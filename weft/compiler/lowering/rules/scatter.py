@@ -44,7 +44,7 @@ def write_along(
 ) -> None:
     """A step that does `target[.., index[.., t, ..], ..] = combine(old, source[.., t, ..])` for every t along `axis`.
 
-    `index` and `source` have one shape (an index that is the same along an axis has stride 0 there); the indices have
+    `index` and `source` have one shape (a broadcast index has stride 0); the indices have
     been checked.
     """
     r = Routine(lowering, node, label)
@@ -81,7 +81,7 @@ def write_along(
 
 
 def _copy_of(lowering: Lowering, node: Node, value: Any, others: Sequence[Layout]) -> tuple[Layout, Layout]:
-    """(row-major memory that holds a copy of `value`, where the node's result must finally lie).
+    """(row-major memory that holds a copy of `value`, the layout that the node's result must have).
 
     If the result goes into the memory that holds `value` (a few rows of a variable are replaced), nothing is copied,
     unless the step reads that memory through its `others` too.
@@ -146,7 +146,7 @@ def lower_scatter(lowering: Lowering, node: Node) -> bool:
 
 @lowers("segment_max")
 def lower_segment_max(lowering: Lowering, node: Node) -> bool:
-    """-inf everywhere, the rows over it, and 0 where no row came."""
+    """Fill with -inf, take maxima over the rows, and store 0 for empty segments."""
     x_value, index_value = node.inputs
     (count,) = node.attrs
     if not native(x_value, index_value, *node.outputs) or s.kind(x_value.dtype) != "f":

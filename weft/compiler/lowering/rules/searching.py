@@ -20,13 +20,13 @@ from .sorting import last_axis
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-PARTS = 16  # of one long vector, searched side by side
-LONG = 1 << 16
+PARTS = 16  # of one long vector, searched in parallel
+MIN_SPLIT_ELEMENTS = 1 << 16
 
 
 @lowers("argmax", "argmin")
 def lower_arg(lowering: Lowering, node: Node) -> bool:
-    """The place of the first extreme element, or of the first NaN."""
+    """The index of the first extreme element, or of the first NaN."""
     axis, _ = node.attrs
     (x_value,) = node.inputs
     if not native(x_value):
@@ -39,7 +39,7 @@ def lower_arg(lowering: Lowering, node: Node) -> bool:
         size = x_value.size
         x = Layout(x.storage, x.dtype, (size,), (1,), x.offset)
         result = Layout(out.storage, out.dtype, (), (), out.offset)
-        if size >= LONG:
+        if size >= MIN_SPLIT_ELEMENTS:
             _in_parts(lowering, node, x, result)
             return True
     else:
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_parts(lowering: Lowering, node: Node, x: Layout, out: Layout) -> None:
-    """The extremes of parts of a long vector, then the first extreme among them."""
+    """Two-step reduction of a long vector: extremes of its parts, then the first extreme among them."""
     r = Routine(lowering, node, node.op.name)
     source, target = r.reads(x), r.writes(out)
     n = x.shape[0]
@@ -126,7 +126,7 @@ def lower_search(lowering: Lowering, node: Node) -> bool:
         statements: list[Any] = [wanted]
 
         def passes(place: Any) -> Any:
-            """1 if the element at `place` lies before what is looked for."""
+            """1 if the element at `place` precedes the searched value."""
             where = place if order is None else wrapped(order.at(place), n)
             found = key(s.cast(vector.at(where), dtype), False)
             before = s.lt(found, wanted.var) if node.attrs[0] == "left" else s.le(found, wanted.var)

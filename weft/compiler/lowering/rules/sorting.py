@@ -12,16 +12,16 @@ from ....ops.core import scalar as s
 from ...layout import Layout, row_major
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Accumulator, Buffer, Let, Local
-from ...loop_ir.kernels.sorting import RANK, before, digit, digits, element, key, key_bits, key_dtype
+from ...loop_ir.kernels.sorting import MAX_RANK_ELEMENTS, before, digit, digits, element, key, key_bits, key_dtype
 from ..primitives import lowers
 from ..routines import Operand, Routine, native, over_rows
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-CHUNKS = 16  # parts of one long row that are sorted side by side
-LONG = 1 << 16  # elements of a row from which that pays
-SELECT = 24  # of many elements up to which picking the largest again and again beats sorting
+CHUNKS = 16  # of one long row, sorted in parallel
+MIN_CHUNKED_ELEMENTS = 1 << 16  # of a row, from which chunks pay off
+MAX_SELECTED = 24  # up to which repeated selection beats sorting
 
 
 def last_axis(layout: Layout, axis: int) -> Layout:
@@ -50,7 +50,7 @@ def lower_sort(lowering: Lowering, node: Node) -> bool:
         return False
     x = last_axis(lowering.layout_of(node.inputs[0]), axis)
     out = last_axis(lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None), axis)
-    if x.shape[-1] > RANK:  # the elements are their keys: nothing else needs to be moved
+    if x.shape[-1] > MAX_RANK_ELEMENTS:  # elements are recovered from their keys: no payload to move
         _by_radix(lowering, node, x, out, descending, values=True)
         return True
     order = lowering.temporary(x.shape, np.dtype(np.int32))
@@ -69,7 +69,7 @@ def lower_topk(lowering: Lowering, node: Node) -> bool:
         last_axis(lowering.place(node, i, row_major(tuple(v.shape)), node, None), axis)
         for i, v in enumerate(node.outputs)
     )
-    if k <= SELECT and x.shape[-1] > RANK and key_bits(x.dtype) <= 32:
+    if k <= MAX_SELECTED and x.shape[-1] > MAX_RANK_ELEMENTS and key_bits(x.dtype) <= 32:
         _select(lowering, node, x, places, k, largest)
     else:
         order = lowering.temporary(x.shape, np.dtype(np.int32))
@@ -82,7 +82,7 @@ def lower_topk(lowering: Lowering, node: Node) -> bool:
 
 def order_into(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool) -> None:
     """Steps that store the indices which sort the rows of `x` (its last axis) into `out`, of any integer dtype."""
-    if x.shape[-1] <= RANK:
+    if x.shape[-1] <= MAX_RANK_ELEMENTS:
         _rank(lowering, node, x, out, descending)
     else:
         _by_radix(lowering, node, x, out, descending, values=False)
@@ -90,7 +90,7 @@ def order_into(lowering: Lowering, node: Node, x: Layout, out: Layout, descendin
 
 def _by_radix(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
     """The indices that sort the rows of `x`, or with `values` the sorted elements, into `out`."""
-    if x.shape[-1] >= LONG and prod(x.shape[:-1]) <= 2:
+    if x.shape[-1] >= MIN_CHUNKED_ELEMENTS and prod(x.shape[:-1]) <= 2:
         for row in np.ndindex(*x.shape[:-1]):
             _radix_chunks(lowering, node, _row(x, row), _row(out, row), descending, values)
     else:
@@ -124,7 +124,7 @@ def _rank(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bo
 
 
 class _Passes:
-    """The buffers that passes of a radix sort move keys, and unless only `values` are wanted indices, between."""
+    """The ping-pong buffers of a radix sort: keys, and indices unless only `values` are needed."""
 
     def __init__(self, r: Routine, x: Layout, out: Layout, descending: bool, values: bool) -> None:
         self.values = values
@@ -136,13 +136,13 @@ class _Passes:
         self.indices = [] if values else [r.scratch(x.shape, np.int32) for _ in range(rooms)]
 
     def key(self, number: int, at: list[Any], i: Any) -> Any:
-        """The key that pass `number` finds at `i`."""
+        """The key at `i` in pass `number`."""
         if number == 0:
             return key(self.source.at(*at, i), self.descending, one_zero=not self.values)
         return self.keys[(number - 1) % 2].at(*at, i)
 
     def move(self, number: int, at: list[Any], i: Any, value: Any, place: Any) -> list[Any]:
-        """Statements that bring the element at `i`, with key `value`, to `place`."""
+        """Statements that move the element at `i`, with key `value`, to `place`."""
         last = number == len(self.digits) - 1
         if self.values:
             if last:
@@ -198,7 +198,7 @@ def _radix(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: b
 def _scatter(
     p: _Passes, number: int, at: list[Any], i: Any, counts: Any, lead: tuple[Any, ...], shift: int, width: int
 ) -> list[Any]:
-    """Move the element at `i` to the next free place of its digit."""
+    """Move the element at `i` to the next free slot of its digit."""
     value = Let(f"value{number}", p.key(number, at, i))
     where = Let(f"where{number}", digit(value.var, shift, width))
     slot = counts.at(*lead, where.var) if isinstance(counts, Operand) else counts[(*lead, where.var)]
@@ -210,7 +210,7 @@ def _scatter(
 
 
 def _radix_chunks(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool, values: bool) -> None:
-    """One long row: every pass counts and moves the parts of the row side by side."""
+    """One long row: every pass counts and moves its chunks in parallel."""
     r = Routine(lowering, node, "radix sort")
     p = _Passes(r, x, out, descending, values)
     n = x.shape[-1]
@@ -252,7 +252,7 @@ def _radix_chunks(lowering: Lowering, node: Node, x: Layout, out: Layout, descen
 
 
 def _select(lowering: Lowering, node: Node, x: Layout, places: Layout, k: int, largest: bool) -> None:
-    """The k first elements of every row: each time the first of those that go after the one picked before."""
+    """The k first elements of every row by repeated selection: each time the first that follows the previous one."""
     r = Routine(lowering, node, "select")
     source, target = r.reads(x), r.writes(places)
     n = x.shape[-1]

@@ -145,20 +145,20 @@ def lower_put_rows(lowering: Lowering, node: Node) -> bool:
     return True
 
 
-AHEAD = 4
+PREFETCH_DISTANCE = 4
 """rows between the one that is worked on and the one that is brought near"""
-LINES = 16
+MAX_PREFETCHED_LINES = 16
 """cache lines of a row that are brought near; the processor itself finds those after them"""
 BLOCK = 64
 """elements of a row that live in registers, with their means, while steps are replayed"""
 
 
-def _brought_near(k: Any, index: Operand, count: int, rows: int, tables: Sequence[Operand], write: bool) -> list[Any]:
+def _prefetch_rows(k: Any, index: Operand, count: int, rows: int, tables: Sequence[Operand], write: bool) -> list[Any]:
     """Rows lie anywhere in large tables, so no processor guesses which comes next: ask for one a few positions ahead."""
     width, step = tables[0].layout.shape[1], 64 // tables[0].layout.dtype.itemsize
-    row = loops.Let("ahead", wrapped(index.at(s.minimum(k + AHEAD, count - 1)), rows))
+    row = loops.Let("ahead", wrapped(index.at(s.minimum(k + PREFETCH_DISTANCE, count - 1)), rows))
     asked = [loops.prefetch(_block_of(x, row.var, 0)(s.index("line") * step), write) for x in tables]
-    return [row, loops.loop("line", min(-(-width // step), LINES), asked, "unroll")]
+    return [row, loops.loop("line", min(-(-width // step), MAX_PREFETCHED_LINES), asked, "unroll")]
 
 
 Row = Callable[[Any], Any]
@@ -268,7 +268,7 @@ def lower_caught_up(lowering: Lowering, node: Node) -> bool:
                 _copied(size, made, f"o{tag}"),
             ]
 
-        near = _brought_near(k, places, count, rows, old, False)
+        near = _prefetch_rows(k, places, count, rows, old, False)
         return [row, start, behind, *near, *_blocks(width, block)]
 
     r.add(over_rows((count,), row_of, work=8 * width))
@@ -358,7 +358,7 @@ def lower_adam_rows(lowering: Lowering, node: Node) -> bool:
                 made += _behind(old, there, size, start, behind, rest[2:], has_gradient.var, own.var, begin, tag)
             return [*made, _walk(old, there, size, [n.var for n in step_numbers], lambda j: sums[j], f"i{tag}")]
 
-        near = _brought_near(k, where, count, shape[0], tables, True)
+        near = _prefetch_rows(k, where, count, shape[0], tables, True)
         once = loops.loop("once", first.var, [*body, *step_numbers, *_blocks(width, block)])
         return [row, first, *near, once]
 

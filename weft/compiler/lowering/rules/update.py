@@ -30,11 +30,11 @@ from ..lower import Step
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-LEAST = 1 << 17  # elements of a gradient that are worth a kernel of its own
-SHALLOW = 128  # depth up to which memory limits a weight gradient and its update: better in one sweep, whoever multiplies faster
+MIN_RESULT_ELEMENTS = 1 << 17  # elements of a product that are worth a fused kernel
+MAX_SHALLOW_DEPTH = 128  # depth up to which a weight gradient and its update are memory-bound: always fused
 
 
-def put_off(lowering: Lowering, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
+def defer_product(lowering: Lowering, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
     """Whether the product `a @ b` waits for the cluster that reads it. `own()`: whether our kernel for blocks suits it."""
     out = node.outputs[0]
     shape = tuple(out.shape)
@@ -50,14 +50,14 @@ def put_off(lowering: Lowering, node: Node, a: Layout, b: Layout, own: Callable[
     unit = _reader(lowering, node)
     if unit is None or not _simple(unit, shape) or not (_shallow(a, b) or own()):
         return False
-    if any(_reader(lowering, v.node) is unit for v in lowering.put_off):
+    if any(_reader(lowering, v.node) is unit for v in lowering.deferred_products):
         return False  # one product per sweep
-    lowering.put_off[out] = (a, b)
+    lowering.deferred_products[out] = (a, b)
     return True
 
 
 def _shallow(a: Layout, b: Layout) -> bool:
-    return a.shape[0] * b.shape[1] >= LEAST and a.shape[1] <= SHALLOW and b.strides[1] == 1
+    return a.shape[0] * b.shape[1] >= MIN_RESULT_ELEMENTS and a.shape[1] <= MAX_SHALLOW_DEPTH and b.strides[1] == 1
 
 
 def _reader(lowering: Lowering, node: Node) -> Cluster | None:
@@ -86,13 +86,13 @@ def _simple(cluster: Cluster, shape: tuple[int, ...]) -> bool:
 
 def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
     """Lower a cluster together with the product it was waiting for, if there is one."""
-    grad = next((v for n in cluster.members for v in n.inputs if v in lowering.put_off), None)
+    grad = next((v for n in cluster.members for v in n.inputs if v in lowering.deferred_products), None)
     if grad is None:
         return False
-    left, right = lowering.put_off.pop(grad)
+    left, right = lowering.deferred_products.pop(grad)
     size = blocks(left, right.shape[1])
     private, shared = scratch(left, right, size)
-    room, packed = lowering.room(private, right.dtype), lowering.temporary((shared,), right.dtype)
+    workspace, packed = lowering.scratch(private, right.dtype), lowering.temporary((shared,), right.dtype)
     members = sorted(cluster.members, key=lambda n: n.order)
     buffers: dict[int, tuple[Buffer, Storage]] = {}
 
@@ -112,7 +112,7 @@ def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
                     [0, 0] + [0 if d == 1 else st for d, st in zip(layout.shape, layout.strides, strict=True)]
                 )[-2:]
                 read[v] = (layout, (rows, columns))
-    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right, room, packed)}
+    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right, workspace, packed)}
     for layout, strides in read.values():
         ways.setdefault(id(layout.storage), []).append((layout.offset, strides, cluster.space))
     stored = [n for n in members if lowering._used_outside(n, cluster)]
@@ -149,7 +149,7 @@ def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
     def near(i: Expr, j: Expr) -> list[Statement]:
         return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in touched]
 
-    own = [(x, x.strides) for x in (left, right, room, packed, *places.values())]
+    own = [(x, x.strides) for x in (left, right, workspace, packed, *places.values())]
     operands = [*own, *read.values()]
     lie = {id(layout): (buffer(layout).name, layout.offset, tuple(strides)) for layout, strides in operands}
 
@@ -162,16 +162,16 @@ def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
 
     # layers repeat, and an equal kernel that is another object costs time to compare
     key = (
-        left.shape, right.shape[1], lie[id(left)], lie[id(right)], lie[id(room)], lie[id(packed)],
+        left.shape, right.shape[1], lie[id(left)], lie[id(right)], lie[id(workspace)], lie[id(packed)],
         tuple([(n.op, *map(reference, n.inputs), lie[id(places[n])] if n in places else None) for n in members]),
     )  # fmt: skip
     kernel = lowering.kernels.get(key)
     if kernel is None:
         a, b = (buffer(left), left), (buffer(right), right)
-        body = blocked_product(a, b, buffer(room), buffer(packed), size, update, near)
+        body = blocked_product(a, b, buffer(workspace), buffer(packed), size, update, near)
         kernel = lowering.kernels[key] = Kernel("update", tuple([x for x, _ in buffers.values()]), (), tuple(body))
     storages = [st for _, st in buffers.values()]
-    writes = [room.storage, packed.storage, *[x.storage for x in places.values()]]
+    writes = [workspace.storage, packed.storage, *[x.storage for x in places.values()]]
     reads = [left.storage, right.storage, *[layout.storage for layout, _ in read.values()]]
     label = "matmul+" + "+".join(dict.fromkeys(n.op.name for n in members))
     lowering.steps.append(Step("kernel", label, [grad.node, *members], reads, writes, kernel, storages))

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 8 << 20
 """Transformed values of a block, together: what stays in the last cache until it is used."""
-LEAST_TILES = 400
+MIN_TILES = 400
 """Tiles of a block: with fewer, oneDNN arranges the weights for its kernels too often."""
-LINE = 16
-"""Floats of a cache line: matrices are this much further apart than need be, or equal places would share a cache set."""
+LINE_ELEMENTS = 16
+"""float32 elements of a cache line: the padding between matrices, so that equal positions do not share a cache set."""
 FLOAT = np.dtype(np.float32)
 
 
 def suits(stride: Any, dilation: Any, groups: int, kernel: tuple[int, ...]) -> bool:
-    """Whether a convolution is one that Winograd's transforms are for."""
+    """Whether a convolution is supported by the Winograd transforms."""
     return tuple(kernel) == (3, 3) and tuple(stride) == (1, 1) and tuple(dilation) == (1, 1) and groups == 1
 
 
 def preferred(channels: int, out: int, images: int, height: int, width: int, frozen: bool = False) -> str:
-    """The way to take where nothing was measured: an estimate in seconds, with speeds as seen on AVX-512.
+    """The way to take without a measurement: an estimate in seconds, with speeds of AVX-512.
 
     `frozen`: the weights are transformed once, not in every call."""
     tiles = images * -(-height // 4) * -(-width // 4)
@@ -47,7 +47,7 @@ def preferred(channels: int, out: int, images: int, height: int, width: int, fro
 
 
 class Tiling:
-    """The tiles of a batch of results, in blocks of equally many rows of tiles."""
+    """The tiles of a batch of results, in blocks of equal numbers of tile rows."""
 
     def __init__(self, m: int, shape: tuple[int, ...], channels: int) -> None:
         n, _, height, width = shape
@@ -55,17 +55,17 @@ class Tiling:
         self.positions = (m + 2) ** 2
         self.down, self.across = -(-height // m), -(-width // m)
         rows = n * self.down
-        most = max(BLOCK_BYTES // (4 * self.positions * channels), LEAST_TILES) // self.across
+        most = max(BLOCK_BYTES // (4 * self.positions * channels), MIN_TILES) // self.across
         per_block = max(r for r in range(1, rows + 1) if rows % r == 0 and r <= max(most, 1))
         self.blocks = rows // per_block
         self.tiles = per_block * self.across  # of one block
 
     def stride(self, channels: int) -> int:
-        """Elements from one position's matrix to the next."""
-        return self.tiles * channels + LINE
+        """The stride between the matrices of two positions, in elements."""
+        return self.tiles * channels + LINE_ELEMENTS
 
-    def room(self, lowering: Lowering, channels: int) -> Layout:
-        """Memory for the transformed values of a block."""
+    def buffer(self, lowering: Lowering, channels: int) -> Layout:
+        """A buffer for the transformed values of a block."""
         return lowering.temporary((self.positions * self.stride(channels),), FLOAT)
 
     def grid(self, block: int, pad: tuple[int, int] = (0, 0)) -> list[int]:
@@ -73,7 +73,7 @@ class Tiling:
 
 
 def _image(x: Layout) -> list[int]:
-    """The numbers a kernel needs of a channels-last image."""
+    """The kernel parameters of a channels-last image."""
     sn, _, sh, sw = x.strides
     return [x.offset, sn, sh, sw, x.shape[2], x.shape[3]]
 
@@ -97,11 +97,11 @@ def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumula
 
 def convolve(
     lowering: Lowering, node: Node, m: int, x: Layout, weight: Layout, y: Layout, padding: tuple[int, int],
-    then: tuple[str, ...] = (), operands: Sequence[Layout] = (), backward: bool = False,
+    epilogue: tuple[str, ...] = (), operands: Sequence[Layout] = (), backward: bool = False,
 ) -> None:  # fmt: skip
-    """Steps for y = x convolved with weight, then `then` (see `output_transform`) with `operands`.
+    """Steps for y = x convolved with weight, then `epilogue` (see `output_transform`) with `operands`.
 
-    `backward`: with the filters turned and their channels exchanged.
+    `backward`: with the filters rotated and their channels exchanged.
 
     Args:
         x, y: channels-last, (N, C, H, W) and (N, K, H', W').
@@ -113,11 +113,11 @@ def convolve(
     channels, out = x.shape[1], y.shape[1]
     tiling = Tiling(m, y.shape, channels + out)
     p, t = tiling.positions, tiling.tiles
-    apart = channels * out + LINE
+    apart = channels * out + LINE_ELEMENTS
     u = lowering.temporary((p * apart,), FLOAT)
     label = f"winograd {m}x{m}"
     s0, s1, sh, sw = weight.strides
-    # filters as (in, out, y, x); going backward the axes are so already, and the filters are turned
+    # filters as (in, out, y, x); backward, the axes already have this order and the filters are rotated
     if backward:
         taps = [weight.offset + 2 * sh + 2 * sw, s0, s1, -sh, -sw]
     else:
@@ -130,14 +130,14 @@ def convolve(
         ((p, t, out), (tiling.stride(out), out, 1)),
     )
     for block in range(tiling.blocks):
-        v, z = tiling.room(lowering, channels), tiling.room(lowering, out)
+        v, z = tiling.buffer(lowering, channels), tiling.buffer(lowering, out)
         params = [t, channels, tiling.stride(channels), *tiling.grid(block, padding), *_image(x)]
         _add(lowering, node, f"{label} input", w.input_transform(m), [x], v, params)
         arguments = {int(Arg.SRC): v, int(Arg.WEIGHTS): u, int(Arg.DST): z}
         add_primitive(lowering, node, product, arguments, f"{label} product")
         params = [t, out, tiling.stride(out), *tiling.grid(block), *_image(y)]
         params += [x.offset for x in operands]
-        _add(lowering, node, f"{label} output", w.output_transform(m, then), [z, *operands], y, params)
+        _add(lowering, node, f"{label} output", w.output_transform(m, epilogue), [z, *operands], y, params)
 
 
 def weight_gradient(
@@ -149,11 +149,11 @@ def weight_gradient(
     channels, out = x.shape[1], g.shape[1]
     tiling = Tiling(m, g.shape, channels + out)
     p, t = tiling.positions, tiling.tiles
-    apart = channels * out + LINE
+    apart = channels * out + LINE_ELEMENTS
     u = lowering.temporary((p * apart,), FLOAT)
     label = f"winograd {m}x{m}"
     for block in range(tiling.blocks):
-        v, z = tiling.room(lowering, channels), tiling.room(lowering, out)
+        v, z = tiling.buffer(lowering, channels), tiling.buffer(lowering, out)
         if block < 2:
             product = _matmul(
                 ((p, out, t), (tiling.stride(out), 1, out)),

@@ -18,7 +18,7 @@ from ..decompose import counting, decomposition
 
 @decomposition("matmul")
 def matmul(x1: Any, x2: Any) -> Any:
-    """An outer product is a multiplication, which fuses with what is around it."""
+    """An outer product becomes a multiplication, which fuses with its neighbours."""
     if len(x1.shape) < 2 or len(x2.shape) < 2 or x1.shape[-1] != 1 or x1.dtype not in (np.float32, np.float64):
         return NotImplemented
     return x1 * x2
@@ -38,7 +38,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
 
 @decomposition("pow")
 def pow(x1: Any, x2: Any) -> Any:
-    """Integers to powers that may be negative: the same, after a check of the exponents."""
+    """Integer powers check for negative exponents first."""
     if x2.dtype.kind != "i":
         return NotImplemented
     exponent = x2._data
@@ -138,7 +138,7 @@ def cross_entropy_forward(x: Any, target: Any, ignore_index: int, label_smoothin
     hot, counts = _hot(x, target, axis, ignore_index, "cross_entropy: class")
     top = reduction.max_(x, axis=axis, keepdims=True)
     top = e.where(e.isfinite(top), top, 0.0)
-    below = x - top  # the loss does not change, and its digits are not spent on how large the logits are
+    below = x - top  # the loss is unchanged, without cancellation for large logits
     total = e.log(reduction.reduce_sum(e.exp(below), axis, True))
     loss = total - reduction.reduce_sum(e.where(hot, below, 0.0), axis, True) * (1 - label_smoothing)
     if label_smoothing:
@@ -228,7 +228,7 @@ def attention_backward(
         g_mask = wrap(query._data.node.graph.constant(np.zeros(0, query.dtype)))
     scaled = g_scores * scale
     gradients = (scaled @ key, shaping.matrix_transpose(scaled) @ query, shaping.matrix_transpose(dropped) @ grad)
-    # leading axes that were broadcast are summed again
+    # sum over broadcast leading axes
     sums = [
         g if tuple(g.shape) == tuple(x.shape) else shaping.sum_to(g, tuple(x.shape))
         for g, x in zip(gradients, (query, key, value), strict=True)

@@ -72,7 +72,7 @@ def _rolled(x: Any, shift: int, axis: int) -> Any:
 
 @decomposition("tile")
 def tile(x: Any, repetitions: Any) -> Any:
-    repetitions = check_shape("tile", repetitions, "repetitions")  # one number is as good as a tuple
+    repetitions = check_shape("tile", repetitions, "repetitions")  # an int is accepted for a tuple
     rank = max(len(repetitions), len(x.shape))
     shape = (1,) * (rank - len(x.shape)) + tuple(x.shape)
     counts = (1,) * (rank - len(repetitions)) + repetitions
@@ -112,7 +112,7 @@ def triu(x: Any, *, k: int = 0) -> Any:
 
 
 def _diagonal_slice(rows: int, columns: int, offset: int) -> Slice:
-    """The places of a diagonal in a matrix read row by row."""
+    """The flat (row-major) indices of a diagonal."""
     start = offset if offset >= 0 else -offset * columns
     length = min(rows + min(offset, 0), columns - max(offset, 0))
     return Slice(start, start + (length - 1) * (columns + 1) + 1, columns + 1)
@@ -191,7 +191,7 @@ def _weights(x: Any, weight: np.ndarray, axis: int) -> Any:
 
 @decomposition("resample")
 def resample(x: Any, axis: int, size: Any, kind: str, align: bool, scale: Any) -> Any:
-    """A weighted sum of gathers at known places."""
+    """A weighted sum of gathers at constant indices."""
     index, weight = _taps(x.shape[axis], _out_size(x.shape[axis], size, scale), kind, align, scale)
     if x.dtype.kind == "c" or len(index) > 32:
         return NotImplemented
@@ -230,7 +230,7 @@ def one_hot_encode(x: Any, num_classes: int) -> Any:
 
 @decomposition("bag_numbers")
 def bag_numbers(offsets: Any, count: int) -> Any:
-    """Offsets are rebuilt from their rises, so that what is checked is what is used."""
+    """Offsets are rebuilt from their differences, so that the checked values are the ones used."""
     bags = offsets.shape[0]
     starts = e.astype(offsets, np.dtype(np.int64))
     if bags > 1:
@@ -256,7 +256,7 @@ def isin(x1: Any, x2: Any, *, invert: bool = False) -> Any:
 
 
 class _Parts:
-    """An advanced index taken apart: `x` with its basic part applied, and where its index tensors point."""
+    """An advanced index taken apart: `x` with its basic part applied, and its index tensors."""
 
     def __init__(self, x: Any, spec: tuple[Any, ...], tensors: list[Any]) -> None:
         rest = iter(tensors)
@@ -277,7 +277,7 @@ class _Parts:
             elif item.__class__ is Slice:
                 basic.append(item)
                 axis += 1
-            else:  # numbers beside index tensors are index tensors too
+            else:  # integers beside index tensors act as index tensors
                 index = next(rest) if item.__class__ is str else constant(x, np.asarray(item, np.int64))
                 self.indices.append(index)
                 self.axes.append(axis)
@@ -289,12 +289,12 @@ class _Parts:
 
     @staticmethod
     def _adjacent(items: list[Any]) -> bool:
-        """Whether the index tensors stand side by side; then the result has their axes there, else in front."""
+        """Whether the index tensors are adjacent; then the result has their axes there, else in front."""
         places = [k for k, i in enumerate(items) if i.__class__ is str or i.__class__ is int]
         return places == list(range(places[0], places[-1] + 1))
 
     def flat(self, x: Any) -> Any:
-        """The indices as one, into the indexed axes of `x` read row by row."""
+        """The flat (row-major) index into the indexed axes of `x`."""
         total = None
         step = 1
         for axis, index in zip(reversed(self.axes), reversed(self.indices), strict=True):
@@ -344,7 +344,7 @@ def advanced_put(arrays: Any, spec: tuple[Any, ...], accumulate: bool = False) -
     if not _usable(x, tensors):
         return NotImplemented
     parts = _Parts(x, spec, tensors)
-    if not parts.plain:  # the basic part is read, changed and put back
+    if not parts.plain:  # the basic slice is read, updated and written back
         inside = indexing.getitem(x, parts.basic)
         inner = tuple(["tensor" if a in parts.axes else _ALL for a in range(len(inside.shape))])
         front = inner if parts.adjacent or not _neighbours(parts.axes) else None
@@ -376,7 +376,7 @@ def advanced_put(arrays: Any, spec: tuple[Any, ...], accumulate: bool = False) -
 
 @decomposition("take_along_axis")
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
-    """One element per row of something that is computed (the log-probability of a class) is picked where it is computed."""
+    """Picking one element per row of a computed value (the log-probability of a class) fuses with the computation."""
     axis = axis % len(x.shape)
     n = x.shape[axis]
     rest_equal = all(a == b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis)

@@ -18,7 +18,7 @@ from ....ops.nn.norm.layer_norm import _rms_norm_backward_ops
 from ..decompose import decomposition
 from .moving import constant
 
-BLOCK = 1 << 19  # bytes that a core's cache keeps between two readings
+CACHED_BYTES = 1 << 19  # of a block that stays in L2 between two reads
 
 
 def _nothing(x: Any) -> Any:
@@ -26,7 +26,7 @@ def _nothing(x: Any) -> Any:
 
 
 def _tail(v: Any, num_axes: int) -> Any:
-    """Statistics of rows as a column beside them."""
+    """Row statistics as a broadcastable column."""
     return None if v is None else shaping.reshape(v, (*v.shape, *(1,) * num_axes))
 
 
@@ -71,9 +71,9 @@ def channel_moments(x: Any) -> tuple[Any, Any]:
     axes = tuple(a for a in range(rank) if a != 1)
     n = count(x, axes)
     block = axes[1:]
-    while len(block) > 1 and count(x, block) * x.shape[1] * x.dtype.itemsize > BLOCK:
+    while len(block) > 1 and count(x, block) * x.shape[1] * x.dtype.itemsize > CACHED_BYTES:
         block = block[1:]
-    if not block or n * x.shape[1] * x.dtype.itemsize <= BLOCK:
+    if not block or n * x.shape[1] * x.dtype.itemsize <= CACHED_BYTES:
         mean = reduction.reduce_sum(x, axes, True) * (1.0 / n)
         return mean, reduction.reduce_sum(e.square(x - mean), axes, True) * (1.0 / n)
     k = count(x, block)
@@ -88,7 +88,7 @@ def channel_moments(x: Any) -> tuple[Any, Any]:
 @decomposition("batch_norm_forward")
 def batch_norm_forward(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     rank = len(x.shape)
-    mean, var = batch_norm.channel_moments(x)  # whole for now: see `depthwise_blocks`
+    mean, var = batch_norm.channel_moments(x)  # decomposed late: `depthwise_blocks` matches it
     centred = x - mean
     scale = e.rsqrt(var + eps)
     scale = scale if weight is None else scale * _column(weight, rank)
@@ -109,7 +109,7 @@ def batch_norm_backward(
     centred = x - m
     total = reduction.reduce_sum(grad, axes, True)
     product = reduction.reduce_sum(grad * centred, axes, True)
-    # gx = w r (g - Σg/n - (x - m) r² Σ(g (x - m))/n): two numbers per channel besides those of the forward pass
+    # gx = w r (g - Σg/n - (x - m) r² Σ(g (x - m))/n): two sums per channel besides those of the forward pass
     slope = product * (r * r) * (1.0 / n)
     gx = (grad - total * (1.0 / n) - centred * slope) * (r if weight is None else _column(weight, rank) * r)
     if grad_mean is not None:

@@ -22,12 +22,12 @@ from ....ops.nn.windows import offsets, out_sizes
 from ..decompose import counting, decomposition
 from .moving import constant
 
-MOST = 32  # places of a window that one nest reads
+MAX_WINDOW = 32  # positions of a window that one nest reads
 _ALL = Slice(None, None, None)
 
 
 def _views(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, sizes: Any, value: Any) -> list[Any]:
-    """One view per place of the kernel, of the image padded with `value`."""
+    """One view per kernel position, of the image padded with `value`."""
     spatial = tuple(x.shape[2:])
     extra = _extra(spatial, kernel, stride, padding, dilation, sizes)
     if any(lo or hi for lo, hi in padding) or any(extra):
@@ -41,13 +41,13 @@ def _views(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, sizes:
 
 
 def _direct(x: Any, dilation: Any) -> bool:
-    """Whether the rules for oneDNN serve this."""
+    """Whether oneDNN supports this case."""
     return x.dtype == dtypes.float32 and all(d == 1 for d in dilation)
 
 
 @decomposition("max_pool")
 def max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    if _direct(x, dilation) or prod(kernel) > MOST or x.dtype.itemsize == 2:
+    if _direct(x, dilation) or prod(kernel) > MAX_WINDOW or x.dtype.itemsize == 2:
         return NotImplemented
     sizes = out_sizes("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
     lowest = _lowest(x.dtype)
@@ -65,7 +65,7 @@ def max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil
 
 
 def _columns(places: Any, kernel: Any, value: Any) -> Any:
-    """(N, C·K, L): `value` in the column of the place that was found, zeros in the others."""
+    """(N, C·K, L): `value` in the column of the maximum's position, zeros in the others."""
     n, c = places.shape[:2]
     count = prod(kernel)
     flat = shaping.reshape(places, (n, c, 1, -1))
@@ -90,7 +90,7 @@ def max_pool_backward(
 
 @decomposition("max_pool_select")
 def max_pool_select(x: Any, places: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    if prod(kernel) > MOST or x.dtype.itemsize == 2:
+    if prod(kernel) > MAX_WINDOW or x.dtype.itemsize == 2:
         return NotImplemented
     nothing = constant(x, np.zeros((), x.dtype))
     total: Any = nothing
@@ -116,12 +116,12 @@ def max_pool_indices(places: Any, like: Any, kernel: Any, stride: Any, padding: 
 
 @decomposition("avg_pool")
 def avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Any:
-    """Windows that end beyond the padding, or whose sum is divided by something else."""
+    """Handles windows that end beyond the padding, and other divisors."""
     ones = (1,) * len(kernel)
     sizes = out_sizes("avg_pool", x, kernel, stride, padding, ones, ceil_mode)
     extra = _extra(tuple(x.shape[2:]), kernel, stride, padding, ones, sizes)
     usual = x.dtype == dtypes.float32 and divisor is None and not any(extra)
-    if usual or prod(kernel) > MOST or x.dtype.itemsize == 2 or dtypes.is_complex(x.dtype):
+    if usual or prod(kernel) > MAX_WINDOW or x.dtype.itemsize == 2 or dtypes.is_complex(x.dtype):
         return NotImplemented
     total: Any = None
     for value in _views(x, kernel, stride, padding, ones, sizes, 0):
