@@ -9,6 +9,7 @@ import pkgutil
 import pytest
 
 import weft.autograd
+from tools.reference import EXAMPLE_NAMES
 
 MODULES = [f"weft.autograd.{m.name}" for m in pkgutil.iter_modules(weft.autograd.__path__)] + [
     "weft.autocast",
@@ -21,5 +22,6 @@ MODULES = [f"weft.autograd.{m.name}" for m in pkgutil.iter_modules(weft.autograd
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
     module = importlib.import_module(name)
-    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    failed, _ = doctest.testmod(module, extraglobs=EXAMPLE_NAMES, optionflags=flags)
     assert failed == 0
