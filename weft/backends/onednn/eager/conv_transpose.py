@@ -92,7 +92,7 @@ def conv_transpose_backward_weights(
     x: np.ndarray, g: np.ndarray, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int,
     with_bias: bool = False,
 ) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
-    """Gradients of `conv_transpose_forward` in `w` and, if asked for, in the bias."""
+    """Gradients of `conv_transpose_forward` in `w` and, on request, in the bias."""
     dw, _ = conv_backward_weights(g, x, w_shape, stride, padding, dilation, groups)
     return dw, sum_over_pixels(g) if with_bias else None
 

@@ -26,7 +26,7 @@ def conv_backward_weights(
     x: np.ndarray, g: np.ndarray, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int,
     with_bias: bool = False,
 ) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
-    """Gradients of `conv_forward` in `w` (row-major, of `w_shape`) and, if asked for, in the bias."""
+    """Gradients of `conv_forward` in `w` (row-major, of `w_shape`) and, on request, in the bias."""
     key = (
         "conv_backward_weights", x.shape, x.strides, x.dtype, g.shape, g.strides, g.dtype, w_shape, stride, padding,
         dilation, groups, with_bias, threads.get_num_threads(),

@@ -80,7 +80,7 @@ def layer_norm_forward(
 
 
 def layer_norm_backward(x: MemoryDesc, statistics: MemoryDesc, epsilon: float, flags: NormFlags) -> Primitive:
-    """(SRC, MEAN, VARIANCE, DIFF_DST, SCALE, SHIFT) -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT. SHIFT is asked for, not read."""
+    """(SRC, MEAN, VARIANCE, DIFF_DST, SCALE, SHIFT) -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT. SHIFT is required, but not read."""
     hint = _layer_forward_desc(x, statistics, epsilon, flags, Prop.FORWARD_TRAINING)
     desc = PrimitiveDesc("layer_normalization_backward_primitive_desc_create", library.require().engine, Prop.BACKWARD,
                          x, x, x, statistics, epsilon, flags, hint, what=f"x {x}, {flags!r}")  # fmt: skip

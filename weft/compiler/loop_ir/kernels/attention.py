@@ -25,8 +25,8 @@ from ..ir import Accumulator, Buffer, Kernel, Let, Local, Statement
 from .layout import unflatten
 from .tiles import product as product_of_tiles
 
-BLOCK = 32  # queries, and keys, at a time: everything a block needs stays in the first cache
-MAX_HEAD_SIZE = 128  # numbers of a query or a value: four local blocks of this width fit the second cache easily
+BLOCK = 32  # queries, and keys, at a time: the operands of a block stay in L1
+MAX_HEAD_SIZE = 128  # elements of a query or a value: four local blocks of this width fit in L2
 
 
 def suits(query: Any, key: Any, value: Any) -> bool:

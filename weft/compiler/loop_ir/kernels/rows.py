@@ -245,7 +245,7 @@ def cross_entropy(scheme: str, dtype: np.dtype, strides: tuple[int]) -> Kernel:
     loss, lse = r.per_row("loss", dtype), r.per_row("lse", compute_dtype(dtype))
     top, log_total = _log_sum_exp(r, x)
     whole = r.let(top + log_total, "whole")
-    # A label out of range must not read outside the row; whoever calls has checked it.
+    # A label out of range must not read outside the row; the caller has checked it.
     place = r.let(s.maximum(s.minimum(r.own(label), r.n - 1), 0), "place")
     picked = r.let(r.at(x, place), "picked")
     r.store_own(lse, whole)

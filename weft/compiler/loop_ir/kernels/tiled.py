@@ -19,7 +19,7 @@ from .layout import unflatten
 
 
 def tile_size(itemsize: int) -> int:
-    """Elements along a side; a tile of 16 KiB leaves room for others in the first cache."""
+    """Elements along a side; a tile of 16 KiB leaves space for others in L1."""
     return {1: 128, 2: 64, 4: 64, 8: 32}[itemsize]
 
 

@@ -108,7 +108,7 @@ def lower_row_chain(lowering: Lowering, node: Node) -> bool:
 
 @lowers("put_rows")
 def lower_put_rows(lowering: Lowering, node: Node) -> bool:
-    """In the memory of the table itself, if nobody wants the old one: then only the named rows are touched."""
+    """In place if the old table has no other readers: then only the named rows are touched."""
     x_value, index_value, source_value, place_value = node.inputs
     shape = tuple(x_value.shape)
     rows, count = shape[0], index_value.shape[0]
@@ -154,7 +154,7 @@ BLOCK = 64
 
 
 def _prefetch_rows(k: Any, index: Operand, count: int, rows: int, tables: Sequence[Operand], write: bool) -> list[Any]:
-    """Rows lie anywhere in large tables, so no processor guesses which comes next: ask for one a few positions ahead."""
+    """Prefetch a row a few positions ahead: hardware prefetchers cannot predict gathered rows."""
     width, step = tables[0].layout.shape[1], 64 // tables[0].layout.dtype.itemsize
     row = loops.Let("ahead", wrapped(index.at(s.minimum(k + PREFETCH_DISTANCE, count - 1)), rows))
     asked = [loops.prefetch(_block_of(x, row.var, 0)(s.index("line") * step), write) for x in tables]
@@ -233,7 +233,7 @@ def _blocks(width: int, body: Callable[[Any, int, str], list[Any]]) -> list[Any]
 def lower_caught_up(lowering: Lowering, node: Node) -> bool:
     """Each row is copied, then walks through the steps it has missed; rows are shared out among threads.
 
-    Means that nobody reads are not stored.
+    Means without readers are not stored.
     """
     index_value, table_value, mean_value, square_value, last_value, step_value, history_value = node.inputs
     if not _one_dtype(table_value, mean_value, square_value, history_value) or not native(index_value, last_value):
@@ -292,7 +292,7 @@ def _dense_rows(lowering: Lowering, node: Node, x: Layout) -> Layout:
 
 @lowers("adam_rows")
 def lower_adam_rows(lowering: Lowering, node: Node) -> bool:
-    """One pass over the rows that are named, in the memory of the table and its means if nobody wants the old ones.
+    """One pass over the rows that are named, in place if the old table and means have no other readers.
 
     Only the first place of a row does anything, so no two threads meet in one. It adds up the gradients of the row, then
     lets the row catch up, unless it is known how that ends, and walks one step with it.
