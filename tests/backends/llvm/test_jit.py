@@ -75,7 +75,7 @@ import os, threading
 import numpy as np
 import pytest
 from weft.backends.llvm import eager
-from weft.ops import scalar as s
+from weft.ops.core import scalar as s
 x = np.ones((400, 1000), np.float32)
 eager.reduce("sum", x, (0, 1))
 def compile_some():
