@@ -98,15 +98,15 @@ def test_gradients_of_activations_are_written_over_what_they_come_from():
     assert any(w.offset == r.offset for s in program.steps for w, r in s.over if w.kind == r.kind == "arena")
 
 
-def test_rooms_of_all_steps_are_one_place_that_nothing_else_has():
+def test_scratch_buffers_of_all_steps_share_one_place_of_their_own():
     steps, storages = steps_of([(0, 3, 1000), (1, 2, 500), (2, 4, 700)])
-    rooms = [Storage("arena", n, room=True) for n in (100, 5000, 640)]
-    for step, room in zip(steps[1:], rooms, strict=False):
-        step.writes.append(room)
-    total = plan(steps, [*storages, *rooms])
-    assert len({room.offset for room in rooms}) == 1
-    assert all(s.offset + s.nbytes <= rooms[0].offset for s in storages)
-    assert total == rooms[0].offset + -(-5000 // ALIGNMENT) * ALIGNMENT
+    buffers = [Storage("arena", n, scratch=True) for n in (100, 5000, 640)]
+    for step, buffer in zip(steps[1:], buffers, strict=False):
+        step.writes.append(buffer)
+    total = plan(steps, [*storages, *buffers])
+    assert len({b.offset for b in buffers}) == 1
+    assert all(s.offset + s.nbytes <= buffers[0].offset for s in storages)
+    assert total == buffers[0].offset + -(-5000 // ALIGNMENT) * ALIGNMENT
 
 
 def test_flags_of_checks_inside_a_loop_are_nobody_elses():
