@@ -51,7 +51,7 @@ def test_errors_that_are_right_already_pass_as_they_are():
 
 def test_signatures_and_documentation_are_those_of_the_definition():
     assert list(inspect.signature(wf.mean).parameters) == ["x", "axis", "dtype", "keepdims"]
-    assert wf.mean.__name__ == "mean" and wf.mean.__doc__.startswith("The arithmetic mean")
+    assert wf.mean.__name__ == "mean" and wf.mean.__doc__.startswith("Arithmetic mean")
 
 
 def test_a_result_that_cannot_fit_is_refused_before_it_is_made():
