@@ -38,11 +38,12 @@ from weft.tensor import Tensor
 
 ROOT = Path(weft.__file__).parent
 HEADER = '"""{doc}\n\nWritten by `python -m tools.stubs` from the op table. Do not edit.\n"""\n\n'
-ALIASES = {name for name in vars(weft_typing) if name[0].isupper() and name not in ("Any", "Sequence", "Union")}
+# The type aliases that weft.typing defines, without what it imports to define them.
+ALIASES = {name for name in vars(weft_typing) if name[0].isupper()} - {
+    "Any", "Callable", "EllipsisType", "ParamSpec", "Protocol", "Sequence", "TYPE_CHECKING", "TypeAlias", "TypeVar", "Union",
+}  # fmt: skip
 # Classes that modules below them import for type checkers only.
 CHECKED_ONLY = {"Tensor": Tensor, "Generator": weft.random.Generator}
-ALIASES -= {"Callable", "ParamSpec", "TypeVar"}
-ALIASES -= {"TYPE_CHECKING", "TypeAlias", "EllipsisType", "Protocol"}
 
 
 class Stub:
