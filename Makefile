@@ -14,12 +14,13 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 KEY := $(shell { cat pyproject.toml; pwd; } | cksum | tr ' ' -)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint docs fuzz stubs clean help
+.PHONY: demo test test-long lint docs fuzz stubs clean help
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    install into $(VENV) and train a small digit classifier"
 	@echo "make test    install into $(VENV) and run the test suite (PYTEST_ARGS='$(PYTEST_ARGS)')"
+	@echo "make test-long   the tests marked slow, and a longer search for bad input"
 	@echo "make lint    ruff and mypy"
 	@echo "make fuzz    damage files and read them for SECONDS=600"
 	@echo "make docs    build the documentation site in build/site"
@@ -31,6 +32,11 @@ demo: $(VENV)/installed-demo-$(KEY)
 
 test: $(VENV)/installed-test-$(KEY)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+# Cases that the suite leaves out: deeper models, more random programs, 200 examples of bad input per function instead of 4.
+test-long: $(VENV)/installed-test-$(KEY)
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -m slow
+	WEFT_FUZZ_EXAMPLES=200 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/ops/test_bad_input.py
 
 lint: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/ruff check .

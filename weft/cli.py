@@ -38,17 +38,27 @@ def parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a model: digits, cifar-like, lm, or a configuration file")
     train.add_argument("target", help="a recipe (digits, cifar-like, lm) or the path of a TOML file")
-    train.add_argument("--out", metavar="DIR", help="where the run goes (runs/NAME); an unfinished run there goes on")
+    train.add_argument(
+        "--out", metavar="DIR", help="directory of the run (runs/NAME); an unfinished run in it is resumed"
+    )
     train.add_argument("--epochs", type=_positive)
     train.add_argument("--batch-size", type=_positive, metavar="N")
     train.add_argument("--lr", type=float, help="learning rate")
     train.add_argument("--seed", type=int)
-    train.add_argument("--workers", type=_natural, metavar="N", help="processes that load data")
+    train.add_argument("--loaders", type=_natural, metavar="N", help="processes that load data")
+    _add_run_options(train)
     train.add_argument("--eager", action="store_true", help="do not compile the training step")
     train.add_argument(
         "--show", action="store_true", help="print the configuration, to copy and change, and do nothing"
     )
     train.set_defaults(run=command("train"))
+
+    run = commands.add_parser("run", help="run a script on several workers that train one model together")
+    _add_run_options(run)
+    run.add_argument("script", help="a Python file; with -m the name of a module")
+    run.add_argument("-m", dest="module", action="store_true", help="`script` is the name of a module")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
+    run.set_defaults(run=command("run"))
 
     predict = commands.add_parser("predict", help="use a trained model")
     predict.add_argument("checkpoint", help="the directory of a run or of a checkpoint")
@@ -76,6 +86,40 @@ def parser() -> argparse.ArgumentParser:
     about.add_argument("--json", action="store_true", help="print JSON")
     about.set_defaults(run=show_info)
     return top
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that may start workers."""
+    parser.add_argument(
+        "--workers", type=_workers, metavar="N", help="train with N worker processes; 2..8 is elastic between 2 and 8"
+    )
+    parser.add_argument(
+        "--engine", choices=["local", "ray"], help="what starts the workers (local; ray if there is an --address)"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster that runs already")
+    parser.add_argument("--hosts", type=_positive, default=1, metavar="N", help="spread the workers over N hosts (1)")
+    parser.add_argument(
+        "--shards",
+        type=_positive,
+        default=8,
+        metavar="N",
+        help="into how many shards a batch is cut (8); part of the result",
+    )
+    parser.add_argument(
+        "--threads", type=_positive, metavar="N", help="threads of each worker (the processors, divided)"
+    )
+
+
+def _workers(text: str) -> tuple[int, int]:
+    """`4`, or `2..8`: the least and the most."""
+    least, dots, most = text.partition("..")
+    low = _positive(least)
+    high = _positive(most) if dots else low
+    if high < low:
+        raise argparse.ArgumentTypeError(f"the first number of {text!r} must not be above the second.")
+    if high > 255:
+        raise argparse.ArgumentTypeError(f"must be at most 255. Got {high}.")
+    return low, high
 
 
 def _positive(text: str) -> int:

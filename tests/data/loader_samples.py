@@ -1,4 +1,4 @@
-"""Datasets for the loader's tests. They live in a module of their own because worker processes import them by name."""
+"""Datasets for the loader's tests. They are in this module because worker processes import them by name."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class FailingStream(Counter):
 
 
 def batch_noise(samples):
-    """A collate function with randomness of its own."""
+    """A collate function that draws random numbers."""
     return {"squares": np.array([s["square"] for s in samples]), "mix": sample_rng().random(2), "n": len(samples)}
 
 

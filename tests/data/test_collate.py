@@ -1,4 +1,4 @@
-"""default_collate: what becomes of each kind of sample, and what is said when samples do not fit together."""
+"""default_collate: the result for each kind of sample, and the errors for samples that do not match."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_a_stream_with_a_state_resumes_without_making_what_was_seen():
 
 
 class Shuffler:
-    """A sampler with a state of its own."""
+    """A sampler with state."""
 
     def __init__(self):
         self.rng = 1

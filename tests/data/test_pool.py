@@ -127,7 +127,7 @@ def test_large_arrays_of_a_dataset_are_sent_once_through_shared_memory():
 
 
 def run(program, **options):
-    """Run a program of its own; returns it finished."""
+    """Run a program in a new process; returns it finished."""
     source = textwrap.dedent(program)
     return subprocess.run(
         [sys.executable, "-c", source],

@@ -91,7 +91,7 @@ def test_metrics_by_name() -> None:
     names = [m.name for m in as_metrics(["accuracy", "top5", "f1", "mse", TopK(3), Recall])]
     assert names == ["accuracy", "top5", "f1", "mse", "top3", "recall"]
     assert [m.name for m in as_metrics({"right": "accuracy"})] == ["right"] and as_metrics(None) == []
-    for wrong, words in (("acuracy", "unknown metric 'acuracy'"), (["f1", "f1"], "a name of its own"), (TopK, None)):
+    for wrong, words in (("acuracy", "unknown metric 'acuracy'"), (["f1", "f1"], "a unique name"), (TopK, None)):
         if words is not None:
             with pytest.raises(ValueError, match=words):
                 as_metrics(wrong)

@@ -467,7 +467,7 @@ def test_records_that_find_no_room_are_named_once_and_training_goes_on(
     assert trainer.step == 18
     said = sorted(str(w.message).partition(":")[0] for w in caught)
     assert said == ["CSVLogger", "LossCurve", "TensorBoard"]
-    assert all("No space left on device. Training goes on without it." in str(w.message) for w in caught)
+    assert all("No space left on device. Training continues without it." in str(w.message) for w in caught)
 
 
 def test_a_run_goes_on_with_another_number_of_threads_as_if_nothing_had_changed(tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ import weft as wf
 
 from .. import models, optim
 from ..data import DataLoader
+from ..distributed import context
 from ..io import latest
 from ..models.registry import find_checkpoint, restore_weights
 from ..optim import lr_scheduler
 from ..train import StopOnNaN, Trainer
 from ..train.interrupt import TERMINATED
 from .config import Config, ConfigError, listed, load_config
+from .run import run_workers
 from .tasks import TASKS, Task
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -39,7 +41,7 @@ OPTIONS = (
     ("train", "epochs", "--epochs"),
     ("train", "seed", "--seed"),
     ("data", "batch_size", "--batch-size"),
-    ("data", "workers", "--workers"),
+    ("data", "loaders", "--loaders"),
     ("optimizer", "lr", "--lr"),
 )
 
@@ -76,7 +78,7 @@ class Loading:
     """The keys of `[data]` that say how it is loaded, whatever it is."""
 
     batch_size: int = 64
-    workers: int = 0
+    loaders: int = 0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.eager:
         config.override("train", "capture", False, "--eager")
     directory = Path(arguments.out) if arguments.out else _new_directory(Path("runs"), config.name)
+    if arguments.workers is not None and context.current() is None:
+        return run_workers(["-m", "weft", *_words(arguments, directory)], arguments)
     made = build(config, directory)
     parameters = sum(p.size for p in made.model.parameters())
     say = made.trainer.progress.say
@@ -102,12 +106,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         made.trainer.fit(made.train_loader, made.val_loader, made.epochs)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; `{_same_command(arguments, directory)}` goes on", file=sys.stderr)
+        print(f"\ninterrupted; `{_same_command(arguments, directory)}` resumes", file=sys.stderr)
         return 130
     except SystemExit as ended:
         if ended.code != TERMINATED:
             raise
-        print(f"`{_same_command(arguments, directory)}` goes on", file=sys.stderr)
+        print(f"`{_same_command(arguments, directory)}` resumes", file=sys.stderr)
         return TERMINATED
     finally:
         made.train_loader.close()
@@ -131,7 +135,7 @@ def build(config: Config, directory: Path, progress: bool = True) -> Run:
     optimizer = make_optimizer(config, model)
     try:
         train_loader = DataLoader(
-            task.train, loading.batch_size, shuffle=True, num_workers=loading.workers, seed=settings.seed
+            task.train, loading.batch_size, shuffle=True, num_workers=loading.loaders, seed=settings.seed
         )
     except (ValueError, TypeError, OverflowError) as error:
         config.fail(("data",), str(error))
@@ -162,10 +166,12 @@ def make_task(config: Config) -> tuple[Loading, Task]:
     """The data of `[data]`, and how it is loaded."""
     name = config.choose("data", TASKS)
     names = {f.name for f in dataclasses.fields(Loading)}
+    if "workers" in config["data"]:
+        config.fail(("data", "workers"), "is called `loaders` now. `weft train --workers N` trains with N processes.")
     own = {k: v for k, v in config["data"].items() if k not in names}
     loading: Loading = _section(config, "data", Loading, {k: v for k, v in config["data"].items() if k in names})
-    if loading.batch_size < 1 or loading.workers < 0:
-        key = "batch_size" if loading.batch_size < 1 else "workers"
+    if loading.batch_size < 1 or loading.loaders < 0:
+        key = "batch_size" if loading.batch_size < 1 else "loaders"
         config.fail(("data", key), f"must be at least {int(key == 'batch_size')}. Got {getattr(loading, key)}.")
     arguments = config.with_section("data", own).arguments("data", TASKS[name])
     if name == "text" and not arguments.get("length"):
@@ -289,12 +295,21 @@ def _new_directory(root: Path, name: str) -> Path:
 
 def _same_command(arguments: argparse.Namespace, directory: Path) -> str:
     """The command that resumes the run."""
-    words = ["weft", "train", arguments.target, "--out", str(directory)]
+    words = _words(arguments, directory)
+    run = context.current()
+    if run is not None:
+        words += ["--workers", str(run.members), "--shards", str(run.shards)]
+    return shlex.join(["weft", *words])
+
+
+def _words(arguments: argparse.Namespace, directory: Path) -> list[str]:
+    """The arguments of this command with its directory, without those about workers."""
+    words = ["train", arguments.target, "--out", str(directory)]
     for _, _, option in OPTIONS:
         value = getattr(arguments, option.removeprefix("--").replace("-", "_"))
         if value is not None:
             words += [option, str(value)]
-    return shlex.join(words + ["--eager"] * arguments.eager)
+    return words + ["--eager"] * arguments.eager
 
 
 def _same_config(config: Config, directory: Path) -> None:
@@ -308,13 +323,13 @@ def _same_config(config: Config, directory: Path) -> None:
         for section in sorted({*old, *new})
         for key in sorted({*old.get(section, {}), *new.get(section, {})})
         if old.get(section, {}).get(key) != new.get(section, {}).get(key)
-        and f"{section}.{key}" != "data.workers"  # batches do not depend on the number of workers
+        and f"{section}.{key}" != "data.loaders"  # batches do not depend on the number of loaders
     ]
     if differences:
         kind = "a finished" if (directory / "done.json").exists() else "an unfinished"
         raise ConfigError(
-            f"{directory}: there is {kind} run with other settings ({listed(differences)}). Give them as they were to "
-            "go on, or another directory with --out to start anew."
+            f"{directory}: there is {kind} run with other settings ({listed(differences)}). Use the same settings to "
+            "resume it, or another directory with --out to start a new run."
         )
 
 

@@ -28,7 +28,7 @@ from ..runtime import memory
 from . import seeds
 from ._tensor import arrays_to_tensors
 from .collate import default_collate, fill
-from .fetch import End, Epoch, LoadError, Source, is_stream, make_fetcher, stateful
+from .fetch import End, Epoch, LoadError, MapFetcher, Source, is_stream, make_fetcher, stateful
 from .pool import WorkerPool
 from .sampler import DistributedSampler, RandomSampler, SequentialSampler, check_batch_size, check_rank
 
@@ -217,6 +217,27 @@ class DataLoader:
         iterator = _Iterator(self, epoch, pool)
         self._position, self._iterator = iterator.position, weakref.ref(iterator)
         return iterator
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the dataset is a stream, without random access."""
+        return self._stream
+
+    def index_batches(self) -> Iterator[tuple[MapFetcher, int, np.ndarray]]:
+        """The batches of an epoch, or of the rest of one, as (fetcher, number, indices): nothing is read.
+
+        For those that read only parts of a batch (`weft.distributed.ledger`). The position advances as in an iteration.
+        """
+        epoch = self._resume or Epoch(self.seed, self._next_epoch)
+        self._resume = None
+        self._next_epoch = epoch.epoch + 1
+        position = self._position = _Position(epoch.epoch, epoch.first_batch, None)
+        fetcher = MapFetcher(self.source, epoch)
+        for indices in self._batches(epoch):
+            assert indices is not None
+            position.handed += 1
+            yield fetcher, position.handed - 1, indices
+        position.finished = True
 
     def _take_pool(self) -> WorkerPool:
         """The persistent workers if they are idle, or new ones."""

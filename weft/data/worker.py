@@ -212,7 +212,7 @@ def _start_problem(error: BaseException) -> str:
     hint = ""
     if "__main__" in str(error) or "__mp_main__" in str(error):
         hint = (
-            " A worker process imports your program anew and did not find this name in it: classes and functions "
+            " A worker process imports your program again and did not find this name in it: classes and functions "
             "typed into a notebook or an interactive session do not exist there. Put them in a .py file and import it, "
             "or use num_workers=0."
         )

@@ -38,6 +38,11 @@ class Callback:
         ...         self.steps += 1
     """
 
+    scope = "lead"
+    """Where the hooks run in a distributed run. "lead": on one worker; what it changes in the trainer (`stop`, learning rates,
+    the logs) then reaches the others. "observer": on one worker, and it changes nothing in the trainer, so no worker waits
+    for it. "everywhere": on every worker, with the same numbers; it must have no effects outside of the trainer."""
+
     def on_fit_start(self, trainer: Trainer) -> None:
         """Called before the first epoch, after the state of a resumed run is restored."""
 
@@ -175,6 +180,8 @@ class ModelCheckpoint(Callback):
 class LRLogger(Callback):
     """Add the learning rate of each parameter group to the logs: "lr", or "lr_0", "lr_1" …"""
 
+    scope = "everywhere"
+
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         logs.update(learning_rates(trainer.optimizer))
 
@@ -201,6 +208,8 @@ def _recording(method: Callable[..., None]) -> Callable[..., None]:
 class _Recorder(Callback):
     """Base of callbacks that only log. A full disk loses the log, never the run."""
 
+    scope = "observer"
+
     _told = False
 
     def lost(self, error: OSError) -> None:
@@ -209,7 +218,7 @@ class _Recorder(Callback):
             self._told = True
             warnings.warn(
                 f"{type(self).__name__}: {self.place()} could not be written: {error.strerror or error}. "
-                "Training goes on without it.",
+                "Training continues without it.",
                 stacklevel=4,
             )
 
@@ -308,6 +317,8 @@ class TensorBoard(_Recorder):
 class StopOnNaN(Callback):
     """Raise FloatingPointError as soon as the loss is NaN or infinite."""
 
+    scope = "everywhere"
+
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if not math.isfinite(logs["loss"]):
             raise FloatingPointError(
@@ -317,12 +328,12 @@ class StopOnNaN(Callback):
 
 
 class LossCurve(_Recorder):
-    """Plot the loss and the metrics over training as a PNG, updated during training and at the end.
+    """Plot the loss and the metrics over training as a PNG or SVG, updated during training and at the end.
 
     Needs matplotlib; without it there is one warning and no plot.
 
     Args:
-        path: the file.
+        path: the file, .png or .svg; an SVG follows the colour scheme (light or dark) of the page that shows it.
         title: the title of the plot.
         points: the largest number of step losses to keep; beyond it every other one is dropped.
     """

@@ -262,7 +262,7 @@ def as_metrics(given: Any) -> list[Metric]:
         metrics = [as_metric(each) for each in given]
     names = [m.name for m in metrics]
     if len(set(names)) < len(names) or "loss" in names:
-        raise ValueError(f"metrics: every metric needs a name of its own, other than 'loss'. Got {names}.")
+        raise ValueError(f"metrics: every metric needs a unique name other than 'loss'. Got {names}.")
     return metrics
 
 

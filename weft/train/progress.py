@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from ..distributed import is_lead
+
 REFRESH_SECONDS = 0.1  # a step may take microseconds; drawing takes a thousand times longer
 
 
@@ -59,7 +61,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        if not self.enabled:
+        if not self.enabled or not is_lead():
             return
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False)

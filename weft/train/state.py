@@ -33,6 +33,7 @@ def collect(trainer: Trainer, train_loader: Any, val_loader: Any) -> dict[str, A
             "history": trainer.history,
             "stopped": trainer.stopped,
             "seconds": trainer.seconds,
+            "shard_seed": trainer.shard_seed,
             "tuning": tuning.export(),  # which kernels the captured step computes with
         },
         "callbacks": {name: callback.state_dict() for name, callback in _named_callbacks(trainer)},
@@ -52,6 +53,8 @@ def facts(trainer: Trainer) -> dict[str, Any]:
         "captured": trainer.capture,
         "monitor": {"name": trainer.monitor, "mode": trainer.mode},
     }
+    if trainer.shards is not None:
+        found["shards"] = trainer.shards
     made_by = getattr(trainer.model, "made_by", None)
     if made_by is not None:
         found["model"] = made_by
@@ -67,6 +70,15 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loa
                 f"Trainer: the checkpoint {checkpoint.path} was written {'without' if has else 'with'} {part}, this trainer "
                 f"is {'with' if has else 'without'}. Make the trainer as it was, or start in another directory."
             )
+    shards = checkpoint.facts.get("shards")
+    if shards != trainer.shards:
+        how = "without workers" if shards is None else f"with batches cut into {shards} shards"
+        again = "without workers" if shards is None else f"with `--shards {shards}` (on any number of workers)"
+        raise CheckpointError(
+            f"Trainer: the checkpoint {checkpoint.path} was written {how}, so a run that goes on "
+            f"{'without workers' if trainer.shards is None else f'with {trainer.shards} shards'} would compute other numbers. "
+            f"Go on {again}, or start in another directory."
+        )
     try:
         trainer.model.load_state_dict(saved["model"])
         trainer.optimizer.load_state_dict(saved["optimizer"])
@@ -98,6 +110,7 @@ def _restore_progress(trainer: Trainer, state: dict[str, Any]) -> None:
     trainer.trained = state.get("trained", False) is True
     trainer.totals, trainer.history = state["totals"], state["history"]
     trainer.stopped, trainer.seconds = state["stopped"], state["seconds"]
+    trainer.shard_seed = state.get("shard_seed")
 
 
 def _loaders(train_loader: Any, val_loader: Any) -> list[tuple[str, Any]]:

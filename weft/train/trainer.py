@@ -19,7 +19,8 @@ import numpy as np
 
 import weft as wf
 
-from ..io import CheckpointError, CheckpointManager, list_checkpoints, open_checkpoint
+from ..distributed import context
+from ..io import Checkpoint, CheckpointError, CheckpointManager, latest, list_checkpoints, open_checkpoint
 from ..tensor import Tensor
 from . import state
 from .callbacks import Callback, CSVLogger, LossCurve, TensorBoard, better_mode
@@ -63,6 +64,9 @@ class Trainer:
         log_dir: write `history.csv`, `loss.png` and TensorBoard events there.
         progress: show a progress bar.
         facts: JSON values to store in the manifest of checkpoints.
+        workers: train with this many worker processes. `fit` then runs the script again in each of them, up to this call; the
+            weights are the same, bit by bit, for any number of workers.
+        shards: with workers, into how many shards a batch is cut; part of the numerical definition of the run.
 
     >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
     >>> model = nn.Linear(2, 1)
@@ -96,10 +100,15 @@ class Trainer:
         log_dir: str | os.PathLike[str] | None = None,
         progress: bool | Progress = True,
         facts: dict[str, Any] | None = None,
+        workers: int | None = None,
+        shards: int = 8,
     ) -> None:
         _check_count("grad_accumulation", grad_accumulation)
         if checkpoint_every is not None:
             _check_count("checkpoint_every", checkpoint_every)
+        if workers is not None:
+            _check_count("workers", workers)
+        _check_count("shards", shards)
         if schedule_every not in ("epoch", "step"):
             raise ValueError(f"Trainer: schedule_every must be 'epoch' or 'step'. Got {schedule_every!r}.")
         if clip_grad_norm is not None and not clip_grad_norm > 0:
@@ -120,6 +129,12 @@ class Trainer:
         self.checkpoint_every, self.resume, self.keep = checkpoint_every, resume, keep
         self.monitor, self.mode = monitor, mode
         self.facts = dict(facts or {})
+        self.workers = workers
+        run = context.current()
+        self.shards: int | None = run.shards if run is not None else shards if workers is not None else None
+        """the logical shards of a batch in a distributed run; None in an ordinary one"""
+        self.shard_seed: int | None = None
+        """the seed of the random numbers that shards draw"""
         self.progress = progress if isinstance(progress, Progress) else Progress(progress)
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
 
@@ -144,6 +159,7 @@ class Trainer:
         self._steps = Steps(self)
         self._interrupt = Interrupt()
         self._manager: CheckpointManager | None = None
+        self._sharded: Any = None  # in a worker of a distributed run
         self._resumed = False
         self._lineage: Any = None  # of the checkpoints, after a resume from an older one
 
@@ -194,25 +210,30 @@ class Trainer:
         if self.monitor is None:
             self.monitor = "loss" if val_loader is None else "val_loss"
         self.mode = "min" if better_mode(self.monitor, self.mode, "Trainer") > 0 else "max"
+        if self.workers is not None or context.current() is not None:
+            from . import script_runs
+
+            if script_runs.done_elsewhere(self):
+                return self.history
         if self.grad_accumulation > 1:
             self._steps.prepare_accumulation()
         try:
             self._open_checkpoints(train_loader, val_loader)
-            for callback in self.callbacks:
-                callback.on_fit_start(self)
+            self._enter_run()
+            self._notify("on_fit_start")
             with self._interrupt:
                 while self.epoch < epochs and self.stopped is None:
                     self._run_epoch(train_loader, val_loader, epochs)
-                    if self._interrupt.asked:  # after its last step, and the epoch has its checkpoint
+                    if self._asked():  # after its last step, and the epoch has its checkpoint
                         raise self._interrupt.error()
             if self.stopped is not None:
                 self.progress.say(f"stopped after epoch {self.epoch}: {self.stopped}")
         finally:
             self.progress.close()
             try:
-                for callback in self.callbacks:
-                    callback.on_fit_end(self)
+                self._notify("on_fit_end")
             finally:
+                self._leave_run()
                 if self._manager is not None:
                     self._manager.close()
                     self.checkpoint_failed = self._manager.failure is not None
@@ -225,18 +246,17 @@ class Trainer:
     def _say_terminated(self) -> None:
         """Print the final line of a terminated run, with or without a progress bar."""
         if self.checkpoint_dir is None:
-            kept = "there is no checkpoint_dir, so what was trained is lost"
+            kept = "there is no checkpoint_dir, so the trained weights are lost"
         elif self.checkpoint_failed:
             kept = f"the checkpoint could not be written; see {self.checkpoint_dir} for an older one"
         else:
-            kept = f"resume='auto' goes on from the checkpoint in {self.checkpoint_dir}"
+            kept = f"resume='auto' continues from the checkpoint in {self.checkpoint_dir}"
         print(f"weft: terminated (SIGTERM) after step {self.step}; {kept}", file=sys.stderr, flush=True)
 
     def _run_epoch(self, train_loader: Any, val_loader: Any, epochs: int) -> None:
         """One epoch, or the rest of one."""
         self.model.train()
-        for callback in self.callbacks:
-            callback.on_epoch_start(self)
+        self._notify("on_epoch_start")
         samples = self._train_epoch(train_loader, val_loader, epochs)
         logs = self._results(self.totals)
         if val_loader is not None:
@@ -245,15 +265,14 @@ class Trainer:
         if self.scheduler is not None and self.schedule_every == "epoch":
             self._step_scheduler(logs)
         row: dict[str, float] = {"epoch": self.epoch + 1, "step": self.step, **logs}
-        for callback in self.callbacks:
-            callback.on_epoch_end(self, logs)
+        self._notify("on_epoch_end", logs)
         row.update(logs)
         self.history.append(row)
         speed = {"samples_per_second": samples / self.seconds, "seconds": self.seconds} if self.seconds else {}
         self.progress.end_epoch(self.epoch + 1, epochs, {**logs, **speed})
         self.epoch += 1
         self.batches, self.totals, self.seconds, self.trained = 0, {}, 0.0, False
-        if self._manager is not None and self.monitor not in logs:
+        if self.checkpoint_dir is not None and self.monitor not in logs:
             warnings.warn(
                 f"Trainer: there is no {self.monitor!r} to tell the best checkpoint by. There are {', '.join(logs)}.",
                 stacklevel=3,
@@ -267,7 +286,7 @@ class Trainer:
         try:
             return self.evaluate(val_loader)
         except BaseException as error:
-            if not self._interrupt.asked:
+            if not self._asked():
                 raise
             if start is not None:
                 val_loader.load_state_dict(start)
@@ -281,8 +300,11 @@ class Trainer:
         samples = round(float(self.totals["loss"][1])) if "loss" in self.totals else 0
         waiting = 0  # accumulated batches since the last update
         for batch in () if self.trained else self._guarded(self._remaining(loader), loader, val_loader):
-            n = batch_length(batch)
-            if self.grad_accumulation == 1:
+            n = batch_length(batch) if self._sharded is None else batch.samples
+            if self._sharded is not None:
+                loss = self._count(self.totals, self._sharded.train_on(batch), n)
+                self.batches += batch.parts - 1
+            elif self.grad_accumulation == 1:
                 loss = self._count(self.totals, self._steps.train(batch), n)
             else:
                 loss = self._count(self.totals, self._steps.accumulate(batch), n)
@@ -297,7 +319,7 @@ class Trainer:
             self.seconds = time.perf_counter() - started
             if waiting == 0 and self._time_to_save():
                 self._save(loader, val_loader)
-                if self._interrupt.asked:
+                if self._asked():
                     raise self._interrupt.error()
             if self.progress.moving:
                 self.progress.advance(self.batches, self.totals["loss"][0] / samples, samples / self.seconds)
@@ -316,28 +338,21 @@ class Trainer:
             except StopIteration:
                 return
             except Exception as error:
-                if (
-                    not self._interrupt.asked or self.batches % self.grad_accumulation
-                ):  # in the middle of an accumulation
+                if not self._asked() or self.batches % self.grad_accumulation:  # in the middle of an accumulation
                     raise
                 self._save(loader, val_loader)
                 raise self._interrupt.error() from error
             yield batch
 
     def _time_to_save(self) -> bool:
-        return (
-            self._interrupt.asked is not None
-            or self.checkpoint_every is not None
-            and self.step % self.checkpoint_every == 0
-        )
+        return self._asked() or self.checkpoint_every is not None and self.step % self.checkpoint_every == 0
 
     def _after_step(self, loss: float) -> None:
         self.step += 1
         if self.scheduler is not None and self.schedule_every == "step":
             self.scheduler.step()
         logs = {"loss": loss}
-        for callback in self.callbacks:
-            callback.on_step_end(self, logs)
+        self._notify("on_step_end", logs)
 
     def _update(self, waiting: int) -> None:
         self._steps.update(wf.asarray(np.float32(1 / waiting)))
@@ -353,7 +368,7 @@ class Trainer:
 
     def _remaining(self, loader: Any) -> Iterator[Any]:
         """The remaining batches of this epoch."""
-        iterator = iter(loader)
+        iterator = iter(loader) if self._sharded is None else self._sharded.groups(loader, self.grad_accumulation)
         if not hasattr(loader, "state_dict"):  # it cannot restore its position: skip
             for _ in range(self.batches):
                 next(iterator, None)
@@ -388,10 +403,12 @@ class Trainer:
             Numbers by name: "loss" and the metrics.
         """
         totals: dict[str, np.ndarray] = {}
-        with _evaluation(self.model), _averaged(self.ema):
-            for batch in loader:
-                self._count(totals, self._steps.evaluate(batch), batch_length(batch))
-                if self._interrupt.asked:
+        sharded = self._sharded
+        with _evaluation(self.model), _averaged(self.ema) if sharded is None else sharded.averaged():
+            for batch in loader if sharded is None else sharded.batches(loader):
+                measured = self._steps.evaluate(batch) if sharded is None else sharded.evaluate_on(batch)
+                self._count(totals, measured, batch_length(batch) if sharded is None else batch.samples)
+                if self._asked():
                     raise self._interrupt.error()
         if not totals:
             raise ValueError("Trainer: the loader to evaluate on is empty. Expected at least one batch.")
@@ -413,29 +430,44 @@ class Trainer:
     # Checkpoints --------------------------------------------------------------------------------------------------------
 
     def _open_checkpoints(self, train_loader: Any, val_loader: Any) -> None:
+        run = context.current()
+        if run is None:  # in a distributed run the lead opens the directory when it first writes
+            self._open_manager()
+        if self._resumed or self.step:
+            return
+        if run is None:
+            found = self._found_checkpoint()
+        else:
+            from .sharded import base_checkpoint
+
+            found = base_checkpoint(run, self._found_checkpoint)
+        if found is not None:
+            state.restore(self, found, train_loader, val_loader)
+            if run is None:
+                self.progress.say(f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done")
+            if self._manager is not None and self.resume != "auto":
+                self._say_abandoned(self._manager.branch_from(found))
+        self._resumed = True
+
+    def _open_manager(self) -> None:
         if self.checkpoint_dir is not None:
             assert self.mode is not None
             self._manager = CheckpointManager(self.checkpoint_dir, self.keep, self.monitor, self.mode)
             self._manager.lineage = self._lineage
-        if self._resumed or self.step:
-            return
-        found = None
+
+    def _found_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that `resume` asks for."""
         if self.resume == "auto":
-            assert self._manager is not None
-            found = self._manager.latest()
-        elif self.resume is not None:
-            found = open_checkpoint(self.resume)
-        elif self.checkpoint_dir is not None and list_checkpoints(self.checkpoint_dir):
+            assert self.checkpoint_dir is not None
+            return latest(self.checkpoint_dir)
+        if self.resume is not None:
+            return open_checkpoint(self.resume)
+        if self.checkpoint_dir is not None and list_checkpoints(self.checkpoint_dir):
             raise CheckpointError(
                 f"Trainer: {self.checkpoint_dir} holds checkpoints of an earlier run. Go on with resume='auto', or use "
                 "another directory."
             )
-        if found is not None:
-            state.restore(self, found, train_loader, val_loader)
-            self.progress.say(f"going on from {found.path}: {self.step} steps and {self.epoch} epochs are done")
-            if self._manager is not None and self.resume != "auto":
-                self._say_abandoned(self._manager.branch_from(found))
-        self._resumed = True
+        return None
 
     def _say_abandoned(self, paths: list[Path]) -> None:
         if not paths:
@@ -451,10 +483,54 @@ class Trainer:
 
     def _save(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None = None) -> None:
         """Write a checkpoint of the current state."""
-        if self._manager is None:
+        if self.checkpoint_dir is None:
             return
+        if self._sharded is not None:
+            self._sharded.on_lead(lambda: self._write_checkpoint(train_loader, val_loader, scores))
+        else:
+            self._write_checkpoint(train_loader, val_loader, scores)
+
+    def _write_checkpoint(self, train_loader: Any, val_loader: Any, scores: dict[str, float] | None) -> None:
+        manager: CheckpointManager | None = self._manager
+        if manager is None:
+            self._open_manager()
+            manager = self._manager
+            assert manager is not None
+            if self.resume not in (None, "auto"):
+                self._say_abandoned(manager.branch_from(open_checkpoint(str(self.resume))))
         parts = state.collect(self, train_loader, val_loader)
-        self._manager.save(self.step, parts, scores, state.facts(self))
+        manager.save(self.step, parts, scores, state.facts(self))
+
+    # Distributed runs ---------------------------------------------------------------------------------------------------
+
+    def _enter_run(self) -> None:
+        """In a worker of a distributed run: share the weights with the other workers."""
+        run = context.current()
+        if run is not None:
+            from .sharded import Sharded
+
+            self._sharded = Sharded(self, run)
+
+    def _leave_run(self) -> None:
+        sharded, self._sharded = self._sharded, None
+        run = context.current()
+        if sharded is not None and run is not None:
+            failed = sys.exc_info()[0] is not None
+            sharded.close(None if failed else run.results)
+            if run.results is not None and not failed:
+                raise SystemExit(0)  # the rest of the script is the business of the process that started this one
+
+    def _asked(self) -> bool:
+        """Whether training was asked to end by a signal; in a distributed run all workers learn of it after the same step."""
+        return self._interrupt.asked is not None if self._sharded is None else self._sharded.asked
+
+    def _notify(self, hook: str, *args: Any) -> None:
+        """Call a hook of every callback."""
+        if self._sharded is not None:
+            self._sharded.notify(hook, *args)
+            return
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, *args)
 
 
 class _evaluation:

@@ -1,6 +1,6 @@
 """Small coloured pictures of shapes and textures, drawn by formula: the size of CIFAR-10, with no download.
 
-A picture is two random colours, a pattern that says which where, uneven light and noise. The pattern is the class;
+An image has two random colours, a pattern that chooses between them, uneven light and noise. The pattern is the class;
 place, size, angle and colours are random and tell nothing about it.
 """
 

@@ -142,7 +142,7 @@ def _cast(what: str, path: Path, values: np.ndarray, dtype: Any, which: str) -> 
 class NumpyDataset(Dataset):
     """Rows of ``.npy`` files, read from disk as they are needed.
 
-    The files are mapped, not loaded; worker processes map them anew instead of getting a copy.
+    The files are mapped, not loaded; worker processes map them again instead of getting a copy.
     """
 
     def __init__(self, *paths: PathLike) -> None:

@@ -1,0 +1,258 @@
+"""The driver: carries out what the supervisor decides, through an engine. It may be killed at any time.
+
+The state of the supervisor is in a file of the run's directory, and tasks are found again by their environment, so the next
+driver continues.
+
+    python -m weft.distributed.driver DIRECTORY LIFELINE_FD
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from typing import Any
+
+from .. import settings
+from .context import VARIABLE, WORKER, Context
+from .engine import Engine, EngineError, LocalEngine, Task
+from .host import Ended, Event, HostJoined, HostLost, Listens, Note, Place
+from .supervisor import KEEPER, RELAY, Kill, Reset, Start, Stop, Supervisor, number, role
+
+PLAN, STATE, RESULT = "plan.json", "supervisor.json", "result.json"
+POLL_SECONDS = 0.5
+GRACE_SECONDS = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What the user asked for; written once by the command.
+
+    Attributes:
+        arguments: the script and its arguments, or ``["-m", module, …]``.
+        least, most: how many workers.
+        hosts: how many hosts.
+        shards: into how many logical shards a global batch is cut.
+        threads: of each worker.
+        engine: "local" or "ray".
+        address: of a Ray cluster that runs already.
+        working_dir: the directory of the user's code, which Ray copies to other nodes.
+        seed, results, fit: see `Context`.
+        token: the secret of the run, in hex.
+    """
+
+    arguments: list[str]
+    least: int
+    most: int
+    hosts: int
+    shards: int
+    threads: int
+    seed: int
+    token: str
+    results: str | None = None
+    fit: int = 0
+    engine: str = "local"
+    address: str | None = None
+    working_dir: str | None = None
+
+
+class Driver:
+    """One life of a driver."""
+
+    def __init__(self, directory: str, lifeline: int, plan: Plan, engine: Engine) -> None:
+        self.directory, self.lifeline, self.plan, self.engine = directory, lifeline, plan, engine
+        self.addresses: dict[int, list[Any]] = {}
+        self.lost: list[int] = []  # hosts that lost their memory: if they come back they take over the state of another
+        self.supervisor = Supervisor(plan.least, plan.most, plan.hosts)
+        self._deadline: float | None = None
+        self._asked = 0
+        state = self._read(STATE)
+        if state is not None:
+            self.supervisor = Supervisor.load(state["supervisor"])
+            self.addresses = {int(host): value for host, value in state["addresses"].items()}
+            self.lost = state["lost"]
+
+    def say(self, text: str) -> None:
+        print(f"weft: {text}", file=sys.stderr, flush=True)
+
+    def run(self) -> Stop:
+        """Drive until the run is over."""
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signal_number, self._ask)
+        self._catch_up()
+        while True:
+            if self._orphaned():
+                self.engine.close()
+                shutil.rmtree(self.directory, ignore_errors=True)
+                return Stop(1)
+            if self._asked and not self.supervisor.stopping:
+                self._deadline = time.monotonic() + GRACE_SECONDS
+                for name in self.supervisor.workers:
+                    self.engine.signal(name, self._asked)
+                stop = self._act(self.supervisor.stop(self._asked))
+            else:
+                stop = self._act(self._decide(self.engine.wait(POLL_SECONDS)))
+            if stop is None and self._deadline is not None and time.monotonic() > self._deadline:
+                stop = Stop(128 + self.supervisor.stopping, "workers did not end in time and were killed")
+            if stop is not None:
+                self._write(RESULT, dataclasses.asdict(stop))
+                self.engine.close()
+                return stop
+
+    def _orphaned(self) -> bool:
+        """Whether the command is gone: the pipe has no other end."""
+        poll = select.poll()
+        poll.register(self.lifeline, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def _ask(self, signal_number: int, _: object) -> None:
+        """Ctrl-C and SIGTERM go to the workers, which write a checkpoint and end; the second time they are killed."""
+        if self._asked:
+            self._deadline = 0.0
+        self._asked = signal_number
+
+    def _catch_up(self) -> None:
+        """After a driver that was killed: what ended or was not started while there was none."""
+        running = self.engine.running()
+        for name, host in self.supervisor.running.items():
+            if name not in running and host in self.engine.places():
+                self._start(Start(name, host))
+
+    def _decide(self, events: list[Event]) -> list[Any]:
+        actions: list[Any] = []
+        joined = {e.host: e.workers for e in events if isinstance(e, HostJoined)}
+        if joined:
+            actions += self.supervisor.hosts_joined(joined)
+        for event in events:
+            if isinstance(event, Ended):
+                found = self.supervisor.ended(event.name, event.status, event.version)
+                if event.status < 0 and any(isinstance(a, Start) and a.name == event.name for a in found):
+                    self.say(f"{event.name} was killed by {_signal_name(-event.status)} and is started again")
+                actions += found
+            elif isinstance(event, HostLost):
+                self.say(f"host {event.host} is lost: {event.reason}")
+                self.addresses.pop(event.host, None)
+                self.lost.append(event.host)
+                self._publish()
+                actions += self.supervisor.host_lost(event.host, event.reason)
+            elif isinstance(event, Listens):
+                address, port = event.text.split()
+                self.addresses[event.host] = [address, int(port)]
+                self._publish()
+            elif isinstance(event, Note):
+                self.say(event.text)
+        return actions
+
+    def _publish(self) -> None:
+        """Tell every relay where the others are."""
+        text = json.dumps({str(host): where for host, where in sorted(self.addresses.items())}).encode()
+        for host in self.engine.places():
+            self.engine.write(host, "peers.json", text)
+
+    def _act(self, actions: list[Any]) -> Stop | None:
+        """Carry out actions; what is decided is written down first."""
+        if actions:
+            self._write(STATE, {"supervisor": self.supervisor.dump(), "addresses": self.addresses, "lost": self.lost})
+        for action in actions:
+            if isinstance(action, Stop):
+                return action
+            if isinstance(action, Start):
+                self._start(action)
+            elif isinstance(action, Kill):
+                self.engine.signal(action.name, signal.SIGKILL)
+            elif isinstance(action, Reset):
+                self.addresses.pop(action.host, None)
+                self.engine.reset(action.host)
+                self.lost.append(action.host)
+                self._publish()
+        return None
+
+    def _start(self, action: Start) -> None:
+        place = self.engine.places().get(action.host)
+        if place is not None:
+            self.engine.start(self._task(action, place))
+
+    def _task(self, action: Start, place: Place) -> Task:
+        plan, host = self.plan, action.host
+        if role(action.name) == KEEPER:
+            if plan.hosts > 1:
+                self.engine.write(host, "token", plan.token.encode())
+            program = os.path.join(place.package, "keeper.py")
+            socket = os.path.join(place.directory, "keeper.sock")
+            journal = os.path.join(place.directory, "segments")
+            return Task(action.name, (program, socket, str(place.lifeline), journal), {}, host)
+        context = Context(
+            place.directory, plan.shards, plan.most, place.lifeline, seed=plan.seed, results=plan.results, fit=plan.fit,
+            host=host, hosts=plan.hosts, joins=self._joins(host), address=place.address,
+        )  # fmt: skip
+        threads = str(plan.threads)
+        environment = {
+            VARIABLE: context.dump(), settings.NUM_THREADS.name: threads, "OMP_NUM_THREADS": threads,
+            "OPENBLAS_NUM_THREADS": threads, WORKER: str(number(action.name)),
+        }  # fmt: skip
+        if plan.hosts > 1:
+            environment[settings.TUNE.name] = "0"  # the hosts' choices of kernels would differ
+        if role(action.name) == RELAY:
+            return Task(action.name, ("-m", "weft.distributed.relay"), environment, host)
+        return Task(action.name, ("-m", "weft.distributed.task", *plan.arguments), environment, host)
+
+    def _joins(self, host: int) -> bool:
+        """Whether a host comes after the run began: another one has the state."""
+        return host != 0 or 0 in self.lost
+
+    def _read(self, name: str) -> Any:
+        try:
+            with open(os.path.join(self.directory, name)) as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, value: Any) -> None:
+        path = os.path.join(self.directory, name)
+        with open(f"{path}.new", "w") as file:
+            json.dump(value, file)
+        os.replace(f"{path}.new", path)
+
+
+def _signal_name(signal_number: int) -> str:
+    try:
+        return signal.Signals(signal_number).name
+    except ValueError:
+        return f"signal {signal_number}"
+
+
+def make_engine(directory: str, lifeline: int, plan: Plan) -> Engine:
+    """The engine that the plan names."""
+    if plan.engine == "ray":
+        try:
+            from .ray_engine import RayEngine
+        except ImportError:
+            raise EngineError("Ray is not installed. `pip install 'weft[distributed]'` installs it.") from None
+        room = None if plan.address is not None else -(-plan.most // plan.hosts)
+        return RayEngine(
+            directory, lifeline, plan.address, hosts=plan.hosts, workers=room, working_dir=plan.working_dir
+        )
+    room = -(-plan.most // plan.hosts)
+    return LocalEngine(directory, lifeline, plan.hosts, room)
+
+
+def main(argv: list[str]) -> int:
+    lifeline = int(argv[1])
+    with open(os.path.join(argv[0], PLAN)) as file:
+        plan = Plan(**json.load(file))
+    try:
+        engine = make_engine(argv[0], lifeline, plan)
+    except EngineError as error:
+        print(f"weft: {error}", file=sys.stderr)
+        return 2
+    stop = Driver(argv[0], lifeline, plan, engine).run()
+    return stop.status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""Start a run and wait for its end.
+
+This process, the command, writes down what the user asked for and starts a driver, which starts everything else; if the driver is
+killed it starts another one. Everything ends with the command: it holds the other end of the lifeline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from .driver import PLAN, RESULT, Plan
+from .host import MARK, REAPED
+from .processes import adopt_orphans, kill_all, with_variable
+from .supervisor import Stop
+
+MOST_RESTARTS = 3
+MOST_DRIVERS = 100
+POLL_SECONDS = 0.05
+
+
+class Run:
+    """One run.
+
+    Args:
+        arguments: the script and its arguments, or ``["-m", module, …]``.
+        workers: how many workers, or (least, most).
+        shards: into how many logical shards a global batch is cut.
+        threads: of each worker; by default the processors are divided among them.
+        hosts: how many hosts.
+        say: prints what happens.
+        results, fit: see `Context`.
+        engine: "local", or "ray".
+        address: of a Ray cluster that runs already.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        workers: int | tuple[int, int],
+        shards: int = 8,
+        threads: int | None = None,
+        hosts: int = 1,
+        say: Callable[[str], None] | None = None,
+        results: str | None = None,
+        fit: int = 0,
+        engine: str = "local",
+        address: str | None = None,
+    ) -> None:
+        least, most = workers if isinstance(workers, tuple) else (workers, workers)
+        self.directory = tempfile.mkdtemp(prefix="weft-run-")  # mode 0700
+        self.plan = Plan(
+            list(arguments), least, most, hosts, shards, threads or max(1, len(os.sched_getaffinity(0)) // most),
+            secrets.randbits(31), secrets.token_hex(32), results, fit, engine, address,
+            os.getcwd() if address is not None else None,
+        )  # fmt: skip
+        self._read, self._write = os.pipe()
+        self.say = say or (lambda text: print(f"weft: {text}", file=sys.stderr, flush=True))
+        self.driver: subprocess.Popen[bytes] | None = None
+        self._orphans: set[int] = set()
+
+    def run(self) -> int:
+        """Wait until the run is over; returns its exit status."""
+        adopt_orphans()
+        previous = {number: signal.signal(number, self._forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            for _ in range(MOST_RESTARTS):
+                ended = self._drive()
+                if not ended.restart:
+                    break
+                self.say(f"{ended.reason}; the run starts again from its last checkpoint")
+                self._end_tasks()
+                shutil.rmtree(self.directory, ignore_errors=True)  # what the old run agreed on
+                os.mkdir(self.directory, 0o700)
+            if ended.reason:
+                self.say(ended.reason)
+            return ended.status
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self.close()
+
+    def _forward(self, number: int, _: object) -> None:
+        if self.driver is not None:
+            self.driver.send_signal(number)
+
+    def _drive(self) -> Stop:
+        """Keep a driver running until one of them says that the run is over."""
+        os.makedirs(os.path.join(self.directory, REAPED), exist_ok=True)
+        with open(os.path.join(self.directory, PLAN), "w") as file:
+            json.dump(dataclasses.asdict(self.plan), file)
+        for _ in range(MOST_DRIVERS):
+            self.driver = subprocess.Popen(
+                [sys.executable, "-m", "weft.distributed.driver", self.directory, str(self._read)],
+                pass_fds=(self._read,),
+                process_group=0,  # Ctrl-C comes through this process
+            )
+            while (status := self._wait_for_driver()) is None:
+                self._reap_orphans()
+            result = os.path.join(self.directory, RESULT)
+            if os.path.exists(result):
+                with open(result) as file:
+                    return Stop(**json.load(file))
+            if status >= 0:
+                return Stop(status or 1)
+            self.say(f"the driver was killed by signal {-status} and is started again")
+            self._orphans |= set(with_variable(MARK, f"{self.directory}"))
+        return Stop(1, "the driver was killed too often")
+
+    def _wait_for_driver(self) -> int | None:
+        assert self.driver is not None
+        try:
+            return self.driver.wait(POLL_SECONDS if self._orphans else 1.0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _reap_orphans(self) -> None:
+        """Tell the driver how the tasks of its predecessor ended: they are children of this process now."""
+        for pid in list(self._orphans):
+            with contextlib.suppress(ChildProcessError):  # it has not been given to this process yet
+                found, status = os.waitpid(pid, os.WNOHANG)
+                if found:
+                    self._orphans.discard(pid)
+                    path = os.path.join(self.directory, REAPED, str(pid))
+                    with open(f"{path}.new", "w") as file:
+                        file.write(str(os.waitstatus_to_exitcode(status)))
+                    os.replace(f"{path}.new", path)
+
+    def _end_tasks(self) -> None:
+        kill_all(with_variable(MARK, self.directory))
+        end = time.monotonic() + 5.0
+        while self._orphans and time.monotonic() < end:
+            self._reap_orphans()
+            self._orphans = {pid for pid in self._orphans if os.path.exists(f"/proc/{pid}")}
+
+    def close(self) -> None:
+        """End every process of the run and remove its directory."""
+        if self.driver is not None and self.driver.poll() is None:
+            self.driver.kill()
+            self.driver.wait(10)
+        for descriptor in (self._read, self._write):
+            os.close(descriptor)
+        self._end_tasks()
+        shutil.rmtree(self.directory, ignore_errors=True)

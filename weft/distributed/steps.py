@@ -1,0 +1,158 @@
+"""`step`: makes a hand-written training loop distributed.
+
+The loop runs on every worker; the decorated function is called once per shard of the batch it is given, on any worker. A
+worker that starts late runs the loop from its beginning: steps that are committed return their result at once, from the log.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.tree import flatten, unflatten
+from ..graph.capture.function import function
+from ..graph.capture.tracing import capturing
+from ..nn.module import Module
+from ..random import default_generator
+from ..tensor import Tensor, wrap
+from . import context, ledger
+from .parallel import DataParallel, relative_size
+
+_made = 0  # steps that have joined the run, in the order of their first calls
+
+
+class DistributedStep:
+    """A function of a batch that computes gradients, and the update that follows. See `step`."""
+
+    def __init__(self, fn: Callable[..., Any], optimizer: Any, modules: Iterable[Module] | None) -> None:
+        functools.update_wrapper(self, fn)
+        self.__name__: str = getattr(fn, "__name__", type(fn).__name__)
+        self.fn, self.optimizer = fn, optimizer
+        found = [*_modules_of(fn), *(modules or ())]
+        self.modules = list({id(m): m for m in found}.values())
+        self._parallel: DataParallel | None = None
+        self._structure: Any = None
+        self._calls = 0
+        self._alone = function(self._whole)
+        self._leaf = function(self._shard)
+        self._weighted_leaf = function(self._weighted_shard)
+
+    def __call__(self, *batch: Any) -> Any:
+        if capturing() is not None:
+            raise RuntimeError(
+                f"{self.__name__}: a distributed step inside a captured function would end in the middle of it: gradients are "
+                "summed over workers before the update. Call it from the loop; it is captured by itself."
+            )
+        run = context.current()
+        return self._alone(*batch) if run is None else self._distributed(run, batch)
+
+    def _whole(self, *batch: Any) -> Any:
+        self.optimizer.zero_grad()
+        result = self.fn(*batch)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return _detached(result)
+
+    def _shard(self, *batch: Any) -> Any:
+        return self._weighted_shard(None, *batch)
+
+    def _weighted_shard(self, weight: Tensor | None, *batch: Any) -> Any:
+        self._clear()  # gradients that a step of another optimiser left
+        result = self.fn(*batch)
+        assert self._parallel is not None
+        self._parallel.store_gradients(weight)
+        self._clear()
+        return _detached(result)
+
+    def _clear(self) -> None:
+        self.optimizer.zero_grad()
+        for module in self.modules:
+            for p in module.parameters():
+                p.grad = None
+
+    def _distributed(self, run: context.Context, arguments: tuple[Any, ...]) -> Any:
+        global _made
+        if self._parallel is None:
+            seed = default_generator.random_seed()
+            self._parallel = DataParallel(run, self.modules, self.optimizer, seed, name=f"{_made}-")
+            _made += 1
+        batch = ledger.WholeBatch(arguments)
+        position, self._calls = self._calls, self._calls + 1
+
+        def compute(shard: int, weight: float) -> list[float]:
+            part = batch.shard(shard, run.shards)
+            share = relative_size(batch.samples, run.shards, shard)
+            if share == 1.0:
+                result = self._leaf(*part)
+            else:
+                result = self._weighted_leaf(wrap(np.array(share, np.float32)), *part)
+            return self._numbers(result, weight)
+
+        row = self._parallel.run(compute, [batch.samples], True, (position,))
+        values = [row[1] / row[0], *(row[2:-1] / row[0])]
+        return self._result(values)
+
+    def _numbers(self, result: Any, weight: float) -> list[float]:
+        """The returned scalars; each becomes the mean over shards, weighted by their samples."""
+        leaves, self._structure = flatten(result)
+        if not leaves or not all(isinstance(v, (Tensor, int, float)) and np.size(v) == 1 for v in leaves):
+            raise TypeError(
+                f"{self.__name__}: a distributed step returns a loss, or a tuple or dict of numbers, which are averaged over the "
+                f"shards. Got {[getattr(v, 'shape', type(v).__name__) for v in leaves]}."
+            )
+        first, *rest = [float(v) for v in leaves]
+        return [first, *[weight * v for v in rest]]
+
+    def _result(self, values: list[float]) -> Any:
+        tensors = [wrap(np.array(v, np.float32)) for v in values]
+        if self._structure is None:  # this worker has computed no shard yet
+            return tensors[0] if len(tensors) == 1 else tuple(tensors)
+        return unflatten(self._structure, tensors)
+
+
+def step(optimizer: Any, modules: Iterable[Module] | None = None) -> Callable[[Callable[..., Any]], DistributedStep]:
+    """Make a function that computes gradients a distributed training step: `@wf.distributed.step(optimizer)`.
+
+    The function gets a batch, calls `backward` and returns the loss (or a tuple or dict of numbers). Under `weft run` a call with
+    a global batch runs the function once per shard, on any worker, perhaps again; then the gradients are averaged, the
+    optimiser updates the weights, and the mean of what the shards returned comes back. Without `weft run` it is an ordinary
+    captured training step.
+
+    Args:
+        optimizer: updates the weights after each call; two optimisers, as in a GAN, are two steps.
+        modules: modules that the function uses but does not refer to by name; their buffers (such as batch statistics) are part
+            of the state.
+
+    >>> model = nn.Linear(2, 1); optimizer = optim.SGD(model.parameters(), lr=0.1)
+    >>> @step(optimizer)
+    ... def train(x, y):
+    ...     loss = ((model(x) - y) ** 2).mean()
+    ...     loss.backward()
+    ...     return loss
+    >>> x = wf.ones(4, 2); first = train(x, wf.zeros(4, 1)); bool(train(x, wf.zeros(4, 1)) < first)
+    True
+    """
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"step: expected an optimizer of weft.optim. Got {type(optimizer).__name__}.")
+
+    def decorate(fn: Callable[..., Any]) -> DistributedStep:
+        return DistributedStep(fn, optimizer, modules)
+
+    return decorate
+
+
+def _modules_of(fn: Callable[..., Any]) -> list[Module]:
+    """The modules that a function refers to by name."""
+    names = inspect.getclosurevars(inspect.unwrap(fn))
+    found = [v for v in (*names.nonlocals.values(), *names.globals.values()) if isinstance(v, Module)]
+    owner = getattr(fn, "__self__", None)
+    return [*found, owner] if isinstance(owner, Module) else found
+
+
+def _detached(tree: Any) -> Any:
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [v.detach() if isinstance(v, Tensor) else v for v in leaves])
