@@ -1,4 +1,4 @@
-"""Where the other frameworks are: each in a virtual environment of its own."""
+"""Where the other frameworks are: each in a separate virtual environment."""
 
 from __future__ import annotations
 

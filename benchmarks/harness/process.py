@@ -34,7 +34,7 @@ def _give_way(pid: int) -> None:
 
 
 class Worker:
-    """One framework running one model in a process of its own; see `benchmarks.harness.protocol`.
+    """One framework running one model in a separate process; see `benchmarks.harness.protocol`.
 
     `folder` is the checkout whose modules it runs, this one unless another is given.
     """

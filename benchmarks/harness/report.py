@@ -1,4 +1,4 @@
-"""Results as text, as markdown tables and as a picture."""
+"""Results as text, as markdown tables and as a chart."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .chart import bars, ratios
 from .runners import Runner
 
 
 def _distance(pings: list[int]) -> str:
-    """What pings between two processors, one before every turn, say about where the host ran them."""
+    """A sentence about the pings between two processors, one before every turn, which show where the host ran them."""
     if not pings:
         return ""
     near = sorted(pings)[len(pings) // 20]
     far = sum(p > 2 * near for p in pings) / len(pings)
-    return f" A number took {near} ns from one processor to the other, but more than twice that before {far:.0%} of the turns."
+    return f" A cache line took {near} ns from one processor to the other, more than twice that before {far:.0%} of the turns."
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Section:
         titles: of the configurations, in the order of the table.
         runners: by name.
         amount: how many items of which unit a step of a configuration handles; no unit: report milliseconds instead.
-        axis: what the picture's bars show.
+        claim: the chart's title, which says what the bars show.
     """
 
     name: str
     titles: Mapping[str, str]
     runners: Mapping[str, Runner]
     amount: Callable[[str], tuple[int, str]]
-    axis: str
+    claim: str
 
     def results(self, document: dict[str, Any]) -> dict[str, Any]:
         """Configurations that Weft ran, in order."""
@@ -130,39 +131,11 @@ class Section:
         """The runners that have a row."""
         return [r for r in self.runners if any(r in result["rows"] for result in results.values())]
 
-    # As a picture -------------------------------------------------------------------------------------------------------
+    # As a chart ---------------------------------------------------------------------------------------------------------
 
-    def chart(self, document: dict[str, Any], path: Path) -> bool:
-        """Bars of speed relative to Weft's; False without matplotlib."""
-        try:
-            import matplotlib
-        except ImportError:
-            return False
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-
-        results = self.results(document)
-        used = self.used(results)
-        figure, axes = pyplot.subplots(figsize=(2.5 + 1.5 * max(len(results), 1), 4.5), layout="constrained")
-        colors = pyplot.get_cmap("tab20")
-        for k, runner in enumerate(used):
-            places, heights, widths = [], [], []
-            for i, result in enumerate(results.values()):
-                present = [r for r in used if r in result["rows"]]  # bars of one model stand side by side
-                if runner in present:
-                    widths.append(0.85 / len(present))
-                    places.append(i + (present.index(runner) + 0.5) * widths[-1])
-                    heights.append(1 / result["rows"][runner]["relative"])
-            axes.bar(places, heights, widths, label=self.runners[runner].title, color=colors(k % 20))
-        axes.axhline(1.0, color="black", linewidth=0.8)
-        labels = [self.titles[n].replace(", ", "\n") for n in results]
-        axes.set_xticks([i + 0.42 for i in range(len(results))], labels)
-        axes.set_ylabel(self.axis)
-        if used:
-            figure.legend(loc="outside upper center", fontsize=8, ncols=4)
-        figure.savefig(path, dpi=120)
-        pyplot.close(figure)
-        return True
+    def chart(self, document: dict[str, Any], path: Path) -> None:
+        """Write the ratios of the first table as bars (.svg)."""
+        path.write_text(bars(ratios(self.markdown(document)), self.claim), encoding="utf-8")
 
 
 def _spread(row: dict[str, Any] | None) -> str:

@@ -14,9 +14,7 @@ from .report import Section
 
 def add_arguments(parser: argparse.ArgumentParser, section: str) -> None:
     """Where results go."""
-    parser.add_argument(
-        "--out", type=Path, default=Path("benchmark-results"), help="folder for JSON, table and picture"
-    )
+    parser.add_argument("--out", type=Path, default=Path("benchmark-results"), help="folder for JSON, table and chart")
     parser.add_argument("--merge", action="store_true", help="add to what the folder holds instead of starting over")
     parser.set_defaults(section=section)
 
@@ -70,13 +68,11 @@ def save(args: argparse.Namespace, document: dict[str, Any]) -> None:
 
 
 def write_outputs(args: argparse.Namespace, document: dict[str, Any], section: Section) -> None:
-    """The markdown table and, where matplotlib is there, the picture."""
-    table, picture = args.out / f"{section.name}.md", args.out / f"{section.name}.png"
+    """The markdown table and its chart."""
+    table, chart = args.out / f"{section.name}.md", args.out / f"{section.name}.svg"
     table.write_text(section.markdown(document))
-    print(f"wrote {path(args)} and {table}")
-    print(
-        f"wrote {picture}" if section.chart(document, picture) else f"{picture}: skipped, matplotlib is not installed"
-    )
+    section.chart(document, chart)
+    print(f"wrote {path(args)}, {table} and {chart}")
 
 
 def command(

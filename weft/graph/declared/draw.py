@@ -1,28 +1,33 @@
-"""Draw a graph as SVG, in layers, without external tools."""
+"""Draws a graph as SVG, in layers, without external tools."""
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ... import svg
 from ...errors import format_shape
 from ..graph import CONSTANT, PLACEHOLDER, Graph, Value
+from .layout import layered
 
-_BOX, _ROW, _GAP = (150, 34), 62, 18
-_COLOURS = {
-    "placeholder": "#d7e8fa",
-    "constant": "#eeeeee",
-    "reduce": "#fde6c8",
-    "heavy": "#f9d3d3",
-    "other": "#ffffff",
-}
+_HEIGHT, _LAYER, _MARGIN, _BACK = 42, 74, 10, 18
+_MAX_NAME = 24  # characters of a label; the tooltip has all of them
+_ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse">'
+    '<path d="M0 0.5L8 4L0 7.5Z" class="arrow"/></marker></defs>'
+)
 
 
 def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
-    """Write a picture of `graph` to `path` (.svg). Nodes are drawn in layers, inputs at the top; hovering shows details.
+    """Write a picture of `graph` to `path` (.svg): edges point down, inputs are blue, products (also convolutions) orange.
 
-    Raises ValueError for a graph with more than `limit` nodes, whose drawing would be unreadable.
+    A box shows the op (elementwise ones with their scalar constants) and the shape of its result; hovering shows name, dtype and
+    source line. Dashed edges are control dependencies.
+
+    Raises:
+        ValueError: the graph has more than `limit` nodes, and the drawing would be unreadable.
     """
     target = Path(path)
     if target.suffix != ".svg":
@@ -32,55 +37,84 @@ def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
         raise ValueError(
             f"draw: the graph has {len(nodes)} nodes, more than the limit of {limit}. Pass a larger `limit`."
         )
-    layer: dict[Any, int] = {}
-    rows: list[list[Any]] = []
+    labels = {n: _label(n) for n in nodes}
+    known = set(nodes)
+    edges = [(v.node, n) for n in nodes for v in n.inputs if isinstance(v, Value) and v.node in known]
+    control = {(before, n) for n in nodes for before in n.control if before in known} - set(edges)
+    widths = {n: max(svg.text_width(labels[n][0]), svg.text_width(labels[n][1], 12)) + 22 for n in nodes}
+    every = [*dict.fromkeys(edges), *sorted(control, key=lambda e: (e[0].order, e[1].order))]
+    plan = layered(widths, every)
+    parts = [_ARROW]
+    for (source, sink), points in zip(every, plan.edges, strict=True):
+        parts.append(_edge(points, (source, sink) in control, back=source.order > sink.order))
     for n in nodes:
-        below = [layer[v.node] for v in n.inputs if isinstance(v, Value) and v.node in layer]
-        layer[n] = max(below, default=-1) + 1
-        while len(rows) <= layer[n]:
-            rows.append([])
-        rows[layer[n]].append(n)
-    place: dict[Any, tuple[int, int]] = {}
-    width = max((len(r) for r in rows), default=1) * (_BOX[0] + _GAP) + _GAP
-    for y, row in enumerate(rows):
-        row.sort(
-            key=lambda n: (
-                sum(place[v.node][0] for v in n.inputs if isinstance(v, Value) and v.node in place)
-                / max(len(n.inputs), 1)
-            )
+        x, y = _at(plan.boxes[n])
+        name, shape = labels[n]
+        box = svg.rectangle(
+            x - widths[n] / 2, y, widths[n], _HEIGHT, _style(n), radius=16 if n.op is PLACEHOLDER else 4
         )
-        start = (width - len(row) * (_BOX[0] + _GAP)) // 2
-        for x, n in enumerate(row):
-            place[n] = (start + x * (_BOX[0] + _GAP), _GAP + y * _ROW)
-    parts = []
-    for n in nodes:
-        for v in n.inputs:
-            if isinstance(v, Value) and v.node in place:
-                (x1, y1), (x2, y2) = place[v.node], place[n]
-                x1, y1, x2 = x1 + _BOX[0] // 2, y1 + _BOX[1], x2 + _BOX[0] // 2
-                middle = (y1 + y2) // 2
-                parts.append(f'<path d="M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}" fill="none" stroke="#888"/>')
-    for n in nodes:
-        x, y = place[n]
-        shape = f"{n.outputs[0].dtype.name}{format_shape(n.outputs[0].shape)}" if n.outputs else ""
-        title = html.escape(f"{n.name} = {n.op.name}\n{shape}\n{n.where or ''}")
-        parts.append(
-            f'<g><title>{title}</title><rect x="{x}" y="{y}" width="{_BOX[0]}" height="{_BOX[1]}" rx="5" '
-            f'fill="{_colour(n)}" stroke="#555"/><text x="{x + _BOX[0] // 2}" y="{y + 14}" text-anchor="middle" '
-            f'font-weight="bold">{html.escape(n.op.name[:20])}</text><text x="{x + _BOX[0] // 2}" y="{y + 28}" '
-            f'text-anchor="middle" fill="#555">{html.escape(shape[:26])}</text></g>'
-        )
-    height = len(rows) * _ROW + _GAP
-    target.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
-    )
+        lines = [svg.text(x, y + (18 if shape else 26), name, "strong", "middle")]
+        if shape:
+            lines.append(svg.text(x, y + 34, shape, "small muted", "middle"))
+        parts.append(svg.titled([box, *lines], _details(n)))
+    width = plan.width + 2 * _MARGIN
+    height = (plan.layers - 1) * _LAYER + _HEIGHT + 2 * _MARGIN
+    target.write_text(svg.document(width, height, parts, f"Graph {graph.name} with {len(nodes)} nodes"))
     return target
 
 
-def _colour(n: Any) -> str:
+def _at(point: tuple[float, int]) -> tuple[float, float]:
+    """The top of a box in the picture."""
+    return point[0] + _MARGIN, point[1] * _LAYER + _MARGIN
+
+
+def _edge(points: tuple[tuple[float, int], ...], control: bool, back: bool) -> str:
+    """A curve from the bottom of a box through its bends, beside the boxes of their layers, to the top of another.
+
+    With `back` it points up, beside the other edges of both boxes: the edge that closes a loop.
+    """
+    if back:
+        points = ((points[0][0] + _BACK, points[0][1]), *points[1:-1], (points[-1][0] + _BACK, points[-1][1]))
+    x, y = _at(points[0])
+    y += _HEIGHT
+    path = [f"M{svg.number(x)} {svg.number(y)}"]
+    for point in points[1:]:
+        x2, y2 = _at(point)
+        middle = svg.number((y + y2) / 2)
+        path.append(f"C{svg.number(x)} {middle} {svg.number(x2)} {middle} {svg.number(x2)} {svg.number(y2)}")
+        x, y = x2, y2
+        if point is not points[-1]:
+            y += _HEIGHT
+            path.append(f"V{svg.number(y)}")
+    style = "edge control" if control else "edge"
+    return f'<path d="{"".join(path)}" class="{style}" marker-{"start" if back else "end"}="url(#arrow)"/>'
+
+
+def _label(n: Any) -> tuple[str, str]:
+    """What a box says: the op with its scalar constants (an input's name), and the shape."""
+    scalars = _scalars(n) if getattr(n.op, "expression", None) is not None else []
+    name = n.name if n.op is PLACEHOLDER else " ".join([n.op.name, *scalars])
+    if len(name) > _MAX_NAME:
+        name = name[: _MAX_NAME - 1] + "…"
+    shape = format_shape(n.outputs[0].shape) if n.outputs else ""
+    return name, "scalar" if shape == "()" else shape
+
+
+def _scalars(n: Any) -> list[str]:
+    found = []
+    for v in n.inputs:
+        if isinstance(v, Value) and v.node.op is CONSTANT and v.shape == ():
+            value = np.asarray(v.node.attrs[0])
+            found.append(f"{value.item():.4g}" if value.dtype.kind in "iuf" else str(value))
+    return found
+
+
+def _details(n: Any) -> str:
+    made = f"{n.outputs[0].dtype.name}{format_shape(n.outputs[0].shape)}" if n.outputs else ""
+    return f"{n.name} = {n.op.name}\n{made}\n{n.where.place if n.where is not None else ''}"
+
+
+def _style(n: Any) -> str:
     if n.op is PLACEHOLDER:
-        return _COLOURS["placeholder"]
-    if n.op.name.startswith("reduce") or n.op.name in ("max", "min"):
-        return _COLOURS["reduce"]
-    return _COLOURS["heavy"] if getattr(n.op, "cost", None) is not None else _COLOURS["other"]
+        return "blue-tint"
+    return "orange-tint" if n.op.autocast == "low" else "plain"  # products, which cost most
