@@ -1,4 +1,8 @@
-"""What every test gets: its own random seed, a kernel cache that is not the user's, and flows checked after each pass."""
+"""What every test gets: its own random seed, a kernel cache that is not the user's, and flows checked after each pass.
+
+A worker of a parallel run lives for the whole suite, so between tests it gives back the memory that large arrays leave in
+the allocator's cache.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ import numpy as np
 import pytest
 
 CACHE_VARIABLE = "WEFT_CACHE_DIR"
+MOST_CACHED = 64 << 20  # bytes of free blocks that a test may leave to the next one
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = tempfile.mkdtemp(prefix="weft-test-cache-")
         os.environ[CACHE_VARIABLE] = directory
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+def pytest_runtest_logfinish() -> None:
+    memory = sys.modules.get("weft.runtime.memory")
+    if memory is not None and memory.stats().cached > MOST_CACHED:
+        memory.trim()
 
 
 @pytest.fixture(autouse=True)

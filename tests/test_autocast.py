@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.autocast import FLOAT32, LOW, policy
 from weft.ops.core.registry import table
 
 
@@ -105,15 +104,14 @@ def test_other_threads_are_not_concerned():
     assert seen == [wf.float32]
 
 
-def test_the_table_names_kinds_of_ops_that_exist():
-    words = {w for name in table for w in name.split("_")}
-    assert {"matmul", "convolution", "attention"} <= LOW & words
-    assert {"exp", "log", "sum", "norm", "softmax"} <= FLOAT32 & words
-    assert not LOW & FLOAT32
-    assert policy("matmul") == policy("convolution_backward_weight") == "low"
-    assert policy("layer_norm_forward") == policy("reduce_sum") == policy("log_softmax") == "float32"
-    for name in ("add", "relu", "reshape", "expand_dims", "logical_and", "concat_axis", "max_pool", "random_normal"):
-        assert policy(name) is None
+def test_records_declare_the_precision_of_their_op():
+    def precisions(*names):
+        return {table[name].autocast for name in names}
+
+    assert precisions("matmul", "convolution_backward_weight", "attention_forward", "lstm_sequence") == {"low"}
+    assert precisions("layer_norm_forward", "reduce_sum", "log_softmax", "exp", "linear_recurrence") == {"float32"}
+    kept = ("add", "relu", "reshape", "expand_dims", "logical_and", "concat_axis", "max_pool", "random_normal")
+    assert precisions(*kept) == {None}
 
 
 def test_model_functions():
@@ -135,3 +133,49 @@ def test_with_checkpoint_and_anomaly():
         out = wf.checkpoint(lambda v: (v @ w).sin(), wf.ones(2, 3))
     out.astype(wf.float32).sum().backward()
     assert w.grad.dtype == wf.float32
+
+
+def _layers(bias):
+    nn, s = wf.nn, wf.ones
+    attention = nn.MultiheadAttention(4, 2, bias=bias, batch_first=True)
+    return {
+        "linear": (nn.Linear(4, 3, bias=bias), (s(2, 4),)),
+        "linear of a sequence": (nn.Linear(4, 3, bias=bias), (s(2, 5, 4),)),
+        "bilinear": (nn.Bilinear(4, 4, 3, bias=bias), (s(2, 4), s(2, 4))),
+        "conv": (nn.Conv2d(4, 3, 3, bias=bias), (s(2, 4, 5, 5),)),
+        "transposed conv": (nn.ConvTranspose2d(4, 3, 3, bias=bias), (s(2, 4, 5, 5),)),
+        "attention": (attention, (s(2, 5, 4),) * 3),
+        "cross-attention": (attention, (s(2, 5, 4), s(2, 6, 4), s(2, 6, 4))),
+        "lstm": (nn.LSTM(4, 3, bias=bias), (s(5, 2, 4),)),
+        "gru": (nn.GRU(4, 3, bias=bias), (s(5, 2, 4),)),
+        "rnn": (nn.RNN(4, 3, bias=bias), (s(5, 2, 4),)),
+        "rnn cell": (nn.RNNCell(4, 3, bias=bias), (s(2, 4),)),
+    }
+
+
+@pytest.mark.parametrize("name", _layers(True))
+def test_a_bias_does_not_decide_the_dtype_of_a_layer(name):
+    """In PyTorch, too, `Linear` with and without bias returns the short dtype."""
+    for bias in (True, False):
+        layer, inputs = _layers(bias)[name]
+
+        def run(*xs, layer=layer):
+            with wf.autocast(wf.bfloat16):
+                out = layer(*xs)
+            return out[0] if isinstance(out, tuple) else out
+
+        exact = layer(*inputs)
+        exact = exact[0] if isinstance(exact, tuple) else exact
+        for fn in (run, wf.function(run)):
+            out = fn(*inputs)
+            assert out.dtype == wf.bfloat16
+            np.testing.assert_allclose(out.detach().float().numpy(), exact.detach().numpy(), rtol=0.05, atol=0.03)
+    out.float().sum().backward()
+    assert {p.grad.dtype for p in layer.parameters()} == {wf.float32}
+
+
+def test_a_bias_in_another_dtype_promotes_outside_autocast():
+    x, w, b = wf.ones(2, 4, dtype=wf.bfloat16), wf.ones(3, 4, dtype=wf.bfloat16), wf.ones(3)
+    assert wf.nn.functional.linear(x, w, b).dtype == wf.float32
+    with wf.autocast(enabled=False):
+        assert wf.nn.functional.linear(x, w, b).dtype == wf.float32

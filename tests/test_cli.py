@@ -104,7 +104,7 @@ def test_train_leaves_a_run_and_two_lines_that_work(trained: Path, capsys: pytes
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(trained)
         assert run("train", "small.toml", "--out", "runs/small") == 0  # finished: says so again, trains nothing
-        assert run("train", "small.toml", "--epochs", "1") == 0  # a new run gets a place of its own
+        assert run("train", "small.toml", "--epochs", "1") == 0  # a new run gets a new folder
     out = capsys.readouterr().out
     assert "test accuracy" in out and (trained / "runs" / "small-2").is_dir()
     lines = out.partition("use it from Python:\n\n")[2].partition("\n\n")[0].splitlines()
@@ -133,9 +133,9 @@ def test_an_interrupted_run_says_what_to_type_to_go_on(
     monkeypatch.setattr(weft.Trainer, "_after_step", press_ctrl_c)
     assert run("train", "small.toml", "--epochs", "3", "--eager") == 130
     said = capsys.readouterr().err
-    assert "interrupted; `weft train small.toml --out runs/small --epochs 3 --eager` goes on" in said
-    # as it says, but that the number of workers changes nothing in the batches
-    assert run("train", "small.toml", "--out", "runs/small", "--epochs", "3", "--eager", "--workers", "1") == 0
+    assert "interrupted; `weft train small.toml --out runs/small --epochs 3 --eager` resumes" in said
+    # as it says, but that the number of loader processes changes nothing in the batches
+    assert run("train", "small.toml", "--out", "runs/small", "--epochs", "3", "--eager", "--loaders", "1") == 0
     assert "going on from runs/small/checkpoints/step-00000003" in "".join(capsys.readouterr())
 
 
@@ -155,7 +155,7 @@ def test_a_terminated_run_keeps_its_checkpoint_and_says_what_to_type(
     assert run("train", "small.toml", "--epochs", "3", "--eager") == 143
     said = capsys.readouterr().err
     assert "weft: terminated (SIGTERM) after step 3" in said
-    assert "`weft train small.toml --out runs/small --epochs 3 --eager` goes on" in said
+    assert "`weft train small.toml --out runs/small --epochs 3 --eager` resumes" in said
     assert (tmp_path / "runs" / "small" / "checkpoints" / "step-00000003").exists()
 
 
@@ -179,7 +179,7 @@ def test_train_ends_in_one_line(
     assert capsys.readouterr().err.splitlines()[-1].startswith(words)
 
 
-def test_a_full_disk_is_said_and_the_status_is_1(
+def test_a_full_disk_is_reported_with_status_1(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real, calls = checkpoint.write_packed, itertools.count()

@@ -56,7 +56,7 @@ def script_of(path: Path) -> str:
 
 
 def run(path: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the document's blocks in a process of their own."""
+    """Run the document's blocks in a new process."""
     program = (
         "import sys\n"
         "path, source = sys.argv[1], sys.stdin.read()\n"

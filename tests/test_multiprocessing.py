@@ -141,7 +141,7 @@ def test_the_names_of_the_standard_library_are_those_of_the_spawn_context():
 
 
 def test_the_first_child_of_a_process_does_not_see_ctrl_c_while_it_starts():
-    """In a process of its own: the first start is the one that also starts Python's resource tracker."""
+    """In a new process: the first start is the one that also starts Python's resource tracker."""
     program = f"""
 import signal, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -127,7 +127,7 @@ def test_outputs_keep_their_container():
     assert x.grad.item() == 1
 
 
-def test_returning_an_input_gives_a_tensor_of_its_own():
+def test_returning_an_input_gives_a_new_tensor():
     class Identity(wf.Function):
         @staticmethod
         def forward(ctx, x):

@@ -304,7 +304,7 @@ def test_second_order_through_writes(program):
 
 
 def test_large_views_of_pooled_memory():
-    """Memory from the pool has a base of its own kind; a view must be recognised there too."""
+    """Memory from the pool has a base that is no array; a view must be recognised there too."""
     x = wf.ones(512, 512, requires_grad=True)
     y = wf.zeros(512, 512) + x
     flat = y.reshape(-1)

@@ -142,7 +142,7 @@ def test_attributes_refuse_tensors_that_require_gradients(call):
     np.testing.assert_array_equal(plain.numpy(), number.numpy())
 
 
-def test_numbers_made_inside_a_captured_function_are_made_anew_on_every_call():
+def test_tensors_made_inside_a_captured_function_are_new_in_every_call():
     def total(x):
         c = wf.asarray(0.0)
         d = wf.asarray([0.0, 1.0])

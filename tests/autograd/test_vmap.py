@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.each import each
+from tests.ops.table_cases import ops, samples_of
 from weft.ops.core.registry import table
 from weft.ops.core.samples import Maker
 
@@ -14,22 +16,10 @@ BATCH = 3
 NO_RULE_INSIDE = {"histogram", "embedding_bag"}
 
 
-def _cases():
-    cases = []
-    for op in table.values():
-        if (
-            op.name in NO_RULE_INSIDE
-            or op.batch is None
-            or op.samples is None
-            or not op.tensor_slots
-            or "state" in op.tensor_names
-        ):
-            continue
-        count = len(op.samples(Maker(len(op.name))))
-        ways = ("all", "first", "last") if callable(op.batch) else ("all",)
-        for i in range(min(count, 4) if callable(op.batch) else min(count, 2)):
-            cases += [pytest.param(op, i, way, id=f"{op.name}-{i}-{way}") for way in ways]
-    return cases
+def _batched(op):
+    """Whether the op has a batching rule and tensors to batch."""
+    known = op.name not in NO_RULE_INSIDE and op.batch is not None and op.samples is not None
+    return known and op.tensor_slots and "state" not in op.tensor_names
 
 
 def _bound(op, number, seed):
@@ -48,15 +38,22 @@ def _same_shapes(rows):
     )
 
 
-@pytest.mark.parametrize(("op", "number", "which"), _cases())
-def test_batching_rule_equals_a_loop(op, number, which):
+@pytest.mark.parametrize("op", ops(_batched))
+def test_batching_rule_equals_a_loop(op):
+    own = callable(op.batch)
+    numbers = range(min(len(samples_of(op)), 4 if own else 2))
+    ways = ("all", "first", "last") if own else ("all",)
+    each(_equals_a_loop, {f"{op.name} {i}, batched: {way}": (op, i, way) for i in numbers for way in ways})
+
+
+def _equals_a_loop(op, number, which):
     first, attrs = _bound(op, number, len(op.name))
     rows = [first] + [_bound(op, number, len(op.name) + 100 + k)[0] for k in range(BATCH - 1)]
     if not _same_shapes(rows):
         rows = [first] * BATCH  # samples whose shapes are drawn at random
     places = [i for i, v in enumerate(first) if isinstance(v, np.ndarray)]
     if not places:
-        pytest.skip("no tensor in this sample")
+        return
     mapped = places if which == "all" else places[:1] if which == "first" else places[-1:]
     if which != "all" and len(places) == 1:
         return

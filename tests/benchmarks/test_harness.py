@@ -1,4 +1,4 @@
-"""What surrounds a comparison: the machine, stored results, tables and pictures."""
+"""What surrounds a comparison: the machine, stored results, tables and charts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks.harness import machine, peers, ping, store
+from benchmarks.harness.chart import Ratio, ratios
 from benchmarks.harness.machine import Sample
 from benchmarks.models.runners import RUNNERS, SECTION, entries
 
@@ -72,7 +74,7 @@ def test_failures_end_the_command_with_an_error(capsys: pytest.CaptureFixture[st
     assert store.report_failures(found, "training") == 1 and "mlp, torch: disagrees" in capsys.readouterr().out
 
 
-def test_unknown_names_are_said() -> None:
+def test_unknown_names_are_reported() -> None:
     assert store.names("mlp,gpt", ["gpt", "mlp"], "model") == ["mlp", "gpt"]
     with pytest.raises(SystemExit, match="tutu: there is no such model"):
         store.names("tutu", ["mlp"], "model")
@@ -100,11 +102,15 @@ def test_table_names_the_best_peer_of_either_kind() -> None:
     assert "1.25× Weft's time" in SECTION.lines("mlp", document(**rows)["sections"]["training"]["mlp"])
 
 
-def test_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "bars.png"
-    assert SECTION.chart(document(weft=row(1.0), torch=row(1.5)), path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+def test_chart_shows_the_ratios_of_the_table(tmp_path: Path) -> None:
+    found = document(weft=row(1.0), torch=row(1.5), jax=row(1.25), torch_kept=row(1.1))
+    assert ratios(SECTION.markdown(found)) == [Ratio("MLP", "batch 128", "jax.jit", 1.25, 1.1)]
+    path = tmp_path / "bars.svg"
+    SECTION.chart(found, path)
+    text = path.read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    for word in ("MLP", "batch 128", "1.25×", "jax.jit", SECTION.claim):
+        assert word in text
 
 
 def test_peers_are_found_in_a_folder(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,12 @@ def test_workers_take_turns_and_are_compared_with_the_first() -> None:
 
 
 def test_processor_time_leaves_out_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replace(QUICK, turn=0.001)  # of the processor's time: some ten steps that sleep
     monkeypatch.setenv(CLOCK, "processor")
-    row = compare([fake("weft", seconds=0.02)], QUICK, lambda text: None)["rows"]["weft"]
+    row = compare([fake("weft", seconds=0.02)], plan, lambda text: None)["rows"]["weft"]
     assert row["best"] < 0.01
     monkeypatch.setenv(CLOCK, "passing")
-    row = compare([fake("weft", seconds=0.02)], QUICK, lambda text: None)["rows"]["weft"]
+    row = compare([fake("weft", seconds=0.02)], plan, lambda text: None)["rows"]["weft"]
     assert row["best"] >= 0.02
 
 
@@ -124,7 +126,7 @@ def test_who_ends_beside_a_group_is_tried_again_without_it(tmp_path: Path) -> No
     assert set(result["rows"]) == {"weft", "a", "hungry"} and not result["failed"] and len(result["machine"]) == 2
     assert any("hungry: ended with 9: no message. Trying again without a" in line for line in said)
     flag.unlink()
-    result = compare([fake("weft"), hungry, fake("a")], QUICK, said.append)  # there was nobody to wait for
+    result = compare([fake("weft"), hungry, fake("a")], QUICK, said.append)  # no other worker to wait for
     assert set(result["rows"]) == {"weft", "a"} and "ended with 9" in result["failed"]["hungry"]
 
 

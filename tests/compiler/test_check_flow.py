@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from weft.backends.llvm.target import host
 from weft.compiler.check_flow import check_flow
 from weft.compiler.flow import from_graph
 from weft.graph.graph import Graph, Value
@@ -101,9 +102,9 @@ def test_passes_are_checked_when_asked_for(monkeypatch):
     monkeypatch.setattr(passes, "PASSES", (breaks,))
     monkeypatch.setenv("WEFT_VALIDATE", "1")
     with pytest.raises(ValueError, match="after breaks"):
-        passes.optimise(flow())
+        passes.optimise(flow(), host())
     monkeypatch.setenv("WEFT_VALIDATE", "0")
-    passes.optimise(flow())
+    passes.optimise(flow(), host())
 
 
 def test_names_stay_unique_beside_names_that_look_numbered():

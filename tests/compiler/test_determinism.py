@@ -1,4 +1,4 @@
-"""The same bits from run to run, and on one core or two."""
+"""The same bits in every run, and on one core or two."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Operands that run another way than the rest of their cluster are turned first; others are read as they lie."""
+"""Operands whose memory order differs from the rest of their cluster are transposed first; others are read in place."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def copies(f: Any) -> int:
 
 
 CASES: dict[str, tuple[Callable[..., wf.Tensor], tuple[tuple[int, ...], ...], int]] = {
-    "a matrix beside its like turned": (lambda x, y: x.T + y, ((200, 144), (144, 200)), 1),
+    "a matrix beside a transposed one": (lambda x, y: x.T + y, ((200, 144), (144, 200)), 1),
     "one of three": (lambda x, y, z: x * y + z.T, ((150, 170), (150, 170), (170, 150)), 1),
     "images beside channels-last ones": (
         lambda x, y: wf.permute_dims(x, (0, 2, 3, 1)) * y, ((2, 24, 20, 20), (2, 20, 20, 24)), 1,
     ),
     "sums of rows": (lambda x, y: wf.maximum(x.T + y, 0.0).sum(1), ((160, 130), (130, 160)), 1),
     "sums of columns": (lambda x, y: wf.maximum(x.T + y, 0.0).sum(0), ((160, 130), (130, 160)), 1),
-    "all turned alike": (lambda x, y: x.T + y.T * 2.0, ((200, 144), (200, 144)), 0),
+    "all transposed": (lambda x, y: x.T + y.T * 2.0, ((200, 144), (200, 144)), 0),
     "alone": (lambda x: x.T * 2.0, ((200, 144),), 0),
     "small": (lambda x, y: x.T + y, ((20, 30), (30, 20)), 0),
     "narrow": (lambda x, y: x.T + y, ((5000, 4), (4, 5000)), 0),

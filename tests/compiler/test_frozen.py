@@ -1,4 +1,4 @@
-"""Frozen functions: what depends on unchanged tensors alone is computed once, and anew when one of them changes."""
+"""Frozen functions: values that depend on constant inputs alone are computed once, and again after one changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concatenations whose parts are computed in place: the numbers, and which copies are left."""
+"""Concatenations whose parts are computed in place: the results, and which copies remain."""
 
 from __future__ import annotations
 

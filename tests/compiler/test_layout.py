@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 import weft as wf
 from weft import nn
-from weft.compiler.layout import Layout, Storage, channels_last, like_order, row_major, same_strides, view_layout
+from weft.compiler.program.layout import (
+    Layout,
+    Storage,
+    channels_last,
+    like_order,
+    row_major,
+    same_strides,
+    view_layout,
+)
 from weft.graph.graph import Graph
 from weft.nn import functional as F
 from weft.ops.array.indexing import freeze

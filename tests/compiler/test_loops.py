@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from weft.compiler.layout import Layout, Storage
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir import ir as loops
 from weft.compiler.loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local
 from weft.compiler.loop_ir.kernels import rows
 from weft.compiler.loop_ir.kernels.small_matmul import small_matmul
 from weft.compiler.loop_ir.validate import validate
+from weft.compiler.program.layout import Layout, Storage
 from weft.ops.core import scalar as s
 
 F32 = np.dtype(np.float32)
@@ -40,7 +41,7 @@ def test_matmul_tile_prints_as_loops():
     def layout(*shape):
         return Layout(Storage("argument", 1), F32, shape, (shape[1], 1))
 
-    text = str(small_matmul(layout(8, 32), layout(32, 64), layout(8, 64)))
+    text = str(small_matmul(layout(8, 32), layout(32, 64), layout(8, 64), host()))
     assert "local p0_tile: float32[4, 64]" in text
     assert "p0_tile[p0_mr, p0_mv] = fma(b0[(p0_i * 4 + p0_mr) * 32 + p0_k], b1[p0_k * 64 + (p0_j * 64 + p0_mv)]" in text
     assert "unroll for p0_mr < 4:" in text

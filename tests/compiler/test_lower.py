@@ -1,4 +1,4 @@
-"""Lowering: where results go, what may be written over, and in which order."""
+"""Lowering: storage of results, reuse of operands' memory, and the order of steps."""
 
 import time
 

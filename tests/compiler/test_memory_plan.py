@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 import weft as wf
 from weft import nn, optim
-from weft.compiler.layout import Storage
-from weft.compiler.lowering.lower import Step
+from weft.compiler.flow import Flow
+from weft.compiler.loop_ir.ir import Kernel
 from weft.compiler.lowering.memory_plan import ALIGNMENT, plan
+from weft.compiler.program.layout import Storage
+from weft.compiler.program.steps import Check, KernelCall, Scan
 from weft.nn import functional as F
 from weft.runtime import memory
+
+EMPTY = Kernel("empty", (), (), ())
 
 
 def steps_of(lives):
@@ -24,7 +28,7 @@ def steps_of(lives):
     for i in range(count):
         reads = [s for s, (a, b, _) in zip(storages, lives, strict=True) if a < i <= b]
         writes = [s for s, (a, _, _) in zip(storages, lives, strict=True) if a == i]
-        steps.append(Step("host", "x", [], reads, writes))
+        steps.append(KernelCall("x", [], reads, writes, EMPTY, []))
     return steps, storages
 
 
@@ -64,7 +68,7 @@ def test_loops_keep_what_they_use_from_outside(outer, inner, at):
     """A step with parts: what the loop itself reads lives through all of it; an iteration's own values may share."""
     steps, storages = steps_of(outer)
     body, inside = steps_of(inner)
-    loop = Step("while", "while", [], [storages[0]], [], parts=[body])
+    loop = Scan("loop", [], [storages[0]], [], body, 1, [])
     steps.insert(min(at, len(steps)), loop)
     total = plan(steps, [*storages, *inside])
     check([*storages, *inside], total)
@@ -74,7 +78,7 @@ def test_loops_keep_what_they_use_from_outside(outer, inner, at):
 
 @settings(max_examples=200, deadline=None)
 @given(LIVES, st.data())
-def test_results_take_the_place_of_operands_that_nobody_reads_again(lives, data):
+def test_results_take_the_place_of_dead_operands(lives, data):
     steps, storages = steps_of([(a, b, 64 * (1 + n % 3)) for a, b, n in lives])
     pairs = [(w, r) for step in steps for w in step.writes for r in step.reads]
     chosen = (
@@ -86,7 +90,9 @@ def test_results_take_the_place_of_operands_that_nobody_reads_again(lives, data)
         step.over = [(w, r) for w, r in chosen if w in step.writes and r in step.reads]
     check(storages, plan(steps, storages), chosen)
     fits = [(w, r) for w, r in chosen if r.last == w.first and r.nbytes == w.nbytes]
-    if len({id(w) for w, _ in fits}) == len({id(r) for _, r in fits}) == len(fits):  # nobody else wants either place
+    if (
+        len({id(w) for w, _ in fits}) == len({id(r) for _, r in fits}) == len(fits)
+    ):  # no other pair competes for either place
         assert all(w.offset == r.offset for w, r in fits)
 
 
@@ -95,7 +101,7 @@ def test_gradients_of_activations_are_written_over_what_they_come_from():
     step = _step(model)
     step(x[:8], y[:8])
     program = step.traces[0].compiled.program
-    assert any(w.offset == r.offset for s in program.steps for w, r in s.over if w.kind == r.kind == "arena")
+    assert any(w.offset == r.offset for s in program.steps for w, r in s.overwrites if w.kind == r.kind == "arena")
 
 
 def test_scratch_buffers_of_all_steps_share_one_place_of_their_own():
@@ -109,14 +115,14 @@ def test_scratch_buffers_of_all_steps_share_one_place_of_their_own():
     assert total == buffers[0].offset + -(-5000 // ALIGNMENT) * ALIGNMENT
 
 
-def test_flags_of_checks_inside_a_loop_are_nobody_elses():
+def test_flags_of_checks_inside_a_loop_are_not_shared():
     flag, other = Storage("arena", 1), Storage("arena", 64)
     part = [
-        Step("kernel", "check", [], [], [flag]),
-        Step("check", "check", [], [flag], [], storages=[flag]),
-        Step("kernel", "x", [], [], [other]),
+        KernelCall("check", [], [], [flag], EMPTY, []),
+        Check(Flow("f").constant(np.ones(1)).node, flag, "failed"),
+        KernelCall("x", [], [], [other], EMPTY, []),
     ]
-    plan([Step("while", "while", [], [], [], parts=[part])], [flag, other])
+    plan([Scan("loop", [], [], [], part, 1, [])], [flag, other])
     assert flag.offset != other.offset
 
 
@@ -173,7 +179,7 @@ def test_predicted_peak_is_what_a_run_takes(make):
     assert memory.size_class(program.arena) == measured or measured <= 1.1 * program.arena
     arena = [s for s in program.storages if s.kind == "arena" and s.first >= 0]
     assert program.arena < 0.8 * sum(s.nbytes for s in arena)
-    check(arena, program.arena, [pair for s in program.steps for pair in s.over])
+    check(arena, program.arena, [pair for s in program.steps for pair in s.overwrites])
     del loss
 
 
@@ -185,7 +191,7 @@ def test_compiled_step_plans_no_overlap_of_live_values():
     check(
         [s for s in program.storages if s.kind == "arena"],
         program.arena,
-        [pair for s in program.steps for pair in s.over],
+        [pair for s in program.steps for pair in s.overwrites],
     )
 
 

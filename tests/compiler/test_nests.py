@@ -1,4 +1,4 @@
-"""Column sums of many rows, in blocks of rows with sums of their own, against NumPy in float64; and look-ups of rows."""
+"""Column sums of many rows, in blocks of rows with partial sums, against NumPy in float64; and look-ups of rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.compiler.lowering.nests import BLOCK_ROWS, MAX_BLOCK_COLUMNS, MIN_BLOCK_ELEMENTS, block_rows
+from weft.backends.llvm.target import host
+from weft.compiler.lowering.nests import BLOCK_ROWS, MIN_BLOCK_ELEMENTS, block_rows, cached_elements
 from weft.runtime import threads
 
 # whole blocks, a shorter last block, few columns, odd columns, many rows, wide rows
@@ -35,7 +36,7 @@ def test_values_that_are_stored_and_summed_over_rows(shape: tuple[int, int]) -> 
     step = wf.function(_gradients)
     stored, total = (t.numpy() for t in step(wf.tensor(g), wf.tensor(y)))
     (kernel,) = _kernels(step)
-    assert ("for block <" in kernel) == (block_rows(*shape) > 0)
+    assert ("for block <" in kernel) == (block_rows(*shape, host()) > 0)
     expected = np.where(y > 0, g, 0)
     np.testing.assert_array_equal(stored, expected)
     bound = 2e-6 * np.abs(expected).sum(axis=0).max()
@@ -105,11 +106,11 @@ def test_half_precision_is_summed_in_float32() -> None:
 
 
 def test_the_size_of_a_block_depends_on_the_shape() -> None:
-    assert block_rows(8, 512) == 0, "too few elements"
-    assert block_rows(1 << 20, MAX_BLOCK_COLUMNS + 1) == 0, "too wide"
-    assert block_rows(128, 512) == MIN_BLOCK_ELEMENTS // 512
-    assert block_rows(16384, 256) == 256
-    assert block_rows(1 << 22, 64) == BLOCK_ROWS[1]
+    assert block_rows(8, 512, host()) == 0, "too few elements"
+    assert block_rows(1 << 20, cached_elements(host()) + 1, host()) == 0, "too wide"
+    assert block_rows(128, 512, host()) == MIN_BLOCK_ELEMENTS // 512
+    assert block_rows(16384, 256, host()) == 256
+    assert block_rows(1 << 22, 64, host()) == BLOCK_ROWS[1]
 
 
 def test_looked_up_rows_are_asked_for_ahead_and_right_to_the_last():

@@ -13,12 +13,13 @@ import pytest
 
 import weft as wf
 import weft.nn.functional as F
-from weft.backends.llvm import cache
+from weft.backends.llvm import cache, choices
 from weft.backends.onednn import library
 from weft.compiler import trials, tuning
 from weft.compiler.flow import Flow
 from weft.ops.core.spec import Spec
 from weft.ops.nn.conv.convolution import convolution
+from weft.ops.nn.window import Window
 from weft.runtime import memory
 
 FLOAT = np.dtype(np.float32)
@@ -36,7 +37,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def some_node(channels: int = 16) -> Any:
     flow = Flow("test")
     x, w = flow.placeholder((1, channels, 8, 8), FLOAT), flow.placeholder((16, channels, 3, 3), FLOAT)
-    attrs = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    attrs = (Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)), 1)
     return flow.add(convolution.op, (x, w, None), attrs, [Spec((1, 16, 8, 8), FLOAT)])
 
 
@@ -56,7 +57,7 @@ class Clock:
 
 
 def choose(measure: Any, node: Any = None, preferred: str = "a") -> tuning.Choice:
-    with tuning.session(measure):
+    with tuning.choosing(measure, choices):
         return tuning.choose(node or some_node(), WAYS, preferred, "a node", lambda: SMALL)
 
 
@@ -114,7 +115,7 @@ def test_a_damaged_entry_is_measured_again(damage: str) -> None:
     clock = Clock({"a": 2.0, "b": 1.0})
     choose(clock)
     tuning.forget()
-    key = tuning._file_key(tuning.describe(some_node()))
+    key = tuning._file_key(choices, tuning.describe(some_node()))
     folder = cache.directory()
     assert folder is not None and (folder / key).exists()
     if damage == "garbage":
@@ -127,7 +128,7 @@ def test_a_damaged_entry_is_measured_again(damage: str) -> None:
 
 def test_the_time_of_a_program_is_bounded() -> None:
     clock = Clock({"a": 2.0, "b": 1.0}, spent=1.5)
-    with tuning.session(clock):
+    with tuning.choosing(clock, choices):
         sources = [tuning.choose(some_node(c), WAYS, "a", "", lambda: SMALL).source for c in (16, 32, 48, 64)]
     assert sources == ["measured", "measured", "rule", "rule"]
     assert clock.calls == 2
@@ -178,10 +179,11 @@ needs_onednn = pytest.mark.skipif(not library.available(), reason="the ways are 
 
 @needs_onednn
 def test_a_trial_measures_every_way() -> None:
+    from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv
 
     node = some_node()
-    ways = {"direct": conv._direct, "winograd_f4": lambda lowering, n: conv._winograd(4, lowering, n)}
+    ways = {"direct": OneDNN().convolution, "winograd_f4": lambda lowering, n: conv._winograd(4, lowering, n)}
     sample = tuning.Sample(
         ((1, 16, 8, 8), (16, 16, 3, 3), None), ((1, 16, 8, 8),), node.attrs, 3.0, conv.FIXED.__contains__
     )

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from weft.compiler.layout import Layout, Storage
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir import ir as loops
 from weft.compiler.loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local, Store, Update
 from weft.compiler.loop_ir.kernels import elementwise, norms, reduce, rows
 from weft.compiler.loop_ir.kernels.small_matmul import small_matmul
 from weft.compiler.loop_ir.validate import validate
+from weft.compiler.program.layout import Layout, Storage
 from weft.ops.core import scalar as s
 
 F32 = np.dtype(np.float32)
@@ -91,7 +92,7 @@ def test_built_kernels_are_valid():
         norms.layer_norm(F32, True, True, 1e-5, True),
         norms.norm_backward(F32, True, True, True, False),
         norms.batch_statistics(F32),
-        small_matmul(matrix(5, 3), matrix(3, 70), matrix(5, 70)),
+        small_matmul(matrix(5, 3), matrix(3, 70), matrix(5, 70), host()),
     ):
         assert validate(k) is k
     for scheme, labels in (("rows", "krkr"), ("columns", "krk"), ("strips", "kkr")):

@@ -45,7 +45,7 @@ class Target:
     seeds: Callable[[], Sequence[bytes]]
     mutate: mutate.Mutator
     read: Callable[[Path, bytes], Any]
-    """writes the bytes into a folder of its own, as a file of the right kind, and reads them"""
+    """writes the bytes into a new folder, as a file of the right kind, and reads them"""
     errors: tuple[type[Exception], ...] = (FileError,)
     cost: int = 1
     """how much longer a case takes than an ordinary one"""
@@ -98,7 +98,7 @@ def _programs() -> list[bytes]:
 
 def _read_program(folder: Path, content: bytes) -> Any:
     (folder / "g.json").write_bytes(content)
-    name = next((n for n in ("late", "control", "model", "queues") if f'"{n}"'.encode() in content[:200]), "")
+    name = next((n for n in ("late", "control", "model", "queues", "images") if f'"{n}"'.encode() in content[:200]), "")
     weights = (FIXTURES / f"{name}.safetensors").read_bytes() if name else _wide()[1]
     (folder / "g.safetensors").write_bytes(weights)
     return wf.Graph.load(folder / "g")

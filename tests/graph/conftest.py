@@ -16,9 +16,9 @@ KINDS = {
     "naive on two devices": {"executor": "naive", "devices": ["cpu:0", "cpu:1"]},
 }
 LOWERED = {
-    "primitives": {"executor": "dataflow", "lower": True},
-    "naive primitives": {"executor": "naive", "lower": True},
-    "primitives on two devices": {"executor": "dataflow", "devices": ["cpu:0", "cpu:1"], "lower": True},
+    "routing ops": {"executor": "dataflow", "lower": True},
+    "naive routing ops": {"executor": "naive", "lower": True},
+    "routing ops on two devices": {"executor": "dataflow", "devices": ["cpu:0", "cpu:1"], "lower": True},
 }
 
 
@@ -48,7 +48,7 @@ def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(params=[*KINDS, *LOWERED])
 def control_session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """As `session`, and with all structured control flow run as primitives."""
+    """As `session`, and with all structured control flow run as routing ops."""
     return maker(request.param, monkeypatch)
 
 

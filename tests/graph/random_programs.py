@@ -1,6 +1,6 @@
 """Random programs that write to tensors, for `test_mutation.py`: built from a seed, run by one interpreter in every mode.
 
-A program works on named tensors. Some are arguments, some are closed over; they are memory of their own, views of a common
+A program works on named tensors. Some are arguments, some are closed over; they own their memory, or are views of a common
 array, or the same tensor twice. Instructions make views, copies and new values, write in place through any name, and nest in
 `no_grad`, Python branches and loops, `wf.cond`, `wf.while_loop` and `wf.scan`.
 """
@@ -53,25 +53,31 @@ class World:
         return {"first": [self.arguments[n] for n in names[:2]], "rest": ({n: self.arguments[n] for n in names[2:]},)}
 
 
-def program(seed: int) -> list[Any]:
-    """Instructions as nested lists of plain data."""
+def program(seed: int, relinks: bool = False) -> list[Any]:
+    """Instructions as nested lists of plain data.
+
+    With `relinks` some call `requires_grad_()` and `detach_()`, and none lets data decide: what one branch records requires
+    gradients in a captured function, though the other branch may be taken.
+    """
     rng = random.Random(seed + 1_000_003)
-    return [_instruction(rng, 0) for _ in range(rng.randint(3, 9))]
+    return [_instruction(rng, 0, relinks=relinks) for _ in range(rng.randint(3, 9))]
 
 
-def _instruction(rng: random.Random, depth: int, in_loop: bool = False) -> Any:
+def _instruction(rng: random.Random, depth: int, in_loop: bool = False, relinks: bool = False) -> Any:
     kinds = ["view", "view", "write", "write", "write", "make"]
-    if depth < 2:
+    if relinks:
+        kinds += ["relink", "relink", *(["no_grad", "if", "for"] if depth < 2 else [])]
+    elif depth < 2:
         kinds += ["no_grad", "if", "for", "cond", "cond"]
         if not in_loop:  # the gradient of a loop in a loop takes seconds to compile
             kinds += ["while", "scan"]
     kind = rng.choice(kinds)
     pick = [rng.random() for _ in range(4)]
-    if kind in ("view", "write", "make"):
+    if kind in ("view", "write", "make", "relink"):
         return [kind, rng.randrange(100), pick]
     in_loop = in_loop or kind in ("while", "scan")
-    body = [_instruction(rng, depth + 1, in_loop) for _ in range(rng.randint(1, 3))]
-    other = [_instruction(rng, depth + 1, in_loop) for _ in range(rng.randint(0, 2))]
+    body = [_instruction(rng, depth + 1, in_loop, relinks) for _ in range(rng.randint(1, 3))]
+    other = [_instruction(rng, depth + 1, in_loop, relinks) for _ in range(rng.randint(0, 2))]
     return [kind, rng.randrange(100), pick, body, other]
 
 
@@ -139,6 +145,15 @@ class Run:
             t.copy_(t * 0.5 + number)
         else:
             t -= number * 0.25
+
+    def do_relink(self, kind: int, pick: list[float]) -> None:
+        t = self.choose(pick[0])
+        if kind % 4 == 0:
+            t.detach_()
+        elif kind % 4 == 1:
+            t.requires_grad = True
+        elif t.is_leaf:
+            t.requires_grad_(kind % 4 == 2)
 
     def do_no_grad(self, kind: int, pick: list[float], body: list[Any], other: list[Any]) -> None:
         with wf.no_grad():

@@ -165,7 +165,7 @@ def test_scheduler_between_calls():
 
 
 class Clipped(wf.Function):
-    """The identity with a gradient of its own."""
+    """The identity with a custom gradient."""
 
     @staticmethod
     def forward(ctx, x):

@@ -100,7 +100,7 @@ def test_eager_code_and_steps_take_turns_on_one_optimiser(session):
     same_state(model, twin)
 
 
-def test_every_step_draws_anew(session):
+def test_every_step_draws_new_numbers(session):
     graph = wf.Graph("draws")
     with graph.as_default():
         x = wf.placeholder(wf.float32, (200,))

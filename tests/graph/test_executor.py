@@ -1,4 +1,4 @@
-"""Control flow in declared graphs: structured forms, and the primitives with their dead tokens."""
+"""Control flow in declared graphs: structured forms, and the routing ops with their dead tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.ops.core.define import elementwise
+from weft.ops.core.registry import table
 
 WAIT = 20
 
@@ -141,7 +143,7 @@ def test_scan_with_gradient(control_session):
     np.testing.assert_allclose(grad, t.grad, rtol=1e-4)
 
 
-# Primitives ---------------------------------------------------------------------------------------------------------------
+# Routing ops --------------------------------------------------------------------------------------------------------------
 
 
 def test_switch_and_merge_run_only_one_branch(session):
@@ -174,7 +176,7 @@ def test_gradient_of_switch_and_merge(session):
 
 
 def loop(limit, start, factor):
-    """start * factor ** limit, with primitives."""
+    """start * factor ** limit, with routing ops."""
     i, _ = wf.merge(wf.enter(wf.constant(0) + 0, "loop"))
     s, _ = wf.merge(wf.enter(start, "loop"))
     n = wf.enter(limit, "loop", is_constant=True)
@@ -187,13 +189,30 @@ def loop(limit, start, factor):
     return wf.exit(s_out)
 
 
-def test_a_loop_of_primitives(session):
+def test_a_loop_of_routing_ops(session):
     n, x = wf.placeholder(wf.int64, ()), wf.placeholder(wf.float32, (2,))
     y = loop(n, x, wf.placeholder(wf.float32, (), name="f")) + 1.0
     with session() as sess:
         for k in (0, 1, 7, 100):
             got = sess.run(y, {n: k, x: [1.0, 2.0], "f": 1.01}, timeout=WAIT)
             np.testing.assert_allclose(got, np.array([1.0, 2.0]) * 1.01**k + 1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["enter", "next_iteration", "merge"])
+def test_an_op_may_have_the_name_of_a_routing_op(session, name):
+    @elementwise(name=name, namespace="internal", vjp=lambda g: g)
+    def plus_one(x):
+        """x + 1"""
+        return x + 1.0
+
+    try:
+        x, _ = wf.merge(wf.enter(wf.placeholder(wf.float32, (), name="start"), "loop"))
+        out, body = wf.switch(x, x < 5.0)
+        wf.next_iteration(plus_one(body), x)
+        with session() as sess:
+            assert sess.run(wf.exit(out), {"start": 0.5}, timeout=WAIT).item() == 5.5
+    finally:
+        del table[name]
 
 
 def test_a_loop_in_a_branch_that_is_not_taken(session):
@@ -205,7 +224,7 @@ def test_a_loop_in_a_branch_that_is_not_taken(session):
         assert sess.run(y, {p: False, x: 1.0}, timeout=WAIT).item() == 1.0
 
 
-def test_queues_inside_a_primitive_loop(session):
+def test_queues_inside_a_loop_of_routing_ops(session):
     q = wf.FIFOQueue(20, wf.float32, ())
     x = wf.placeholder(wf.float32, ())
     n = wf.constant(5) + 0

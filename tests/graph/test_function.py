@@ -246,7 +246,7 @@ def test_nested_captured_functions_are_one_program():
     assert inner.signatures == []
 
 
-def test_a_leaf_made_inside_has_gradients_of_its_own():
+def test_a_leaf_made_inside_has_separate_gradients():
     w = wf.ones(2).requires_grad_()
 
     def slope_penalty(x):
@@ -254,7 +254,7 @@ def test_a_leaf_made_inside_has_gradients_of_its_own():
         (slope,) = wf.grad((leaf**3 * w).sum(), [leaf], create_graph=True)
         loss = (slope**2).sum()
         w.grad = None
-        loss.backward()  # also reaches `leaf`, whose gradient nobody sees
+        loss.backward()  # also reaches `leaf`, whose gradient is not used
         return loss, w.grad * 1
 
     x = wf.tensor([1.0, 2.0])

@@ -126,7 +126,7 @@ def test_a_mask_picks_as_many_rows_as_it_has(session, fresh_graph, shape):
     np.testing.assert_array_equal(gradient.numpy(), np.where(a > 0, 2 * a, 0))
 
 
-def test_a_late_call_draws_anew_in_every_step(session, fresh_graph):
+def test_a_deferred_call_draws_new_numbers_in_every_step(session, fresh_graph):
     q = wf.placeholder(wf.float32)
     y = F.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
     assert _late(fresh_graph)

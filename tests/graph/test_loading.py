@@ -220,7 +220,7 @@ def test_a_file_may_draw_from_the_generator_of_the_process_but_not_set_it(fresh_
         load()
 
 
-# What is said of nodes --------------------------------------------------------------------------------------------------
+# Facts about nodes ------------------------------------------------------------------------------------------------------
 
 
 def _change(node, path, value):

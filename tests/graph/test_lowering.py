@@ -1,4 +1,4 @@
-"""Structured control flow as primitives: the same results, and bodies with state, queues and several devices."""
+"""Structured control flow as routing ops: the same results, and bodies with state, queues and several devices."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_assigns_inside_a_loop_happen_once_per_iteration(session):
     v = wf.Variable(np.float32(0.0), name="v")
 
     def body(i):
-        v.assign_add(1.0)  # nobody uses its result
+        v.assign_add(1.0)  # its result is unused
         return i + 1
 
     i = wf.while_loop(lambda i: i < n, body, wf.constant(0))

@@ -134,7 +134,7 @@ def test_deadline_and_cancel_withdraw_waiting_calls(session):
         assert waiting.waits()
         sess.cancel()
         assert isinstance(waiting.finish().error, wf.CancelledError)
-        q.put(5.0, timeout=WAIT)  # nobody who gave up takes it
+        q.put(5.0, timeout=WAIT)  # no cancelled reader takes it
         assert len(q) == 1 and v.numpy() == 0
         assert sess.run(add, timeout=WAIT).item() == 5.0
     with pytest.raises(TimeoutError):
@@ -231,7 +231,7 @@ def test_runner_errors_reach_join(session):
 def test_synchronous_replicas(session):
     """Workers send gradients and wait for a token; the chief applies the sum of each round, once.
 
-    Every worker has a token queue of its own: from a common one a fast worker could take the token of a slow one.
+    Every worker has a separate token queue: from a common one a fast worker could take the token of a slow one.
     """
     workers, rounds = 3, 4
     grads = wf.FIFOQueue(workers, wf.float32, ())

@@ -46,7 +46,7 @@ def test_without_tensorboard_the_file_is_whole_records(tmp_path: Path) -> None:
 def read(directory: Path) -> Any:
     """What TensorBoard itself makes of the event files."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its own libraries
+        warnings.simplefilter("ignore")  # from tensorboard's dependencies
         reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
         return reader.EventAccumulator(str(directory)).Reload()
 

@@ -41,7 +41,7 @@ def entry_for(file):
 @pytest.mark.parametrize(
     "name", ["../secret.json", "../../secret.json", "/etc/passwd", "sub/a.json", "a.exe", "manifest.json", ".json", ""]
 )
-def test_a_manifest_names_files_of_its_own_directory_only(written, tmp_path, name):
+def test_a_manifest_names_only_files_in_its_directory(written, tmp_path, name):
     (tmp_path / "secret.json").write_text('{"key": "secret"}')
     entry = entry_for(tmp_path / "secret.json")
     path = written(lambda m: m["files"].update({name: entry}))

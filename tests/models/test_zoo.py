@@ -16,6 +16,7 @@ COUNTS = {
     "mobilenet_v1": 4_231_976, "mobilenet_v2": 3_504_872, "vit_b_16": 86_567_656, "vit_tiny": 2_693_578,
     "lenet": 61_706, "mlp": 26_122, "ncf": 31_832_577,
 }  # fmt: skip
+DEEPER = pytest.mark.slow  # more of the blocks of resnet18, which is tested every time
 LAYERS = {"vgg11": 132_863_336, "vgg16": 138_357_544, "vgg19": 143_667_240}
 
 
@@ -119,15 +120,14 @@ def _images(n, size, seed=0):
 @pytest.mark.parametrize(
     ("make", "size", "rate"),
     [
-        (lambda: models.resnet18(num_classes=4), 32, 0.02),
-        (lambda: models.resnet34(num_classes=4), 32, 0.02),
-        (lambda: models.resnet50(num_classes=4), 32, 0.003),
-        (lambda: models.mobilenet_v2(num_classes=4, dropout=0.0), 32, 0.02),
-        (lambda: models.mobilenet_v1(num_classes=4, width=0.25), 32, 0.05),
-        (lambda: models.vit_tiny(16, 4, num_classes=4), 16, 0.02),
-        (lambda: models.lenet(in_channels=3, image_size=16, num_classes=4), 16, 0.1),
+        pytest.param(lambda: models.resnet18(num_classes=4), 32, 0.02, id="resnet18"),
+        pytest.param(lambda: models.resnet34(num_classes=4), 32, 0.02, id="resnet34", marks=DEEPER),
+        pytest.param(lambda: models.resnet50(num_classes=4), 32, 0.003, id="resnet50"),
+        pytest.param(lambda: models.mobilenet_v2(num_classes=4, dropout=0.0), 32, 0.02, id="mobilenet_v2"),
+        pytest.param(lambda: models.mobilenet_v1(num_classes=4, width=0.25), 32, 0.05, id="mobilenet_v1"),
+        pytest.param(lambda: models.vit_tiny(16, 4, num_classes=4), 16, 0.02, id="vit"),
+        pytest.param(lambda: models.lenet(in_channels=3, image_size=16, num_classes=4), 16, 0.1, id="lenet"),
     ],
-    ids=["resnet18", "resnet34", "resnet50", "mobilenet_v2", "mobilenet_v1", "vit", "lenet"],
 )
 def test_image_model_learns_a_batch_by_heart(make, size, rate):
     wf.manual_seed(0)
@@ -226,7 +226,9 @@ def test_captured_results_and_gradients_are_the_eager_ones(make, inputs):
         np.testing.assert_allclose(compiled, eager, rtol=1e-3, atol=2e-4 * abs(eager).max() + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet34", "resnet50", "mobilenet_v1", "mobilenet_v2"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", pytest.param("resnet34", marks=DEEPER), "resnet50", "mobilenet_v1", "mobilenet_v2"]
+)
 def test_captured_batch_norm_nets_give_the_eager_results_and_statistics(name):
     found = []
     for captured in (False, True):

@@ -96,7 +96,7 @@ def test_parameter_containers_wrap_tensors() -> None:
     assert "(left): Parameter of shape (2,)" in repr(named)
 
 
-def test_sequential_counts_its_modules_anew_when_one_goes_or_comes() -> None:
+def test_sequential_renumbers_modules_after_removal_and_insertion() -> None:
     a, b, c = nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)
     model = nn.Sequential(a, b, c)
     del model[1]

@@ -64,16 +64,47 @@ TYPES = {
     "padding_idx of the layer": lambda: nn.Embedding(4, 3, padding_idx=True),
     "eps": lambda: F.poisson_nll_loss(_x(3), _x(3), eps="a"),
     "margin": lambda: nn.TripletMarginLoss(margin="1"),
+    "momentum": lambda: F.batch_norm(_x(4, 3), wf.zeros(3), wf.ones(3), training=True, momentum="a"),
+    "stride of the layer": lambda: nn.Conv2d(2, 2, 3, stride=True),
+    "divisor": lambda: F.avg_pool2d(_x(1, 1, 4, 4), 2, divisor_override=True),
+    "kernel_size of the layer": lambda: nn.Conv2d(2, 2, (3, True)),
+    "stride of a convolution": lambda: F.conv2d(_x(1, 1, 4, 4), _x(1, 1, 2, 2), stride=(1, True)),
+    "padding of a convolution": lambda: F.conv1d(_x(1, 1, 4), _x(1, 1, 2), padding=True),
+    "width of a pad": lambda: F.pad(_x(3), (True, 1)),
+    "padding of the layer": lambda: nn.ZeroPad2d(True),
+    "size of reshape": lambda: _x(3).reshape(True, 3),
+    "size of zeros": lambda: wf.zeros((2, True)),
+    "sizes of linear": lambda: nn.Linear(True, 3),
+    "channels": lambda: nn.Conv2d(1.0, 2, 3),
+    "features of a norm": lambda: nn.BatchNorm1d(True),
+    "shape of a norm": lambda: nn.LayerNorm((3, True)),
+    "heads": lambda: nn.MultiheadAttention(8, True),
+    "cell": lambda: nn.LSTMCell(True, 2),
+    "table": lambda: nn.Embedding(True, 2),
+    "dropout": lambda: nn.Dropout(True),
+    "scale_factor": lambda: F.interpolate(_x(1, 1, 3), scale_factor=True),
+    "shift": lambda: wf.roll(_x(3), True),
+    "randint": lambda: wf.random.randint(True, 3, (2,)),
+    "eye": lambda: wf.eye(2, k=True),
+    "matrix_power": lambda: wf.linalg.matrix_power(wf.eye(2), True),
 }
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_what_is_no_number_is_refused(name):
-    with pytest.raises(TypeError, match="must be a"):
+    with pytest.raises(TypeError, match="must be"):
         TYPES[name]()
 
 
 LAYERS = {
+    "out_channels 0": lambda: nn.Conv2d(3, 0, 3),
+    "in_channels 0": lambda: nn.ConvTranspose2d(0, 3, 3),
+    "kernel_size 0": lambda: nn.Conv1d(3, 3, 0),
+    "stride 0": lambda: nn.Conv2d(3, 3, 3, stride=0),
+    "padding below 0": lambda: nn.Conv2d(3, 3, 3, padding=-1),
+    "features below 0": lambda: nn.Linear(3, -1),
+    "hidden size 0": lambda: nn.GRUCell(3, 0),
+    "channel groups 0": lambda: nn.ChannelShuffle(0),
     "triplet margin": lambda: nn.TripletMarginLoss(margin=-1.0),
     "triplet margin with distance": lambda: nn.TripletMarginWithDistanceLoss(margin=-1.0),
     "huber delta": lambda: nn.HuberLoss(delta=-1.0),
@@ -89,3 +120,26 @@ LAYERS = {
 def test_a_layer_or_setting_out_of_range_is_refused(name):
     with pytest.raises(ValueError, match="must"):
         LAYERS[name]()
+
+
+VALUES = {
+    "histogram: bin edges must not decrease": lambda edges: wf.histogram(_x(5), edges)[0],
+    "gaussian_nll_loss: var must not have negative entries": lambda var: F.gaussian_nll_loss(_x(3), _x(3), var),
+}
+
+
+@pytest.mark.parametrize("message", VALUES)
+def test_values_are_checked_when_they_are_known(message):
+    fn, good, bad = VALUES[message], wf.tensor([0.25, 0.5, 2.0]), wf.tensor([0.25, 0.5, -1.0])
+    captured = wf.function(fn)
+    np.testing.assert_allclose(captured(good).numpy(), fn(good).numpy(), rtol=1e-6)
+    for run in (fn, captured, wf.function(lambda x: fn(bad) + 0 * x.sum()), wf.grad_fn(lambda x: fn(x).sum())):
+        with pytest.raises(ValueError, match=message):
+            run(bad)
+    with wf.Graph().as_default():
+        place = wf.placeholder(wf.float32, (3,))
+        out = fn(place)
+        with wf.Session() as session:
+            np.testing.assert_allclose(session.run(out, {place: good.numpy()}), fn(good).numpy(), rtol=1e-6)
+            with pytest.raises(ValueError, match=message):
+                session.run(out, {place: bad.numpy()})

@@ -72,17 +72,16 @@ def leaves(values):
     return [t for v in values for t in (v if isinstance(v, tuple) else (v,)) if isinstance(t, wf.Tensor)]
 
 
-def swapped(values, new):
-    rest = iter(new)
-
-    def swap(v):
-        return next(rest) if isinstance(v, wf.Tensor) else tuple([swap(x) for x in v]) if isinstance(v, tuple) else v
-
-    return [swap(v) for v in values]
+def swapped(value, new):
+    """`value` with its tensors replaced by the next ones of `new`."""
+    if isinstance(value, wf.Tensor):
+        return next(new)
+    return tuple([swapped(x, new) for x in value]) if isinstance(value, tuple) else value
 
 
 def call_op(op, values, *tensors):
-    new, n = swapped(values, tensors), op.num_positional
+    rest, n = iter(tensors), op.num_positional
+    new = [swapped(v, rest) for v in values]
     return op.call(*new[:n], **dict(zip(op.parameters[n:], new[n:], strict=True)))
 
 

@@ -9,7 +9,9 @@ import pytest
 
 import weft as wf
 from weft.nn import functional as F
+from weft.ops.core.registry import get
 from weft.ops.nn import attention_reference
+from weft.ops.nn.attention_call import Attention, Backward, Forward
 
 
 def _inputs(lead, rows, columns, width, seed=0, grad=False, dtype=wf.float64):
@@ -207,3 +209,23 @@ def test_multi_head_refuses_wrong_arguments(change, match):
     arguments = {"query": x, "key": x, "value": x, "num_heads": 2, **dict(zip(names, _heads(), strict=True)), **change}
     with pytest.raises(ValueError, match=match):
         F.multi_head_attention_forward(**arguments)
+
+
+# The records of a call ------------------------------------------------------------------------------------------------
+
+
+def test_records_list_the_parameters_of_their_ops():
+    assert Forward._fields == get("attention_forward").parameters
+    assert Backward._fields == get("attention_backward").parameters
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [((0, False, 1.0), ValueError), ((1.5, False, 1.0), ValueError), ((float("nan"), False, 1.0), ValueError),
+     ((0.0, 1, 1.0), TypeError), ((0.0, False, None), TypeError)],
+)  # fmt: skip
+def test_parameters_that_make_no_sense_are_refused_when_the_value_is_made(fields, error):
+    with pytest.raises(error, match="attention: "):
+        Attention(*fields)
+    with pytest.raises(TypeError, match="expected an Attention value"):
+        get("attention_forward").call(*[wf.ones(1, 2, 4)] * 3, None, None, fields)

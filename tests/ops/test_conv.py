@@ -9,16 +9,11 @@ from hypothesis import strategies as st
 
 import weft as wf
 from weft.backends.onednn import kernels, library
-from weft.ops.nn.conv.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    convolution,
-    convolution_backward_input,
-    convolution_backward_weight,
-)
+from weft.ops.nn.conv.convolution import convolution, convolution_backward_input, convolution_backward_weight
+from weft.ops.nn.conv.functions import conv1d, conv2d, conv3d
 from weft.ops.nn.conv.reference import reference
 from weft.ops.nn.conv.transposed import conv_transpose2d
+from weft.ops.nn.window import Window
 from weft.runtime import memory
 
 
@@ -94,11 +89,11 @@ def test_onednn_serves_what_the_table_says_it_serves():
     served = {op.name for op in map(wf_op, ("matmul", "convolution", "max_pool", "avg_pool")) if op.kernels}
     assert served == {"matmul", "convolution", "max_pool", "avg_pool"}
     x, w = np.ones((2, 16, 20, 20), np.float32), np.ones((16, 16, 3, 3), np.float32)
-    window = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
-    assert kernels._conv_pays(x, w, None, *window)
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
+    assert kernels._conv_pays(x, w, None, window, 1)
     with kernels.disabled():
-        assert not kernels._conv_pays(x, w, None, *window)
-    assert not kernels._conv_pays(x.astype(np.float64), w, None, *window)
+        assert not kernels._conv_pays(x, w, None, window, 1)
+    assert not kernels._conv_pays(x.astype(np.float64), w, None, window, 1)
 
 
 def wf_op(name):
@@ -200,7 +195,7 @@ def test_batching_rule_of_convolution(axes, groups):
     rng = np.random.default_rng(0)
     shapes = [(2, 4, 5, 5), (6, 4 // groups, 3, 3), (6,)]
     full = [rng.standard_normal((3, *s) if a == 0 else s) for s, a in zip(shapes, axes, strict=True)]
-    attrs = ((2, 1), ((1, 1), (0, 1)), (1, 1), groups)
+    attrs = (Window((3, 3), (2, 1), ((1, 1), (0, 1)), (1, 1)), groups)
     got = convolution.op.batch(axes, [wf.asarray(a) for a in full], attrs)
     each = [
         convolution(*[wf.asarray(t[i] if a == 0 else t) for t, a in zip(full, axes, strict=True)], *attrs)
@@ -212,7 +207,7 @@ def test_batching_rule_of_convolution(axes, groups):
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
 def test_batching_rules_of_the_gradients(axes):
     rng = np.random.default_rng(0)
-    attrs = ((2, 1), ((1, 1), (0, 1)), (1, 1), 2)
+    attrs = (Window((3, 3), (2, 1), ((1, 1), (0, 1)), (1, 1)), 2)
     g_shape = convolution(wf.zeros(2, 4, 5, 5), wf.zeros(6, 2, 3, 3), None, *attrs).shape
 
     def check(op, shapes, tail, attrs):
@@ -225,12 +220,13 @@ def test_batching_rules_of_the_gradients(axes):
         np.testing.assert_allclose(got.numpy(), np.stack([e.numpy() for e in each]), atol=1e-10)
 
     check(convolution_backward_input, [g_shape, (6, 2, 3, 3)], [None], ((5, 5), *attrs))
-    check(convolution_backward_weight, [(2, 4, 5, 5), g_shape], [], ((3, 3), *attrs))
+    check(convolution_backward_weight, [(2, 4, 5, 5), g_shape], [], attrs)
 
 
 def test_cost_counts_multiplications_and_additions():
     x, w = wf.zeros(2, 3, 8, 8)._data, wf.zeros(4, 3, 3, 3)._data
-    assert convolution.op.cost(x, w, None, (1, 1), ((1, 1), (1, 1)), (1, 1), 1) == 2 * 2 * 4 * 8 * 8 * 3 * 9
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
+    assert convolution.op.cost(x, w, None, window, 1) == 2 * 2 * 4 * 8 * 8 * 3 * 9
 
 
 # Any arguments: an answer that equals the definition, or an error that says what is wrong -------------------------------
@@ -250,7 +246,8 @@ def test_any_arguments_give_the_right_answer_or_a_readable_error(backend, data):
     except (ValueError, TypeError) as error:
         assert str(error).startswith("conv2d: ")
         return
-    expected = reference(x, w, None, (stride,) * 2, ((padding, padding),) * 2, (dilation,) * 2, groups)
+    window = Window(w.shape[2:], (stride,) * 2, ((padding, padding),) * 2, (dilation,) * 2)
+    expected = reference(x, w, None, window, groups)
     np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-4, atol=1e-4)
     y.sum().backward()
     assert x_t.grad.shape == x.shape and w_t.grad.shape == w.shape

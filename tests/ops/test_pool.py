@@ -19,6 +19,7 @@ from weft.ops.nn.pool.functions import (
     max_unpool2d,
 )
 from weft.ops.nn.pool.primitives import avg_pool, avg_pool_backward, max_pool, max_pool_backward, max_pool_select
+from weft.ops.nn.window import Window
 
 
 @pytest.fixture(params=["onednn", "plain"])
@@ -174,28 +175,28 @@ def test_lp_pool_of_zeros_has_a_zero_gradient():
 
 def test_places_take_one_byte_for_ordinary_kernels():
     x = wf.zeros(1, 2, 20, 20)
-    assert max_pool(x, (3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), False)[1].dtype == wf.uint8
-    assert max_pool(x, (16, 16), (1, 1), ((0, 0), (0, 0)), (1, 1), False)[1].dtype == wf.int32
+    assert max_pool(x, Window((3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1)))[1].dtype == wf.uint8
+    assert max_pool(x, Window((16, 16), (1, 1), ((0, 0), (0, 0)), (1, 1)))[1].dtype == wf.int32
 
 
 def test_batching_rules_fold_the_new_axis_into_the_batch():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3, 2, 4, 6, 6))
-    window = ((2, 2), (2, 2), ((0, 0), (1, 1)))
-    values, places = max_pool.op.batch((0,), [wf.asarray(x)], (*window, (1, 1), False))
-    single = [max_pool(wf.asarray(each), *window, (1, 1), False) for each in x]
+    window = Window((2, 2), (2, 2), ((0, 0), (1, 1)), (1, 1))
+    values, places = max_pool.op.batch((0,), [wf.asarray(x)], (window,))
+    single = [max_pool(wf.asarray(each), window) for each in x]
     np.testing.assert_array_equal(values.numpy(), np.stack([s[0].numpy() for s in single]))
     np.testing.assert_array_equal(places.numpy(), np.stack([s[1].numpy() for s in single]))
-    means = avg_pool.op.batch((0,), [wf.asarray(x)], (*window, False, True, None))
+    means = avg_pool.op.batch((0,), [wf.asarray(x)], (window, True, None))
     np.testing.assert_allclose(
-        means.numpy(), np.stack([avg_pool(wf.asarray(e), *window, False, True, None).numpy() for e in x])
+        means.numpy(), np.stack([avg_pool(wf.asarray(e), window, True, None).numpy() for e in x])
     )
     g = rng.standard_normal(values.shape)
-    attrs = ((6, 6), *window, (1, 1), False)
+    attrs = ((6, 6), window)
     back = max_pool_backward.op.batch((0, 0, None), [wf.asarray(g), places, None], attrs)
     each = [max_pool_backward(wf.asarray(a), p[1], None, *attrs).numpy() for a, p in zip(g, single, strict=True)]
     np.testing.assert_array_equal(back.numpy(), np.stack(each))
-    picked = max_pool_select.op.batch((None, 0), [wf.asarray(x[0]), places], (*window, (1, 1), False))
+    picked = max_pool_select.op.batch((None, 0), [wf.asarray(x[0]), places], (window,))
     assert picked.shape == values.shape
-    spread = avg_pool_backward.op.batch((0, None), [wf.asarray(g), None], ((6, 6), *window, False, True, None))
+    spread = avg_pool_backward.op.batch((0, None), [wf.asarray(g), None], ((6, 6), window, True, None))
     assert spread.shape == x.shape

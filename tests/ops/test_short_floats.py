@@ -7,23 +7,17 @@ as it is and 150 times as large (numbers up to about 300, whose squares float16 
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import weft as wf
+from tests.ops.table_cases import for_every_sample, map_arrays, ops, outputs_of, samples_of
 from weft import linalg
 from weft.nn import functional as F
 from weft.ops.core.registry import ACCUMULATE, table
-from weft.ops.core.samples import Maker
-
-_spec = importlib.util.spec_from_file_location("table_cases", Path(__file__).with_name("test_table.py"))
-_table = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_table)
 
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 LARGEST = {"float16": 65504.0, "bfloat16": 3e38}
@@ -58,7 +52,7 @@ def _results(function, arrays, dtype, short, wanted, captured=False):
         tensors[i].requires_grad_()
 
     def run(*operands):
-        outputs = [o for o in _table._outputs(function(*operands)) if isinstance(o, wf.Tensor)]
+        outputs = [o for o in outputs_of(function(*operands)) if isinstance(o, wf.Tensor)]
         reached = [o for o in outputs if o.requires_grad]
         if not wanted or not reached:
             return outputs, []
@@ -113,15 +107,15 @@ def _operands(op, sample):
         arrays.append(a)
         return a
 
-    [_table._map(a, collect) for a in (*sample.args, *sample.kwargs.values())]
+    [map_arrays(a, collect) for a in (*sample.args, *sample.kwargs.values())]
     allowed = op.test.get("differentiable_inputs")
     if op.differentiable and not op.declared_nondifferentiable and not op.test.get("no_gradient"):
         leaves = [i for i, a in enumerate(arrays) if a.dtype.kind == "f" and (allowed is None or i in allowed)]
 
     def function(*tensors):
         rest = iter(tensors)
-        args = [_table._map(a, lambda _: next(rest)) for a in sample.args]
-        return op.call(*args, **{k: _table._map(v, lambda _: next(rest)) for k, v in sample.kwargs.items()})
+        args = [map_arrays(a, lambda _: next(rest)) for a in sample.args]
+        return op.call(*args, **{k: map_arrays(v, lambda _: next(rest)) for k, v in sample.kwargs.items()})
 
     return function, arrays, leaves
 
@@ -134,34 +128,28 @@ def _audit_record(op, sample, dtype, captured, factor):
     _audit(f"{op.name}{sample}", function, arrays, dtype, leaves, captured, 1.5 * loose, 0.75 * loose, slack)
 
 
-_AUDITED = [
-    op for op in table.values()
-    if "random" not in op.effects and not op.name.startswith("random") and op.kind != "wide float"
-]  # fmt: skip
+def _audited(op):
+    return "random" not in op.effects and not op.name.startswith("random") and op.kind != "wide float"
 
 
-@pytest.mark.parametrize("op", _AUDITED, ids=[op.name for op in _AUDITED])
-def test_a_record_in_short_floats_is_as_exact_as_they_are(op):
-    for sample in op.samples(Maker(len(op.name))):
-        for dtype in EPS:
-            for factor in (1.0,) if op.name in NOT_ENLARGED else (1.0, 150.0):
-                _audit_record(op, sample, dtype, False, factor)
+@for_every_sample(_audited, dtype=EPS)
+def test_a_record_in_short_floats_is_as_exact_as_they_are(op, sample, dtype):
+    for factor in (1.0,) if op.name in NOT_ENLARGED else (1.0, 150.0):
+        _audit_record(op, sample, dtype, False, factor)
 
 
-_WIDENED = [
-    op for op in _AUDITED
-    if op.accumulate in ("float32", "kernels") and op.expression is None and not op.composite
-    and not op.test.get("data_dependent")
-]  # fmt: skip
+def _widened(op):
+    adds = op.accumulate in ("float32", "kernels") and op.expression is None
+    return _audited(op) and adds and not op.composite and not op.test.get("data_dependent")
 
 
-@pytest.mark.parametrize("op", _WIDENED, ids=[op.name for op in _WIDENED])
+@pytest.mark.parametrize("op", ops(_widened))
 def test_a_captured_record_in_short_floats_is_as_exact_as_they_are(op):
-    sample = op.samples(Maker(len(op.name)))[0]
+    sample = samples_of(op)[0]
     _audit_record(op, sample, "float16", True, 1.0 if op.name in NOT_ENLARGED else 150.0)
 
 
-@pytest.mark.parametrize("op", table.values(), ids=list(table))
+@pytest.mark.parametrize("op", ops())
 def test_a_record_says_where_short_floats_are_added_up(op):
     assert op.accumulate in ACCUMULATE
     assert op.composite or op.accumulate != "parts"

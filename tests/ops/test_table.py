@@ -6,68 +6,28 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.ops.table_cases import (
+    differentiable_leaves,
+    direction_like,
+    for_every_sample,
+    has_gradient,
+    leaves_of,
+    ops,
+    outputs_of,
+    random_weights,
+    samples_of,
+    tensors_of,
+    weighted_sum,
+)
 from weft.ops.core import costs, define
 from weft.ops.core.registry import FROM_DOUBLE_REVERSE, NOT_DIFFERENTIABLE, table
-from weft.ops.core.samples import Maker
 from weft.ops.core.spec import Spec, spec_of
-from weft.ops.internal import (
-    deferred_tables as deferred_tables,  # the one op file that is not imported with the package
-)
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 
-def _samples(kind="samples"):
-    cases = []
-    for op in table.values():
-        make = getattr(op, kind)
-        for i, sample in enumerate(make(Maker(len(op.name))) if make else ()):
-            cases.append(pytest.param(op, sample, id=f"{op.name}-{i}"))
-    return cases
-
-
-def _map(value, fn):
-    if isinstance(value, np.ndarray):
-        return fn(value)
-    if isinstance(value, (tuple, list)) and any(isinstance(v, np.ndarray) for v in value):
-        return tuple(_map(v, fn) for v in value)
-    return value
-
-
-def _tensors(sample, dtype="float64", grad=False, order=None):
-    def make(a):
-        if a.dtype.kind == "f":
-            a = a.astype(wf.float64 if dtype == "float64" else getattr(wf, dtype))
-        elif a.dtype.kind == "c" and dtype != "float64":
-            a = a.astype(np.complex64)
-        else:
-            a = a.copy()
-        if order is not None:
-            a = order(a)
-        t = wf.asarray(a)
-        return t.requires_grad_() if grad and a.dtype.kind in "fcV" else t
-
-    return [_map(a, make) for a in sample.args], {k: _map(v, make) for k, v in sample.kwargs.items()}
-
-
-def _flat(values):
-    for v in values:
-        if isinstance(v, (tuple, list)):
-            yield from _flat(v)
-        else:
-            yield v
-
-
-def _leaves(args, kwargs):
-    return [t for t in _flat([*args, *kwargs.values()]) if isinstance(t, wf.Tensor)]
-
-
-def _outputs(out):
-    return list(out) if isinstance(out, (tuple, list)) else [out]
-
-
 def _compare(op, got, expected, dtype):
-    for g, e in zip(_outputs(got), _outputs(expected), strict=True):
+    for g, e in zip(outputs_of(got), outputs_of(expected), strict=True):
         e = np.asarray(e)
         assert tuple(g.shape) == e.shape, f"{op.name}: shape {g.shape}, reference {e.shape}"
         tol = TOLERANCE[dtype] * op.tolerance
@@ -77,19 +37,18 @@ def _compare(op, got, expected, dtype):
         )
 
 
-@pytest.mark.parametrize(("op", "sample"), _samples())
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@for_every_sample(dtype=("float64", "float32"))
 def test_value_equals_reference(op, sample, dtype):
     if dtype not in op.test.get("dtypes", ("float64", "float32")):
-        pytest.skip(f"{op.name} is tested in {op.test['dtypes']}")
-    args, kwargs = _tensors(sample, dtype)
-    before = [t.numpy().copy() for t in _leaves(args, kwargs)]
+        return
+    args, kwargs = tensors_of(sample, dtype)
+    before = [t.numpy().copy() for t in leaves_of(args, kwargs)]
     got = op.call(*args, **kwargs)
     arrays = [_map_tensor(a) for a in args], {k: _map_tensor(v) for k, v in kwargs.items()}
     wide = [_widen(a) for a in arrays[0]], {k: _widen(v) for k, v in arrays[1].items()}
     with np.errstate(all="ignore"):
         _compare(op, got, op.reference(*wide[0], **wide[1]), dtype)
-    for t, b in zip(_leaves(args, kwargs), before, strict=True):
+    for t, b in zip(leaves_of(args, kwargs), before, strict=True):
         np.testing.assert_array_equal(t.numpy(), b, err_msg=f"{op.name} changed an input")
 
 
@@ -115,7 +74,7 @@ def _widen(value):
     return value
 
 
-@pytest.mark.parametrize(("op", "sample"), _samples())
+@for_every_sample()
 def test_strided_views_give_the_same_values(op, sample):
     def spread_out(a):
         if a.ndim == 0:
@@ -124,124 +83,81 @@ def test_strided_views_give_the_same_values(op, sample):
         wide[..., ::2] = a
         return wide[..., ::2]
 
-    plain = op.call(*(p := _tensors(sample))[0], **p[1])
-    views = op.call(*(p := _tensors(sample, order=spread_out))[0], **p[1])
-    for a, b in zip(_outputs(plain), _outputs(views), strict=True):
+    plain = op.call(*(p := tensors_of(sample))[0], **p[1])
+    views = op.call(*(p := tensors_of(sample, order=spread_out))[0], **p[1])
+    for a, b in zip(outputs_of(plain), outputs_of(views), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("op", "sample"), [c for c in _samples() if c.values[0].infer is not None])
+@for_every_sample(lambda op: op.infer is not None)
 def test_shape_rule_equals_reality(op, sample):
-    args, kwargs = _tensors(sample, "float32")
+    args, kwargs = tensors_of(sample, "float32")
     values = op.bind(tuple(args), kwargs)
     out = op.call(*args, **kwargs)
     datas = [t._data if isinstance(t, wf.Tensor) else t for t in op.tensors(values)]
     if op.promote is not None:
-        from weft.ops.core.define import promoted
-
-        datas = promoted(op, datas)
+        datas = define.promoted(op, datas)
     specs = [Spec(d.shape, d.dtype) if isinstance(d, np.ndarray) else d for d in datas]
-    inferred = _outputs(op.run(op.infer, op.merge(specs, op.attrs(values))))
-    for o, spec in zip(_outputs(out), inferred, strict=True):
+    inferred = outputs_of(op.run(op.infer, op.merge(specs, op.attrs(values))))
+    for o, spec in zip(outputs_of(out), inferred, strict=True):
         assert spec.dtype == o.dtype, f"{op.name}: rule says {spec.dtype}, result is {o.dtype}"
         if spec.shape is not None and None not in spec.shape:
             assert tuple(spec.shape) == tuple(o.shape), op.name
 
 
-@pytest.mark.parametrize("op", [op for op in table.values() if op.samples is not None], ids=lambda op: op.name)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_later_calls_equal_the_first(op, dtype):
+@for_every_sample(dtype=("float64", "float32"))
+def test_later_calls_equal_the_first(op, sample, dtype):
     """Signatures are checked once and later calls take shorter paths: they leave the same results, tape and gradients as
     the first call and as the general path."""
-    for sample in op.samples(Maker(len(op.name))):
-        leaves = len(_leaves(*_tensors(sample)))
-        for grad in (False, True, *range(leaves if leaves > 1 else 0)):  # of nothing, of everything, of one input alone
-            for known in table.values():
-                known.checked.clear()
-            args, kwargs = _tensors(sample, dtype, grad is not False)
-            for i, leaf in enumerate(_leaves(args, kwargs)):
-                if not isinstance(grad, bool) and i != grad:
-                    leaf.requires_grad_(False)
-            calls = [_outputs(op.call(*args, **kwargs)) for _ in range(3)]
-            if not op.composite:
-                calls.append(_outputs(define.call(op, op.bind(tuple(args), kwargs))))
-            first, *later = calls
-            gradients = _gradients_of(op, first, args, kwargs)
-            for outputs in later:
-                for a, b in zip(first, outputs, strict=True):
-                    assert b.requires_grad == a.requires_grad, f"{op.name}{sample}: the tape depends on earlier calls"
-                    assert b.is_leaf == a.is_leaf and b.dtype is a.dtype and b.shape == a.shape
-                    np.testing.assert_array_equal(b.detach().numpy(), a.detach().numpy(), err_msg=op.name)
-                for a, b in zip(gradients, _gradients_of(op, outputs, args, kwargs), strict=True):
-                    assert (a is None) == (b is None)
-                    if a is not None:
-                        np.testing.assert_array_equal(b.numpy(), a.numpy(), err_msg=op.name)
+    leaves = len(leaves_of(*tensors_of(sample)))
+    for grad in (False, True, *range(leaves if leaves > 1 else 0)):  # of nothing, of everything, of one input alone
+        for known in table.values():
+            known.checked.clear()
+        args, kwargs = tensors_of(sample, dtype, grad is not False)
+        for i, leaf in enumerate(leaves_of(args, kwargs)):
+            if not isinstance(grad, bool) and i != grad:
+                leaf.requires_grad_(False)
+        calls = [outputs_of(op.call(*args, **kwargs)) for _ in range(3)]
+        if not op.composite:
+            calls.append(outputs_of(define.call(op, op.bind(tuple(args), kwargs))))
+        first, *later = calls
+        gradients = _gradients_of(op, first, args, kwargs)
+        for outputs in later:
+            for a, b in zip(first, outputs, strict=True):
+                assert b.requires_grad == a.requires_grad, f"{op.name}{sample}: the tape depends on earlier calls"
+                assert b.is_leaf == a.is_leaf and b.dtype is a.dtype and b.shape == a.shape
+                np.testing.assert_array_equal(b.detach().numpy(), a.detach().numpy(), err_msg=op.name)
+            for a, b in zip(gradients, _gradients_of(op, outputs, args, kwargs), strict=True):
+                assert (a is None) == (b is None)
+                if a is not None:
+                    np.testing.assert_array_equal(b.numpy(), a.numpy(), err_msg=op.name)
 
 
 def _gradients_of(op, outputs, args, kwargs):
     recorded = [] if op.test.get("no_gradient") else [o for o in outputs if o.requires_grad]
-    leaves = [t for t in _leaves(args, kwargs) if t.requires_grad]
+    leaves = [t for t in leaves_of(args, kwargs) if t.requires_grad]
     return wf.grad(recorded, leaves, [wf.ones_like(o) for o in recorded], allow_unused=True) if recorded else []
 
 
-def _differentiable_leaves(op, args, kwargs):
-    leaves = _leaves(args, kwargs)
-    allowed = op.test.get("differentiable_inputs")
-    chosen = [t for i, t in enumerate(leaves) if t.requires_grad and (allowed is None or i in allowed)]
-    for t in leaves:
-        if t.requires_grad and not any(t is c for c in chosen):
-            t.requires_grad_(False)
-    return chosen
-
-
-def _scalar(op, args, kwargs, weights):
-    total = None
-    for o, w in zip(_outputs(op.call(*args, **kwargs)), weights, strict=True):
-        if w is None:
-            continue
-        term = (wf.real(o * w) if o.is_complex() else o * w).sum()
-        total = term if total is None else total + term
-    return total
-
-
-def _direction(rng, t):
-    d = rng.standard_normal(t.shape)
-    return d + 1j * rng.standard_normal(t.shape) if t.is_complex() else d
-
-
-def _weights(rng, outputs):
-    return [
-        wf.asarray(np.asarray(_direction(rng, o)).astype(o.dtype)) if o.is_floating_point() or o.is_complex() else None
-        for o in outputs
-    ]
-
-
-def _gradient_cases():
-    return [
-        c for c in _samples()
-        if c.values[0].differentiable and not c.values[0].declared_nondifferentiable and not c.values[0].test.get("no_gradient")
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("op", "sample"), _gradient_cases())
+@for_every_sample(has_gradient)
 def test_gradient_equals_numeric_derivative(op, sample):
     rng = np.random.default_rng(7)
-    args, kwargs = _tensors(sample, grad=True)
-    leaves = _differentiable_leaves(op, args, kwargs)
-    outputs = _outputs(op.call(*args, **kwargs))
-    weights = _weights(rng, outputs)
+    args, kwargs = tensors_of(sample, grad=True)
+    leaves = differentiable_leaves(op, args, kwargs)
+    outputs = outputs_of(op.call(*args, **kwargs))
+    weights = random_weights(rng, outputs)
     if not leaves or not any(o.requires_grad for o in outputs):
         return
-    gradients = wf.grad(_scalar(op, args, kwargs, weights), leaves, allow_unused=True)
+    gradients = wf.grad(weighted_sum(outputs_of(op.call(*args, **kwargs)), weights), leaves, allow_unused=True)
     eps = op.test.get("eps", 1e-6)
     for leaf, g in zip(leaves, gradients, strict=True):
-        direction = _direction(rng, leaf)
+        direction = direction_like(rng, leaf)
         data, old = leaf._data, leaf._data.copy()
         values = []
         with wf.no_grad():
             for sign in (1, -1):
                 data[...] = old + sign * eps * direction
-                values.append(_scalar(op, args, kwargs, weights).item())
+                values.append(weighted_sum(outputs_of(op.call(*args, **kwargs)), weights).item())
             data[...] = old
         numeric = (values[0] - values[1]) / (2 * eps)
         analytic = 0.0 if g is None else float(np.sum((np.conj(g.numpy()) * direction).real))
@@ -249,23 +165,23 @@ def test_gradient_equals_numeric_derivative(op, sample):
         assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), f"{op.name}: {analytic} vs numeric {numeric}"
 
 
-@pytest.mark.parametrize(
-    ("op", "sample"), [c for c in _gradient_cases() if not c.values[0].test.get("first_order_only")]
-)
+@for_every_sample(lambda op: has_gradient(op) and not op.test.get("first_order_only"))
 def test_second_order_equals_numeric_derivative(op, sample):
     rng = np.random.default_rng(8)
-    args, kwargs = _tensors(sample, grad=True)
-    leaves = _differentiable_leaves(op, args, kwargs)
+    args, kwargs = tensors_of(sample, grad=True)
+    leaves = differentiable_leaves(op, args, kwargs)
     if any(t.is_complex() for t in leaves) or not leaves:
         return
-    outputs = _outputs(op.call(*args, **kwargs))
-    weights = _weights(rng, outputs)
+    outputs = outputs_of(op.call(*args, **kwargs))
+    weights = random_weights(rng, outputs)
     if not any(o.requires_grad for o in outputs):
         return
     directions = [wf.asarray(np.asarray(rng.standard_normal(t.shape))) for t in leaves]
 
     def slope():
-        gradients = wf.grad(_scalar(op, args, kwargs, weights), leaves, create_graph=True, allow_unused=True)
+        gradients = wf.grad(
+            weighted_sum(outputs_of(op.call(*args, **kwargs)), weights), leaves, create_graph=True, allow_unused=True
+        )
         return sum(
             ((g * d).sum() for g, d in zip(gradients, directions, strict=True) if g is not None),
             wf.zeros((), dtype=wf.float64),
@@ -290,14 +206,14 @@ def test_second_order_equals_numeric_derivative(op, sample):
         assert abs(numeric - analytic) <= tol * max(1.0, abs(numeric)), f"{op.name}: {analytic} vs numeric {numeric}"
 
 
-@pytest.mark.parametrize(("op", "sample"), _samples("errors"))
+@for_every_sample(kind="errors")
 def test_bad_input_is_refused_with_the_stated_words(op, sample):
-    args, kwargs = _tensors(sample)
+    args, kwargs = tensors_of(sample)
     with pytest.raises(sample.error, match=sample.match):
         op.call(*args, **kwargs)
 
 
-@pytest.mark.parametrize("op", table.values(), ids=list(table))
+@pytest.mark.parametrize("op", ops())
 def test_record_is_complete(op):
     assert op.doc, f"{op.name} has no docstring"
     assert op.samples is not None, f"{op.name} has no samples"
@@ -313,13 +229,13 @@ def test_record_is_complete(op):
         assert op.infer is not None, f"{op.name} has no shape rule"
 
 
-@pytest.mark.parametrize("op", list(table.values()), ids=list(table))
+@pytest.mark.parametrize("op", ops())
 def test_record_says_what_a_call_costs(op):
     assert op.composite or op.expression is not None or callable(op.cost) or op.cost in costs.FAMILIES, (
         f"{op.name} has neither a cost nor a family of costs"
     )
-    for sample in () if op.composite else op.samples(Maker(len(op.name))):
-        args, kwargs = _tensors(sample)
+    for sample in () if op.composite else samples_of(op):
+        args, kwargs = tensors_of(sample)
         values = op.bind(tuple(args), kwargs)
         specs = [spec_of(t._data) if isinstance(t, wf.Tensor) else t for t in op.tensors(values)]
         flops, moved = costs.cost(op, op.merge(specs, op.attrs(values)))

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import weft as wf
+from tests.ops.table_cases import call_with, flat, leaves_of, map_arrays, ops, samples_of
 from weft.graph.capture.tracing import CaptureError
-from weft.ops.core.registry import table
-from weft.ops.core.samples import Maker
-
-_spec = importlib.util.spec_from_file_location("table_cases", Path(__file__).with_name("test_table.py"))
-_table = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_table)
 
 DTYPES = (
     "bool",
@@ -28,12 +20,8 @@ DTYPES = (
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2}
 
 
-def _public():
-    return [
-        pytest.param(op, id=op.name)
-        for op in table.values()
-        if op.namespace != "internal" and not op.test.get("data_dependent") and "random" not in op.effects
-    ]
+def _public(op):
+    return op.namespace != "internal" and not op.test.get("data_dependent") and "random" not in op.effects
 
 
 def _kind(array):
@@ -42,15 +30,15 @@ def _kind(array):
 
 def _sample(op):
     """The first sample that has elements."""
-    samples = op.samples(Maker(len(op.name)))
-    arrays = [[a for a in _table._flat([*s.args, *s.kwargs.values()]) if isinstance(a, np.ndarray)] for s in samples]
+    samples = samples_of(op)
+    arrays = [[a for a in flat([*s.args, *s.kwargs.values()]) if isinstance(a, np.ndarray)] for s in samples]
     full = [s for s, found in zip(samples, arrays, strict=True) if found and all(a.size for a in found)]
     return full[0] if full else None
 
 
 def _cast(sample, dtype):
     """The sample's floats (its integers, if it has no floats) in `dtype`."""
-    arrays = [a for a in _table._flat([*sample.args, *sample.kwargs.values()]) if isinstance(a, np.ndarray)]
+    arrays = [a for a in flat([*sample.args, *sample.kwargs.values()]) if isinstance(a, np.ndarray)]
     kinds = "fc" if any(_kind(a) in "fc" for a in arrays) else "iub"
 
     def make(a):
@@ -58,23 +46,10 @@ def _cast(sample, dtype):
             a = wf.dtypes.convert(a.real if a.dtype.kind == "c" and dtype.kind != "c" else a, dtype)
         return wf.asarray(a.copy())
 
-    return [_table._map(a, make) for a in sample.args], {k: _table._map(v, make) for k, v in sample.kwargs.items()}
+    return [map_arrays(a, make) for a in sample.args], {k: map_arrays(v, make) for k, v in sample.kwargs.items()}
 
 
-def _call(op, args, kwargs, tensors):
-    """The op with its tensors replaced, in order, by `tensors`."""
-    new = iter(tensors)
-
-    def swap(v):
-        if isinstance(v, wf.Tensor):
-            return next(new)
-        held = isinstance(v, (tuple, list)) and any(isinstance(x, wf.Tensor) for x in v)
-        return tuple(swap(x) for x in v) if held else v
-
-    return _table._outputs(op.call(*[swap(a) for a in args], **{k: swap(v) for k, v in kwargs.items()}))
-
-
-@pytest.mark.parametrize("op", _public())
+@pytest.mark.parametrize("op", ops(_public))
 def test_captured_agrees_with_eager_in_every_dtype(op):
     sample = _sample(op)
     if sample is None:
@@ -82,18 +57,18 @@ def test_captured_agrees_with_eager_in_every_dtype(op):
     accepted, expected = [], []
     for name in DTYPES:
         args, kwargs = _cast(sample, wf.dtypes.as_dtype(name))
-        leaves = _table._leaves(args, kwargs)
+        leaves = leaves_of(args, kwargs)
         try:
-            outs = _call(op, args, kwargs, leaves)
+            outs = call_with(op, args, kwargs, leaves)
         except (TypeError, ValueError, IndexError, OverflowError, np.linalg.LinAlgError) as error:
             with pytest.raises(type(error)):
-                wf.function(lambda *t, a=args, k=kwargs: _call(op, a, k, t), tune=False)(*leaves)
+                wf.function(lambda *t, a=args, k=kwargs: call_with(op, a, k, t), tune=False)(*leaves)
             continue
         accepted.append((args, kwargs, leaves))
         expected.append(outs)
 
     def run(*groups):
-        return [_call(op, a, k, t) for (a, k, _), t in zip(accepted, groups, strict=True)]
+        return [call_with(op, a, k, t) for (a, k, _), t in zip(accepted, groups, strict=True)]
 
     try:
         got = wf.function(run, tune=False)(*[leaves for _, _, leaves in accepted])

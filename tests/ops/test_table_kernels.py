@@ -11,25 +11,21 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.each import each
+from tests.ops.table_cases import ops, samples_of
 from weft.backends import register_kernels
 from weft.backends.llvm import eager_attention
 from weft.backends.llvm import kernels as llvm_kernels
 from weft.backends.onednn import kernels as onednn_kernels
 from weft.ops.core import slow_path
 from weft.ops.core.registry import table
-from weft.ops.core.samples import Maker
 
 register_kernels()
 
 
-def _cases():
-    cases = []
-    for op in table.values():
-        if op.expression is not None or op.samples is None or "float32" not in op.test.get("dtypes", ("float32",)):
-            continue  # elementwise ops have no library kernels; their native loops are tested by capture
-        for i, sample in enumerate(op.samples(Maker(len(op.name)))):
-            cases.append(pytest.param(op, sample, id=f"{op.name}-{i}"))
-    return cases
+def _has_library_kernels(op):
+    # Elementwise ops have none; their native loops are tested by capture.
+    return op.expression is None and op.samples is not None and "float32" in op.test.get("dtypes", ("float32",))
 
 
 def _tensor(value, grad):
@@ -64,23 +60,28 @@ def _results(op, sample):
     return found
 
 
-@pytest.mark.parametrize("onednn", [True, False], ids=["onednn on", "onednn off"])
-@pytest.mark.parametrize(("op", "sample"), _cases())
-def test_kernels_of_libraries_give_the_numbers_of_the_numpy_bodies(op, sample, onednn, monkeypatch):
+@pytest.mark.parametrize("op", ops(_has_library_kernels))
+def test_kernels_of_libraries_give_the_numbers_of_the_numpy_bodies(op, monkeypatch):
+    samples = {f"{op.name} {i}: {sample}": sample for i, sample in enumerate(samples_of(op))}
     with llvm_kernels.disabled(), onednn_kernels.disabled():
-        expected = _results(op, sample)
+        expected = {name: _results(op, sample) for name, sample in samples.items()}
     monkeypatch.setattr(llvm_kernels, "MIN_NATIVE_ELEMENTS", 0)
     monkeypatch.setattr(eager_attention, "MIN_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(onednn_kernels, "MIN_MATMUL_WORK", 0)
     monkeypatch.setattr(onednn_kernels, "MIN_POOL_ELEMENTS", 0)
     monkeypatch.setattr(slow_path, "KERNEL_LOOKUP_MIN_ELEMENTS", 0)
-    with nullcontext() if onednn else onednn_kernels.disabled():
-        found = _results(op, sample)
-    for got, truth in zip(found, expected, strict=True):
-        assert (got is None) == (truth is None)
-        if got is not None:
-            assert got.shape == truth.shape and got.dtype == truth.dtype
-            np.testing.assert_allclose(got, truth, rtol=2e-4, atol=2e-4, err_msg=op.name)
+
+    def check(name, onednn):
+        with nullcontext() if onednn else onednn_kernels.disabled():
+            found = _results(op, samples[name])
+        for got, truth in zip(found, expected[name], strict=True):
+            assert (got is None) == (truth is None)
+            if got is not None:
+                assert got.shape == truth.shape and got.dtype == truth.dtype
+                np.testing.assert_allclose(got, truth, rtol=2e-4, atol=2e-4, err_msg=op.name)
+
+    ways = {"oneDNN on": True, "oneDNN off": False}
+    each(check, {f"{name}, {way}": (name, onednn) for name in samples for way, onednn in ways.items()})
 
 
 def test_samples_reach_the_kernels_of_both_libraries(monkeypatch):
@@ -92,7 +93,7 @@ def test_samples_reach_the_kernels_of_both_libraries(monkeypatch):
     monkeypatch.setattr(onednn_kernels, "MIN_POOL_ELEMENTS", 0)
     reached = set()
     for op in table.values():
-        for sample in op.samples(Maker(len(op.name))) if op.kernels and op.samples else ():
+        for sample in samples_of(op) if op.kernels and op.samples else ():
             arrays = [
                 a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in sample.args
             ]

@@ -48,7 +48,7 @@ INDICES = np.random.default_rng(1).integers(0, 50, 6000)
 
 # name: the function, and the shapes of its arguments
 OPS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
-    # convolutions: every way to cut one (images, bands of rows, partial weight gradients), and kernels of ours
+    # convolutions: every way to cut one (images, bands of rows, partial weight gradients), and generated kernels
     "conv 3->16 3x3": (_conv(padding=1), [(8, 3, 32, 32), (16, 3, 3, 3)]),
     "conv 16->32 3x3": (_conv(padding=1), [(16, 16, 16, 16), (32, 16, 3, 3)]),
     "conv 64->128 1x1": (_conv(), [(8, 64, 14, 14), (128, 64, 1, 1)]),

@@ -8,6 +8,7 @@ import pytest
 import weft as wf
 from weft.nn import functional as F
 from weft.ops.core.registry import get
+from weft.ops.nn.window import Window
 
 
 @pytest.mark.parametrize(("shape", "problem"), [((128, 31, 1), "multiple of 4"), ((2, 8, 7), "expected 9 columns")])
@@ -26,4 +27,6 @@ def test_windows_that_would_leave_the_memory_are_refused_by_the_primitive(window
     kernel, dilation, stride = window
     x = wf.ones((1, 2, 6, 6))
     with pytest.raises(ValueError, match="at least 1"):
-        get("unfold_windows").call(x, kernel, dilation, ((0, 0), (0, 0)), stride)
+        Window(kernel, stride, ((0, 0), (0, 0)), dilation)
+    with pytest.raises(TypeError, match="unfold: expected a Window"):
+        get("unfold_windows").call(x, window)

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import weft as wf
+from tests.ops.table_cases import for_every_sample, outputs_of
 from weft.ops.core.define import promoted
-from weft.ops.core.registry import table
-from weft.ops.core.samples import Maker
 from weft.ops.core.spec import Spec, same_size
-
-
-def _cases():
-    for op in table.values():
-        if op.infer is None or not op.tensor_slots or op.samples is None:
-            continue
-        for i, sample in enumerate(op.samples(Maker(len(op.name)))):
-            yield pytest.param(op, sample, id=f"{op.name}-{i}")
 
 
 def _specs(op, sample, hide):
@@ -29,10 +19,6 @@ def _specs(op, sample, hide):
         datas = promoted(op, datas)
     specs = [Spec(hide(d.shape), d.dtype) if isinstance(d, np.ndarray) else d for d in datas]
     return op.run(op.infer, op.merge(specs, op.attrs(values)))
-
-
-def _listed(result):
-    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def _known(shape):
@@ -47,11 +33,13 @@ def _no_sizes(shape):
     return (None,) * len(shape)
 
 
-@pytest.mark.parametrize(("op", "sample"), list(_cases()))
-@pytest.mark.parametrize("hide", [_no_first, _no_sizes], ids=["batch", "all"])
-def test_a_shape_rule_with_unknown_sizes_agrees_with_the_known_one(op, sample, hide):
-    known = _listed(_specs(op, sample, _known))
-    for full, part in zip(known, _listed(_specs(op, sample, hide)), strict=True):
+HIDDEN = {"batch": _no_first, "all": _no_sizes}
+
+
+@for_every_sample(lambda op: op.infer is not None and op.tensor_slots, hidden=HIDDEN)
+def test_a_shape_rule_with_unknown_sizes_agrees_with_the_known_one(op, sample, hidden):
+    known = outputs_of(_specs(op, sample, _known))
+    for full, part in zip(known, outputs_of(_specs(op, sample, HIDDEN[hidden])), strict=True):
         assert part.dtype == full.dtype
         if part.shape is not None:
             assert len(part.shape) == len(full.shape)

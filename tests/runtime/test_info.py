@@ -49,7 +49,7 @@ def test_text_names_every_section() -> None:
         ({"WEFT_CACHE": "0"}, "cache", {"directory": None, "files": 0, "bytes": 0, "limit": 512 << 20}),
     ],
 )
-def test_what_is_switched_off_is_said(environment: dict[str, str], key: str, expected: dict[str, object]) -> None:
+def test_info_reports_disabled_libraries(environment: dict[str, str], key: str, expected: dict[str, object]) -> None:
     code = "import json; from weft.runtime import info; f = info.info(); info.format_info(f); print(json.dumps(f))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],

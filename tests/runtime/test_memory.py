@@ -246,7 +246,7 @@ def test_format_bytes(count: int, text: str) -> None:
 def test_a_request_beyond_the_machine_raises_with_figures() -> None:
     available = _host.memory_available()
     assert available is not None
-    with pytest.raises(MemoryError, match=r"Got a request for .* what is left: .* can be had") as caught:
+    with pytest.raises(MemoryError, match=r"Got a request for .*; .* are available, and Weft's arrays use") as caught:
         memory.empty((2 * available,), np.uint8)
     assert "GiB" in str(caught.value)
     assert memory.stats().in_use == 0
@@ -442,7 +442,7 @@ def test_total_is_the_sum_of_what_was_asked() -> None:
     assert isinstance(kept[0].base, ctypes.Array)
 
 
-def test_dtypes_of_arrays_are_one_object_whoever_asked_first():
+def test_equal_dtypes_are_one_object_in_any_order_of_creation():
     memory.empty((3, 17), np.dtype(np.longlong))
     assert memory.empty((3, 17), np.dtype("int64")).dtype is np.dtype("int64")
     assert memory.empty((3, 17), np.dtype(np.longlong)).dtype is np.dtype("int64")

@@ -77,7 +77,7 @@ def test_on_a_crowded_machine_workers_run_anywhere(two_threads, monkeypatch):
     threads.spread_out()
     assert [len(mask) for mask in workers()] == [len(everywhere) - 1]
     monkeypatch.setattr(spreading, "crowded", lambda: True)
-    for expected in (len(everywhere) - 1, len(everywhere)):  # somebody who ran for a moment; somebody who stays
+    for expected in (len(everywhere) - 1, len(everywhere)):  # a thread that ran for a moment; a thread that stays
         spreading._team.since = spreading._team.looked = 0.0
         threads.spread_out()
         assert [len(mask) for mask in workers()] == [expected]

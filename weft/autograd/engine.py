@@ -169,7 +169,7 @@ def _run(
     leaves: list[Any] = []
     found: dict[Any, Any] = {}
     push, pop = heapq.heappush, heapq.heappop
-    observers = [m for m in define.current_modes() if hasattr(m, "around_backward")] if define.modes.active else None
+    modes = define.current_modes() if define.modes.active else ()
 
     bare = (
         not create_graph and not define.modes.active
@@ -226,8 +226,8 @@ def _run(
             pass
         elif g.__class__ is ndarray:
             results = pullback(node, wrap(g), edges, create_graph)
-        elif observers:
-            results = _observed(observers, node, g, edges, create_graph)
+        elif modes:
+            results = _within(modes, node, g, edges, create_graph)
         elif g.__class__ is Tensor and op.pullback is None:  # `pullback`, written out
             results = op.pull(g, saved_values(node, create_graph) if saved else saved, node.attrs, edges)
         else:
@@ -301,12 +301,13 @@ def _owned(g: Any, taken: set[int]) -> Any:
     return g
 
 
-def _observed(observers: list[Any], node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> Sequence[Any]:
-    """`pullback` within the modes that watch backward."""
-    if not observers:
+def _within(
+    modes: tuple[define.Mode, ...], node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool
+) -> Sequence[Any]:
+    """`pullback` within `modes`, the innermost of which is asked first."""
+    if not modes:
         return pullback(node, g, edges, create_graph)
-    *outer, last = observers
-    return last.around_backward(node, lambda: _observed(outer, node, g, edges, create_graph))
+    return modes[-1].around_backward(node, lambda: _within(modes[:-1], node, g, edges, create_graph))
 
 
 def _on_arrays(node: Node, g: Any, edges: tuple[Any, ...]) -> Any:

@@ -31,7 +31,7 @@ from ..errors import describe, format_shape, user_location
 from ..ops.core import define
 from ..ops.core.spec import spec_of
 from ..tensor import Tensor, wrap
-from .tape import Node, Output, check_saved, grad_mode, no_grad, tick
+from .tape import Node, Output, check_saved, grad_mode, no_grad
 
 
 class FunctionContext:
@@ -158,15 +158,14 @@ def _record(cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...], ou
 
     for t in ctx._dirty:
         refuse_leaf(cls.__name__, t)
-    node = Node.__new__(Node)
-    node.op = _FunctionOp(cls)
-    node.edges = tuple([a._node if need else None for a, need in zip(args, ctx.needs_input_grad, strict=True)])
-    node.saved = (ctx,)
-    node.attrs = tuple([spec_of(a._data) if isinstance(a, Tensor) else None for a in args])
-    node.specs = node.hooks = None
-    node.where = user_location(2) if define.modes.lines else None
-    node.outputs = tuple([spec_of(o._data) if isinstance(o, Tensor) else None for o in outputs])
-    node.seq = tick()
+    node = Node(
+        _FunctionOp(cls),
+        edges=tuple([a._node if need else None for a, need in zip(args, ctx.needs_input_grad, strict=True)]),
+        saved=(ctx,),
+        attrs=tuple([spec_of(a._data) if isinstance(a, Tensor) else None for a in args]),
+        where=user_location(2) if define.modes.lines else None,
+        outputs=tuple([spec_of(o._data) if isinstance(o, Tensor) else None for o in outputs]),
+    )
     ctx._saved = [_saved_record(t, args, outputs) for t in ctx._to_save]
     ctx._to_save = ()
     linked = []

@@ -18,7 +18,7 @@ from typing import Any
 from .. import dtypes
 from ..errors import format_shape
 from ..ops.core.spec import is_known
-from ..tensor import Tensor
+from ..tensor import Tensor, as_leaf
 from .engine import parents, run_backward
 from .tape import Leaf, grad_mode
 from .tree import flatten, map_tree
@@ -144,7 +144,7 @@ class _Pass:
 
     def leaf(self, x: Tensor) -> Tensor:
         """`x` as a variable of this differentiation."""
-        self.leaves.add(x.requires_grad_()._node)
+        self.leaves.add(as_leaf(x)._node)
         return x
 
     def is_linked(self, values: Iterable[Any]) -> bool:

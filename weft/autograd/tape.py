@@ -15,11 +15,12 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import Location, user_location
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Node:
     `edges[i]` is the node of input i, or None if it needs no gradient. `saved` follows `op.saved_items`. `specs` holds
     the inputs' shapes and dtypes if the op broadcast or promoted them, else None. After a backward pass that frees the
     graph `saved` is `FREED`. `since` is set only where the values were saved later than the node was recorded (a checkpoint).
+
+    The constructor makes all nodes but those of the fast path, which sets the same slots inline (Note [Fast path]).
     """
 
     __slots__ = ("op", "edges", "saved", "attrs", "specs", "seq", "hooks", "where", "outputs", "since", "__weakref__")
@@ -59,6 +62,32 @@ class Node:
     where: Location | None
     outputs: Any
     since: int
+
+    def __init__(
+        self,
+        op: Op | Any,
+        edges: tuple[Any, ...],
+        saved: Any = (),
+        attrs: tuple[Any, ...] = (),
+        specs: Any = None,
+        where: Location | None = None,
+        outputs: Any = None,
+    ) -> None:
+        self.op = op
+        self.edges = edges
+        self.saved = saved
+        self.attrs = attrs
+        self.specs = specs
+        self.where = where
+        self.outputs = outputs
+        self.hooks = None
+        self.seq = tick()
+
+    def link(self, results: Sequence[Tensor]) -> None:
+        """Make `results` the outputs of this node: those whose dtype has gradients get a place on the tape."""
+        for i, r in enumerate(results):
+            if dtypes.is_inexact(r.dtype):
+                r._node = Output(self, i)
 
     def __repr__(self) -> str:
         return f"<{self.op.name} #{self.seq}>"

@@ -107,9 +107,7 @@ def batch_call(op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...], level: in
 
 
 def _call(op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    values = op.merge(tensors, attrs)
-    n = op.num_positional
-    return op.call(*values[:n], **dict(zip(op.parameters[n:], values[n:], strict=True)))
+    return op.run(op.call, op.merge(tensors, attrs))
 
 
 def _lined_up(tensors: list[Any], axes: list[int | None]) -> list[Any]:

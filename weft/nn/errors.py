@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..ops.core.error_names import wrong_tensor
+
 if TYPE_CHECKING:
     from .module import Module
 
@@ -21,6 +23,16 @@ class _Trail:
     def __init__(self, module: Module, message: Any) -> None:
         self.module, self.path, self.message = module, "", message
         self.noted = False
+
+
+def argument_error(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], error: AttributeError) -> Exception:
+    """What to raise for `error` in a call of `module`, located: a TypeError if an argument should have been a tensor."""
+    function = type(module).forward
+    found: Exception | None = None
+    if hasattr(function, "__code__") and any(error.obj is a for a in (*args, *kwargs.values())):
+        found = wrong_tensor(type(module).__name__, function, (module, *args), kwargs)
+    locate(found or error, module)
+    return found or error
 
 
 def locate(error: Exception, module: Module) -> None:

@@ -1,4 +1,4 @@
-"""Functions of models, under PyTorch's names.
+"""Neural-network functions, under PyTorch's names.
 
 Written by `python -m tools.stubs` from the op table. Do not edit.
 """
@@ -251,8 +251,8 @@ def convolution(
     dilation: tuple[int, ...],
     groups: int,
 ) -> Tensor:
-    """The primitive behind `conv1d`, `conv2d` and `conv3d`: one entry per spatial axis, padding as
-    (before, after).
+    """Convolution over one to three axes, as many as the weight has: `conv1d`, `conv2d` and `conv3d` in
+    one.
     """
 def cosine_embedding_loss(
     input1: ArrayLike,

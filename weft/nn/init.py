@@ -222,7 +222,7 @@ def kaiming_uniform_(
         tensor: (out, in, *kernel), filled in place and returned.
         a: negative slope of the "leaky_relu" that follows.
         mode: "fan_in" preserves the variance forwards, "fan_out" backwards.
-        nonlinearity: what follows the layer; see `calculate_gain`.
+        nonlinearity: the activation after the layer; see `calculate_gain`.
     """
     bound = math.sqrt(3.0) * _kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)

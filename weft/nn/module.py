@@ -16,9 +16,10 @@ import numpy as np
 from .. import dtypes
 from ..autograd.hooks import HookHandle
 from ..graph.declared.python_calls import declared_call
+from ..ops.core.error_names import raise_as
 from ..runtime import epoch
 from ..tensor import Tensor
-from .errors import locate
+from .errors import argument_error, locate
 from .parameter import Parameter, UninitializedParameter
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ class Module:
             if x.__class__ is Tensor and x._data.__class__ is not ndarray:
                 return declared_call(self.forward, (x,), {})
             return self.forward(x)  # fast path: packing and unpacking one argument costs as much as a call
+        except AttributeError as error:
+            given = args if args or x is _MISSING else (x,)
+            raise_as(argument_error(self, given, kwargs, error), error)
         except Exception as error:
             locate(error, self)
             raise
@@ -268,6 +272,10 @@ class Module:
 
     def get_submodule(self, path: str) -> Module:
         """The module at `path`, such as "encoder.layers.3"; the empty path is this module."""
+        if not isinstance(path, str):
+            raise TypeError(
+                f"get_submodule: path must be a string such as 'encoder.layers.3'. Got {type(path).__name__}."
+            )
         module: Module = self
         for i, name in enumerate(path.split(".") if path else []):
             found = module.__dict__.get(name)
@@ -279,6 +287,8 @@ class Module:
         return module
 
     def _owned(self, what: str, path: str, chosen: Callable[[Module, str, Any], bool]) -> Any:
+        if not isinstance(path, str):
+            raise TypeError(f"get_{what}: path must be a string such as 'encoder.{what}'. Got {type(path).__name__}.")
         parent, _, name = path.rpartition(".")
         module = self.get_submodule(parent)
         found = module.__dict__.get(name)

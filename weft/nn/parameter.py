@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime import epoch
-from ..tensor import Tensor, to_array
+from ..tensor import Tensor, as_leaf, to_array
 
 
 class Parameter(Tensor):
@@ -29,17 +29,16 @@ class Parameter(Tensor):
         array = data._array("making a parameter") if isinstance(data, Tensor) else to_array(data)
         self: Parameter = Tensor.__new__(cls, array)  # type: ignore[assignment]
         if requires_grad:
-            Tensor.requires_grad_(self)
+            as_leaf(self)
         if sparse_grad:
             self.sparse_grad = True
         return self
 
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def _relink(self, node: Any) -> None:
         before = self._node is not None
-        super().requires_grad_(requires_grad)
-        if before != (self._node is not None):
+        super()._relink(node)
+        if before != (node is not None):
             epoch.change(self, "requires_grad", before, not before)
-        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         copied = super().__deepcopy__(memo)

@@ -105,10 +105,7 @@ class _Counter(Mode):
         self.running: list[list[int]] = []  # one counter per active module call
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
-        count = len(op.parameters)
-        positional = op.num_positional
-        keywords = dict(zip(op.parameters[positional:], values[positional:count], strict=True))
-        result = op.call(*values[:positional], **keywords)
+        result = op.run(op.call, values)
         cost = op_cost(op, values, result)
         self.total += cost
         for counter in self.running:

@@ -38,6 +38,7 @@ class Adam(Optimizer):
     """
 
     decoupled = False
+    elementwise = True
 
     def __init__(
         self,
@@ -226,6 +227,8 @@ class Adamax(Optimizer):
     Args:
         params, lr, betas, eps, weight_decay, maximize: as for `Adam`; u is the decaying maximum of |g| + eps.
     """
+
+    elementwise = True
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ class RMSprop(Optimizer):
     """
 
     counts_steps = False
+    elementwise = True
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Adagrad(Optimizer):
     """
 
     rowwise = True
+    elementwise = True
 
     def __init__(
         self,
@@ -152,6 +154,7 @@ class Adadelta(Optimizer):
     """
 
     counts_steps = False
+    elementwise = True
 
     def __init__(
         self,
@@ -202,6 +205,7 @@ class Lion(Optimizer):
     """
 
     counts_steps = False
+    elementwise = True
 
     def __init__(
         self,

@@ -56,11 +56,12 @@ class EMA:
                 else:
                     average.copy_(source)
 
-    def rate(self) -> Any:
-        """The weight of the new value in this step."""
+    def rate(self, steps: Any = None) -> Any:
+        """The weight of the new value in this step, or in the update with the number `steps`."""
         if not self.warmup:
             return 1.0 - self.decay
-        return (9.0 / (9.0 + self.steps + 1.0)).maximum(wrap(np.asarray(1.0 - self.decay, np.float32)))
+        steps = self.steps if steps is None else steps
+        return (9.0 / (9.0 + steps + 1.0)).maximum(wrap(np.asarray(1.0 - self.decay, np.float32)))
 
     def copy_to(self) -> None:
         """Copy the averages into the parameters."""
@@ -113,8 +114,8 @@ class SWA(EMA):
     def __init__(self, source: Any) -> None:
         super().__init__(source, decay=0.0)
 
-    def rate(self) -> Any:
-        return 1.0 / self.steps
+    def rate(self, steps: Any = None) -> Any:
+        return 1.0 / (self.steps if steps is None else steps)
 
 
 def _sources(name: str, source: Any) -> list[Tensor]:

@@ -125,7 +125,9 @@ def update_rows_in_place(
     values = -g.values if settings["maximize"] else g.values
     new = adam_rows(index, place, times, following, values, p.detach(), mean, square, *missed, None, numbers)
     for x, value in zip((p, mean, square), new, strict=True):
-        inplace.replace(x, value, inplace.writer_of(x))
+        writer = inplace.writer_of(x)
+        assert writer is not None  # a captured step
+        inplace.replace(x, value, writer)
     return index, place, numbers
 
 

@@ -19,6 +19,22 @@ from typing import Any
 from .optimizer import Optimizer
 
 
+def _check_optimizer(name: str, optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"{name}: expected an optimizer. Got {type(optimizer).__name__}. Write "
+            f"`{name}(optim.SGD(model.parameters(), lr=0.1), …)`."
+        )
+
+
+def _check_schedules(name: str, schedulers: Any) -> None:
+    if not isinstance(schedulers, (list, tuple)):
+        raise TypeError(f"{name}: expected a list of schedules. Got {type(schedulers).__name__}.")
+    for s in schedulers:
+        if not isinstance(s, LRScheduler):
+            raise TypeError(f"{name}: expected a list of schedules. It has a {type(s).__name__}.")
+
+
 class LRScheduler:
     """Base class of schedules; subclasses define `lr_at`.
 
@@ -28,8 +44,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(self).__name__}: expected an optimizer. Got {type(optimizer).__name__}.")
+        _check_optimizer(type(self).__name__, optimizer)
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
@@ -90,6 +105,7 @@ class LambdaLR(LRScheduler):
         lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:
+        _check_optimizer(type(self).__name__, optimizer)
         count = len(optimizer.param_groups)
         self.lr_lambdas = [lr_lambda] * count if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != count:
@@ -360,6 +376,7 @@ class OneCycleLR(LRScheduler):
         three_phase: bool = False,
         last_epoch: int = -1,
     ) -> None:
+        _check_optimizer("OneCycleLR", optimizer)
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ValueError("OneCycleLR: give total_steps, or both epochs and steps_per_epoch.")
@@ -438,6 +455,7 @@ class CyclicLR(LRScheduler):
         max_momentum: float = 0.9,
         last_epoch: int = -1,
     ) -> None:
+        _check_optimizer("CyclicLR", optimizer)
         down = step_size_up if step_size_down is None else step_size_down
         if mode not in ("triangular", "triangular2", "exp_range") or step_size_up < 1 or down < 1:
             raise ValueError(
@@ -485,6 +503,8 @@ class SequentialLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
     ) -> None:
+        _check_optimizer("SequentialLR", optimizer)
+        _check_schedules("SequentialLR", schedulers)
         if len(milestones) != len(schedulers) - 1 or list(milestones) != sorted(milestones):
             raise ValueError(
                 f"SequentialLR: expected {len(schedulers) - 1} rising milestones for {len(schedulers)} schedules. "
@@ -504,6 +524,7 @@ class ChainedScheduler(LRScheduler):
     """Combine schedules by multiplying their factors: base · Π (lrᵢ(t) / base)."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        _check_schedules("ChainedScheduler", schedulers)
         if not schedulers:
             raise ValueError("ChainedScheduler: there are no schedules.")
         self.schedulers = list(schedulers)
@@ -547,6 +568,7 @@ class ReduceLROnPlateau:
         min_lr: float | Sequence[float] = 0.0,
         eps: float = 1e-8,
     ) -> None:
+        _check_optimizer("ReduceLROnPlateau", optimizer)
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs") or not factor < 1:
             raise ValueError(
                 "ReduceLROnPlateau: needs mode 'min' or 'max', threshold_mode 'rel' or 'abs' and a factor below 1. "

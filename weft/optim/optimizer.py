@@ -57,6 +57,9 @@ class Optimizer:
     counts_steps = True
     rowwise = False  # whether row-sparse gradients update only their rows; otherwise they are densified
     takes_complex = False
+    elementwise = False
+    """whether each element of a parameter is updated from the same elements of its gradient and state alone, so that any range of
+    it can be updated by itself (`weft.distributed` cuts parameters there)"""
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = dict(defaults)

@@ -31,6 +31,7 @@ class SGD(Optimizer):
 
     rowwise = True
     takes_complex = True
+    elementwise = True
 
     def __init__(
         self,

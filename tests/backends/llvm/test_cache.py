@@ -1,4 +1,4 @@
-"""The object cache: private, checked, and never trusted further than that."""
+"""The object cache: private, with checksums, and ignored where its files cannot be trusted."""
 
 import os
 import stat
@@ -120,7 +120,7 @@ def test_default_directories(monkeypatch, tmp_path):
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """No home directory that could be used, and a directory for temporary files of its own."""
+    """No home directory that could be used, and a separate directory for temporary files."""
     monkeypatch.delenv("WEFT_CACHE_DIR", raising=False)
     monkeypatch.delenv("WEFT_CACHE", raising=False)
     (tmp_path / "file").write_text("in the way")

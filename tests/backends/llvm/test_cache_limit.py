@@ -1,4 +1,4 @@
-"""The kernel cache is bounded: what was used longest ago goes first, whoever else uses the directory."""
+"""The kernel cache is bounded: the least recently used entries go first, also when several processes share the directory."""
 
 from __future__ import annotations
 

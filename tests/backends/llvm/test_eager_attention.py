@@ -1,4 +1,4 @@
-"""Eager attention with the compiler's kernels: the numbers of the NumPy way."""
+"""Eager attention with the compiler's kernels: the results of the NumPy path."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import weft as wf
 from weft.backends import native_available
 from weft.backends.llvm import eager_attention, kernels
 from weft.nn import functional as F
+from weft.ops.nn.attention_call import Attention, Forward
 
 pytestmark = pytest.mark.skipif(not native_available(), reason="needs native code")
 SHAPE = (2, 16, 48, 64)
@@ -65,6 +66,6 @@ def test_views_of_one_projection_are_read_where_they_are():
 @pytest.mark.parametrize("shape", [(8, 4, 50, 64), (8, 4, 48, 60), (1, 2, 16, 16)])
 def test_sizes_without_a_kernel_take_the_numpy_way(shape):
     q = wf.ones(shape)
-    assert not eager_attention.serves(q._data, q._data, q._data, None, 0.0)
+    assert not eager_attention.serves(Forward(q._data, q._data, q._data, None, None, Attention(0.0, False, 0.1)))
     out = F.scaled_dot_product_attention(q, q, q)
     np.testing.assert_allclose(out.numpy(), 1.0, rtol=1e-5)

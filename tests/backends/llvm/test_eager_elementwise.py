@@ -133,13 +133,13 @@ def test_errors_name_the_problem():
         eager.elementwise("affine", affine, [x, x], (4,))
 
 
-def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(eager_elementwise, "MAX_PLANS", 4)
-    eager_elementwise._plans.clear()
+def test_prepared_calls_are_bounded(monkeypatch):
+    monkeypatch.setattr(eager_elementwise, "MAX_PREPARED_CALLS", 4)
+    eager_elementwise._prepared.clear()
     for n in range(1, 12):
         x = np.zeros(n, np.float32)
         eager.elementwise("affine", affine, [x, x], (n,))
-        assert len(eager_elementwise._plans) <= 4
+        assert len(eager_elementwise._prepared) <= 4
 
 
 def test_large_results_stream_past_the_caches_unchanged():

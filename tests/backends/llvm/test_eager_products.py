@@ -1,4 +1,4 @@
-"""A matrix times a vector is computed by native code from a few thousand numbers on, with the results of NumPy."""
+"""Matrix-vector products run natively from a few thousand elements on, with the results of NumPy."""
 
 import numpy as np
 import pytest
@@ -27,13 +27,15 @@ def operands(name, dtype=np.float32):
     return [rng.standard_normal(shape).astype(dtype) for shape in SHAPES[name]]
 
 
-def turned(a):
+def transposed(a):
     """The same numbers, laid out by columns."""
     return np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 else np.repeat(a, 2)[::2]
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("layout", [lambda a: a, turned, lambda a: a[..., ::-1]], ids=["rows", "columns", "reversed"])
+@pytest.mark.parametrize(
+    "layout", [lambda a: a, transposed, lambda a: a[..., ::-1]], ids=["rows", "columns", "reversed"]
+)
 def test_same_results_as_numpy_in_float64(name, layout):
     a, b = map(layout, operands(name))
     want = np.matmul(a.astype(np.float64), b.astype(np.float64))

@@ -1,4 +1,4 @@
-"""What the statements of the loop IR mean, seen by running small kernels."""
+"""The semantics of loop IR statements, by running small kernels."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from weft.backends.llvm import jit, target
 from weft.backends.llvm.emit import emit_kernel
 from weft.compiler.loop_ir import ir as loops
 from weft.compiler.loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local
+from weft.compiler.target import Target, describe
 from weft.ops.core import scalar as s
 
 F32, F64, I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
@@ -249,11 +250,13 @@ def test_local_tiles_of_odd_width():
 
 
 def test_a_tile_of_constant_shape_stays_in_registers():
-    from weft.compiler.layout import Layout, Storage
     from weft.compiler.loop_ir.kernels.small_matmul import small_matmul
+    from weft.compiler.program.layout import Layout, Storage
 
     a, b, c = (Layout(Storage("argument", 1), F32, (m, n), (n, 1)) for m, n in ((8, 16), (16, 64), (8, 64)))
-    assert "alloca" not in str(jit.optimise(jit.kernel_ir(small_matmul(a, b, c)), target.host().machine()))
+    assert "alloca" not in str(
+        jit.optimise(jit.kernel_ir(small_matmul(a, b, c, target.host())), target.machine(target.host()))
+    )
 
 
 def test_vector_code_is_explicit_and_tails_are_masked():
@@ -261,7 +264,7 @@ def test_vector_code_is_explicit_and_tails_are_masked():
     x = Buffer.of("x", F32, (N,))
     kernel = one([loops.loop("i", N, [loops.store(x[i], s.exp(x[i]))], "vector")], x)
     for width, lanes in ((64, 16), (32, 8), (16, 4)):
-        machine = target.Target("x86_64-unknown-linux-gnu", "x86-64", "", width, 64, False)
+        machine = Target("x86_64-unknown-linux-gnu", "x86-64", "", width, 64, False)
         ir = emit_kernel(kernel, machine, "kernel")
         assert f"load <{lanes} x float>" in ir
         assert f"llvm.masked.store.v{lanes}f32" in ir
@@ -280,11 +283,11 @@ def test_code_for_other_targets_can_be_generated():
         ("aarch64-unknown-linux-gnu", "cortex-a72", {"neon": True}),
         ("wasm32-unknown-unknown", "generic", {"simd128": True}),
     ):
-        machine = target.describe(triple, cpu, features)
+        machine = describe(triple, cpu, features)
         assert machine.vector_bytes == 16
         module = llvm.parse_assembly(emit_kernel(kernel, machine, "kernel"))
         module.verify()
-        assert len(machine.machine().emit_object(module)) > 500
+        assert len(target.machine(machine).emit_object(module)) > 500
 
 
 def test_emission_is_reproducible():

@@ -151,7 +151,7 @@ def test_fork_while_another_thread_is_about_to_compile_in_parallel():
         """
         import os, signal, threading, time
         import weft as wf
-        import concurrent.futures.thread  # takes a lock of its own over a fork
+        import concurrent.futures.thread  # also takes a lock over a fork
         from weft.backends.llvm import jit, target
 
         signal.alarm(60)
@@ -173,6 +173,44 @@ def test_fork_while_another_thread_is_about_to_compile_in_parallel():
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         thread.join()
+        """
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("before", "work"),
+    [("", "target.host()"), ("target.host()", "jit.assembly(Kernel('k', (), (), ()))")],
+    ids=["host", "assembly"],
+)
+def test_fork_while_another_thread_holds_the_lock_of_llvmlite(before, work):
+    _run_script(
+        f"""
+        import os, signal, threading, time
+        from llvmlite.binding import ffi
+        from weft.backends.llvm import jit, target
+        from weft.compiler.loop_ir.ir import Kernel
+
+        signal.alarm(60)
+        held = threading.Event()
+
+        def pause():
+            if not held.is_set():
+                held.set()
+                time.sleep(0.5)
+
+        {before}
+        ffi.register_lock_callback(pause, lambda: None)
+        thread = threading.Thread(target=lambda: {work})
+        thread.start()
+        assert held.wait(30)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            {work}
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        thread.join(30)
         """
     )
 

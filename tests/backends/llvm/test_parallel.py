@@ -1,4 +1,4 @@
-"""Threads change the time a kernel takes, never its result: every iteration runs once, and threads that are done help others."""
+"""Parallel loops: every iteration runs once, results do not depend on threads, and idle threads steal work."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Everything here needs oneDNN; the tests of its absence start processes of their own."""
+"""Everything here needs oneDNN; the tests of its absence start new processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick way to an array's address agrees with NumPy's."""
+"""The fast read of an array's address agrees with NumPy's."""
 
 from __future__ import annotations
 

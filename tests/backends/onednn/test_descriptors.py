@@ -7,7 +7,8 @@ import pytest
 
 from weft.backends.onednn.capi import Arg, Unsupported
 from weft.backends.onednn.descriptors import BFLOAT16, MemoryDesc, channels_last_strides, contiguous_strides
-from weft.backends.onednn.primitives import Window, convolution_forward
+from weft.backends.onednn.primitives import convolution_forward
+from weft.ops.nn.window import Window
 
 F32 = np.dtype(np.float32)
 
@@ -43,7 +44,7 @@ def test_equality_and_hash() -> None:
 def test_a_blocked_layout_has_no_strides() -> None:
     shape = (1, 32, 8, 8)
     image = MemoryDesc.strided(shape, F32, channels_last_strides(shape))
-    window = Window((1, 1), (1, 1), (1, 1), (1, 1))
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     weights = convolution_forward(image, MemoryDesc.any((32, 32, 3, 3), F32), None, image, window).desc(Arg.WEIGHTS)
     assert weights.strides is None
     assert weights.nbytes >= 32 * 32 * 9 * 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm.jit import compile_kernel
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir.ir import Kernel, Loop, Statement, Transpose
 from weft.compiler.loop_ir.kernels.copy import copy_kernel
 
@@ -30,7 +31,7 @@ def run(kernel: Kernel, source: np.ndarray, extent: int) -> np.ndarray:
 def check(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], dtype: np.dtype) -> Kernel:
     reach = lambda strides: sum((d - 1) * st for d, st in zip(shape, strides, strict=True)) + 1
     numbers = np.arange(reach(source) + 16).astype(dtype)
-    kernel = copy_kernel(shape, (dtype, dtype), (source, 3), (target, 16))
+    kernel = copy_kernel(shape, (dtype, dtype), (source, 3), (target, 16), host())
     out = run(kernel, numbers, 16 + reach(target))
     view = lambda x, strides, at: np.lib.stride_tricks.as_strided(
         x[at:], shape, [st * dtype.itemsize for st in strides]
@@ -77,8 +78,8 @@ def test_blocks_of_weights() -> None:
 def test_layouts_that_run_backwards_or_repeat() -> None:
     shape = (20, 24)
     x = np.arange(24 * 20, dtype=np.float32)
-    kernel = copy_kernel(shape, (x.dtype, x.dtype), ((1, -20), 23 * 20), ((24, 1), 0))
+    kernel = copy_kernel(shape, (x.dtype, x.dtype), ((1, -20), 23 * 20), ((24, 1), 0), host())
     expected = x.reshape(24, 20)[::-1].T
     np.testing.assert_array_equal(run(kernel, x, 480)[:480].reshape(shape), expected)
-    kernel = copy_kernel(shape, (x.dtype, x.dtype), ((1, 0), 0), ((24, 1), 0))
+    kernel = copy_kernel(shape, (x.dtype, x.dtype), ((1, 0), 0), ((24, 1), 0), host())
     np.testing.assert_array_equal(run(kernel, x, 480)[:480].reshape(shape), np.repeat(x[:20, None], 24, 1))

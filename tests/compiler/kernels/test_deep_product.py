@@ -1,4 +1,4 @@
-"""Products over a great depth: against float64, with rests of every kind, the same bits for any number of threads."""
+"""Deep products: results against float64, remainders along every axis, the same bits for any number of threads."""
 
 import itertools
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit
-from weft.compiler.layout import Layout, Storage
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir.kernels.deep_matmul import deep_kernel, shares, suits
+from weft.compiler.program.layout import Layout, Storage
 from weft.runtime import threads
 
 
@@ -23,7 +24,7 @@ def matrix(rng, rows, columns, turned):
 def multiply(a, b, turned=False):
     m, n = a.shape[0], b.shape[1]
     c = np.full((n, m), np.nan, np.float32).T if turned else np.full((m, n), np.nan, np.float32)
-    kernel, sizes = deep_kernel(layout(a), layout(b), layout(c))
+    kernel, sizes = deep_kernel(layout(a), layout(b), layout(c), host())
     rooms = [np.full(size + 16, np.nan, np.float32) for size in sizes]
     jit.compile_kernel(kernel).call(*[x.ctypes.data for x in (a, b, *rooms, c)])
     assert all(np.isnan(room[-16:]).all() for room in rooms)  # nothing beyond what was asked for
@@ -60,7 +61,9 @@ def test_the_same_bits_for_any_number_of_threads():
 
 def test_every_piece_of_the_depth_belongs_to_one_share():
     for m, k, n in itertools.product((16, 200), (4096, 4097, 50_176, 401_408), (64, 400)):
-        size = shares(m, n, k)
+        size = shares(m, n, k, host())
         whole = k // size.piece
         assert size.shares * size.pieces >= whole > (size.shares - 1) * size.pieces
-    assert suits(256, 256, 16384) and not suits(256, 1024, 3136) and not suits(8, 256, 16384)
+    machine = host()
+    assert suits(256, 256, 16384, machine)
+    assert not suits(256, 1024, 3136, machine) and not suits(8, 256, 16384, machine)

@@ -9,6 +9,7 @@ from weft.backends.llvm.jit import compile_kernel
 from weft.compiler.loop_ir.kernels import depthwise as d
 from weft.compiler.loop_ir.kernels.depthwise_gradients import gradients
 from weft.compiler.loop_ir.validate import validate
+from weft.ops.internal.epilogue import IDENTITY, PRODUCT, Apply, Epilogue, Input, Result
 
 AXES = [
     d.Axis(14, 14, 3, 1, 1),
@@ -21,24 +22,24 @@ AXES = [
 ]
 
 
-def reads(axis: d.Axis, turned: bool) -> list[list[tuple[int, int]]]:
+def reads(axis: d.Axis, transposed: bool) -> list[list[tuple[int, int]]]:
     """By the definition: place p of the result reads place p * stride - before + k * dilation of the image."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(axis.size if turned else axis.result)]
+    found: list[list[tuple[int, int]]] = [[] for _ in range(axis.size if transposed else axis.result)]
     for p in range(axis.result):
         for k in range(axis.taps):
             i = p * axis.stride - axis.before + k * axis.dilation
             if 0 <= i < axis.size:
-                (found[i] if turned else found[p]).append((k, p if turned else i))
+                (found[i] if transposed else found[p]).append((k, p if transposed else i))
     return found
 
 
 @pytest.mark.parametrize("axis", AXES, ids=str)
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("tile", [1, 2, 4, 7])
-def test_runs_cover_an_axis(axis: d.Axis, turned: bool, clip: bool, tile: int) -> None:
+def test_runs_cover_an_axis(axis: d.Axis, transposed: bool, clip: bool, tile: int) -> None:
     made: list[list[tuple[int, int]]] = []
-    for run in d.runs(axis, turned, tile, clip):
+    for run in d.runs(axis, transposed, tile, clip):
         for t in range(run.tiles):
             assert len(made) == run.start + t * run.size
             base = run.base + t * run.step
@@ -47,7 +48,7 @@ def test_runs_cover_an_axis(axis: d.Axis, turned: bool, clip: bool, tile: int) -
                 assert clip or len(inside) == len(table)
                 assert all(i in run.clipped for _, i in table if not 0 <= base + i < run.limit)
                 made.append(inside)
-    assert [sorted(r) for r in made] == [sorted(r) for r in reads(axis, turned)]
+    assert [sorted(r) for r in made] == [sorted(r) for r in reads(axis, transposed)]
 
 
 def test_inside_and_borders_of_an_image_share_their_rows() -> None:
@@ -56,17 +57,17 @@ def test_inside_and_borders_of_an_image_share_their_rows() -> None:
     assert d.Grid(d.Shape(144, axis, axis), False).pieces == 3
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_nothing_else_is_written(turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_nothing_else_is_written(transposed: bool) -> None:
     rows, columns = d.Axis(9, 5, 3, 2, 1), d.Axis(11, 11, 3, 1, 1)
     shape = d.Shape(21, rows, columns)
-    kernel = validate(d.convolution(shape, turned))
+    kernel = validate(d.convolution(shape, transposed))
     sizes = [(2, 9, 11, 21), (2, 5, 11, 21)]
-    x = np.ones(sizes[turned], np.float32)
+    x = np.ones(sizes[transposed], np.float32)
     w = np.ones((3, 3, 21), np.float32)
-    size = int(np.prod(sizes[not turned]))
+    size = int(np.prod(sizes[not transposed]))
     y = np.full(size + 64, np.nan, np.float32)
-    params = [*d.Grid(shape, turned).split(2), 0, 0, 32]
+    params = [*d.Grid(shape, transposed).split(2), 0, 0, 32]
     compile_kernel(kernel).call(x.ctypes.data, w.ctypes.data, y.ctypes.data, *params)
     assert np.isnan(y[:32]).all() and np.isnan(y[32 + size :]).all()
     assert not np.isnan(y[32 : 32 + size]).any()
@@ -83,8 +84,9 @@ def test_tasks_follow_from_the_shape() -> None:
 
 def test_gradients_write_nothing_else() -> None:
     shape = d.Shape(21, d.Axis(9, 5, 3, 2, 1), d.Axis(11, 11, 3, 1, 1))
-    doubled = (("add", (0, 0)), ("multiply", (~0, 2)))
-    kernel = validate(gradients(shape, (), doubled, (~1, 0, 1)))
+    doubled = (Apply("add", (PRODUCT, PRODUCT)), Apply("multiply", (Result(0), Input(2, per_channel=True))))
+    after = Epilogue(doubled, (Result(1), PRODUCT, Input(1)))
+    kernel = validate(gradients(shape, IDENTITY, after))
     g, x, w = (np.ones(size, np.float32) for size in ((2, 5, 11, 21), (2, 9, 11, 21), (3, 3, 21)))
     column = np.full(21, 0.5, np.float32)
     strips, tasks = d.Grid(shape, True).split(2)

@@ -1,4 +1,4 @@
-"""Blocked products of every orientation, with sizes that leave rests everywhere; and the packing of their right operand."""
+"""Blocked products of every orientation, with remainders along every axis; and the packing of their right operand."""
 
 import itertools
 
@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit
-from weft.compiler.layout import Layout, Storage
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir import ir as loops
 from weft.compiler.loop_ir.ir import Buffer, Kernel
-from weft.compiler.loop_ir.kernels.blocked_matmul import (
-    MAX_UNPACKED_DEPTH,
-    WORKERS,
-    Blocks,
-    blocked_product,
-    blocks,
-    scratch,
-)
+from weft.compiler.loop_ir.kernels.blocked_matmul import MAX_UNPACKED_DEPTH, Blocks, blocked_product, blocks, scratch
 from weft.compiler.loop_ir.kernels.panels import pack_panels
-from weft.compiler.loop_ir.kernels.tiles import row_tiles
+from weft.compiler.loop_ir.kernels.tiles import row_tiles, tile_columns
+from weft.compiler.program.layout import Layout, Storage
 from weft.ops.core import scalar as s
 from weft.runtime import threads
 
@@ -39,7 +33,9 @@ def panels(b):
     """The right operand packed."""
     packed = np.full(b.size, np.nan, np.float32)
     place = Layout(Storage("arena", packed.nbytes), F32, b.shape, (0, 0))
-    jit.compile_kernel(pack_panels(layout(b), place)).call(b.ctypes.data, packed.ctypes.data)
+    jit.compile_kernel(pack_panels(layout(b), place, tile_columns(host()), host())).call(
+        b.ctypes.data, packed.ctypes.data
+    )
     return packed
 
 
@@ -47,13 +43,13 @@ def multiply(a, b, size=None, finish=None, others=()):
     """`a @ b` by `blocked_product`; `finish` gets the buffers of the result and of `others`."""
     x, y, room, packed, z, *rest = BUFFERS[: 5 + len(others)]
     columns = b.shape[1]
-    size = size or blocks(layout(a), columns)
+    size = size or blocks(layout(a), columns, host())
     c = np.full((a.shape[0], columns), np.nan, np.float32)
-    memory = [np.full(n, np.nan, np.float32) for n in scratch(layout(a), layout(b), size)]
+    memory = [np.full(n, np.nan, np.float32) for n in scratch(layout(a), layout(b), size, host())]
     store = lambda i, j, value, tag: [loops.store(z[i * columns + j], value)]
     near = lambda i, j: [loops.prefetch(z[i * columns + j], write=True)]
     body = blocked_product(
-        (x, layout(a)), (y, layout(b)), room, packed, size, finish(z, *rest) if finish else store, near
+        (x, layout(a)), (y, layout(b)), room, packed, size, host(), finish(z, *rest) if finish else store, near
     )
     kernel = jit.compile_kernel(Kernel("product", (x, y, room, packed, z, *rest), (), tuple(body)))
     kernel.call(*[m.ctypes.data for m in (a, b, *memory, c, *others)])
@@ -64,8 +60,8 @@ def multiply(a, b, size=None, finish=None, others=()):
 @pytest.mark.parametrize(("depth", "columns"), [(1, 1), (16, 64), (33, 70), (130, 128), (48, 17)])
 def test_panels_hold_the_columns_in_order(depth, columns, turned):
     b = matrix(np.random.default_rng(0), depth, columns, turned)
-    packed = panels(b)
-    expected = [b[:, j : j + 64].ravel() for j in range(0, columns, 64)]
+    packed, width = panels(b), tile_columns(host())
+    expected = [b[:, j : j + width].ravel() for j in range(0, columns, width)]
     np.testing.assert_array_equal(packed, np.concatenate(expected))
 
 
@@ -141,7 +137,7 @@ def test_blocks_and_threads_never_change_a_result():
 def test_local_memory_stays_within_its_limit():
     for m, k, n in itertools.product((1, 40, 1000, 16384), (64, 1000, 20000), (10, 300, 8000)):
         for strides in ((k, 1), (1, m)):
-            size = blocks(Layout(Storage("argument", 4), F32, (m, k), strides), n)
+            size = blocks(Layout(Storage("argument", 4), F32, (m, k), strides), n, host())
             if size.depth < k:
                 assert 4 * size.rows * size.columns <= loops.MAX_LOCAL_BYTES
 
@@ -151,8 +147,8 @@ def test_threads_need_little_memory_of_their_own():
     for (m, k, n), dense_left, dense_right in itertools.product(sizes, (True, False), (True, False)):
         left = Layout(Storage("argument", 4), F32, (m, k), (k, 1) if dense_left else (1, m))
         right = Layout(Storage("argument", 4), F32, (k, n), (n, 1) if dense_right else (1, k))
-        private, shared = scratch(left, right, blocks(left, n))
-        assert 4 * private <= WORKERS * (4 << 20)
+        private, shared = scratch(left, right, blocks(left, n, host()), host())
+        assert 4 * private <= host().threads * (4 << 20)
         assert shared == (1 if dense_left or dense_right and k <= MAX_UNPACKED_DEPTH else k * n)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import jit
-from weft.compiler.layout import Layout, Storage
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir.kernels.small_matmul import small_matmul, suits
+from weft.compiler.program.layout import Layout, Storage
 
 
 def layout(array, offset=0):
@@ -16,7 +17,7 @@ def layout(array, offset=0):
 
 
 def multiply(a, b, c):
-    jit.compile_kernel(small_matmul(layout(a), layout(b), layout(c))).call(*[x.ctypes.data for x in (a, b, c)])
+    jit.compile_kernel(small_matmul(layout(a), layout(b), layout(c), host())).call(*[x.ctypes.data for x in (a, b, c)])
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 64, 32), (16, 10, 64), (5, 7, 3), (1, 1, 1), (33, 70, 17), (2, 40, 9)])
@@ -41,14 +42,18 @@ def test_half_precision_accumulates_in_single():
 
 def test_equal_products_have_one_kernel():
     a, b, c = np.ones((4, 5), "f"), np.ones((5, 16), "f"), np.ones((4, 16), "f")
-    assert small_matmul(layout(a), layout(b), layout(c)) is small_matmul(layout(a), layout(b), layout(c))
-    assert small_matmul(layout(a, 3), layout(b), layout(c)) is not small_matmul(layout(a), layout(b), layout(c))
+    assert small_matmul(layout(a), layout(b), layout(c), host()) is small_matmul(
+        layout(a), layout(b), layout(c), host()
+    )
+    assert small_matmul(layout(a, 3), layout(b), layout(c), host()) is not small_matmul(
+        layout(a), layout(b), layout(c), host()
+    )
 
 
 def test_bad_arguments():
     empty, whole = np.ones((0, 5), "f"), np.ones((5, 5), np.int32)
     with pytest.raises(ValueError, match="small_matmul: expected float matrices"):
-        small_matmul(layout(empty), layout(np.ones((5, 4), "f")), layout(np.ones((0, 4), "f")))
+        small_matmul(layout(empty), layout(np.ones((5, 4), "f")), layout(np.ones((0, 4), "f")), host())
     with pytest.raises(ValueError, match="small_matmul: expected float matrices"):
-        small_matmul(layout(whole), layout(whole), layout(whole))
+        small_matmul(layout(whole), layout(whole), layout(whole), host())
     assert not suits(layout(whole), layout(whole), layout(whole))

@@ -10,6 +10,7 @@ import pytest
 from weft.backends.llvm.jit import compile_kernel
 from weft.compiler.loop_ir.kernels import winograd as w
 from weft.compiler.loop_ir.validate import validate
+from weft.ops.internal.epilogue import BIAS
 
 SIZES = [2, 4]
 
@@ -35,7 +36,7 @@ def test_matrices_compute_a_correlation_exactly(m: int) -> None:
 def test_kernels_are_valid(m: int) -> None:
     for kernel in (
         w.input_transform(m), w.gradient_transform(m), w.weight_transform(m), w.weight_gradient_transform(m),
-        w.output_transform(m), w.output_transform(m, ("bias",)),
+        w.output_transform(m), w.output_transform(m, BIAS),
     ):  # fmt: skip
         validate(kernel)
 
@@ -85,7 +86,7 @@ def test_output_transform_writes_every_pixel_once_and_nothing_else(m: int) -> No
     facts = image_facts(np.empty((1, height, width, channels), np.float32))
     facts[0] = guard
     grid = [0, across, down, 0, 0]
-    kernel = w.output_transform(m, ("bias",))
+    kernel = w.output_transform(m, BIAS)
     run(kernel, v, bias, memory, tiles, channels, tiles * channels, *grid, *facts, 0)
     at = floats(w.matrices(m)[0])
     whole = np.einsum("ai,bj,ijyxc->yaxbc", at, at, v.reshape(n, n, down, across, channels))

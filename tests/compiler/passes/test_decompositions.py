@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 from weft.nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -33,4 +34,4 @@ def test_attention_and_its_gradients(dropout, heads, masked):
     assert len(got) == len(wanted)
     for g, e in zip(got, expected, strict=True):
         np.testing.assert_allclose(g.numpy(), e.numpy(), rtol=2e-4, atol=2e-5)
-    assert [s.label for s in f.traces[0].compiled.program.steps if s.kind == "host"] == []
+    assert [s.label for s in f.traces[0].compiled.program.steps if isinstance(s, HostCall)] == []

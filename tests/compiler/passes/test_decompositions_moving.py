@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 from weft.nn import functional as F
 
 RNG = np.random.default_rng(0)
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 X = wf.tensor(RNG.normal(size=(3, 4, 5)).astype("float32"))

@@ -5,10 +5,11 @@ import pytest
 
 import weft as wf
 from weft import nn
+from weft.compiler.program.steps import HostCall
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])

@@ -20,7 +20,7 @@ Block = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass leaves short vectors to trials; its result is right there, too."""
-    monkeypatch.setattr(depthwise, "long_vectors", lambda: True)
+    monkeypatch.setattr(depthwise, "long_vectors", lambda target: True)
 
 
 def arrays(images: int, channels: int, size: tuple[int, int], offset: float = 0.5) -> list[np.ndarray]:
@@ -150,7 +150,7 @@ def test_dear_functions_are_computed_once() -> None:
     assert not any("silu" in t and "depthwise" in t or "exp" in t and "depthwise" in t for t in labels)
 
 
-def test_a_batch_of_its_own_gradient_only() -> None:
+def test_a_weight_gradient_alone_is_not_fused() -> None:
     """Without a gradient of the image that of the weight is computed alone, from the stored activation."""
 
     def run(x: wf.Tensor, w: wf.Tensor) -> wf.Tensor:

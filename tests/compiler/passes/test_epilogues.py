@@ -9,6 +9,7 @@ from weft.backends.onednn import library
 from weft.compiler.check_flow import check_flow
 from weft.compiler.passes.decompose import decompose
 from weft.compiler.passes.epilogues import epilogues
+from weft.compiler.program.steps import LibraryCall
 from weft.graph.graph import CONSTANT, PLACEHOLDER
 from weft.nn import functional as F
 
@@ -25,7 +26,7 @@ def captured(fn, *args):
 
 def products(flow):
     return [
-        (n.op.name, n.attrs[0] if n.op.name.endswith("_then") else ())
+        (n.op.name, n.attrs[0].names if n.op.name.endswith("_epilogue") else ())
         for n in flow.nodes
         if n.op is not PLACEHOLDER and n.op is not CONSTANT and n.op.name.startswith(("matmul", "conv"))
     ]
@@ -37,9 +38,9 @@ def test_bias_and_activation_follow_the_product():
     before = f.traces[0].flow
     assert products(before) == [("matmul", ())] * 3
     assert products(check_flow(epilogues(before))) == [
-        ("matmul_then", ("add", "silu")),
-        ("matmul_then", ("add", "gelu_exact")),
-        ("matmul_then", ("add",)),
+        ("matmul_epilogue", ("add", "silu")),
+        ("matmul_epilogue", ("add", "gelu_exact")),
+        ("matmul_epilogue", ("add",)),
     ]
     labels = [s.label for s in f.traces[0].compiled.program.steps]
     assert labels == ["matmul + add + silu", "matmul + add + gelu_exact", "matmul + add"]
@@ -84,8 +85,8 @@ def test_convolution_norm_residual_and_activation_are_one_primitive(groups):
     block = Block(groups).eval()
     f = captured(lambda x: block(x), wf.randn(2, 16, 6, 6))
     after = check_flow(epilogues(decompose(f.traces[0].flow)))
-    assert products(after) == [("convolution_then", ("multiply", "add", "add", "silu"))]
-    labels = [s.label for s in f.traces[0].compiled.program.steps if s.kind == "primitive"]
+    assert products(after) == [("convolution_epilogue", ("multiply", "add", "add", "silu"))]
+    labels = [s.label for s in f.traces[0].compiled.program.steps if isinstance(s, LibraryCall)]
     assert labels[-1] == "convolution + multiply + add + add + silu"
 
 
@@ -93,7 +94,7 @@ def test_training_keeps_batch_statistics_apart():
     block = Block().train()
     f = wf.function(lambda x: block(x))
     f(wf.randn(2, 16, 6, 6))
-    assert "convolution_then" not in str(f.traces[0].compiled.flow)
+    assert "convolution_epilogue" not in str(f.traces[0].compiled.flow)
 
 
 @pytest.mark.parametrize("name", ["relu6", "silu", "hardswish", "sigmoid", "tanh", "gelu"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.backends.llvm.target import host
 from weft.compiler.check_flow import check_flow
 from weft.compiler.passes.thin_products import thin_products
 
@@ -25,7 +26,8 @@ def products(fn: Any, *arrays: np.ndarray) -> tuple[int, int]:
     expected = fn(*[wf.tensor(a.astype(np.float64)) for a in arrays])
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=2e-4)
     flow = step.traces[0].flow
-    before, after = (sum(n.op.name == "matmul" for n in f.nodes) for f in (flow, check_flow(thin_products(flow))))
+    rewritten = check_flow(thin_products(flow, host()))
+    before, after = (sum(n.op.name == "matmul" for n in f.nodes) for f in (flow, rewritten))
     return before, after
 
 

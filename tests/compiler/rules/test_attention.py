@@ -105,12 +105,13 @@ def test_strided_heads_are_read_and_written_in_place() -> None:
 
 def test_gradient_through_the_log_sum_exp() -> None:
     from weft.ops.nn.attention import attention_forward
+    from weft.ops.nn.attention_call import Attention
 
     arrays, _, _ = _problem("plain")
     tensors = _tensors(arrays)
 
     def step(q: Any, k: Any, v: Any, g: Any) -> Any:
-        out, lse = attention_forward(q, k, v, None, None, 0.0, False, 0.3)
+        out, lse = attention_forward(q, k, v, None, None, Attention(0.0, False, 0.3))
         return wf.grad((out * g).sum() + (lse * lse).sum(), [q, k, v])
 
     for got, want in zip(_run(wf.function(step), tensors), _run(step, tensors), strict=True):

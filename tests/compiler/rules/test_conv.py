@@ -1,4 +1,4 @@
-"""The ways to compute a convolution other than oneDNN's own: numbers, and which are offered. Winograd has its own file."""
+"""Lowerings of convolutions other than oneDNN's: results, and when they are offered. Winograd is in another file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import weft.nn.functional as F
 from weft.backends.onednn import library
 from weft.compiler import tuning
 from weft.compiler.lowering.rules import conv, winograd
+from weft.compiler.target import describe
 
+AVX512 = describe("x86_64-unknown-linux-gnu", "skylake-avx512", {"avx512f": True, "fma": True})
 pytestmark = pytest.mark.skipif(not library.available(), reason="all ways need oneDNN")
 
 
@@ -66,7 +68,7 @@ def test_pointwise_gradient_is_written_into_a_parameter() -> None:
     ids=str,
 )
 def test_the_rule_knows_the_models(shape: tuple[int, int, int, int, int], way: str) -> None:
-    assert winograd.preferred(*shape) == way
+    assert winograd.preferred(*shape, AVX512) == way
 
 
 @pytest.mark.parametrize("op", ["convolution", "convolution_backward_input", "convolution_backward_weight"])
@@ -75,18 +77,19 @@ def test_samples_do_the_same_in_small(op: str, n: int, size: int) -> None:
     from weft.compiler.flow import Flow
     from weft.ops.core.spec import Spec
     from weft.ops.nn.conv import convolution as ops
+    from weft.ops.nn.window import Window
 
     flow, dtype = Flow("test"), np.dtype(np.float32)
     x, y, w = (flow.placeholder(s, dtype) for s in ((n, 64, size, size), (n, 96, size, size), (96, 64, 3, 3)))
-    attrs = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    attrs = (Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)), 1)
     inputs, result, first = {
         "convolution": ((x, w, None), y, ()),
         "convolution_backward_input": ((y, w, None), x, ((size, size),)),
-        "convolution_backward_weight": ((x, y), w, ((3, 3),)),
+        "convolution_backward_weight": ((x, y), w, ()),
     }[op]
     node = flow.add(getattr(ops, op).op, inputs, (*first, *attrs), [Spec(result.shape, dtype)])
     places = tuple(i for i, v in enumerate(inputs) if v is x or v is y)
-    sample = conv._sample(node, conv.Images("", x, y, places), (3, 3))
+    sample = conv._sample(node, conv.Images("", x, y, places))
     assert sample is not None and sample.scale > 1
     small = dict(zip((id(v) for v in inputs if v is not None), (s for s in sample.inputs if s), strict=True))
     small[id(result)] = sample.outputs[0]

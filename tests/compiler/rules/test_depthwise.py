@@ -1,4 +1,4 @@
-"""Depthwise convolutions by kernels of our own in captured functions: numbers against float64, and which nodes qualify."""
+"""Generated depthwise convolutions in captured functions: results against float64, and which nodes qualify."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 
 import weft as wf
 import weft.nn.functional as F
+from weft.backends.llvm.target import host
 from weft.backends.onednn import library
 from weft.compiler import tuning
 from weft.compiler.lowering.rules import depthwise
+from weft.ops.nn.window import Window
 from weft.runtime import threads
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="the other way is oneDNN's")
@@ -124,7 +126,7 @@ def test_plain_layouts_and_no_bias() -> None:
 
 def test_large_results_pass_the_caches_by() -> None:
     case = Case(2, 64, (96, 96))
-    assert 4 * 2 * 64 * 96 * 96 >= depthwise.MIN_STREAMING_BYTES
+    assert 4 * 2 * 64 * 96 * 96 >= host().l3_bytes // 4
     inputs = arrays(case)
     made, _ = captured(case, "depthwise", inputs)
     wanted, _ = captured(case, "direct", inputs)
@@ -167,13 +169,13 @@ def test_frozen_functions_take_what_follows(residual: bool) -> None:
 
 
 def test_which_convolutions_qualify() -> None:
-    attrs = ((1, 1), ((1, 1), (1, 1)), (1, 1), 32)
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     image = (2, 32, 14, 14)
-    assert depthwise.suits(image, image, (3, 3), attrs)
-    assert not depthwise.suits(image, (2, 64, 14, 14), (3, 3), attrs)  # two filters per channel
-    assert not depthwise.suits(image, image, (3, 3), (*attrs[:3], 1))
-    assert not depthwise.suits((2, 32, 14), (2, 32, 14), (3,), ((1,), ((1, 1),), (1,), 32))
-    wide = ((1, 1), ((0, 0), (12, 12)), (1, 1), 32)
-    assert not depthwise.suits(image, image, (1, 25), wide)  # each column has code of its own
+    assert depthwise.suits(image, image, window, 32)
+    assert not depthwise.suits(image, (2, 64, 14, 14), window, 32)  # two filters per channel
+    assert not depthwise.suits(image, image, window, 1)
+    assert not depthwise.suits((2, 32, 14), (2, 32, 14), Window((3,), (1,), ((1, 1),), (1,)), 32)
+    wide = Window((1, 25), (1, 1), ((0, 0), (12, 12)), (1, 1))
+    assert not depthwise.suits(image, image, wide, 32)  # each column has separate code
     many = (2, 4096, 14, 14)
-    assert not depthwise.suits(many, many, (3, 3), (*attrs[:3], 4096))
+    assert not depthwise.suits(many, many, window, 4096)

@@ -1,14 +1,15 @@
-"""Windows as columns and back."""
+"""unfold and fold inside a program."""
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 from weft.nn import functional as F
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Large products by our own kernel: with what follows them, beside the library's, and when their operands are written."""
+"""Large products by the generated kernel: with epilogues, beside the library's, and when their operands are written."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 import weft as wf
 from weft import nn, optim
 from weft.compiler import tuning
-from weft.compiler.layout import Layout, Storage
 from weft.compiler.lowering.rules.product import suits
+from weft.compiler.program.layout import Layout, Storage
 from weft.nn import functional as F
 
 ROWS = 4096
@@ -29,8 +29,8 @@ def captured(way, fn, *tensors):
     return result.numpy(), labels(function)
 
 
-def layout(rows, columns, turned=False):
-    strides = (1, rows) if turned else (columns, 1)
+def layout(rows, columns, transposed=False):
+    strides = (1, rows) if transposed else (columns, 1)
     return Layout(Storage("argument", 4 * rows * columns), np.dtype(np.float32), (rows, columns), strides)
 
 
@@ -144,8 +144,8 @@ def test_repeated_layers_share_the_kernel_with_what_follows():
 
 def test_which_products_are_ours():
     many = layout(ROWS, 64)
-    assert suits(many, layout(64, 64)) and suits(many, layout(64, 64, turned=True))
-    assert suits(layout(ROWS, 64, turned=True), layout(64, 64))
+    assert suits(many, layout(64, 64)) and suits(many, layout(64, 64, transposed=True))
+    assert suits(layout(ROWS, 64, transposed=True), layout(64, 64))
     assert not suits(layout(32, 64), layout(64, 64))  # packing would be most of the work
     assert not suits(many, layout(64, 8))
 

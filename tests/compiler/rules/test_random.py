@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 from weft.nn import functional as F
 from weft.ops.array import random_ops as r
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 STATE = wf.tensor(np.array([7, 3]))

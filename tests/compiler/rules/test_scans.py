@@ -1,13 +1,14 @@
-"""Running sums and their kin inside a program."""
+"""Cumulative sums and other scans inside a program."""
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 OPS = [wf.cumulative_sum, wf.cumulative_prod, wf.logcumsumexp, lambda x, axis: wf.cummax(x, axis).values,

@@ -1,14 +1,15 @@
-"""Writing to computed places inside a program, and failing before the first write."""
+"""Scatters inside a program, and failing before the first write."""
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 from weft.ops.array.gathering import checked_indices
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 @pytest.mark.parametrize("op", [wf.scatter, wf.scatter_add])

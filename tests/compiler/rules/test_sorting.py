@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler.program.steps import HostCall
 
 
 def host_calls(f):
-    return [step.label for step in f.traces[-1].compiled.program.steps if step.kind == "host"]
+    return [step.label for step in f.traces[-1].compiled.program.steps if isinstance(step, HostCall)]
 
 
 def numbers(shape, dtype, rng):

@@ -1,4 +1,4 @@
-"""Weight gradient and optimiser step in one kernel: the same numbers as one after the other, and only where it may be."""
+"""Weight gradient and optimiser step in one kernel: the results of two separate steps, and only where fusion is legal."""
 
 from __future__ import annotations
 

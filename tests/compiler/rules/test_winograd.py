@@ -14,6 +14,7 @@ import pytest
 
 import weft as wf
 import weft.nn.functional as F
+from weft.backends.llvm.target import host
 from weft.backends.onednn import library
 from weft.compiler import tuning
 from weft.compiler.lowering.rules import winograd
@@ -102,9 +103,9 @@ def test_blocks_give_the_same_as_one_sweep(monkeypatch: pytest.MonkeyPatch) -> N
     case = (4, 32, 32, 12, 12, ((1, 1), (1, 1)))
     inputs = arrays(*case)
     whole, _ = captured(case[-1], "winograd_f4", *inputs)
-    monkeypatch.setattr(winograd, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(winograd, "block_bytes", lambda target: 1)
     monkeypatch.setattr(winograd, "MIN_TILES", 7)
-    assert winograd.Tiling(4, (4, 32, 12, 12), 64).blocks == 6
+    assert winograd.Tiling(4, (4, 32, 12, 12), 64, host()).blocks == 6
     parts, _ = captured(case[-1], "winograd_f4", *inputs)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(a).max())
@@ -141,7 +142,7 @@ import weft.nn.functional as F
 from weft.compiler import tuning
 from weft.compiler.lowering.rules import winograd
 
-winograd.BLOCK_BYTES, winograd.MIN_TILES = 1, 40  # several blocks, whose products add up
+winograd.block_bytes, winograd.MIN_TILES = lambda target: 1, 40  # several blocks, whose products add up
 rng = np.random.default_rng(0)
 x, w, g = (wf.asarray(rng.standard_normal(s, np.float32)) for s in ((4, 48, 20, 20), (64, 48, 3, 3), (4, 64, 20, 20)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ops.array.creation import full
+from ...ops.core.spec import check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -183,6 +184,7 @@ class PReLU(Layer):
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
         super().__init__()
+        num_parameters = check_size("PReLU", num_parameters, "num_parameters")
         self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(full((num_parameters,), float(init), dtype=dtype))
 

@@ -13,6 +13,7 @@ from ...ops.array.elementwise import where
 from ...ops.array.products import matmul
 from ...ops.array.shaping import concat
 from ...ops.core.define import constant
+from ...ops.core.spec import check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -59,7 +60,9 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
+        embed_dim = check_size("MultiheadAttention", embed_dim, "embed_dim", 1)
+        num_heads = check_size("MultiheadAttention", num_heads, "num_heads", 1)
+        if embed_dim % num_heads:
             raise ValueError(
                 f"MultiheadAttention: num_heads must divide embed_dim. Got embed_dim={embed_dim}, num_heads={num_heads}."
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ops.array.creation import empty
+from ...ops.core.spec import check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -16,12 +17,11 @@ from ..parameter import Parameter
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-def _sizes(op: str, name: str, value: Any, n: int) -> tuple[int, ...]:
-    """`value` as one integer per axis."""
-    if isinstance(value, int):
-        return (value,) * n
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == n:
-        return tuple(value)
+def _sizes(op: str, name: str, value: Any, n: int, least: int = 0) -> tuple[int, ...]:
+    """`value` as one integer of at least `least` per axis."""
+    given = (value,) * n if isinstance(value, int) else value
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == n:
+        return tuple([check_size(op, v, name, least) for v in given])
     raise ValueError(f"{op}: {name} must be an integer or {n} integers. Got {value!r}.")
 
 
@@ -29,6 +29,7 @@ class _ConvNd(Layer):
     """Base of all convolutions: settings, parameters and initialisation."""
 
     _axes: int
+    _min_in_channels = 1
     _transposed = False
 
     def __init__(
@@ -47,7 +48,10 @@ class _ConvNd(Layer):
     ) -> None:
         super().__init__()
         op, n = type(self).__name__, self._axes
-        if groups < 1 or in_channels % groups or out_channels % groups:
+        in_channels = check_size(op, in_channels, "in_channels", self._min_in_channels)
+        out_channels = check_size(op, out_channels, "out_channels", 1)
+        groups = check_size(op, groups, "groups", 1)
+        if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{op}: groups must divide both channel counts. "
                 f"Got in_channels={in_channels}, out_channels={out_channels}, groups={groups}."
@@ -57,10 +61,10 @@ class _ConvNd(Layer):
         if isinstance(padding, str) and padding not in ("same", "valid"):
             raise ValueError(f"{op}: padding must be numbers, 'same' or 'valid'. Got {padding!r}.")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = _sizes(op, "kernel_size", kernel_size, n)
-        self.stride = _sizes(op, "stride", stride, n)
+        self.kernel_size = _sizes(op, "kernel_size", kernel_size, n, 1)
+        self.stride = _sizes(op, "stride", stride, n, 1)
         self.padding: Any = padding if isinstance(padding, str) else _sizes(op, "padding", padding, n)
-        self.dilation = _sizes(op, "dilation", dilation, n)
+        self.dilation = _sizes(op, "dilation", dilation, n, 1)
         self.output_padding = _sizes(op, "output_padding", output_padding, n)
         self.padding_mode = padding_mode
         first, second = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)

@@ -10,6 +10,8 @@ from ..module import Layer
 class _Dropout(Layer):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
+        if not isinstance(p, (int, float)) or isinstance(p, bool):
+            raise TypeError(f"{type(self).__name__}: p must be a number between 0 and 1. Got {p!r}.")
         if not 0 <= p <= 1:
             raise ValueError(f"{type(self).__name__}: p must be between 0 and 1. Got {p}.")
         self.p, self.inplace = p, inplace

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ops.array.creation import empty
+from ...ops.core.spec import check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -43,6 +44,8 @@ class Embedding(Layer):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        num_embeddings = check_size("Embedding", num_embeddings, "num_embeddings")
+        embedding_dim = check_size("Embedding", embedding_dim, "embedding_dim")
         if padding_idx is not None:
             if isinstance(padding_idx, bool):
                 raise TypeError(f"Embedding: padding_idx must be an integer. Got {padding_idx!r}.")
@@ -114,6 +117,8 @@ class EmbeddingBag(Layer):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        num_embeddings = check_size("EmbeddingBag", num_embeddings, "num_embeddings")
+        embedding_dim = check_size("EmbeddingBag", embedding_dim, "embedding_dim")
         if mode not in ("sum", "mean", "max"):
             raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max'. Got {mode!r}.")
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode

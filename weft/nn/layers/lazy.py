@@ -89,6 +89,7 @@ class LazyLinear(_Lazy, Linear):
 
 class _LazyConv(_Lazy):
     _size = "in_channels"
+    _min_in_channels = 0  # unknown until the first input
 
     def __init__(self, out_channels: int, kernel_size: Any, *args: Any, dtype: Any = None, **settings: Any) -> None:
         super().__init__(0, out_channels, kernel_size, *args, dtype=dtype, **settings)  # type: ignore[call-arg]

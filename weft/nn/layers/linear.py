@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...ops.array.creation import empty
+from ...ops.core.spec import check_size
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -43,6 +44,8 @@ class Linear(Layer):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
         super().__init__()
+        in_features = check_size("Linear", in_features, "in_features")
+        out_features = check_size("Linear", out_features, "out_features")
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(empty((out_features, in_features), dtype=dtype))
         self.bias = Parameter(empty((out_features,), dtype=dtype)) if bias else None
@@ -79,6 +82,9 @@ class Bilinear(Layer):
         self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
     ) -> None:
         super().__init__()
+        in1_features = check_size("Bilinear", in1_features, "in1_features")
+        in2_features = check_size("Bilinear", in2_features, "in2_features")
+        out_features = check_size("Bilinear", out_features, "out_features")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(empty((out_features, in1_features, in2_features), dtype=dtype))
         self.bias = Parameter(empty((out_features,), dtype=dtype)) if bias else None

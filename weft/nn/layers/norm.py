@@ -8,6 +8,8 @@ import numpy as np
 
 from ...errors import format_shape
 from ...ops.array.creation import ones, zeros
+from ...ops.core.spec import check_shape, check_size
+from ...ops.nn.norm.batch_norm import check_momentum
 from ...tensor import Tensor, wrap
 from .. import functional as F
 from .. import init
@@ -24,6 +26,9 @@ class _RunningNorm(Layer):
         self, num_features: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool, dtype: Any
     ) -> None:
         super().__init__()
+        num_features = check_size(type(self).__name__, num_features, "num_features")
+        if momentum is not None:
+            check_momentum(type(self).__name__, momentum)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.weight = Parameter(ones((num_features,), dtype=dtype)) if affine else None
@@ -171,7 +176,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 def _trailing_shape(op: str, shape: Any) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = check_shape(op, shape, "normalized_shape")
     if not sizes:
         raise ValueError(f"{op}: normalized_shape must name at least one axis. Got {shape!r}.")
     return sizes
@@ -267,7 +272,9 @@ class GroupNorm(Layer):
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, dtype: Any = None
     ) -> None:
         super().__init__()
-        if num_groups < 1 or num_channels % num_groups:
+        num_groups = check_size("GroupNorm", num_groups, "num_groups", 1)
+        num_channels = check_size("GroupNorm", num_channels, "num_channels")
+        if num_channels % num_groups:
             raise ValueError(
                 f"GroupNorm: num_groups must divide num_channels. Got {num_groups} groups for {num_channels} channels."
             )

@@ -36,7 +36,7 @@ class _Recurrent(Module):
     ) -> None:
         super().__init__()
         op = type(self).__name__
-        input_size = check_size(op, input_size, "input_size")
+        input_size = check_size(op, input_size, "input_size", 1)
         num_layers = check_size(op, num_layers, "num_layers", 1, MAX_LAYERS)
         hidden_size = check_size(op, hidden_size, "hidden_size", 1)
         if not 0 <= dropout <= 1:
@@ -144,7 +144,7 @@ class RNN(_Recurrent):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, x: Any, hx: Tensor | None = None, lengths: Any = None) -> Any:
+    def forward(self, x: Tensor | PackedSequence, hx: Tensor | None = None, lengths: Any = None) -> Any:
         """As `LSTM.forward`; the state is h alone."""
         return self._run(F.rnn, x, hx, lengths, nonlinearity=self.nonlinearity)
 
@@ -159,7 +159,7 @@ class GRU(_Recurrent):
 
     _gates = 3
 
-    def forward(self, x: Any, hx: Tensor | None = None, lengths: Any = None) -> Any:
+    def forward(self, x: Tensor | PackedSequence, hx: Tensor | None = None, lengths: Any = None) -> Any:
         """As `LSTM.forward`; the state is h alone."""
         return self._run(F.gru, x, hx, lengths)
 
@@ -184,7 +184,7 @@ class LSTM(_Recurrent):
     _gates = 4
     _states = 2
 
-    def forward(self, x: Any, hx: tuple[Tensor, Tensor] | None = None, lengths: Any = None) -> Any:
+    def forward(self, x: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None, lengths: Any = None) -> Any:
         """Run the network over `x`.
 
         Args:
@@ -203,6 +203,8 @@ class _Cell(Module):
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None) -> None:
         super().__init__()
+        input_size = check_size(type(self).__name__, input_size, "input_size", 1)
+        hidden_size = check_size(type(self).__name__, hidden_size, "hidden_size", 1)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = self._gates * hidden_size
         self.weight_ih = Parameter(empty((rows, input_size), dtype=dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import format_shape
+from ...ops.core.spec import check_integer, check_size
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Layer
@@ -123,7 +124,7 @@ class ChannelShuffle(Layer):
 
     def __init__(self, groups: int) -> None:
         super().__init__()
-        self.groups = groups
+        self.groups = check_size("ChannelShuffle", groups, "groups", 1)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] % self.groups:
@@ -185,11 +186,12 @@ class _Pad(Layer):
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
-        self.padding = (padding,) * (2 * self._axes) if isinstance(padding, int) else tuple(padding)
+        op, given = type(self).__name__, (padding,) * (2 * self._axes) if isinstance(padding, int) else padding
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(f"{op}: padding must be a number or {2 * self._axes} numbers. Got {padding!r}.")
+        self.padding = tuple([check_integer(op, n, "padding") for n in given])
         if len(self.padding) != 2 * self._axes:
-            raise ValueError(
-                f"{type(self).__name__}: padding must be a number or {2 * self._axes} numbers. Got {padding!r}."
-            )
+            raise ValueError(f"{op}: padding must be a number or {2 * self._axes} numbers. Got {padding!r}.")
         self.value = 0.0
 
     def forward(self, x: Tensor) -> Tensor:

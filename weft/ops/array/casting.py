@@ -18,7 +18,7 @@ __all__ = ["astype"]
 def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike | None = None) -> Tensor:
     """`x` converted to `dtype`: a new tensor, or `x` itself if nothing changes and `copy` is False.
 
-    A float becomes an integer without its fraction; NaN becomes 0, and what lies outside the range of `dtype` becomes its
+    A float becomes an integer without its fraction; NaN becomes 0, and a value outside the range of `dtype` becomes its
     nearest end, in every mode and on every machine (NumPy and PyTorch leave both to the processor).
 
     >>> wf.astype(wf.tensor([-1.7, float("nan"), 1e30]), wf.uint8).tolist()

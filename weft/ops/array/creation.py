@@ -6,7 +6,6 @@ Large results are allocated from the pool of `weft.runtime.memory`.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +16,12 @@ from ...runtime import memory
 from ...tensor import Tensor, stacked_dtype, to_array, wrap
 from ...typing import DeviceLike, DTypeLike, Scalar, ShapeLike
 from ..core import define
+from ..core import scalar as s
 from ..core.define import constant, primitive
 from ..core.registry import NOT_DIFFERENTIABLE
 from ..core.samples import Sample
 from ..core.slow_path import check_memory
-from ..core.spec import Spec, check_shape, check_size, is_known
+from ..core.spec import Spec, check_integer, check_shape, check_size, is_known
 
 # Functions for users that are not ops; ops are public by their records.
 __all__ = [
@@ -175,6 +175,7 @@ def _fill(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     checks_once=True,
     cost="fill",
     infer=_infer_filled,
+    element=lambda shape, value, dtype: s.const(value, dtype),
     vjp=NOT_DIFFERENTIABLE,
     batch="source",
     reference=lambda shape, value, dtype: np.full(shape, value, dtype),
@@ -471,7 +472,7 @@ def eye(
     rows = check_size("eye", n_rows, "n_rows")
     cols = rows if n_cols is None else check_size("eye", n_cols, "n_cols")
     check_memory("eye", (rows, cols), _float(dtype))
-    return constant(np.eye(rows, cols, k=max(min(operator.index(k), cols), -rows), dtype=_float(dtype)))
+    return constant(np.eye(rows, cols, k=max(min(check_integer("eye", k, "k"), cols), -rows), dtype=_float(dtype)))
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:

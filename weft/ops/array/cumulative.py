@@ -15,7 +15,9 @@ from ... import dtypes
 from ...errors import format_shape
 from ...tensor import Tensor
 from ...typing import DTypeLike
+from ..core import scalar as s
 from ..core.define import composite, primitive
+from ..core.reductions import MAX, MIN, PROD, SUM, Reduction
 from ..core.registry import joint
 from ..core.samples import Bad, Sample
 from ..core.spec import Spec, check_size, is_known, normalize_axis, num_elements, rank_of
@@ -31,6 +33,7 @@ from .shaping import broadcast_to, concat_axis
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
 
 ndarray = np.ndarray
+LOGSUMEXP = Reduction("logsumexp", s.logaddexp, float("-inf"), floating=True)
 
 
 def _infer(name: str, kind: str = "numeric") -> Any:
@@ -66,7 +69,9 @@ def _errors(name: str) -> Any:
 
 
 @primitive(
+    autocast="float32",
     along=True,
+    scan=SUM,
     cost="scan",
     infer=_infer("cumulative_sum"),
     checks_once=True,
@@ -219,6 +224,7 @@ def _batch_recurrence(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     cost="scan",
     infer=_infer_recurrence,
     promote="floating",
@@ -254,7 +260,9 @@ def _cumprod_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     along=True,
+    scan=PROD,
     cost="scan",
     infer=_infer("cumulative_prod"),
     checks_once=True,
@@ -310,7 +318,9 @@ def _logcumsumexp_rule(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     along=True,
+    scan=LOGSUMEXP,
     cost=lambda x, axis: 35 * (num_elements(x.shape) or 0),  # one logaddexp per element
     infer=_infer("logcumsumexp", "real"),
     checks_once=True,
@@ -371,6 +381,7 @@ def _extreme_samples(m: Any) -> list[Sample]:
 
 @primitive(
     along=True,
+    scan=MAX,
     name="cummax_pair",
     title="cummax",
     namespace="internal",
@@ -390,6 +401,7 @@ def cummax_pair(x: Tensor, axis: int) -> Any:
 
 @primitive(
     along=True,
+    scan=MIN,
     name="cummin_pair",
     title="cummin",
     namespace="internal",

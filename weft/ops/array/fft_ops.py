@@ -84,6 +84,7 @@ def _shift(axes: Any, n: int) -> tuple[int, ...]:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_complex,
     title="fft",
     namespace="internal",
@@ -130,6 +131,7 @@ def _real_rule(g: Tensor, like_x: Any, axis: int, norm: str) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_real,
     title="rfft",
     namespace="internal",
@@ -184,6 +186,7 @@ def _back_rule(g: Tensor, like_x: Any, n: int, axis: int, norm: str) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_back,
     title="irfft",
     namespace="internal",

@@ -78,6 +78,7 @@ def _take_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Any:
     title="take",
     name="take_axis",
     cost="gather",
+    gather="axis",
     infer=_infer_take,
     vjp=(_take_rule, None),
     batch=vmap_rules.take_axis,
@@ -149,6 +150,7 @@ def _along_rule(g: Tensor, like_x: Any, indices: Tensor, axis: int) -> Tensor:
     accumulate="exact",
     along=True,
     cost="gather",
+    gather="along",
     infer=_infer_along,
     vjp=(_along_rule, None),
     batch=vmap_rules.take_along_axis,
@@ -246,6 +248,7 @@ _scatter_samples = lambda m: [
 @primitive(
     along=True,
     cost="scatter",
+    scatter="along",
     infer=lambda x, index, src, axis: _infer_scatter(x, index, src, axis, "scatter_add"),
     promote=None,
     vjp=(lambda g: g, None, lambda g, index, axis: gather(g, axis, index)),
@@ -267,6 +270,7 @@ def scatter_add(x: Tensor, index: Tensor, src: Tensor, axis: int = 0) -> Any:
     accumulate="exact",
     along=True,
     cost="scatter",
+    scatter="along",
     infer=_infer_scatter,
     vjp=(
         lambda g, index, axis: scatter(g, index, _zeros_of(g, index), axis),
@@ -324,6 +328,7 @@ def _index_add_array(x: ndarray, index: ndarray, source: ndarray, axis: int) -> 
 @primitive(
     along=True,
     cost="scatter",
+    scatter="axis",
     infer=_infer_index_add,
     vjp=(lambda g: g, None, lambda g, index, axis: take_axis(g, index, axis)),
     batch=vmap_rules.index_add,
@@ -374,6 +379,8 @@ def _infer_checked(x: Any, low: int, high: int, ignored: int | None, name: str) 
     accumulate="exact",
     cost="each",
     infer=_infer_checked,
+    identity="always",
+    index_range=lambda x, low, high, ignored, name: (low, high) if ignored is None else None,
     vjp=NOT_DIFFERENTIABLE,
     namespace="internal",
     batch="elementwise",

@@ -21,6 +21,7 @@ from ..core.define import primitive
 from ..core.registry import joint
 from ..core.samples import Bad, Sample
 from ..core.spec import Spec, broadcast_shapes, is_known, normalize_axis
+from . import view_rules
 from .row_sparse import RowSparse
 
 # Functions for users that are not ops; ops are public by their records.
@@ -143,7 +144,7 @@ def _batch_index(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 @primitive(
     namespace="internal",
     checks_once=True,
-    cost="view",
+    view=view_rules.SLICED,
     infer=_infer_basic,
     vjp=lambda g, like_x, index: put_zeros(g, like_x, index),
     alias="x",
@@ -172,6 +173,7 @@ def getitem(x: Tensor, index: tuple[Any, ...]) -> Any:
     accumulate="exact",
     namespace="internal",
     cost="scatter",
+    scatter="slice",
     infer=lambda x, value, index: infer_put(x, value, index),
     vjp=(
         lambda g, index: setitem(g, 0.0, index),

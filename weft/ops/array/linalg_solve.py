@@ -9,7 +9,6 @@ for real matrices both conjugations do nothing.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from ...tensor import Tensor
 from ..core.define import composite, primitive
 from ..core.registry import joint
 from ..core.samples import Bad, Sample
-from ..core.spec import Spec, broadcast_shapes, number, same_size
+from ..core.spec import Spec, broadcast_shapes, check_integer, number, same_size
 from .creation import asarray, eye
 from .elementwise import astype, conj, imag, make_complex
 from .linalg_structure import diagonal, matrix_shape, tril
@@ -129,6 +128,7 @@ def _cube(x: Any, *_: Any, **__: Any) -> int:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_square("inv"),
     promote="float",
     vjp=lambda g, out: -matmul(matmul(matrix_transpose(out), g), matrix_transpose(out)),
@@ -204,6 +204,7 @@ def _batch_solve(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_solve,
     promote="float",
     broadcasts=True,
@@ -294,6 +295,7 @@ def _infer_det(name: str) -> Any:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_det("det"),
     promote="float",
     vjp=lambda g, x: expand_dims(g, (-2, -1)) * cofactor(x),
@@ -387,6 +389,7 @@ def _infer_cholesky(x: Any, upper: Any) -> Spec:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_cholesky,
     promote="float",
     vjp=_cholesky_rule,
@@ -532,10 +535,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
             [0., 1.]])
     """
     square_shape("matrix_power", x)
-    try:
-        n = operator.index(n)
-    except TypeError:
-        raise TypeError(f"matrix_power: n must be an integer. Got {n!r}.") from None
+    n = check_integer("matrix_power", n, "n")
     if not (dtypes.is_integral(x.dtype) and n >= 0):
         x = astype(x, dtypes.float_for(x.dtype))
     if n == 0:

@@ -100,6 +100,7 @@ def _eigh_rule(g: Any, outs: Any) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     name="eigh_pair",
     title="eigh",
     namespace="internal",
@@ -132,6 +133,7 @@ def _infer_eigvalsh(x: Any) -> Spec:
 
 
 @primitive(
+    autocast="float32",
     infer=_infer_eigvalsh,
     promote="float",
     vjp=_eigvalsh_rule,
@@ -292,6 +294,7 @@ def _svd_rule(g: Any, like_x: Any, outs: Any, full_matrices: bool) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     name="svd_triple",
     title="svd",
     namespace="internal",
@@ -400,6 +403,7 @@ def _qr_rule(g: Any, x: Tensor, outs: Any, mode: str) -> Tensor:
 
 
 @primitive(
+    autocast="float32",
     name="qr_pair",
     title="qr",
     namespace="internal",

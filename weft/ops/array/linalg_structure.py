@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ...tensor import Tensor
 from ...typing import DTypeLike
 from ..core.define import composite, primitive
 from ..core.samples import Bad, Sample
-from ..core.spec import Spec, broadcast_shapes, is_known, normalize_axis, require_sizes, same_size
+from ..core.spec import Spec, broadcast_shapes, check_integer, is_known, normalize_axis, require_sizes, same_size
 from .indexing import slice_axis
 from .reduction import sum as sum_
 from .shaping import as_tensor, concat_axis, expand_dims, reshape
@@ -29,10 +28,7 @@ def matrix_shape(name: str, x: Any) -> Any:
 
 def offset_of(name: str, value: Any, what: str = "k") -> int:
     """The index of a diagonal as an int in NumPy's range."""
-    try:
-        return max(min(operator.index(value), 2**31), -(2**31))
-    except TypeError:
-        raise TypeError(f"{name}: {what} must be an integer. Got {value!r}.") from None
+    return max(min(check_integer(name, value, what), 2**31), -(2**31))
 
 
 # Triangles ---------------------------------------------------------------------------------------------------------------

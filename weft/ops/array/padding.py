@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from ...runtime import memory
 from ...tensor import Tensor
 from ..core.define import composite, primitive
 from ..core.samples import Bad, Sample
-from ..core.spec import Spec
+from ..core.spec import Spec, as_integer
 from .indexing import Slice, getitem
 
 Pairs = tuple[tuple[int, int], ...]
@@ -26,11 +25,11 @@ def _widths(pad_width: Any, ndim: int | None) -> Pairs:
     try:
         if isinstance(pad_width, (tuple, list)):
             if len(pad_width) == 2 and not any(isinstance(p, (tuple, list)) for p in pad_width):
-                pairs: Any = ((operator.index(pad_width[0]), operator.index(pad_width[1])),)
+                pairs: Any = ((as_integer(pad_width[0]), as_integer(pad_width[1])),)
             else:
-                pairs = tuple([(operator.index(lo), operator.index(hi)) for lo, hi in pad_width])
+                pairs = tuple([(as_integer(lo), as_integer(hi)) for lo, hi in pad_width])
         else:
-            pairs = ((operator.index(pad_width),) * 2,)
+            pairs = ((as_integer(pad_width),) * 2,)
     except (TypeError, ValueError):
         raise TypeError(
             f"pad: pad_width must be a number, (before, after) or one such pair per axis. Got {pad_width!r}."
@@ -272,7 +271,7 @@ def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value:
     [[0.0, 1.0, 1.0]]
     """
     try:
-        widths = [operator.index(p) for p in pad]
+        widths = [as_integer(p) for p in pad]
     except TypeError:
         raise TypeError(f"pad: pad must be integers, two per axis, last axis first. Got {pad!r}.") from None
     if len(widths) % 2:

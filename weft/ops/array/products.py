@@ -98,6 +98,8 @@ def _batch_matmul(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    autocast="low",
+    empty_value=0,
     accumulate="kernels",
     checks_once=True,
     infer=_infer_matmul,

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import format_shape
 from ...tensor import Tensor
 from ...typing import DTypeLike
-from ..core.define import composite, primitive
+from ..core.define import composite, reduction
+from ..core.reductions import ALL, ANY, MAX, MIN, PROD, SUM, Reduction, infer_reduction
 from ..core.registry import NOT_DIFFERENTIABLE
 from ..core.samples import Bad, Sample
-from ..core.spec import Spec, normalize_axes, num_elements, reduced_shape
+from ..core.spec import Spec, normalize_axes, num_elements
 from .elementwise import astype, exp, isfinite, log, where
 from .shaping import broadcast_to_like, expand_dims
 
@@ -48,24 +48,6 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
     return dtypes.uint64 if dtype in dtypes.UNSIGNED else dtype
 
 
-def _infer(name: str, out_dtype: Any = None, empty: bool = True) -> Any:
-    """The shape rule of a reduction; `empty=False` raises for an empty axis."""
-
-    def infer(x: Any, axis: Any, keepdims: bool) -> Spec:
-        axes = normalize_axes(name, axis, x.ndim)
-        if not empty and x.shape is not None:
-            for a in axes:
-                if x.shape[a] == 0:
-                    raise ValueError(
-                        f"{name}: cannot reduce axis {a} of size 0: there is no value to return. "
-                        f"Got shape {format_shape(x.shape)}."
-                    )
-        shape = None if x.shape is None else reduced_shape(x.shape, axes, keepdims)
-        return Spec(shape, x.dtype if out_dtype is None else out_dtype(x.dtype))
-
-    return infer
-
-
 def spread(g: Tensor, like: Any, axis: Axis, keepdims: bool) -> Tensor:
     """A reduction's gradient (or result) broadcast back over the reduced axes."""
     if like.shape is None or g.ndim == 0:
@@ -87,28 +69,13 @@ def _spread_array(g: np.ndarray, like: Any, axis: Axis, keepdims: bool) -> np.nd
     return out
 
 
-def _batch(op: Any) -> Any:
-    """Batching rule of a reduction: axis 0 is the batch axis, all others shift by one."""
-
-    def rule(axes: Any, tensors: Any, attrs: Any) -> Tensor:
-        x = tensors[0]
-        reduced = tuple([a + 1 for a in normalize_axes("reduction", attrs[0], x.ndim - 1)])
-        if len(reduced) == 1 and not isinstance(attrs[0], tuple):
-            return op()(x, reduced[0], *attrs[1:])
-        return op()(x, reduced, *attrs[1:])
-
-    return rule
-
-
-@primitive(
+@reduction(
+    SUM,
+    autocast="float32",
     namespace="internal",
     title="sum",
-    checks_once=True,
-    cost="reduce",
-    infer=_infer("sum"),
     vjp=lambda g, like_x, axis, keepdims: spread(g, like_x, axis, keepdims),
     small_vjp=lambda g, like_x, axis, keepdims: _spread_array(g, like_x, axis, keepdims),
-    batch=_batch(lambda: reduce_sum),
     reference=lambda x, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims),
     samples=_samples,
     errors=_bad("sum"),
@@ -202,14 +169,12 @@ def _prod_rule(g: Tensor, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     return spread(g, x, axis, keepdims) * partial
 
 
-@primitive(
+@reduction(
+    PROD,
+    autocast="float32",
     namespace="internal",
     title="prod",
-    checks_once=True,
-    cost="reduce",
-    infer=_infer("prod"),
     vjp=_prod_rule,
-    batch=_batch(lambda: reduce_prod),
     reference=lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims),
     samples=_samples,
     errors=_bad("prod"),
@@ -236,8 +201,8 @@ def _extreme_rule(g: Tensor, x: Tensor, out: Tensor, axis: Axis, keepdims: bool)
     return hit * spread(g, x, axis, keepdims) / spread(reduce_sum(hit, axis, True), x, axis, True)
 
 
-def _real_infer(name: str) -> Any:
-    inner = _infer(name, empty=False)
+def _real_infer(name: str, reduces: Reduction) -> Any:
+    inner = infer_reduction(name, reduces)
 
     def infer(x: Any, axis: Any, keepdims: bool) -> Spec:
         if dtypes.is_complex(x.dtype):
@@ -247,13 +212,11 @@ def _real_infer(name: str) -> Any:
     return infer
 
 
-@primitive(
+@reduction(
+    MAX,
     name="max",
-    checks_once=True,
-    cost="reduce",
-    infer=_real_infer("max"),
+    infer=_real_infer("max", MAX),
     vjp=_extreme_rule,
-    batch=_batch(lambda: max_),
     reference=lambda x, axis=None, keepdims=False: np.max(x, axis=axis, keepdims=keepdims),
     samples=_samples,
     errors=lambda m: [*_bad("max")(m), Bad(ValueError, "max: cannot reduce axis 0 of size 0", m.normal(0, 3), axis=0)],
@@ -267,13 +230,11 @@ def max_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return np.asarray(np.max(x, axis=axis, keepdims=keepdims))
 
 
-@primitive(
+@reduction(
+    MIN,
     name="min",
-    checks_once=True,
-    cost="reduce",
-    infer=_real_infer("min"),
+    infer=_real_infer("min", MIN),
     vjp=_extreme_rule,
-    batch=_batch(lambda: min_),
     reference=lambda x, axis=None, keepdims=False: np.min(x, axis=axis, keepdims=keepdims),
     samples=_samples,
     errors=_bad("min"),
@@ -287,18 +248,10 @@ def min_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return np.asarray(np.min(x, axis=axis, keepdims=keepdims))
 
 
-def _bool(_: np.dtype) -> np.dtype:
-    return dtypes.bool_
-
-
-@primitive(
-    accumulate="exact",
+@reduction(
+    ANY,
     name="any",
-    checks_once=True,
-    cost="reduce",
-    infer=_infer("any", _bool),
     vjp=NOT_DIFFERENTIABLE,
-    batch=_batch(lambda: any_),
     reference=lambda x, axis=None, keepdims=False: np.any(x, axis=axis, keepdims=keepdims),
     samples=lambda m: [
         Sample(m.bools(2, 3)),
@@ -315,14 +268,10 @@ def any_(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return np.asarray(np.any(x, axis=axis, keepdims=keepdims))
 
 
-@primitive(
-    accumulate="exact",
+@reduction(
+    ALL,
     name="all",
-    checks_once=True,
-    cost="reduce",
-    infer=_infer("all", _bool),
     vjp=NOT_DIFFERENTIABLE,
-    batch=_batch(lambda: all_),
     reference=lambda x, axis=None, keepdims=False: np.all(x, axis=axis, keepdims=keepdims),
     samples=lambda m: [
         Sample(m.bools(2, 3)),

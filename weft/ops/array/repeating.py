@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..core import vmap_rules
 from ..core.define import primitive
 from ..core.samples import Bad, Sample
 from ..core.slow_path import check_memory
-from ..core.spec import Spec, check_shape, check_size, normalize_axes, normalize_axis, num_elements
+from ..core.spec import Spec, check_integer, check_shape, check_size, normalize_axes, normalize_axis, num_elements
 from .shaping import reshape
 
 # Functions for users that are not ops; ops are public by their records.
@@ -210,12 +209,12 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     if isinstance(repeats, Tensor):
         repeats = repeats.tolist()
     if isinstance(repeats, (list, tuple)):
-        repeats = tuple([operator.index(r) for r in repeats])
+        repeats = tuple([check_integer("repeat", r, "repeats") for r in repeats])
         size = x.size if axis is None else x.shape[normalize_axis("repeat", axis, x.ndim)]
         if len(repeats) == 1:
             repeats = repeats[0]
         elif len(repeats) != size:
             raise ValueError(f"repeat: expected 1 or {size} repeats. Got {len(repeats)}.")
-    if (min(repeats, default=0) if isinstance(repeats, tuple) else operator.index(repeats)) < 0:
+    if (min(repeats, default=0) if isinstance(repeats, tuple) else check_integer("repeat", repeats, "repeats")) < 0:
         raise ValueError(f"repeat: repeats must not be negative. Got {repeats}.")
     return repeat_static(x, repeats, axis)

@@ -27,6 +27,17 @@ class RowSparse:
     def __init__(
         self, indices: Tensor, values: Tensor, shape: tuple[int, ...], keep: bool = False, checked: bool = False
     ) -> None:
+        operands: tuple[tuple[str, Any], ...] = (("indices", indices), ("values", values))
+        for name, t in operands:
+            if not hasattr(t, "_data"):
+                hint = " Convert them with `wf.asarray(...)`." if isinstance(t, (list, tuple, np.ndarray)) else ""
+                raise TypeError(f"RowSparse: {name} must be a tensor. Got {type(t).__name__}.{hint}")
+        if not isinstance(shape, (tuple, list)) or not shape:
+            raise TypeError(f"RowSparse: shape must be a tuple with one size or more. Got {shape!r}.")
+        if indices.dtype.kind not in "iu":
+            raise TypeError(
+                f"RowSparse: indices must be integers. Got {indices.dtype.name}; use `indices.astype(wf.int64)`."
+            )
         if tuple(values.shape) != (*indices.shape, *shape[1:]) or indices.ndim != 1:
             raise ValueError(
                 f"RowSparse: expected one row of shape {format_shape(shape[1:])} per index. "

@@ -6,7 +6,6 @@ Ops that may return a view declare it (`alias`), and how a write to the view rea
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +17,19 @@ from ..core import vmap_rules
 from ..core.define import composite, primitive
 from ..core.registry import NOT_DIFFERENTIABLE, joint
 from ..core.samples import Bad, Sample
-from ..core.spec import Spec, check_shape, is_known, normalize_axes, normalize_axis, num_elements, same_size
+from ..core.spec import (
+    Spec,
+    as_integer,
+    check_shape,
+    check_size,
+    is_known,
+    normalize_axes,
+    normalize_axis,
+    num_elements,
+    same_size,
+)
 from ..core.spec import broadcast_shapes as _broadcast_shapes
+from . import view_rules
 
 # Functions for users that are not ops; ops are public by their records.
 __all__ = ["broadcast_arrays", "broadcast_shapes", "concat"]
@@ -32,7 +42,7 @@ def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
     try:
-        sizes = [None if d is None else operator.index(d) for d in shape]
+        sizes = [None if d is None else as_integer(d) for d in shape]
     except TypeError:
         raise TypeError(f"reshape: shape must be a tuple of integers. Got {shape!r}.") from None
     if sizes.count(-1) > 1 or any(d is not None and d < -1 for d in sizes):
@@ -57,7 +67,8 @@ def resolve_shape(shape: Any, x: Any) -> tuple[Any, ...]:
 
 @primitive(
     checks_once=True,
-    cost="view",
+    view=view_rules.RESHAPED,
+    identity="same spec",
     infer=lambda x, shape, copy: Spec(resolve_shape(shape, x), x.dtype),
     vjp=lambda g, like_x: reshape_like(g, like_x),
     alias="x",
@@ -116,6 +127,7 @@ def as_tensor(like: Any) -> Tensor:
 
 
 @primitive(
+    identity="same spec",
     accumulate="exact",
     title="reshape",
     cost="view",
@@ -149,7 +161,7 @@ def _inverse(axes: Any) -> tuple[int, ...]:
 
 @primitive(
     checks_once=True,
-    cost="view",
+    view=view_rules.PERMUTED,
     infer=_infer_permute,
     vjp=lambda g, axes: permute_dims(g, _inverse(axes)),
     alias="x",
@@ -261,7 +273,8 @@ def _batch_axes(op: Any, extra: int) -> Any:
 
 @primitive(
     checks_once=True,
-    cost="view",
+    view=view_rules.EXPANDED,
+    identity="same spec",
     infer=_infer_expand,
     vjp=lambda g, axis: squeeze(g, axis),
     alias="x",
@@ -303,7 +316,8 @@ def _restore(g: Tensor, axis: Any, like: Any) -> Tensor:
 
 @primitive(
     checks_once=True,
-    cost="view",
+    view=view_rules.SQUEEZED,
+    identity="same spec",
     infer=_infer_squeeze,
     vjp=lambda g, like_x, axis: _restore(g, axis, like_x),
     alias="x",
@@ -338,7 +352,8 @@ def _infer_broadcast(x: Any, shape: Any) -> Spec:
 
 @primitive(
     checks_once=True,
-    cost="view",
+    view=view_rules.BROADCAST,
+    identity="same spec",
     infer=_infer_broadcast,
     vjp=lambda g, like_x: sum_to_like(g, like_x),
     alias="x",
@@ -380,6 +395,7 @@ def broadcast_to_like(x: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    identity="same spec",
     accumulate="exact",
     namespace="internal",
     title="broadcast_to",
@@ -445,6 +461,8 @@ def sum_to_like(x: Tensor, like: Any) -> Tensor:
 
 
 @primitive(
+    identity="same spec",
+    autocast="float32",
     namespace="internal",
     title="sum",
     cost="reduce",
@@ -640,8 +658,7 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     >>> [piece.tolist() for piece in wf.chunk(wf.arange(5), 2)]
     [[0, 1, 2], [3, 4]]
     """
-    if chunks < 1:
-        raise ValueError(f"chunk: chunks must be at least 1. Got {chunks}.")
+    chunks = check_size("chunk", chunks, "chunks", 1)
     axis = normalize_axis("chunk", axis, x.ndim)
     return split(x, max(1, -(-x.shape[axis] // chunks)), axis)
 
@@ -650,6 +667,7 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @primitive(
+    identity="always",
     accumulate="exact",
     checks_once=True,
     cost="move",
@@ -672,6 +690,7 @@ def clone(x: Tensor) -> Any:
 
 
 @primitive(
+    identity="always",
     accumulate="exact",
     checks_once=True,
     cost="view",
@@ -693,6 +712,7 @@ def stop_gradient(x: Tensor) -> Any:
 
 
 @primitive(
+    identity="always",
     accumulate="exact",
     namespace="internal",
     checks_once=True,

@@ -85,6 +85,7 @@ def _batch_sampled(axes: Any, tensors: Any, attrs: Any) -> Tensor:
 
 
 @primitive(
+    autocast="low",
     namespace="internal",
     infer=_infer_sparse_matmul,
     vjp=(
@@ -154,6 +155,7 @@ def _infer_sampled(rows: Any, columns: Any, x1: Any, x2: Any) -> Spec:
 
 
 @primitive(
+    autocast="low",
     namespace="internal",
     infer=_infer_sampled,
     vjp=(

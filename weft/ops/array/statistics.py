@@ -13,6 +13,7 @@ from ...typing import Operand
 from ..core.define import composite, constant
 from ..core.samples import Bad, Sample
 from ..core.spec import check_size, normalize_axes, num_elements, require_sizes
+from .check_values import require
 from .creation import asarray, linspace, ones_like, zeros
 from .elementwise import abs_, astype, floor, isnan, maximum, minimum, norm_sqrt, square, where
 from .gathering import index_add, masked_fill, take_axis
@@ -220,9 +221,7 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
         edges = astype(asarray(bins), x.dtype)
         if edges.ndim != 1 or (isinstance(edges.shape[0], int) and edges.shape[0] < 2):
             raise ValueError(f"histogram: expected a vector of at least 2 bin edges. Got {format_shape(edges.shape)}.")
-        if not edges.is_symbolic and not bool(np.all(np.diff(edges._array("histogram")) >= 0)):
-            raise ValueError("histogram: bin edges must not decrease.")
-        return edges
+        return require(edges, lambda e: e[1:] >= e[:-1], "histogram: bin edges must not decrease.")
     bins = check_size("histogram", bins, "bins", 1)
     if range is not None:
         low, high = (float(v) for v in range)

@@ -13,7 +13,7 @@ arithmetic of its approximation, and caches are ignored.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import log2
 from typing import Any, NamedTuple
 
@@ -93,6 +93,13 @@ WEIGHTS = {
     "asin": 25, "acos": 25, "atan": 22, "atan2": 28, "asinh": 25, "acosh": 25, "atanh": 25, "logaddexp": 35, "hypot": 8,
     "cast": 1, "const": 0, "arg": 0,
 }  # fmt: skip
+EXPENSIVE_WEIGHT = 8
+"""Operations from which computing a function again costs more than reading its result from memory."""
+
+
+def is_expensive(expressions: Iterable[s.Expr]) -> bool:
+    """Whether one of these expressions calls an expensive function."""
+    return any(WEIGHTS.get(e.fn, 1) >= EXPENSIVE_WEIGHT for e in s.topological(expressions))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -38,6 +38,7 @@ from .recording import finish as finish
 from .recording import link as link
 from .recording import make_node as make_node
 from .recording import needs_of as needs_of
+from .reductions import Reduction, infer_reduction
 from .registry import Op
 from .short_floats import any_short as any_short
 from .short_floats import in_float32
@@ -57,6 +58,7 @@ from .slow_path import native_kernels as native_kernels
 from .slow_path import operand as operand
 from .slow_path import plain_elementwise as plain_elementwise
 from .slow_path import promoted as promoted
+from .spec import normalize_axes
 
 
 def _public(op: Op, function: Callable[..., Any], fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,6 +100,39 @@ def primitive(*, name: str | None = None, **facts: Any) -> Callable[[Callable[..
         return _public(op, _closure(op)(op), fn)
 
     return define
+
+
+def reduction(
+    reduces: Reduction, *, name: str | None = None, **facts: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Define a primitive with the parameters (x, axis, keepdims) that combines the elements along `axis`.
+
+    The shape rule, the batching rule and the cost follow from `reduces`, unless they are given; see
+    `weft.ops.core.reductions` for what else does.
+    """
+
+    def define(fn: Callable[..., Any]) -> Callable[..., Any]:
+        title = facts.get("title", name or fn.__name__)
+        derived = {
+            "checks_once": True,
+            "infer": infer_reduction(title, reduces),
+            "batch": lambda axes, tensors, attrs: _batch_reduction(
+                registry.get(name or fn.__name__), tensors[0], attrs
+            ),
+            "accumulate": "exact" if reduces.boolean else "float32",
+        }
+        return primitive(name=name, **{**derived, **facts, "reduction": reduces})(fn)
+
+    return define
+
+
+def _batch_reduction(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:
+    """Batching rule of a reduction: axis 0 is the batch axis, all others shift by one."""
+    axis, keepdims = attrs
+    shifted: Any = tuple([a + 1 for a in normalize_axes(op.title, axis, x.ndim - 1)])
+    if len(shifted) == 1 and not isinstance(axis, tuple):
+        shifted = shifted[0]
+    return call(op, (x, shifted, keepdims))
 
 
 def _direct_dtypes(op: Op) -> frozenset[np.dtype]:

@@ -80,7 +80,7 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
     return _kind(error)(f"{name}: {message}")
 
 
-def _wrong_tensor(
+def wrong_tensor(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Exception | None:
     """The error for the first argument that should be a tensor and cannot be converted to one."""
@@ -98,7 +98,7 @@ def _wrong_tensor(
             and "None" in str(annotation)
         ):
             continue
-        if "Sequence" in str(annotation) or "Any" in str(annotation):
+        if any(word in str(annotation) for word in ("Sequence[", "tuple[", "list[", "Any")):
             continue
         hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple, int, float, complex)) else ""
         return TypeError(f"{name}: {parameter} must be a tensor. Got {type(value).__name__}.{hint}")
@@ -110,7 +110,7 @@ def explained(
 ) -> Exception:
     """The exception to raise when `function`, public as `name`, failed with `error`."""
     if not isinstance(error, _PLAIN) or isinstance(error, TypeError) and _PREFIX.match(str(error)) is None:
-        wrong = _wrong_tensor(name, function, args, kwargs)
+        wrong = wrong_tensor(name, function, args, kwargs)
         if wrong is not None:
             return wrong
     text = str(error)

@@ -11,7 +11,7 @@ and not their history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,9 @@ ndarray = np.ndarray
 def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
     """Replace the value of `x`, the first of `values`, by `op(*values)`."""
     refuse_batched(op.title, x, op.tensors(values))
-    capture = writer_of(x)
-    if capture is not None:
-        replace(x, check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values))), capture)
+    writer = writer_of(x)
+    if writer is not None:
+        replace(x, check_result(op, x, op.run(op.call, values)), writer, op.title)
         return x
     check_writeable(op.title, x)
     recorded = grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in op.tensors(values))
@@ -44,7 +44,7 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
         return x
     refuse_leaf(op.title, x)
     values = with_old_values(op, x, values)
-    result = check_result(op, x, op.call(*values[: op.num_positional], **_keywords(op, values)))
+    result = check_result(op, x, op.run(op.call, values))
     if type(result._data) is not ndarray:
         result._data.assign(x, result)  # a graph defines how its values are stored, or raises
     note_mutation(x._data, op.title)
@@ -54,10 +54,9 @@ def apply_inplace(op: Op, x: Tensor, values: tuple[Any, ...]) -> Tensor:
 
 
 def notify_modes(name: str, x: Tensor, operands: Sequence[Any]) -> None:
-    """Report an unrecorded write, which is not an op call, to modes that watch results."""
+    """Report an unrecorded write, which is not an op call, to the modes of this thread."""
     for mode in define.current_modes():
-        if hasattr(mode, "wrote"):
-            mode.wrote(name, x, operands)
+        mode.wrote(name, x, operands)
 
 
 class ReadOnlyError(ValueError):
@@ -90,19 +89,36 @@ def with_old_values(op: Op, x: Tensor, values: tuple[Any, ...]) -> tuple[Any, ..
     return tuple(op.merge(tensors, op.attrs(values)))
 
 
-def _keywords(op: Op, values: tuple[Any, ...]) -> dict[str, Any]:
-    n = op.num_positional
-    return dict(zip(op.parameters[n:], values[n:], strict=True))
+class SymbolicWriter:
+    """Takes writes to a symbolic tensor outside of any mode that does: the data knows how its values are stored."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def assign(self, x: Tensor, value: Tensor) -> None:
+        self._data.assign(x, value)
+
+    def touch(self, x: Tensor) -> None:
+        pass
+
+    def views_of(self, base: Tensor) -> None:
+        return None
+
+    def in_layout_of(self, x: Tensor, value: Tensor) -> Tensor:
+        return value
 
 
-def writer_of(x: Tensor) -> Any:
-    """The object that intercepts writes to `x`, if any: a capture in progress, or its symbolic value."""
+Writer = define.Mode | SymbolicWriter
+
+
+def writer_of(x: Tensor) -> Writer | None:
+    """The object that takes writes to `x`, if any: a capture in progress, or its symbolic data."""
     if define.modes.active:
         for mode in reversed(define.current_modes()):
-            if hasattr(mode, "assign"):
+            if mode.takes_writes:
                 return mode
     if type(x._data) is not ndarray:
-        return x._data
+        return SymbolicWriter(x._data)
     return None
 
 
@@ -126,8 +142,8 @@ def refuse_leaf(name: str, x: Tensor) -> None:
             "it shows. Make the view again outside of no_grad, write under no_grad, or `.clone()` it first."
         )
     root = view.base if view.__class__ is View and type(x._data) is ndarray else tape_root(x)
-    if root._node.__class__ is Leaf:
-        what = "a view of a leaf" if root is not x else "a leaf"
+    if root._node.__class__ is Leaf or x._node.__class__ is Leaf:
+        what = "a leaf" if x._node.__class__ is Leaf else "a view of a leaf"
         raise LeafWriteError(
             f"{name}: {what} tensor that requires gradients is written in place. "
             "Wrap the update in `with wf.no_grad():`, or compute out of place."
@@ -244,35 +260,39 @@ def tape_root(x: Tensor) -> Any:
     return view.base if view.root is None else view.root
 
 
-def replace(x: Tensor, result: Tensor, capture: Any) -> None:
-    """Give `x` a new symbolic value and update the tensors that share its memory: its base and the base's other views."""
-    if grad_mode.enabled and result._node is not None:
-        refuse_leaf("in-place", x)
+def replace(x: Tensor, result: Tensor, writer: Writer, name: str = "in-place") -> None:
+    """Give `x` a new symbolic value and update the tensors that share its memory: its base and the base's other views.
+
+    `name` is that of the op in errors.
+    """
     view = getattr(x, "_view", None)
-    own = type(x._data) is ndarray and getattr(capture, "views_of", None) is not None
-    if view.__class__ is not View or own:
-        set_value(x, result, capture)
-        refresh_views(x, capture, x, x)
+    for t in (x, view.base) if view.__class__ is View else (x,):
+        if type(t._data) is ndarray:
+            check_writeable(name, t)
+    if grad_mode.enabled and result._node is not None:
+        refuse_leaf(name, x)
+    if view.__class__ is not View or type(x._data) is ndarray and writer.views_of(x) is not None:
+        set_value(x, result, writer)
+        refresh_views(x, writer, x, x)
         return
     root = tape_root(x) if type(x._data) is not ndarray else view.base
     if root is view.base:
-        set_value(root, put_steps(root, view.steps, result), capture)
+        set_value(root, put_steps(root, view.steps, result), writer)
     else:  # the base gets the value but not the history
         with no_grad():
-            set_value(view.base, put_steps(view.base, view.steps, result), capture)
+            set_value(view.base, put_steps(view.base, view.steps, result), writer)
         if root is not None and root is not x:
-            set_value(root, put_steps(root, view.steps_after(root._view), result), capture)
-    set_value(x, result, capture)
-    refresh_views(view.base, capture, x, root)
+            set_value(root, put_steps(root, view.steps_after(root._view), result), writer)
+    set_value(x, result, writer)
+    refresh_views(view.base, writer, x, root)
 
 
-def set_value(x: Tensor, value: Tensor, capture: Any) -> None:
+def set_value(x: Tensor, value: Tensor, writer: Writer) -> None:
     """Bind `x` to `value` in the graph in progress."""
-    touch = getattr(capture, "touch", None)
-    if touch is not None:
-        touch(x)
-    if type(x._data) is ndarray:  # an outside tensor: the capture keeps its new value
-        capture.assign(x, value)
+    writer.touch(x)
+    value = writer.in_layout_of(x, value)
+    if type(x._data) is ndarray:  # an outside tensor: the writer keeps its new value
+        writer.assign(x, value)
     else:
         x._data = value._data
     if grad_mode.enabled and x._node.__class__ is not Leaf:
@@ -297,8 +317,7 @@ def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
     """`base` with its view along `steps` replaced by `value`, out of place."""
     inner = [base]
     for op, attrs in steps[:-1]:
-        values = tuple(op.merge([inner[-1]], attrs))
-        inner.append(op.call(*values[: op.num_positional], **_keywords(op, values)))
+        inner.append(op.run(op.call, op.merge([inner[-1]], attrs)))
     for (op, attrs), part in zip(reversed(steps), reversed(inner), strict=True):
         if op.put is None:
             raise ReadOnlyError(
@@ -312,8 +331,7 @@ def put_steps(base: Tensor, steps: list[Any], value: Tensor) -> Tensor:
 def derive(start: Tensor, steps: Sequence[Any]) -> Tensor:
     """Apply the view `steps` to `start`."""
     for op, attrs in steps:
-        values = tuple(op.merge([start], attrs))
-        start = op.call(*values[: op.num_positional], **_keywords(op, values))
+        start = op.run(op.call, op.merge([start], attrs))
     return start
 
 
@@ -334,50 +352,46 @@ def _live_views(found: Any) -> list[Tensor]:
 def _relink_views(base: Tensor, written: Tensor | None) -> None:
     """Derive the tape link of every live view of `base` again after a recorded write to its memory."""
     for view in _live_views(getattr(base, "_view", None)):
-        if view is not written:
+        if view is not written and view._node.__class__ is not Leaf:
             fresh = derive(base, view._view.steps)
             if grad_mode.enabled:
                 view._node = fresh._node
 
 
-def refresh_views(base: Tensor, capture: Any, written: Tensor, root: Any) -> None:
+def refresh_views(base: Tensor, writer: Writer, written: Tensor, root: Any) -> None:
     """Derive every live symbolic view of `base` again after a write through `written`.
 
     Views that the tape reaches through the same `root` get a new history; the others only share the memory.
     """
-    registers = [getattr(base, "_view", None)]
-    outside = getattr(capture, "views_of", None)
-    if type(base._data) is ndarray and outside is not None:
-        registers = [outside(base)]
-    touch = getattr(capture, "touch", None)
-    for register in registers:
-        for view in _live_views(register):
-            if view is written or type(view._data) is ndarray:
-                continue
-            if touch is not None:
-                touch(view)
-            if root is not None and view is not root and tape_root(view) is root:
-                fresh = derive(root, view._view.steps_after(getattr(root, "_view", None) if root is not base else None))
-                if grad_mode.enabled:
-                    view._node = fresh._node
-            elif view is root:
-                continue
-            else:
-                with no_grad():
-                    fresh = derive(base, view._view.steps)
-            view._data = fresh._data
+    views = writer.views_of(base) if type(base._data) is ndarray else None
+    for view in _live_views(getattr(base, "_view", None) if views is None else views):
+        if view is written or type(view._data) is ndarray:
+            continue
+        writer.touch(view)
+        if root is not None and view is not root and tape_root(view) is root:
+            fresh = derive(root, view._view.steps_after(getattr(root, "_view", None) if root is not base else None))
+            if grad_mode.enabled and view._node.__class__ is not Leaf:
+                view._node = fresh._node
+        elif view is root:
+            continue
+        else:
+            with no_grad():
+                fresh = derive(base, view._view.steps)
+        view._data = fresh._data
 
 
 class _Detach:
     """`x.detach()` as a step of a symbolic view: the same value without history."""
 
     name = "detach"
-    num_positional = 1
-    parameters = ("x",)
 
     @staticmethod
     def merge(tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Sequence[Any]:
         return tensors
+
+    @staticmethod
+    def run(fn: Callable[..., Any], values: Sequence[Any]) -> Any:
+        return fn(*values)
 
     @staticmethod
     def call(x: Tensor) -> Tensor:

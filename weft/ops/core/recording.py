@@ -9,7 +9,7 @@ from weakref import ref
 import numpy as np
 
 from ... import dtypes
-from ...autograd.tape import Leaf, Node, Output, grad_mode, memory_of, tick
+from ...autograd.tape import Leaf, Node, grad_mode, memory_of, tick
 from ...errors import user_location
 from ...tensor import Tensor, wrap
 from . import modes
@@ -17,8 +17,7 @@ from .registry import Op
 from .spec import is_known, spec_of
 
 ndarray = np.ndarray
-_new = object.__new__
-Step = tuple[Op, tuple[Any, ...]]
+ViewStep = tuple[Op, tuple[Any, ...]]
 
 
 def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...], outs: Any) -> Any:
@@ -29,11 +28,7 @@ def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[An
         if grad_mode.enabled:
             needs = needs_of(op, tensors)
         if needs:
-            node = make_node(op, tensors, datas, attrs, outs, needs)
-            node.outputs = tuple([spec_of(o) for o in outs])
-            for i, r in enumerate(results):
-                if dtypes.is_inexact(r.dtype):
-                    r._node = Output(node, i)
+            make_node(op, tensors, datas, attrs, outs, needs).link(results)
         return results
     out = wrap(outs)
     if grad_mode.enabled:
@@ -45,7 +40,7 @@ def finish(op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[An
     elif op.alias is not None:
         if type(outs) is not ndarray:
             note_view(op, tensors[0], datas[0], attrs, out)
-        elif outs.base is not None:
+        elif outs.base is not None and memory_of(outs) is memory_of(datas[0]):  # else a copy, of another shape
             out._view = UNTRACKED
     return out
 
@@ -70,10 +65,8 @@ def needs_of(op: Op, tensors: Sequence[Any]) -> int:
 def make_node(
     op: Op, tensors: Sequence[Any], datas: Sequence[Any], attrs: tuple[Any, ...], outs: Any, needs: int
 ) -> Node:
-    """The tape entry of one call."""
-    node = _new(Node)
-    node.op = op
-    node.edges = tuple([t._node if needs >> i & 1 else None for i, t in enumerate(tensors)])
+    """The tape node of one call."""
+    edges = tuple([t._node if needs >> i & 1 else None for i, t in enumerate(tensors)])
     saved: list[Any] = []
     for kind, index, mask in op.saved_items:
         if not mask & needs:
@@ -86,35 +79,37 @@ def make_node(
             saved.append(outs[index])
         else:
             saved.append(outs)
-    node.saved = tuple(saved)
-    node.attrs = attrs
-    node.specs = None
+    specs = None
+    if _needs_fitting(op, datas, outs):
+        specs = tuple([spec_of(d) if hasattr(d, "shape") else None for d in datas])
+    where = user_location(2) if modes.lines else None
+    outputs = tuple([spec_of(o) for o in outs]) if op.num_outputs != 1 else None
+    return Node(op, edges, tuple(saved), attrs, specs, where, outputs)
+
+
+def _needs_fitting(op: Op, datas: Sequence[Any], outs: Any) -> bool:
+    """Whether the gradients that the rules of `op` give must be fitted to the shapes and dtypes of its inputs."""
     if op.broadcasts:
         shape, dtype = outs.shape, outs.dtype
-        unknown = outs.__class__ is not ndarray and not is_known(
-            shape
-        )  # unknown sizes that compare equal may differ at run time
+        if dtype.itemsize == 2 or outs.__class__ is not ndarray and not is_known(shape):
+            return True  # unknown sizes that compare equal may differ at run time
         for d in datas:
-            if d is not None and (
-                unknown
-                or getattr(d, "shape", ()) != shape
-                or getattr(d, "dtype", dtype) != dtype
-                or dtype.itemsize == 2
-            ):
-                node.specs = tuple([_spec(d) for d in datas])
-                break
-    elif op.promote is not None and len({d.dtype for d in datas if hasattr(d, "dtype")}) > 1:
-        node.specs = tuple([_spec(d) for d in datas])  # each input gets its gradient in its own dtype
-    elif op.widens:
+            if d is not None and (getattr(d, "shape", ()) != shape or getattr(d, "dtype", dtype) != dtype):
+                return True
+        return False
+    promotes, widens = op.promote is not None, op.widens
+    if promotes or widens:
+        common = None
         for d in datas:
-            if d is not None and d.dtype.itemsize == 2:  # rules give float32
-                node.specs = tuple([_spec(d) for d in datas])
-                break
-    node.hooks = None
-    node.outputs = None
-    node.where = user_location(2) if modes.lines else None
-    node.seq = tick()
-    return node
+            dtype = getattr(d, "dtype", None)
+            if dtype is None:
+                continue
+            if widens and dtype.itemsize == 2:  # rules give float32
+                return True
+            if promotes and common is not None and dtype is not common and dtype != common:
+                return True  # each input gets its gradient in its own dtype
+            common = dtype
+    return False
 
 
 def _kept(op: Op, datas: Sequence[Any]) -> tuple[Any, ...]:
@@ -147,16 +142,21 @@ class View:
     __slots__ = ("base", "step", "before", "root", "cut")
 
     def __init__(
-        self, base: Tensor, step: Step, before: View | None = None, root: Tensor | None = None, cut: str | None = None
+        self,
+        base: Tensor,
+        step: ViewStep,
+        before: View | None = None,
+        root: Tensor | None = None,
+        cut: str | None = None,
     ) -> None:
         self.base, self.step, self.before, self.root, self.cut = base, step, before, root, cut
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ViewStep]:
         """All steps in order. They are a chain in memory: a loop that makes a view of a view copies nothing."""
         return self.steps_after(None)
 
-    def steps_after(self, start: View | None) -> list[Step]:
+    def steps_after(self, start: View | None) -> list[ViewStep]:
         """The steps from the view `start` (None: from the base) to this one."""
         return [view.step for view in self.chain(start)]
 
@@ -222,7 +222,7 @@ def note_view(op: Op, x: Tensor, data: Any, attrs: tuple[Any, ...], out: Tensor)
 
 def link(op: Op, x: Tensor, attrs: tuple[Any, ...], out: Tensor) -> None:
     found = getattr(x, "_view", None)
-    if found.__class__ is View:
+    if found.__class__ is View and x._node.__class__ is not Leaf:  # a leaf begins the tape, though it is a view
         base = found.base
         out._view = View(base, (op, attrs), found)
     elif found is UNTRACKED:

@@ -42,14 +42,20 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import format_shape as format_shape
 from .spec import refuse_gradients
 
+if TYPE_CHECKING:
+    from .reductions import Reduction
+    from .views import View
+
 ACCUMULATE = ("float32", "kernels", "exact", "parts")
+AUTOCAST = ("low", "float32", None)
+OBSERVER_EFFECTS = frozenset(("print", "check"))  # of ops that run whenever their input is computed
 _NUMBERS = frozenset({int, float, bool, str, type(None)})  # attribute types that need no check
 NOT_DIFFERENTIABLE = "not differentiable"
 FROM_DOUBLE_REVERSE = "from double reverse"
@@ -75,7 +81,7 @@ def joint(rule: Callable[..., Any], *, fill: bool = True, with_all: tuple[str, .
     return Joint(rule, fill, with_all)
 
 
-class Kernel:
+class OpKernel:
     """One implementation of an op for one kind of device; `when(*args, **attrs)` is its guard (None: always applies)."""
 
     __slots__ = ("fn", "device", "when", "name")
@@ -154,12 +160,71 @@ def _holds_integers(annotation: str) -> bool:
     return _INTEGERS.search(annotation) is not None and _OTHER_NUMBERS.search(annotation) is None
 
 
-class Op:
-    """The record of one op. Immutable after definition, except for the list of kernels.
+class Facts:
+    """What graphs and the compiler ask of the op of any node, with the answers for an op of which nothing is known.
+
+    `Op` sets them from its record. Ops outside the table (placeholders, control flow, variables, queues) inherit them.
 
     Facts:
         effects: names of side effects, such as "reads", "writes", "blocks", "random", "host", "print" and "check" (may
             raise); an op without effects is pure and may be merged, moved and dropped.
+        expression: the scalar expression of an elementwise op: a function of its operands.
+        element: the same for an op whose expression depends on attributes: a function of the op's parameters, with scalar
+            expressions for tensors (`cast`, `filled`).
+        reduction: what the op combines elements with, see `weft.ops.core.reductions`.
+        scan: what a running reduction along the attribute `axis` combines elements with; a second result is the place of
+            the element that each running value was taken from.
+        view: how the op's result is laid out in the memory of its operand, see `weft.ops.core.views`.
+        gather: the op selects elements of operand 0 by the indices in operand 1 along the attribute `axis`, which comes
+            first: "axis" if the axes of the indices replace that axis, "along" if there is an index per element.
+        scatter: the op is operand 0 with elements replaced or added to, nothing else if operand 1 is empty: "axis" and
+            "along" as for `gather`, "slice" for a basic index.
+        identity: the result is the first operand: "always", or where it has the shape and dtype of the result ("same spec").
+        neutral: pairs (position, number): the result is the other one of two operands if this operand is the number.
+        empty_value: every element of the result if an operand is empty; None if that depends.
+        index_range: takes the op's parameters and returns (low, high) if all elements of the result are in [low, high),
+            else None.
+        subs: the subgraphs of a control-flow op.
+        routes: which routing op of a declared graph this is ("switch", "merge", "enter", "exit", "next_iteration"), or "".
+        check_error: the exception that a failed check of the op raises.
+        autocast: the precision in which `autocast` runs the op: "low" (the 16-bit dtype), "float32", or None: that of the
+            operands.
+    """
+
+    __slots__ = ()
+    version: int = 1
+    effects: frozenset[str] = frozenset()
+    expression: Callable[..., Any] | None = None
+    element: Callable[..., Any] | None = None
+    reduction: Reduction | None = None
+    scan: Reduction | None = None
+    view: View | None = None
+    gather: str | None = None
+    scatter: str | None = None
+    identity: str | None = None
+    neutral: tuple[tuple[int, float], ...] = ()
+    empty_value: float | None = None
+    index_range: Callable[..., Any] | None = None
+    check_error: type[Exception] = IndexError
+    autocast: str | None = None
+    alias: str | None = None
+    cost: Callable[..., Any] | str | None = None
+    subs: tuple[Any, ...] = ()
+    routes: str = ""
+    variadic: bool = False
+    tensor_names: tuple[str, ...] = ()
+    attr_names: tuple[str, ...] = ()
+
+    @property
+    def observes(self) -> bool:
+        """Whether a node of this op runs whenever its input is computed: a print or a check is never dead code."""
+        return bool(self.effects & OBSERVER_EFFECTS)
+
+
+class Op(Facts):
+    """The record of one op. Immutable after definition, except for the list of kernels.
+
+    Facts, besides those of every op:
         alias: the input that the output may be a view of; `put(base, value, *attrs)` then writes a new value of the view
             into its base, out of place.
         batch: the vmap rule: "elementwise", "composite", a function `batch(axes, tensors, attrs)`, or None (no rule).
@@ -175,23 +240,30 @@ class Op:
         shape_only: positions in a sequence of tensors of which gradient rules use only shape and dtype, so that the tape
             need not save them.
         accumulate: where float16 and bfloat16 are computed in float32, see Note [Short floats].
+        version: of the attributes' meaning in graph files; `upgrade(version, inputs, attrs)` makes the present attributes
+            of those that a file holds in an older version (`inputs` have shapes and dtypes).
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], **facts: Any) -> None:
         self.name = name
         self.title: str = facts.pop("title", name)  # the public name used in errors
         self.fn = fn
-        self.version: int = facts.pop("version", 1)
+        self.version = facts.pop("version", 1)
+        self.upgrade: Callable[..., tuple[Any, ...]] | None = facts.pop("upgrade", None)
         self.doc = inspect.cleandoc(fn.__doc__ or "")
         self._parse_signature(fn, facts.pop("all_tensors", False))
         self.num_outputs: int | None = facts.pop("outputs", 1)
         self.infer: Callable[..., Any] | None = facts.pop("infer", None)
         self.promote: str | None = facts.pop("promote", None)
         self.kind: str = facts.pop("kind", "numeric")
-        self.expression: Callable[..., Any] | None = facts.pop("expression", None)
+        self.expression = facts.pop("expression", None)
+        for fact in _COMPILER_FACTS:
+            if fact in facts:
+                setattr(self, fact, facts.pop(fact))
+        self._check_facts()
         self.broadcasts: bool = facts.pop("broadcasts", False)
-        self.effects: frozenset[str] = frozenset(facts.pop("effects", ()))
-        self.alias: str | None = facts.pop("alias", None)
+        self.effects = frozenset(facts.pop("effects", ()))
+        self.alias = facts.pop("alias", None)
         self.put: Callable[..., Any] | None = facts.pop("put", None)
         self.ufunc: Callable[..., Any] | None = facts.pop("ufunc", None)
         self.reflected: Callable[..., Any] | None = None
@@ -204,7 +276,7 @@ class Op:
         self.refuse: Callable[..., None] | None = facts.pop("refuse", None)
         self.check_call: Callable[..., None] | None = facts.pop("check_call", None)
         self.jvp: Any = facts.pop("jvp", None) or FROM_DOUBLE_REVERSE
-        self.cost: Callable[..., Any] | str | None = facts.pop("cost", None)
+        self.cost = facts.pop("cost", "reduce" if self.reduction else "view" if self.view else None)
         self.composite: bool = facts.pop("composite", False)
         usual = "parts" if self.composite else "exact" if self.alias is not None else "float32"
         self.accumulate: str = facts.pop("accumulate", usual)
@@ -218,7 +290,7 @@ class Op:
         self.test: dict[str, Any] = facts.pop("test", {})
         self.method: str | None = facts.pop("method", None)
         self.namespace: str = facts.pop("namespace", "weft")
-        self.kernels: list[Kernel] = []
+        self.kernels: list[OpKernel] = []
         vjp, small_vjp = facts.pop("vjp", None), facts.pop("small_vjp", None)
         if facts:
             raise TypeError(f"op {name}: unknown facts {sorted(facts)}.")
@@ -240,6 +312,22 @@ class Op:
 
     def __reduce__(self) -> Any:
         return (get, (self.name,))
+
+    def _check_facts(self) -> None:
+        """Raise for facts that the op's parameters contradict: the compiler relies on them."""
+        if self.autocast not in AUTOCAST:
+            raise TypeError(f"op {self.name}: autocast must be 'low', 'float32' or None. Got {self.autocast!r}.")
+        if self.reduction is not None and (len(self.tensor_slots), self.attr_names) != (1, ("axis", "keepdims")):
+            raise TypeError(
+                f"op {self.name}: a reduction has the parameters (x, axis, keepdims). Got {self.signature}."
+            )
+        if self.scan is not None and (len(self.tensor_slots), self.attr_names) != (1, ("axis",)):
+            raise TypeError(f"op {self.name}: a scan has the parameters (x, axis). Got {self.signature}.")
+        indexed = self.gather is not None or self.scatter in ("axis", "along")
+        if indexed and (len(self.tensor_slots) < 2 or self.attr_names[:1] != ("axis",)):
+            raise TypeError(
+                f"op {self.name}: a gather or scatter takes a tensor, its indices and `axis`. Got {self.signature}."
+            )
 
     # The signature ------------------------------------------------------------------------------------------------
 
@@ -420,6 +508,12 @@ class Op:
         return self.rules is not None or self.joint_rule is not None or self.composite
 
 
+_COMPILER_FACTS = (
+    "element", "reduction", "scan", "view", "gather", "scatter", "identity", "neutral", "empty_value", "index_range",
+    "check_error", "autocast",
+)  # fmt: skip
+
+
 class _Required:
     def __repr__(self) -> str:
         return "<required>"
@@ -428,13 +522,23 @@ class _Required:
 REQUIRED = _Required()
 
 table: dict[str, Op] = {}
+_listeners: list[Callable[[Op], None]] = []
 
 
 def register(op: Op) -> Op:
     if op.name in table:
         raise ValueError(f"op {op.name!r} is defined already; choose another name.")
     table[op.name] = op
+    for listener in _listeners:
+        listener(op)
     return op
+
+
+def for_each_op(listener: Callable[[Op], None]) -> None:
+    """Call `listener` for every op of the table now, and for every op that is defined later."""
+    for op in list(table.values()):
+        listener(op)
+    _listeners.append(listener)
 
 
 def get(name: str) -> Op:
@@ -465,7 +569,7 @@ def register_kernel(
     op = get(name)
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
-        op.kernels.insert(0, Kernel(fn, device, when, label or str(getattr(fn, "__name__", "kernel"))))
+        op.kernels.insert(0, OpKernel(fn, device, when, label or str(getattr(fn, "__name__", "kernel"))))
         return fn
 
     return add

@@ -13,7 +13,7 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd.tape import enable_grad, grad_mode
-from ...tensor import Tensor
+from ...tensor import Tensor, as_leaf
 from .registry import Joint, joint
 
 
@@ -54,7 +54,7 @@ def composed_vjp(
             elif x._node is not None:  # a separate tape node, still linked to the history of x
                 watched.append(clone(x))
             else:
-                watched.append(x.detach().requires_grad_())
+                watched.append(as_leaf(x.detach()))
         outputs = fn(*watched)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         pairs = [

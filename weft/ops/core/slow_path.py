@@ -20,7 +20,7 @@ from . import modes
 from .recording import finish
 from .registry import Op
 from .short_floats import any_short, is_short, run_in_float32
-from .spec import Spec, broadcast_shapes, is_known
+from .spec import Spec, broadcast_shapes, is_known, only_integers
 
 ndarray = np.ndarray
 F32, BOOL = dtypes.float32, dtypes.bool_
@@ -114,6 +114,7 @@ def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
             check_once(op, arrays, attrs, values)
         else:
             result = op.run(op.infer, values)
+            refuse_non_integers(op, attrs)
             if op.alias is None:
                 check_fits(op, result)
     if op.refuse is not None:
@@ -149,6 +150,11 @@ def _prepare_backends(op: Op, arrays: Sequence[Any]) -> None:
 
 def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Sequence[Any]) -> None:
     """Run the shape rule of `op` unless this signature passed it before (see `Op.checks_once`)."""
+    if has_non_integers(attrs, op.integer_attrs):
+        check_integers(op, attrs)
+        op.run(op.infer, values)  # type: ignore[arg-type]
+        refuse_non_integers(op, attrs)
+        return
     if len(arrays) == 1 and not op.variadic:
         key: tuple[Any, ...] = (arrays[0].shape, arrays[0].dtype, attrs)
     else:
@@ -166,6 +172,34 @@ def check_once(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...], values: Se
     if len(op.checked) >= 4096:
         op.checked.clear()
     op.checked.add(key)
+
+
+def has_non_integers(attrs: Sequence[Any], integer_attrs: Sequence[int]) -> bool:
+    """Whether an attribute that holds integers has something else, such as 1.0 or True, which equal 1 as keys of a cache."""
+    for i in integer_attrs:
+        value = attrs[i]
+        if value.__class__ is not int and value is not None and not only_integers(value):
+            return True
+    return False
+
+
+def refuse_non_integers(op: Op, attrs: Sequence[Any]) -> None:
+    """Raise for an attribute that holds True or 1.0 in place of an integer; the shape rule may have a better error."""
+    if has_non_integers(attrs, op.integer_attrs):
+        for i in op.integer_attrs:
+            if any(isinstance(v, _NO_INTEGERS) for v in _parts(attrs[i])):
+                raise TypeError(f"{op.title}: {op.attr_names[i]} must be an integer. Got {attrs[i]!r}.")
+
+
+_NO_INTEGERS = (bool, np.bool_, float, complex, np.inexact)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _parts(v)
+    else:
+        yield value
 
 
 def check_integers(op: Op, attrs: Sequence[Any]) -> None:
@@ -245,7 +279,7 @@ def check_memory(title: str, shape: tuple[int, ...], dtype: np.dtype, scratch: i
         if size > room:
             raise MemoryError(
                 f"{title}: the result does not fit into memory. Got a shape {format_shape(shape)} that needs "
-                f"{memory.format_bytes(size)}; {memory.format_bytes(room)} can be had."
+                f"{memory.format_bytes(size)}; {memory.format_bytes(room)} are available."
             )
 
 

@@ -105,14 +105,34 @@ def num_elements(shape: Any) -> int | None:
 # Axes --------------------------------------------------------------------------------------------------------------
 
 
+def as_integer(value: Any) -> int:
+    """`value` as an int; TypeError for a bool, a float and everything else that is no integer."""
+    if value.__class__ is bool:
+        raise TypeError("a bool is no integer")
+    return operator.index(value)
+
+
+def check_integer(op: str, value: Any, name: str) -> int:
+    """`value` as an int; the error names the argument."""
+    try:
+        return as_integer(value)
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be an integer. Got {value!r}.") from None
+
+
+def only_integers(value: Any) -> bool:
+    """Whether `value` is a plain integer or a possibly nested tuple of them; None may take the place of one."""
+    if value.__class__ is tuple:
+        for v in value:
+            if v.__class__ is not int and not only_integers(v):
+                return False
+        return True
+    return value.__class__ is int or value is None
+
+
 def normalize_axis(op: str, axis: Any, ndim: int | None, name: str = "axis") -> int:
     """`axis` as a number in [0, ndim). Negative axes count from the end."""
-    try:
-        if axis.__class__ is bool:
-            raise TypeError
-        axis = operator.index(axis)
-    except TypeError:
-        raise TypeError(f"{op}: {name} must be an integer. Got {axis!r}.") from None
+    axis = check_integer(op, axis, name)
     if ndim is None:
         return axis
     if not -ndim <= axis < ndim:
@@ -150,12 +170,7 @@ MAX_LAYERS = 1 << 16  # layers in one stack: each is built in turn, so a typing 
 
 def check_size(op: str, value: Any, name: str, least: int = 0, most: int | None = None) -> int:
     """`value` as an int of at least `least` and at most `most`."""
-    try:
-        if value.__class__ is bool:
-            raise TypeError
-        value = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{op}: {name} must be an integer. Got {value!r}.") from None
+    value = check_integer(op, value, name)
     if value < least:
         raise ValueError(f"{op}: {name} must be at least {least}. Got {value}.")
     if most is not None and value > most:
@@ -195,7 +210,7 @@ def check_shape(op: str, shape: Any, name: str = "shape") -> tuple[int, ...]:
     if hasattr(shape, "__index__") and getattr(shape, "ndim", 0) == 0:  # a number, or a 0-d integer tensor
         shape = (shape,)
     try:
-        sizes = tuple(operator.index(d) for d in shape)
+        sizes = tuple([as_integer(d) for d in shape])
     except TypeError:
         raise TypeError(f"{op}: {name} must be a tuple of integers. Got {shape!r}.") from None
     if any(d < 0 for d in sizes):

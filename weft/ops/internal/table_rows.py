@@ -32,6 +32,7 @@ def _infer_numbers(index: Any, rows: int) -> Spec:
     namespace="internal",
     cost="each",
     infer=_infer_numbers,
+    index_range=lambda index, rows: (0, rows),
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda index, rows: np.clip(np.where(index < 0, index + rows, index), 0, rows - 1).astype(np.int64),
     samples=lambda m: [
@@ -65,6 +66,7 @@ def _first_places(index: Any) -> np.ndarray:
     namespace="internal",
     cost="sort",
     infer=_infer_places,
+    index_range=lambda index, rows: (0, index.shape[0]),
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda index, rows: np.array([list(index).index(i) for i in index], np.int64),
     samples=lambda m: [

@@ -573,6 +573,7 @@ def _softplus_beta(g: Any, x: Any, beta: Any, threshold: Any, out: Any) -> Any:
 
 
 @elementwise(
+    autocast="float32",
     namespace="nn",
     kind="real float",
     vjp=(_softplus_slope, _softplus_beta, None),
@@ -597,6 +598,7 @@ def softplus(x: Term, beta: Term = 1.0, threshold: Term = 20.0) -> Term:
 
 
 @elementwise(
+    autocast="float32",
     namespace="nn",
     kind="real float",
     vjp=lambda g, x: g * sigmoid(-x),

@@ -26,6 +26,7 @@ from ..core.registry import joint
 from ..core.samples import Bad, Sample
 from ..core.second_order import composed
 from ..core.spec import Spec, broadcast_shapes, num_elements, number, same_size
+from .attention_call import Attention, Backward, Forward, attention_of
 from .attention_reference import Problem, backward, forward
 from .formulas import batched, masked_scores, wide
 
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 # Rules ----------------------------------------------------------------------------------------------------------------
 
 
-def _check(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float) -> None:
+def _check(call: Forward) -> None:
     op = "scaled_dot_product_attention"
+    query, key, value, mask = call[:4]
+    if call.attention.__class__ is not Attention:
+        raise TypeError(f"{op}: expected an Attention value. Got {call.attention!r}.")
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not dtypes.is_floating(x.dtype):
             raise TypeError(f"{op}: {name} must be floating. Got {x.dtype.name}.")
@@ -46,8 +50,8 @@ def _check(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: f
             )
         if x.shape is not None and len(x.shape) < 2:
             raise ValueError(f"{op}: {name} must have at least 2 axes. Got shape {format_shape(x.shape)}.")
-    if dropout_p > 0:
-        check_state(op, state)
+    if call.attention.dropout_p > 0:
+        check_state(op, call.state)
     if query.shape is None or key.shape is None or value.shape is None:
         return
     shapes = f"Got query {format_shape(query.shape)}, key {format_shape(key.shape)}, value {format_shape(value.shape)}."
@@ -83,10 +87,10 @@ def _check(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: f
             )
 
 
-def _infer(
-    query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
-) -> tuple[Spec, Spec]:
-    _check(query, key, value, mask, state, dropout_p)
+def _infer(*values: Any) -> tuple[Spec, Spec]:
+    call = Forward(*values)
+    _check(call)
+    query, value = call.query, call.value
     if query.shape is None or value.shape is None:
         return Spec(None, query.dtype), Spec(None, _stat(query))
     return Spec((*query.shape[:-1], value.shape[-1]), query.dtype), Spec(query.shape[:-1], _stat(query))
@@ -96,134 +100,81 @@ def _stat(x: Any) -> np.dtype:
     return dtypes.float32 if x.dtype.itemsize == 2 else x.dtype
 
 
-def _backward_ops(
-    grad: Any,
-    grad_lse: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    state: Any,
-    out: Any,
-    lse: Any,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float,
-) -> tuple[Any, Any, Any, Any]:
+def _backward_ops(*tensors: Any, attention: Attention) -> tuple[Any, Any, Any, Any]:
     """The backward pass in public ops, for higher derivatives."""
-    scores = masked_scores(query, key, mask, is_causal, scale)
+    call = Backward._make((*tensors, attention, False))
+    grad, query, key, value, mask, lse = call.grad, call.query, call.key, call.value, call.mask, call.lse
+    scores = masked_scores(query, key, mask, attention.is_causal, attention.scale)
     weights = exp(scores - expand_dims(where(lse == float("-inf"), 0.0, lse), -1))
     gp = matmul(grad, matrix_transpose(value))
     dropped = weights
-    if dropout_p > 0:
-        dropped, gp = random_dropout(weights, state, dropout_p), random_dropout(gp, state, dropout_p)
-    gp = gp - reduce_sum(grad * out, -1, True)
-    if grad_lse is not None:
-        gp = gp + expand_dims(grad_lse, -1)
+    if attention.dropout_p > 0:
+        dropped = random_dropout(weights, call.state, attention.dropout_p)
+        gp = random_dropout(gp, call.state, attention.dropout_p)
+    gp = gp - reduce_sum(grad * call.result, -1, True)
+    if call.grad_lse is not None:
+        gp = gp + expand_dims(call.grad_lse, -1)
     gs = weights * gp
     gm = None if mask is None or dtypes.is_bool(mask.dtype) else sum_to_like(gs, mask)
-    scaled = gs * scale
+    scaled = gs * attention.scale
     return (matmul(scaled, key), matmul(matrix_transpose(scaled), query), matmul(matrix_transpose(dropped), grad), gm)
 
 
 def _rule(
-    g: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    state: Any,
-    out0: Any,
-    out1: Any,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float,
-    needs: Any,
+    g: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, out0: Any, out1: Any, attention: Any, needs: Any
 ) -> tuple[Any, ...]:
     grad = zeros_like(out0) if g[0] is None else g[0]
+    mask_grad = bool(needs[3])
     gq, gk, gv, gm = attention_backward(
-        grad, g[1], query, key, value, mask, state, out0, out1, dropout_p, is_causal, scale, bool(needs[3])
+        *Backward(grad, g[1], query, key, value, mask, state, out0, out1, attention, mask_grad)
     )
-    return gq, gk, gv, gm if needs[3] else None, None
+    return gq, gk, gv, gm if mask_grad else None, None
 
 
-def _infer_backward(
-    grad: Any,
-    grad_lse: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    state: Any,
-    out: Any,
-    lse: Any,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float,
-    mask_grad: bool,
-) -> tuple[Spec, ...]:
-    mask_spec = Spec(mask.shape, mask.dtype) if mask_grad else Spec((0,), query.dtype)
-    return (*[Spec(x.shape, x.dtype) for x in (query, key, value)], mask_spec)
+def _infer_backward(*values: Any) -> tuple[Spec, ...]:
+    call = Backward(*values)
+    if call.attention.__class__ is not Attention:
+        raise TypeError(f"attention_backward: expected an Attention value. Got {call.attention!r}.")
+    mask_spec = Spec(call.mask.shape, call.mask.dtype) if call.mask_grad else Spec((0,), call.query.dtype)
+    return (*[Spec(x.shape, x.dtype) for x in (call.query, call.key, call.value)], mask_spec)
 
 
-def _reference_scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-    scores = query @ np.swapaxes(key, -1, -2) * scale
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
-    if is_causal:
+def _reference_scores(call: Forward) -> Any:
+    scores = call.query @ np.swapaxes(call.key, -1, -2) * call.attention.scale
+    if call.mask is not None:
+        scores = np.where(call.mask, scores, -np.inf) if call.mask.dtype == bool else scores + call.mask
+    if call.attention.is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     return scores
 
 
-def _reference(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    state: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: Any = None,
-) -> Any:
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = _reference_scores(query, key, mask, is_causal, scale)
-    weights = np.exp(scores)
+def _reference_keep(weights: Any, call: Forward) -> Any:
+    """`weights` after dropout."""
+    if not call.attention.dropout_p:
+        return weights
+    from ..array.random_ops import _reference_dropout
+
+    return _reference_dropout(weights, call.state, call.attention.dropout_p)
+
+
+def _reference(*values: Any) -> Any:
+    call = Forward(*values)
+    weights = np.exp(_reference_scores(call))
     lse = np.log(weights.sum(-1))
     weights = weights / np.where(weights.sum(-1, keepdims=True) == 0, 1, weights.sum(-1, keepdims=True))
-    if dropout_p:
-        from ..array.random_ops import _reference_dropout
-
-        weights = _reference_dropout(weights, state, dropout_p)
-    return weights @ value, lse
+    return _reference_keep(weights, call) @ call.value, lse
 
 
-def _reference_backward(
-    grad: Any,
-    grad_lse: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    state: Any,
-    out: Any,
-    lse: Any,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float,
-    mask_grad: bool,
-) -> Any:
-    scores = _reference_scores(query, key, mask, is_causal, scale)
-    weights = np.exp(scores - lse[..., None])
-    keep = np.ones_like(weights)
-    if dropout_p:
-        from ..array.random_ops import _reference_dropout
-
-        keep = _reference_dropout(keep, state, dropout_p)
-    gs = weights * (grad @ np.swapaxes(value, -1, -2) * keep - (grad * out).sum(-1, keepdims=True))
-    if grad_lse is not None:
-        gs = gs + weights * grad_lse[..., None]
+def _reference_backward(*values: Any) -> Any:
+    call = Backward(*values)
+    grad, mask, scale = call.grad, call.mask, call.attention.scale
+    weights = np.exp(_reference_scores(call.forward) - call.lse[..., None])
+    keep = _reference_keep(np.ones_like(weights), call.forward)
+    gs = weights * (grad @ np.swapaxes(call.value, -1, -2) * keep - (grad * call.result).sum(-1, keepdims=True))
+    if call.grad_lse is not None:
+        gs = gs + weights * call.grad_lse[..., None]
     gm = np.zeros(0)
-    if mask_grad:
+    if call.mask_grad:
         extra = tuple(range(gs.ndim - mask.ndim))
         gm = gs.sum(
             extra + tuple(i + len(extra) for i, d in enumerate(mask.shape) if d == 1 and gs.shape[i + len(extra)] != 1),
@@ -231,7 +182,7 @@ def _reference_backward(
         )
         gm = gm.reshape(mask.shape)
     gv = np.swapaxes(weights * keep, -1, -2) @ grad
-    return gs @ key * scale, np.swapaxes(gs, -1, -2) @ query * scale, gv, gm
+    return gs @ call.key * scale, np.swapaxes(gs, -1, -2) @ call.query * scale, gv, gm
 
 
 def _batch_forward(axes: Any, tensors: Any, attrs: Any) -> Any:
@@ -255,14 +206,16 @@ def _batch_mask(mask: Any, axis: Any, query: Any) -> Any:
 
 
 def _batch_backward(axes: Any, tensors: Any, attrs: Any) -> Any:
-    grad, grad_lse, query, key, value, mask, state, out, lse = tensors
-    full = batched([grad, grad_lse, query, key, value, out, lse], [axes[i] for i in (0, 1, 2, 3, 4, 7, 8)])
-    grad, grad_lse, query, key, value, out, lse = full
-    if mask is not None and attrs[3]:  # a gradient per example
-        (mask,) = batched([mask, query], [axes[5], 0])[:1]
-    mask = _batch_mask(mask, 0 if attrs[3] else axes[5], query)
-    gq, gk, gv, gm = attention_backward(grad, grad_lse, query, key, value, mask, state, out, lse, *attrs)
-    if attrs[3]:
+    call, axis = Backward(*tensors, *attrs), Backward(*axes, *attrs)
+    names = ("grad", "grad_lse", "query", "key", "value", "result", "lse")
+    full = batched([getattr(call, n) for n in names], [getattr(axis, n) for n in names])
+    call = call._replace(**dict(zip(names, full, strict=True)))
+    mask, mask_axis = call.mask, axis.mask
+    if mask is not None and call.mask_grad:  # a gradient per example
+        (mask,) = batched([mask, call.query], [mask_axis, 0])[:1]
+        mask_axis = 0
+    gq, gk, gv, gm = attention_backward(*call._replace(mask=_batch_mask(mask, mask_axis, call.query)))
+    if call.mask_grad:
         gm = reshape(gm, (gm.shape[0], *tensors[5].shape[(axes[5] is not None) :]))
     else:
         gm = reshape(gm, (1, 0)) * zeros_like(gq[(slice(None), *[0] * (gq.ndim - 1))])[:, None]
@@ -278,47 +231,28 @@ _STATE = np.array([3, 1], np.int64)
 
 
 @primitive(
+    version=2,
+    upgrade=lambda version, inputs, attrs: (attention_of(*attrs[:3]), *attrs[3:]),
+    autocast="low",
     namespace="internal",
     outputs=4,
     infer=_infer_backward,
-    vjp=composed(_backward_ops, "dropout_p", "is_causal", "scale"),
+    vjp=composed(_backward_ops, "attention"),
     batch=_batch_backward,
     cost=lambda grad, grad_lse, query, key, value, *_: 5 * _cost(query, key, value) // 2,
     reference=_reference_backward,
     samples=lambda m: [
         Sample(
-            m.normal(2, 3, 2),
-            None,
-            m.normal(2, 3, 4),
-            m.normal(2, 5, 4),
-            m.normal(2, 5, 2),
-            None,
-            None,
-            m.normal(2, 3, 2),
-            m.positive(2, 3) + 1,
-            0.0,
-            False,
-            0.5,
-            False,
+            m.normal(2, 3, 2), None, m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), None, None,
+            m.normal(2, 3, 2), m.positive(2, 3) + 1, Attention(0.0, False, 0.5), False,
         ),
         Sample(
-            m.normal(3, 2),
-            m.normal(3),
-            m.normal(3, 4),
-            m.normal(3, 4),
-            m.normal(3, 2),
-            m.normal(1, 3),
-            _STATE,
-            m.normal(3, 2),
-            m.positive(3) + 1,
-            0.4,
-            True,
-            0.5,
-            True,
+            m.normal(3, 2), m.normal(3), m.normal(3, 4), m.normal(3, 4), m.normal(3, 2), m.normal(1, 3), _STATE,
+            m.normal(3, 2), m.positive(3) + 1, Attention(0.4, True, 0.5), True,
         ),
     ],
     test={"differentiable_inputs": (0, 1, 2, 3, 4, 5, 6, 7, 8)},
-)
+)  # fmt: skip
 def attention_backward(
     grad: Tensor,
     grad_lse: Tensor | None,
@@ -329,14 +263,12 @@ def attention_backward(
     state: Tensor | None,
     result: Tensor,
     lse: Tensor,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float,
+    attention: Attention,
     mask_grad: bool,
 ) -> Any:
     """The gradients of attention in query, key, value and mask (empty unless `mask_grad`)."""
     g, gl, q, k, v, o, ls = wide(grad, grad_lse, query, key, value, result, lse)  # type: ignore[arg-type]
-    p = Problem(q, k, v, mask, state, dropout_p, is_causal, scale)
+    p = Problem(Forward(q, k, v, mask, state, attention))
     flat = (p.count, p.rows)
     scores = np.empty((*flat, p.columns), q.dtype) if mask_grad else None
     gq, gk, gv = backward(
@@ -356,6 +288,9 @@ def attention_backward(
 
 
 @primitive(
+    version=2,
+    upgrade=lambda version, inputs, attrs: (attention_of(*attrs),),
+    autocast="low",
     namespace="internal",
     outputs=2,
     infer=_infer,
@@ -364,35 +299,23 @@ def attention_backward(
     cost=_cost,
     reference=_reference,
     samples=lambda m: [
-        Sample(m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), None, None, 0.0, False, 0.5),
-        Sample(m.normal(3, 4), m.normal(3, 4), m.normal(3, 2), None, None, 0.0, True, 0.7),
-        Sample(m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), m.normal(3, 5), _STATE, 0.3, False, 0.5),
+        Sample(m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), None, None, Attention(0.0, False, 0.5)),
+        Sample(m.normal(3, 4), m.normal(3, 4), m.normal(3, 2), None, None, Attention(0.0, True, 0.7)),
         Sample(
-            m.normal(1, 2, 3, 4),
-            m.normal(1, 2, 5, 4),
-            m.normal(1, 2, 5, 2),
-            np.arange(15).reshape(3, 5) % 3 > 0,
-            None,
-            0.0,
-            False,
-            0.5,
+            m.normal(2, 3, 4), m.normal(2, 5, 4), m.normal(2, 5, 2), m.normal(3, 5), _STATE, Attention(0.3, False, 0.5)
+        ),
+        Sample(
+            m.normal(1, 2, 3, 4), m.normal(1, 2, 5, 4), m.normal(1, 2, 5, 2), np.arange(15).reshape(3, 5) % 3 > 0, None,
+            Attention(0.0, False, 0.5),
         ),
     ],
-)
+)  # fmt: skip
 def attention_forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    state: Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, state: Tensor | None, attention: Attention
 ) -> Any:
     """(softmax(query keyᵀ · scale + mask) value, log-sum-exp of the scores)."""
     q, k, v = wide(query, key, value)  # type: ignore[arg-type]
-    p = Problem(q, k, v, mask, state, dropout_p, is_causal, scale)
-    out, lse = forward(p)
+    out, lse = forward(Problem(Forward(q, k, v, mask, state, attention)))
     shape = (*query.shape[:-1], value.shape[-1])
     return out.reshape(shape).astype(query.dtype, copy=False), lse.reshape(query.shape[:-1])
 
@@ -414,7 +337,8 @@ def _reference_public(
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = np.repeat(key, times, -3), np.repeat(value, times, -3)
-    return _reference(query, key, value, attn_mask, None, 0.0, is_causal, scale)[0]
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return _reference(query, key, value, attn_mask, None, Attention(0.0, is_causal, scale))[0]
 
 
 @composite(
@@ -531,7 +455,7 @@ def scaled_dot_product_attention(
         if scale is None
         else number(op, "scale", scale)
     )
-    return attention_forward(query, key, value, attn_mask, state, dropout_p, bool(is_causal), factor)[0]
+    return attention_forward(query, key, value, attn_mask, state, Attention(dropout_p, bool(is_causal), factor))[0]
 
 
 def _lead(x: Tensor, lead: tuple[Any, ...]) -> Tensor:

@@ -17,6 +17,7 @@ from ..array.products import matmul
 from ..array.random_ops import keep_mask
 from ..core import scalar as s
 from ..core.define import NATIVE_MIN_ELEMENTS, compute, native_kernels
+from .attention_call import Forward
 
 BLOCK = 1 << 19  # scores per block: 2 MiB in float32
 CAUSAL_ROWS = 256  # rows per block under a causal mask; keys after the block's last row are skipped
@@ -68,15 +69,14 @@ def _triangle(rows: int, columns: int) -> np.ndarray:
 class Problem:
     """One call: leading axes joined, masks and dropout applied chunk by chunk."""
 
-    def __init__(
-        self, query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
-    ) -> None:
+    def __init__(self, call: Forward) -> None:
+        query, key, value, mask, self.state, attention = call
         self.lead, self.rows, self.columns = query.shape[:-2], query.shape[-2], key.shape[-2]
         self.count = math.prod(self.lead)
         self.query, self.key, self.value = (a.reshape(self.count, *a.shape[-2:]) for a in (query, key, value))
-        self.scale = query.dtype.type(scale)
+        self.scale = query.dtype.type(attention.scale)
         self.scaled = self.query * self.scale
-        self.state, self.dropout_p, self.is_causal = state, dropout_p, is_causal
+        self.dropout_p, self.is_causal = attention.dropout_p, attention.is_causal
         self.mask = self.shared_mask = None
         if mask is not None:
             if math.prod(mask.shape[:-2]) == 1:  # the same for all heads

@@ -6,7 +6,6 @@ each; they save the log-sum-exp of each row, and no other array of the input's s
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from ..core.registry import joint
 from ..core.samples import Bad, Sample
 from ..core.second_order import composed
 from ..core.slow_path import native_kernels
-from ..core.spec import Spec, normalize_axis, num_elements, number, same_size
+from ..core.spec import Spec, check_integer, normalize_axis, num_elements, number, same_size
 from ..core.vmap_rules import folded_rows
 from .formulas import wide
 from .loss_reduction import all_below, check_reduction, check_same, np_reduced, real_floats, reduced
@@ -148,6 +147,7 @@ def _cross_entropy_backward_ops(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     several_calls=True,
     checks_once=True,
@@ -227,6 +227,7 @@ def _reference_cross_entropy_forward(x: Any, target: Any, ignore_index: int, lab
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=2,
     several_calls=True,
@@ -272,12 +273,7 @@ def cross_entropy_forward(x: Tensor, target: Tensor, ignore_index: int, label_sm
 
 
 def _class_number(op: str, ignore_index: Any) -> int:
-    try:
-        if ignore_index.__class__ is bool:
-            raise TypeError
-        return operator.index(ignore_index)
-    except TypeError:
-        raise TypeError(f"{op}: ignore_index must be an integer. Got {ignore_index!r}.") from None
+    return check_integer(op, ignore_index, "ignore_index")
 
 
 def _wide_classes(target: Tensor) -> Tensor:

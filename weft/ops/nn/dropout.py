@@ -24,7 +24,7 @@ _ALPHA = -1.7580993408473766
 
 def _check(op: str, x: Tensor, p: float, training: bool) -> bool:
     """Check the arguments; returns whether any element can be dropped."""
-    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
+    if not isinstance(p, (int, float)) or isinstance(p, bool) or not 0 <= p <= 1:
         raise ValueError(f"{op}: p must be between 0 and 1. Got {p!r}.")
     if not dtypes.is_inexact(x.dtype):
         raise TypeError(f"{op}: expected a floating tensor. Got {x.dtype.name}.")

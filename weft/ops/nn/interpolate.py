@@ -400,6 +400,8 @@ def interpolate(
 
 def _factor(value: Any) -> float:
     try:
+        if isinstance(value, (bool, str)):
+            raise TypeError
         factor = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"interpolate: scale_factor must be a number. Got {value!r}.") from None

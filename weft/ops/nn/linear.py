@@ -8,11 +8,26 @@ import numpy as np
 
 from ...errors import format_shape
 from ...tensor import Tensor
+from ..array.elementwise import astype
 from ..array.products import matmul
 from ..array.shaping import expand_dims, matrix_transpose, permute_dims, reshape, squeeze
 from ..core.define import composite
 from ..core.samples import Bad, Sample
+from ..core.short_floats import in_autocast, is_short
 from ..core.spec import is_known, same_size
+
+
+def add_bias(product: Tensor, bias: Tensor | None) -> Tensor:
+    """`product + bias`, or `product` if there is no bias.
+
+    Within `autocast` the sum has the dtype of the product: layers that add their bias in a separate op return what a
+    convolution does, whose bias is an operand of the product.
+    """
+    if bias is None:
+        return product
+    if bias.dtype != product.dtype and in_autocast() and is_short(product.dtype):
+        bias = astype(bias, product.dtype)
+    return product + bias
 
 
 def _check_bias(op: str, bias: Tensor | None, outputs: Any) -> None:
@@ -69,8 +84,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if x.ndim > 2 and is_known(x.shape):  # one large product instead of many small ones
         flat = reshape(x, (int(np.prod(x.shape[:-1])), inputs))
     out = matmul(flat, matrix_transpose(weight))
-    if bias is not None:
-        out = out + bias
+    out = add_bias(out, bias)
     return out if flat is x else reshape(out, (*x.shape[:-1], outputs))
 
 
@@ -113,4 +127,4 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None)
     partial = matmul(x1, flat)
     partial = reshape(partial, (*x1.shape[:-1], outputs, second))
     out = squeeze(matmul(partial, expand_dims(x2, -1)), -1)
-    return out if bias is None else out + bias
+    return add_bias(out, bias)

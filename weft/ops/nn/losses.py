@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import format_shape
 from ...tensor import Tensor
+from ..array.check_values import require
 from ..array.creation import asarray
 from ..array.elementwise import abs_, exp, log, maximum, sign, square, where
 from ..array.reduction import reduce_sum
@@ -201,6 +202,7 @@ def _np_cross_entropy(input: Any, target: Any) -> Any:
 
 
 @elementwise(
+    autocast="float32",
     namespace="internal",
     kind="real float",
     vjp=(
@@ -278,6 +280,7 @@ def _softplus_of_minus(x: Any) -> Any:
 
 
 @elementwise(
+    autocast="float32",
     namespace="internal",
     kind="real float",
     vjp=(
@@ -492,6 +495,9 @@ def _reference_gaussian(
     ],
     errors=lambda m: [
         Bad(
+            ValueError, "gaussian_nll_loss: var must not have negative", m.normal(2), m.normal(2), np.array([1.0, -1.0])
+        ),
+        Bad(
             ValueError,
             "gaussian_nll_loss: input and target must have one shape",
             m.normal(2, 3),
@@ -512,6 +518,12 @@ def gaussian_nll_loss(
     check_reduction("gaussian_nll_loss", reduction)
     number("gaussian_nll_loss", "eps", eps, above=0)
     var = _check_gaussian(input, target, var)
+    if isinstance(var, (int, float)):
+        number("gaussian_nll_loss", "var", var, least=0)
+    else:
+        var = require(
+            var, lambda v: ~(v < 0), "gaussian_nll_loss: var must not have negative entries. Use `F.softplus(x)`."
+        )
     var = asarray(var, dtype=input.dtype) if isinstance(var, (int, float)) else var
     var = var + stop_gradient(maximum(var, eps) - var)
     loss = 0.5 * (log(var) + square(input - target) / var)

@@ -19,6 +19,7 @@ from ..core.error_names import guarded
 from .attention import scaled_dot_product_attention
 from .dropout import dropout
 from .formulas import masked_scores, triangle
+from .linear import add_bias
 from .softmax import softmax
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def multi_head_attention_forward(
         out = scaled_dot_product_attention(q, k, v, mask, p, is_causal, generator=generator)
     out = reshape(swapaxes(out, 1, 2), (batch, rows, embed))
     out = matmul(out, matrix_transpose(out_proj_weight))
-    out = out if out_proj_bias is None else out + out_proj_bias
+    out = add_bias(out, out_proj_bias)
     if single:
         return out[0], None if weights is None else weights[0]
     return (out if batch_first else swapaxes(out, 0, 1)), weights
@@ -134,11 +135,11 @@ def _project(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Tenso
         )
     elif query is key and key is value:
         joined = matmul(query, matrix_transpose(weight))
-        joined = joined if bias is None else joined + bias
+        joined = add_bias(joined, bias)
         return tuple([joined[..., i * embed : (i + 1) * embed] for i in range(3)])
     else:
         parts = [weight[i * embed : (i + 1) * embed] for i in range(3)]
         results = [matmul(x, matrix_transpose(w)) for x, w in zip((query, key, value), parts, strict=True)]
     if bias is not None:
-        results = [r + bias[i * embed : (i + 1) * embed] for i, r in enumerate(results)]
+        results = [add_bias(r, bias[i * embed : (i + 1) * embed]) for i, r in enumerate(results)]
     return tuple(results)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 from ..array import padding, sparse_ops
 from ..internal import depthwise as depthwise  # fused forms, created by compiler passes
-from ..internal import epilogues as epilogues
+from ..internal import fused_products as fused_products
 from . import (
     activations,
     attention,
@@ -22,7 +22,8 @@ from . import (
     softmax,
     unfold,
 )
-from .conv import convolution, transposed
+from .conv import functions as convolution
+from .conv import transposed
 from .norm import batch_norm, group_norm, layer_norm
 from .pool import functions as pooling
 from .recurrent import functions as recurrent

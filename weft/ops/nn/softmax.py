@@ -107,6 +107,7 @@ def _shifted(x: np.ndarray, axis: int) -> np.ndarray:
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     several_calls=True,
     checks_once=True,
@@ -132,6 +133,7 @@ def softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    autocast="float32",
     along=True,
     namespace="nn",
     several_calls=True,
@@ -162,6 +164,7 @@ def softmax(x: Tensor, axis: int = -1) -> Any:
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     several_calls=True,
     checks_once=True,
@@ -184,6 +187,7 @@ def log_softmax_backward(grad: Tensor, result: Tensor, axis: int) -> Any:
 
 
 @primitive(
+    autocast="float32",
     along=True,
     namespace="nn",
     several_calls=True,

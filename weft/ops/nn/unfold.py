@@ -15,93 +15,106 @@ from ..array.shaping import permute_dims, reshape, squeeze
 from ..core.define import composite, primitive
 from ..core.samples import Bad, Sample
 from ..core.spec import Spec, check_size, same_size
-from .pool.primitives import _gradient, fold_batch
-from .windows import Pairs, batched, offsets, out_size, out_sizes, pad_pairs, padded_last, per_axis, unpadded, windows
+from .pool.primitives import fold_batch
+from .window import Sizes, Window, check_window, per_axis, unfold_window
+from .window_arrays import batched, offsets, padded_last, sized_gradient, spatial_size, unpadded, windows
 
-Sizes = tuple[int, ...]
+
+def _check(window: Any, axes: int | None) -> None:
+    check_window("unfold", window, axes)
+    if window.ceil_mode:
+        raise ValueError(f"unfold: there is no ceil mode. Got {window}.")
 
 
-def _infer_columns(x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Spec:
+def _upgrade(attrs: tuple[Any, ...]) -> Window:
+    """From (kernel, dilation, padding, stride), the attributes before version 2."""
+    kernel, dilation, padding, stride = attrs
+    return Window(kernel, stride, padding, dilation)
+
+
+def _infer_columns(x: Any, window: Any) -> Spec:
+    _check(window, None if x.shape is None else max(len(x.shape) - 2, 0))
     if x.shape is None:
         return Spec((None, None, None), x.dtype)
-    sizes = out_sizes("unfold", x, kernel, stride, padding, dilation)
+    sizes = window.out_sizes("unfold", x.shape[2:])
     channels = x.shape[1]
     return Spec(
         (
             x.shape[0],
-            channels * prod(kernel) if isinstance(channels, int) else None,
+            channels * window.positions if isinstance(channels, int) else None,
             None if None in sizes else prod(sizes),
         ),
         x.dtype,
     )
 
 
-def _columns_reference(x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
-    xp = np.pad(x, ((0, 0), (0, 0), *padding))
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    starts = [range(0, n - r + 1, t) for n, r, t in zip(xp.shape[2:], reach, stride, strict=True)]
+def _columns_reference(x: Any, window: Window) -> np.ndarray:
+    xp = np.pad(x, ((0, 0), (0, 0), *window.padding))
+    starts = [range(0, n - r + 1, t) for n, r, t in zip(xp.shape[2:], window.reach, window.stride, strict=True)]
     columns = []
-    for start in np.stack(np.meshgrid(*starts, indexing="ij"), -1).reshape(-1, len(kernel)):
-        cut = tuple(slice(s, s + r, d) for s, r, d in zip(start, reach, dilation, strict=True))
+    for start in np.stack(np.meshgrid(*starts, indexing="ij"), -1).reshape(-1, window.axes):
+        cut = tuple(slice(s, s + r, d) for s, r, d in zip(start, window.reach, window.dilation, strict=True))
         columns.append(xp[(slice(None), slice(None), *cut)].reshape(x.shape[0], -1))
     return np.stack(columns, -1)
 
 
 _CASES = [
-    ((2, 3, 5, 6), (2, 3), (1, 1), ((0, 0), (1, 1)), (2, 1)),
-    ((1, 2, 6, 6), (2, 2), (2, 1), ((1, 1), (0, 0)), (1, 2)),
-    ((2, 2, 7), (3,), (1,), ((1, 1),), (2,)),
+    ((2, 3, 5, 6), Window((2, 3), (2, 1), ((0, 0), (1, 1)), (1, 1))),
+    ((1, 2, 6, 6), Window((2, 2), (1, 2), ((1, 1), (0, 0)), (2, 1))),
+    ((2, 2, 7), Window((3,), (2,), ((1, 1),), (1,))),
 ]
 
 
 @primitive(
+    version=2,
+    upgrade=lambda version, inputs, attrs: (_upgrade(attrs),),
     accumulate="exact",
     checks_once=True,
     cost="move",
     infer=_infer_columns,
-    vjp=lambda g, like_x, kernel, dilation, padding, stride: _gradient(
-        unfold_backward, g, like_x, (), (kernel, dilation, padding, stride)
-    ),
+    vjp=lambda g, like_x, window: sized_gradient(unfold_backward, (g,), like_x, (window,)),
     batch=fold_batch(lambda: unfold_windows),
     namespace="internal",
     reference=_columns_reference,
-    samples=lambda m: [Sample(m.normal(*shape), *window) for shape, *window in _CASES],
+    samples=lambda m: [Sample(m.normal(*shape), window) for shape, window in _CASES],
 )
-def unfold_windows(x: Tensor, kernel: Sizes, dilation: Sizes, padding: Pairs, stride: Sizes) -> Any:
+def unfold_windows(x: Tensor, window: Window) -> Any:
     """(N, C, *spatial) as (N, C·K, L): the L windows as columns. The primitive behind `unfold`."""
-    sizes: Any = out_sizes("unfold", x, kernel, stride, padding, dilation)
-    view = windows(padded_last(x, padding), kernel, stride, dilation, sizes)  # type: ignore[arg-type]
-    n = len(kernel)
+    sizes = window.out_sizes("unfold", x.shape[2:])
+    view = windows(padded_last(x, window, sizes), window, sizes)
+    n = window.axes
     columns = view.transpose(0, 2 * n + 1, *range(n + 1, 2 * n + 1), *range(1, n + 1))
-    return columns.astype(x.dtype, order="C").reshape(x.shape[0], x.shape[1] * prod(kernel), prod(sizes))
+    return columns.astype(x.dtype, order="C").reshape(x.shape[0], x.shape[1] * window.positions, prod(sizes))
 
 
-def _infer_image(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Spec:
-    spatial = tuple(like.shape[2:] if size is None else size)
+def _infer_image(g: Any, like: Any, size: Any, window: Any) -> Spec:
+    spatial = spatial_size(like, size)
+    _check(window, len(spatial))
+    places = window.positions
     if g.shape is None:
         return Spec((None, None, *spatial), g.dtype)
     # Checked here and not in `fold`: a declared graph may only know these sizes at run time, and kernels rely on them.
-    sizes = out_sizes("fold", Spec((1, 1, *spatial), g.dtype), kernel, stride, padding, dilation)
-    if len(g.shape) != 3 or isinstance(g.shape[1], int) and g.shape[1] % prod(kernel):
+    sizes = window.out_sizes("fold", spatial)
+    if len(g.shape) != 3 or isinstance(g.shape[1], int) and g.shape[1] % places:
         raise ValueError(
             f"fold: x does not fit the kernel. Got x of shape {format_shape(g.shape)}; the channels must be a multiple of "
-            f"{prod(kernel)}."
+            f"{places}."
         )
     if None not in sizes and not same_size(g.shape[2], prod(sizes)):
         raise ValueError(
             f"fold: x does not fit the output size. Got {g.shape[2]} columns in x of shape {format_shape(g.shape)}; "
             f"expected {prod(sizes)} columns for output_size={spatial}."
         )
-    channels = g.shape[1] // prod(kernel) if isinstance(g.shape[1], int) else None
+    channels = g.shape[1] // places if isinstance(g.shape[1], int) else None
     return Spec((g.shape[0], channels, *spatial), g.dtype)
 
 
-def _image_reference(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
-    size = like.shape[2:] if size is None else size
-    channels = g.shape[1] // int(np.prod(kernel))
+def _image_reference(g: Any, like: Any, size: Any, window: Window) -> np.ndarray:
+    size = spatial_size(like, size)
+    channels = g.shape[1] // window.positions
     shape = (1, channels, *size)
     places = np.arange(1, int(np.prod(shape)) + 1).reshape(shape)  # 0 is the padding
-    columns = _columns_reference(places, kernel, dilation, padding, stride)[0]
+    columns = _columns_reference(places, window)[0]
     out = np.zeros((g.shape[0], int(np.prod(shape)) + 1))
     for i in range(g.shape[0]):
         np.add.at(out[i], columns, g[i])
@@ -109,42 +122,45 @@ def _image_reference(g: Any, like: Any, size: Any, kernel: Any, dilation: Any, p
 
 
 def _columns_shape(shape: Any, window: Any) -> Any:
-    return _infer_columns(Spec(shape, np.dtype(np.float64)), *window).shape
+    return _infer_columns(Spec(shape, np.dtype(np.float64)), window).shape
 
 
 @primitive(
+    version=2,
+    upgrade=lambda version, inputs, attrs: (attrs[0], _upgrade(attrs[1:])),
     checks_once=True,
     cost="reduce",
     infer=_infer_image,
-    vjp=(lambda g, kernel, dilation, padding, stride: unfold_windows(g, kernel, dilation, padding, stride), None),
+    vjp=(lambda g, window: unfold_windows(g, window), None),
     batch=fold_batch(lambda: unfold_backward),
     namespace="internal",
     reference=_image_reference,
-    samples=lambda m: [Sample(m.normal(*_columns_shape(s, w)), None, s[2:], *w) for s, *w in _CASES],
+    samples=lambda m: [Sample(m.normal(*_columns_shape(s, w)), None, s[2:], w) for s, w in _CASES],
     test={"differentiable_inputs": (0,)},
 )
-def unfold_backward(
-    g: Tensor, like: Tensor | None, size: Sizes | None, kernel: Sizes, dilation: Sizes, padding: Pairs, stride: Sizes
-) -> Any:
+def unfold_backward(g: Tensor, like: Tensor | None, size: Sizes | None, window: Window) -> Any:
     """(N, C·K, L) back to (N, C, *size): columns added up where they came from. The primitive behind `fold`."""
-    spatial: Any = like.shape[2:] if size is None else size  # type: ignore[union-attr]
-    channels = g.shape[1] // prod(kernel)
-    sizes = [out_size(*item) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)]
-    columns = g.reshape(g.shape[0], channels, *kernel, *sizes)
-    padded = [s + lo + hi for s, (lo, hi) in zip(spatial, padding, strict=True)]
-    xp = memory.zeros((g.shape[0], *padded, channels), g.dtype)
-    for place, slices in offsets(kernel, stride, dilation, sizes):
+    spatial = spatial_size(like, size)
+    channels, sizes = g.shape[1] // window.positions, window.counts(spatial)
+    columns = g.reshape(g.shape[0], channels, *window.kernel, *sizes)
+    xp = memory.zeros((g.shape[0], *window.padded_sizes(spatial, sizes), channels), g.dtype)
+    for place, slices in offsets(window, sizes):
         xp[(slice(None), *slices)] += np.moveaxis(columns[(slice(None), slice(None), *place)], 1, -1)  # type: ignore[type-var]
-    return unpadded(xp, padding, spatial, g.dtype)
+    return unpadded(xp, window, spatial, g.dtype)
 
 
 def _many(value: Any, n: int) -> tuple[int, ...]:
     return (value,) * n if isinstance(value, int) else tuple(value)
 
 
+def _reference_window(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Window:
+    kernel, dilations, pads, strides = (_many(v, 2) for v in (kernel_size, dilation, padding, stride))
+    return Window(kernel, strides, tuple((p, p) for p in pads), dilations)
+
+
 def _unfold_reference(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> np.ndarray:
-    k, d, p, s = (_many(v, 2) for v in (kernel_size, dilation, padding, stride))
-    y = _columns_reference(x if x.ndim == 4 else x[None], k, d, [(v, v) for v in p], s)
+    window = _reference_window(kernel_size, dilation, padding, stride)
+    y = _columns_reference(x if x.ndim == 4 else x[None], window)
     return y if x.ndim == 4 else y[0]
 
 
@@ -170,19 +186,15 @@ def unfold(
     (1, 18, 9)
     """
     x, single = batched("unfold", x, 2)
-    kernel = per_axis("unfold", kernel_size, 2, "kernel_size", 1)
-    dilations = per_axis("unfold", dilation, 2, "dilation", 1)
-    y = unfold_windows(
-        x, kernel, dilations, pad_pairs("unfold", padding, 2), per_axis("unfold", stride, 2, "stride", 1)
-    )
+    y = unfold_windows(x, unfold_window("unfold", kernel_size, stride, padding, dilation))
     return squeeze(y, 0) if single else y
 
 
 def _fold_reference(
     x: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> np.ndarray:
-    size, k, d, p, s = (_many(v, 2) for v in (output_size, kernel_size, dilation, padding, stride))
-    y = _image_reference(x if x.ndim == 3 else x[None], None, size, k, d, [(v, v) for v in p], s)
+    window = _reference_window(kernel_size, dilation, padding, stride)
+    y = _image_reference(x if x.ndim == 3 else x[None], None, _many(output_size, 2), window)
     return y if x.ndim == 3 else y[0]
 
 
@@ -219,14 +231,8 @@ def fold(
     if single:
         x = reshape(x, (1, *x.shape))
     size = per_axis("fold", output_size, 2, "output_size", 1)
-    kernel = per_axis("fold", kernel_size, 2, "kernel_size", 1)
-    window = (
-        kernel,
-        per_axis("fold", dilation, 2, "dilation", 1),
-        pad_pairs("fold", padding, 2),
-        per_axis("fold", stride, 2, "stride", 1),
-    )
-    y = unfold_backward(x, None, size, *window)
+    window = unfold_window("fold", kernel_size, stride, padding, dilation)
+    y = unfold_backward(x, None, size, window)
     return squeeze(y, 0) if single else y
 
 

@@ -14,6 +14,7 @@ from tests.backends.onednn import reference
 from weft.backends.onednn import eager
 from weft.backends.onednn.capi import Unsupported
 from weft.backends.onednn.eager.staging import is_channels_last
+from weft.ops.nn.window import Window
 from weft.runtime import memory, threads
 
 
@@ -28,6 +29,10 @@ class Case(NamedTuple):
     @property
     def settings(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...], int]:
         return self.stride, self.padding, self.dilation, self.groups
+
+    @property
+    def window(self) -> tuple[Window, int]:
+        return Window(self.w_shape[2:], self.stride, self.padding, self.dilation), self.groups
 
     @property
     def y_shape(self) -> tuple[int, ...]:
@@ -75,14 +80,14 @@ def check(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-5) -> 
 
 def check_all(case: Case, x: np.ndarray, w: np.ndarray, g: np.ndarray, bias: np.ndarray | None) -> None:
     """Forward and both gradients of one case, for these arrays."""
-    y = eager.conv_forward(x, w, bias, *case.settings)
+    y = eager.conv_forward(x, w, bias, *case.window)
     check(y, reference.conv(x, w, bias, *case.settings))
     assert is_channels_last(y)
-    dx = eager.conv_backward_data(g, w, case.x_shape, *case.settings)
+    dx = eager.conv_backward_data(g, w, case.x_shape, *case.window)
     check(dx, reference.conv_backward_data(g, w, case.x_shape, *case.settings))
     assert is_channels_last(dx)
     expected = reference.conv_backward_weights(x, g, case.w_shape, *case.settings)
-    dw, db = eager.conv_backward_weights(x, g, case.w_shape, *case.settings, with_bias=bias is not None)
+    dw, db = eager.conv_backward_weights(x, g, case.w_shape, *case.window, with_bias=bias is not None)
     check(dw, expected)
     assert dw.flags.c_contiguous
     if bias is None:
@@ -145,11 +150,11 @@ def test_out(rng: np.random.Generator, last: bool) -> None:
     case = CASES["resnet 3x3"]
     x, w = random(rng, case.x_shape), random(rng, case.w_shape)
     out = channels_last(np.zeros(case.y_shape, np.float32)) if last else np.zeros(case.y_shape, np.float32)
-    assert eager.conv_forward(x, w, None, *case.settings, out=out) is out
+    assert eager.conv_forward(x, w, None, *case.window, out=out) is out
     check(out, reference.conv(x, w, None, *case.settings))
     out.flags.writeable = False
     with pytest.raises(ValueError, match="out is read-only"):
-        eager.conv_forward(x, w, None, *case.settings, out=out)
+        eager.conv_forward(x, w, None, *case.window, out=out)
 
 
 def test_inputs_are_left_alone(rng: np.random.Generator) -> None:
@@ -164,7 +169,7 @@ def test_inputs_are_left_alone(rng: np.random.Generator) -> None:
 def test_bfloat16(rng: np.random.Generator) -> None:
     case = CASES["resnet 3x3"]
     x, w = (random(rng, shape).astype(ml_dtypes.bfloat16) for shape in (case.x_shape, case.w_shape))
-    result = eager.conv_forward(x, w, None, *case.settings)
+    result = eager.conv_forward(x, w, None, *case.window)
     assert result.dtype == x.dtype
     check(result.astype(np.float64), reference.conv(x, w, None, *case.settings), 2**-7)
 
@@ -173,58 +178,59 @@ def test_transposed(rng: np.random.Generator) -> None:
     for groups, output_padding in ((1, (0, 0)), (2, (1, 0))):
         x, w, bias = random(rng, (2, 6, 5, 4)), random(rng, (6, 3, 3, 2)), random(rng, (3 * groups,))
         stride, padding, dilation = (2, 2), ((1, 0), (0, 1)), (1, 2)
-        y = eager.conv_transpose_forward(x, w, bias, stride, padding, dilation, groups, output_padding)
+        window = Window((3, 2), stride, padding, dilation)
+        y = eager.conv_transpose_forward(x, w, bias, window, groups, output_padding)
         rest = (stride, padding, dilation, groups)
         check(y, reference.conv_backward_data(x, w, y.shape, *rest) + bias[:, None, None])
         assert is_channels_last(y)
         g = random(rng, y.shape)
-        check(eager.conv_transpose_backward_data(g, w, *rest), reference.conv(g, w, None, *rest))
-        dw, db = eager.conv_transpose_backward_weights(x, g, w.shape, *rest, with_bias=True)
+        check(eager.conv_transpose_backward_data(g, w, window, groups), reference.conv(g, w, None, *rest))
+        dw, db = eager.conv_transpose_backward_weights(x, g, w.shape, window, groups, with_bias=True)
         check(dw, reference.conv_backward_weights(g, x, w.shape, *rest))
         assert db is not None
         check(db, g.astype(np.float64).sum((0, 2, 3)))
 
 
 def test_transposed_sizes() -> None:
-    shape = eager.conv_transpose_shape((2, 6, 5), (6, 3, 3), (2,), ((1, 1),), (1,), 2, (1,))
-    assert shape == (2, 6, 10)
+    window = Window((3,), (2,), ((1, 1),), (1,))
+    assert eager.conv_transpose_shape((2, 6, 5), (6, 3, 3), window, 2, (1,)) == (2, 6, 10)
     with pytest.raises(Unsupported, match="output_padding"):
-        eager.conv_transpose_shape((2, 6, 5), (6, 3, 3), (2,), ((1, 1),), (1,), 2, (2,))
+        eager.conv_transpose_shape((2, 6, 5), (6, 3, 3), window, 2, (2,))
     with pytest.raises(ValueError, match="would be empty"):
-        eager.conv_transpose_shape((2, 6, 1), (6, 3, 1), (1,), ((1, 1),), (1,), 1, (0,))
+        eager.conv_transpose_shape((2, 6, 1), (6, 3, 1), Window((1,), (1,), ((1, 1),), (1,)), 1, (0,))
     with pytest.raises(ValueError, match="shapes do not fit"):
-        eager.conv_transpose_shape((2, 6, 5), (5, 3, 3), (2,), ((1, 1),), (1,), 2, (1,))
+        eager.conv_transpose_shape((2, 6, 5), (5, 3, 3), window, 2, (1,))
 
 
 def test_bad_arguments() -> None:
     x, w = np.ones((1, 4, 5, 5), np.float32), np.ones((2, 4, 3, 3), np.float32)
-    good = ((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    none = ((0, 0), (0, 0))
+    window = Window((3, 3), (1, 1), none, (1, 1))
     cases: list[tuple[tuple[object, ...], type[Exception], str]] = [
-        ((x[0], w, None, *good), ValueError, "bad ranks"),
-        ((x, w[:, :3], None, *good), ValueError, r"channels do not fit.*\(1, 4, 5, 5\).*\(2, 3, 3, 3\)"),
-        ((x, w, None, (1, 1), ((0, 0), (0, 0)), (1, 1), 0), ValueError, "channels do not fit"),
-        ((x, w, np.ones(3, np.float32), *good), ValueError, r"bias has the wrong shape. Got \(3,\); expected \(2,\)"),
-        ((x, w, None, (0, 1), ((0, 0), (0, 0)), (1, 1), 1), ValueError, "bad stride"),
-        ((x, w, None, (1,), ((0, 0), (0, 0)), (1, 1), 1), ValueError, "bad stride"),
-        ((x, w, None, (1, 1), ((0, 0),), (1, 1), 1), ValueError, "bad padding"),
-        ((x, w, None, (1, 1), ((0, 0), (0, 0)), (3, 1), 1), ValueError, "larger than the padded input"),
-        ((x, w.astype(np.float64), None, *good), TypeError, "dtypes differ"),
-        ((x, w, None, *good, np.ones((1, 2, 4, 4), np.float32)), ValueError, "out has the wrong shape"),
-        ((x, w, None, (1, 1), ((-1, 0), (0, 0)), (1, 1), 1), Unsupported, "negative padding"),
-        ((x[:0], w, None, *good), Unsupported, "empty"),
-        ((x.astype(np.int32), w.astype(np.int32), None, *good), Unsupported, "integers"),
-        ((x.astype(np.float64), w.astype(np.float64), None, *good), Unsupported, "unimplemented|reference"),
+        ((x[0], w, None, window, 1), ValueError, "bad ranks"),
+        ((x, w[:, :3], None, window, 1), ValueError, r"channels do not fit.*\(1, 4, 5, 5\).*\(2, 3, 3, 3\)"),
+        ((x, w, None, window, 0), ValueError, "channels do not fit"),
+        (
+            (x, w, np.ones(3, np.float32), window, 1),
+            ValueError,
+            r"bias has the wrong shape. Got \(3,\); expected \(2,\)",
+        ),
+        ((x, w, None, Window((3,), (1,), ((0, 0),), (1,)), 1), ValueError, "bad kernel"),
+        ((x, w, None, Window((3, 2), (1, 1), none, (1, 1)), 1), ValueError, "bad kernel"),
+        ((x, w, None, Window((3, 3), (1, 1), none, (3, 1)), 1), ValueError, "larger than the padded input"),
+        ((x, w.astype(np.float64), None, window, 1), TypeError, "dtypes differ"),
+        ((x, w, None, window, 1, np.ones((1, 2, 4, 4), np.float32)), ValueError, "out has the wrong shape"),
+        ((x[:0], w, None, window, 1), Unsupported, "empty"),
+        ((x.astype(np.int32), w.astype(np.int32), None, window, 1), Unsupported, "integers"),
+        ((x.astype(np.float64), w.astype(np.float64), None, window, 1), Unsupported, "unimplemented|reference"),
     ]
     for arguments, error, message in cases:
         with pytest.raises(error, match=message):
             eager.conv_forward(*arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="g has the wrong shape"):
-        eager.conv_backward_data(np.ones((1, 2, 9, 9), np.float32), w, x.shape, *good)
+        eager.conv_backward_data(np.ones((1, 2, 9, 9), np.float32), w, x.shape, window, 1)
     with pytest.raises(ValueError, match="g has the wrong shape"):
-        eager.conv_backward_weights(x, np.ones((1, 2, 9, 9), np.float32), w.shape, *good)
-    four = np.ones((1, 1, 2, 2, 2, 2), np.float32)
-    with pytest.raises(Unsupported, match="1 to 3 spatial axes"):
-        eager.conv_forward(four, four, None, (1,) * 4, ((0, 0),) * 4, (1,) * 4, 1)
+        eager.conv_backward_weights(x, np.ones((1, 2, 9, 9), np.float32), w.shape, window, 1)
 
 
 def test_the_same_bits_each_time_and_forward_at_any_width(rng: np.random.Generator) -> None:
@@ -233,9 +239,9 @@ def test_the_same_bits_each_time_and_forward_at_any_width(rng: np.random.Generat
 
     def results() -> tuple[np.ndarray, ...]:
         return (
-            eager.conv_forward(x, w, None, *case.settings),
-            eager.conv_backward_data(g, w, x.shape, *case.settings),
-            eager.conv_backward_weights(x, g, w.shape, *case.settings)[0],
+            eager.conv_forward(x, w, None, *case.window),
+            eager.conv_backward_data(g, w, x.shape, *case.window),
+            eager.conv_backward_weights(x, g, w.shape, *case.window)[0],
         )
 
     first = results()

@@ -11,6 +11,7 @@ from tests.backends.onednn import reference
 from weft.backends.onednn import eager
 from weft.backends.onednn.capi import Unsupported
 from weft.backends.onednn.eager.staging import is_channels_last
+from weft.ops.nn.window import Window
 
 Ints = tuple[int, ...]
 Settings = tuple[Ints, Ints, Ints, tuple[tuple[int, int], ...]]
@@ -38,16 +39,17 @@ def check(actual: np.ndarray, expected: np.ndarray) -> None:
 def check_all(rng: np.random.Generator, case: Settings) -> None:
     shape, kernel, stride, padding = case
     ones = (1,) * len(kernel)
+    window = Window(kernel, stride, padding, ones)
     x = random(rng, shape)
-    y, workspace = eager.max_pool_forward(x, kernel, stride, padding, ones)
+    y, workspace = eager.max_pool_forward(x, window)
     check(y, reference.max_pool(x, kernel, stride, padding, ones))
     g = random(rng, y.shape)
     expected = reference.max_pool_backward(x, g, kernel, stride, padding, ones)
-    check(eager.max_pool_backward(g, workspace, shape, kernel, stride, padding, ones), expected)
+    check(eager.max_pool_backward(g, workspace, shape, window), expected)
     for include in (False, True):
-        check(eager.avg_pool_forward(x, kernel, stride, padding, include),
+        check(eager.avg_pool_forward(x, window, include),
               reference.avg_pool(x, kernel, stride, padding, include))  # fmt: skip
-        check(eager.avg_pool_backward(g, shape, kernel, stride, padding, include),
+        check(eager.avg_pool_backward(g, shape, window, include),
               reference.avg_pool_backward(g, shape, kernel, stride, padding, include))  # fmt: skip
 
 
@@ -78,37 +80,35 @@ def test_any_case(case: Settings, seed: int) -> None:
 
 def test_of_equal_elements_the_first_gets_the_gradient() -> None:
     x, g = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 2, 2), np.float32)
-    settings_ = ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1))
-    _, workspace = eager.max_pool_forward(x, *settings_)
-    dx = eager.max_pool_backward(g, workspace, x.shape, *settings_)
+    window = Window((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1))
+    _, workspace = eager.max_pool_forward(x, window)
+    dx = eager.max_pool_backward(g, workspace, x.shape, window)
     np.testing.assert_array_equal(dx[0, 0], [[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]])
 
 
 def test_a_foreign_workspace_is_refused() -> None:
-    settings_ = ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1))
+    window = Window((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1))
     g = np.ones((1, 1, 2, 2), np.float32)
     with pytest.raises(ValueError, match="not a workspace of this pooling"):
-        eager.max_pool_backward(g, np.zeros(1, np.uint8), (1, 1, 4, 4), *settings_)
+        eager.max_pool_backward(g, np.zeros(1, np.uint8), (1, 1, 4, 4), window)
 
 
 def test_bad_arguments() -> None:
     x = np.ones((1, 2, 5, 5), np.float32)
     none = ((0, 0), (0, 0))
     with pytest.raises(ValueError, match="bad kernel"):
-        eager.max_pool_forward(x, (2,), (1, 1), none, (1, 1))
-    with pytest.raises(ValueError, match="bad kernel"):
-        eager.avg_pool_forward(x, (0, 2), (1, 1), none, True)
+        eager.max_pool_forward(x, Window((2,), (1,), ((0, 0),), (1,)))
     with pytest.raises(ValueError, match="larger than the padded input"):
-        eager.max_pool_forward(x, (6, 6), (1, 1), none, (1, 1))
+        eager.max_pool_forward(x, Window((6, 6), (1, 1), none, (1, 1)))
     with pytest.raises(Unsupported, match="wholly in the padding"):
-        eager.max_pool_forward(x, (2, 2), (1, 1), ((2, 0), (0, 0)), (1, 1))
+        eager.max_pool_forward(x, Window((2, 2), (1, 1), ((2, 0), (0, 0)), (1, 1)))
     with pytest.raises(Unsupported, match="wholly in the padding"):
-        eager.avg_pool_forward(x, (2, 2), (3, 3), ((0, 5), (0, 0)), False)
+        eager.avg_pool_forward(x, Window((2, 2), (3, 3), ((0, 5), (0, 0)), (1, 1)), False)
     with pytest.raises(Unsupported, match="dilation"):
-        eager.max_pool_forward(x, (2, 2), (1, 1), none, (2, 1))
+        eager.max_pool_forward(x, Window((2, 2), (1, 1), none, (2, 1)))
     with pytest.raises(Unsupported, match="empty"):
-        eager.max_pool_forward(x[:0], (2, 2), (1, 1), none, (1, 1))
+        eager.max_pool_forward(x[:0], Window((2, 2), (1, 1), none, (1, 1)))
     with pytest.raises(Unsupported, match="integers"):
-        eager.avg_pool_forward(x.astype(np.int64), (2, 2), (1, 1), none, True)
+        eager.avg_pool_forward(x.astype(np.int64), Window((2, 2), (1, 1), none, (1, 1)), True)
     with pytest.raises(ValueError, match="g has the wrong shape"):
-        eager.avg_pool_backward(x, x.shape, (2, 2), (1, 1), none, True)
+        eager.avg_pool_backward(x, x.shape, Window((2, 2), (1, 1), none, (1, 1)), True)

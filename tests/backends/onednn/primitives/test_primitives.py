@@ -21,7 +21,6 @@ from weft.backends.onednn.primitives import (
     Primitive,
     RecurrentDescs,
     Sum,
-    Window,
     base,
     binary,
     convolution_backward_data,
@@ -39,6 +38,7 @@ from weft.backends.onednn.primitives import (
     softmax,
     softmax_backward,
 )
+from weft.ops.nn.window import Window
 from weft.runtime import threads
 
 F32 = np.dtype(np.float32)
@@ -135,7 +135,7 @@ def test_matmul_broadcasts_batch_axes(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_convolution_with_post_ops(rng: np.random.Generator, training: bool) -> None:
     x, w, bias, old = (random(rng, 2, 5, 7, 6), random(rng, 9, 5, 3, 3), random(rng, 9), random(rng, 2, 9, 7, 6))
-    window = Window((1, 1), (1, 1), (1, 1), (1, 1))
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     post_ops = [Sum(1.0), Eltwise(Alg.ELTWISE_CLIP_V2, 0.0, 6.0), Binary(Alg.BINARY_MUL, image(1, 9, 1, 1))]
     primitive = convolution_forward(
         image(*x.shape), MemoryDesc.any(w.shape, F32), plain(9), image(*old.shape), window, post_ops, training=training
@@ -149,7 +149,7 @@ def test_convolution_with_post_ops(rng: np.random.Generator, training: bool) -> 
 def test_transposed_convolution(rng: np.random.Generator) -> None:
     # (N, 4, 5, 5) -> (N, 6, 11, 11): weights are (O, C, k, k) to oneDNN.
     x, w, bias, g = (random(rng, 2, 4, 5, 5), random(rng, 6, 4, 3, 3), random(rng, 6), random(rng, 2, 6, 11, 11))
-    window = Window((2, 2), (0, 0), (0, 0), (1, 1))
+    window = Window((3, 3), (2, 2), ((0, 0), (0, 0)), (1, 1))
     xd, wd, yd = image(*x.shape), MemoryDesc.any(w.shape, F32), image(*g.shape)
     settings = ((2, 2), ((0, 0), (0, 0)), (1, 1), 1)
     flipped = w.swapaxes(0, 1)
@@ -169,7 +169,7 @@ def test_transposed_convolution(rng: np.random.Generator) -> None:
 
 def test_channels_that_do_not_fill_a_block_are_padded_with_zeros(rng: np.random.Generator) -> None:
     w = random(rng, 5, 3, 3, 3)
-    window = Window((1, 1), (1, 1), (1, 1), (1, 1))
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     desc = convolution_forward(
         image(1, 3, 8, 8), MemoryDesc.any(w.shape, F32), None, image(1, 5, 8, 8), window
     ).desc(Arg.WEIGHTS)  # fmt: skip
@@ -301,7 +301,7 @@ def test_recurrent(rng: np.random.Generator, cell: str) -> None:
 
 def test_one_primitive_runs_in_two_threads_at_once(rng: np.random.Generator) -> None:
     x, w = random(rng, 4, 16, 20, 20), random(rng, 32, 16, 3, 3)
-    window = Window((1, 1), (1, 1), (1, 1), (1, 1))
+    window = Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     primitive = convolution_forward(image(*x.shape), MemoryDesc.any(w.shape, F32), None, image(4, 32, 20, 20), window)
     inputs = [x * factor for factor in (1.0, 2.0)]
     expected = [run(primitive, {Arg.SRC: value, Arg.WEIGHTS: w})[Arg.DST] for value in inputs]
@@ -392,7 +392,7 @@ def test_impossible_shapes_raise_runtime_error_with_the_shapes() -> None:
 
 
 def test_three_dimensional_weight_gradient_avoids_the_kernel_that_reads_behind_its_input() -> None:
-    window = Window((2, 1, 2), (3, 2, 1), (2, 1, 1), (1, 1, 1))
+    window = Window((4, 4, 2), (2, 1, 2), ((3, 2), (2, 1), (1, 1)), (1, 1, 1))
     primitive = convolution_backward_weights(
         image(2, 3, 2, 1, 4), MemoryDesc.any((4, 3, 4, 4, 2), F32), None, image(2, 4, 2, 1, 3), window
     )

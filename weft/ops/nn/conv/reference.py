@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime import memory
-from ..windows import Pairs, compute_dtype, images_per_chunk, offsets, out_size, padded_last, unpadded, windows
-
-Sizes = tuple[int, ...]
+from ..window import Sizes, Window
+from ..window_arrays import channels_last, compute_dtype, images_per_chunk, offsets, padded_last, unpadded, windows
 
 
 def _matrices(weight: np.ndarray, groups: int) -> np.ndarray:
@@ -43,34 +42,26 @@ def _rows(flat: np.ndarray, groups: int) -> np.ndarray:
     return flat.reshape(n * places, groups, channels // groups).transpose(1, 0, 2)
 
 
-def forward(
-    x: np.ndarray,
-    weight: np.ndarray,
-    bias: np.ndarray | None,
-    stride: Sizes,
-    padding: Pairs,
-    dilation: Sizes,
-    groups: int,
-) -> np.ndarray:
-    kernel, spatial = weight.shape[2:], x.ndim - 2
-    sizes = [out_size(*item) for item in zip(x.shape[2:], padding, kernel, stride, dilation, strict=True)]
+def forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, window: Window, groups: int) -> np.ndarray:
+    kernel = window.kernel
+    sizes = window.counts(x.shape[2:])
     shape = (x.shape[0], weight.shape[0], *sizes)
     dtype = compute_dtype(x.dtype)
     out = memory.empty((shape[0], *sizes, shape[1]), dtype)
-    xp = padded_last(x, padding)
+    xp = padded_last(x, window, sizes)
     if weight.shape[1] == 1 and groups > 1:  # depthwise: one product per kernel position
         w = weight.astype(dtype, copy=False).reshape(groups, weight.shape[0] // groups, *kernel)
         deep = out.reshape(*out.shape[:-1], groups, shape[1] // groups)
         deep.fill(0)
-        for place, slices in offsets(kernel, stride, dilation, sizes):
+        for place, slices in offsets(window, sizes):
             deep += xp[(slice(None), *slices, slice(None), None)] * w[(slice(None), slice(None), *place)]
     else:
         matrices = _matrices(weight, groups)
-        view = windows(xp, kernel, stride, dilation, sizes)
+        view = windows(xp, window, sizes)
         flat = out.reshape(shape[0], prod(sizes), shape[1])
         step = images_per_chunk(view[:1].size * dtype.itemsize)
         for i in range(0, shape[0], step):
-            columns = _columns(view[i : i + step], spatial, groups)
+            columns = _columns(view[i : i + step], window.axes, groups)
             if groups == 1:
                 np.matmul(columns[0], matrices[0], out=_rows(flat[i : i + step], 1)[0])
             else:
@@ -81,20 +72,17 @@ def forward(
     return result if dtype == x.dtype else result.astype(x.dtype)
 
 
-def backward_input(
-    g: np.ndarray, weight: np.ndarray, size: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
-) -> np.ndarray:
-    kernel, sizes = weight.shape[2:], g.shape[2:]
+def backward_input(g: np.ndarray, weight: np.ndarray, size: Sizes, window: Window, groups: int) -> np.ndarray:
+    kernel, sizes = window.kernel, g.shape[2:]
     channels = weight.shape[1] * groups
     dtype = compute_dtype(g.dtype)
-    rows = padded_last(g, ((0, 0),) * len(sizes))
+    rows = channels_last(g)
     n = rows.shape[0]
-    padded = tuple([s + lo + hi for s, (lo, hi) in zip(size, padding, strict=True)])
-    xp = memory.zeros((n, *padded, channels), dtype)
+    xp = memory.zeros((n, *window.padded_sizes(size, sizes), channels), dtype)
     if weight.shape[1] == 1 and groups > 1:
         w = weight.astype(dtype, copy=False).reshape(groups, weight.shape[0] // groups, *kernel)
         deep = rows.reshape(*rows.shape[:-1], groups, rows.shape[-1] // groups)
-        for place, slices in offsets(kernel, stride, dilation, sizes):
+        for place, slices in offsets(window, sizes):
             xp[(slice(None), *slices)] += (deep * w[(slice(None), slice(None), *place)]).sum(-1)
     else:
         matrices = _matrices(weight, groups).transpose(0, 2, 1)
@@ -106,26 +94,24 @@ def backward_input(
             count = min(step, n - i)
             columns = columns.reshape(groups, count, *sizes, *kernel, channels // groups)
             columns = np.moveaxis(columns, 0, -2)
-            for place, slices in offsets(kernel, stride, dilation, sizes):
+            for place, slices in offsets(window, sizes):
                 grouped[(slice(i, i + count), *slices)] += columns[(slice(None),) * (1 + len(sizes)) + place]
-    return unpadded(xp, padding, size, g.dtype)
+    return unpadded(xp, window, size, g.dtype)
 
 
-def backward_weight(
-    x: np.ndarray, g: np.ndarray, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
-) -> np.ndarray:
+def backward_weight(x: np.ndarray, g: np.ndarray, window: Window, groups: int) -> np.ndarray:
     n, channels, sizes, out = x.shape[0], x.shape[1], g.shape[2:], g.shape[1]
-    dtype = compute_dtype(x.dtype)
-    xp = padded_last(x, padding)
-    rows = padded_last(g, ((0, 0),) * len(sizes))
+    kernel, dtype = window.kernel, compute_dtype(x.dtype)
+    xp = padded_last(x, window, sizes)
+    rows = channels_last(g)
     if channels == groups and groups > 1:
         deep = rows.reshape(n * prod(sizes), groups, out // groups)
         total = np.empty((groups, out // groups, *kernel), dtype)
-        for place, slices in offsets(kernel, stride, dilation, sizes):
+        for place, slices in offsets(window, sizes):
             part = xp[(slice(None), *slices)].reshape(n * prod(sizes), groups)
             total[(slice(None), slice(None), *place)] = np.einsum("pg,pgm->gm", part, deep)
         return total.reshape(out, 1, *kernel).astype(x.dtype, copy=False)
-    view = windows(xp, kernel, stride, dilation, sizes)
+    view = windows(xp, window, sizes)
     flat = rows.reshape(n, prod(sizes), out)
     total = np.zeros((groups, out // groups, prod(kernel) * (channels // groups)), dtype)
     step = images_per_chunk(view[:1].size * dtype.itemsize)
@@ -139,21 +125,22 @@ def backward_weight(
 # References for the tests: the definition, as loops ------------------------------------------------------------------
 
 
-def _places(kernel: Any, out: Any, stride: Any, padding: Any, dilation: Any, size: Any) -> Any:
+def _places(window: Window, out: Any, size: Any) -> Any:
     """All (output place, kernel place, input place) that a convolution connects."""
+    steps = (window.stride, window.dilation, window.before)
     for o in np.ndindex(*out):
-        for k in np.ndindex(*kernel):
-            i = tuple(a * s + b * d - p[0] for a, b, s, d, p in zip(o, k, stride, dilation, padding, strict=True))
+        for k in np.ndindex(*window.kernel):
+            i = tuple(a * s + b * d - p for a, b, s, d, p in zip(o, k, *steps, strict=True))
             if all(0 <= a < n for a, n in zip(i, size, strict=True)):
                 yield o, k, i
 
 
-def reference(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> np.ndarray:
-    out = [(n + sum(p) - d * (k - 1) - 1) // s + 1
-           for n, p, d, k, s in zip(x.shape[2:], padding, dilation, weight.shape[2:], stride, strict=True)]  # fmt: skip
+def reference(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> np.ndarray:
+    fields = (window.padding, window.dilation, window.kernel, window.stride)
+    out = [(n + sum(p) - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(x.shape[2:], *fields, strict=True)]
     y = np.zeros((x.shape[0], weight.shape[0], *out), np.result_type(x, weight))
     c, m = weight.shape[1], weight.shape[0] // groups
-    for o, k, i in _places(weight.shape[2:], out, stride, padding, dilation, x.shape[2:]):
+    for o, k, i in _places(window, out, x.shape[2:]):
         for q in range(groups):
             left = x[(slice(None), slice(q * c, (q + 1) * c), *i)]
             right = weight[(slice(q * m, (q + 1) * m), slice(None), *k)]
@@ -161,13 +148,11 @@ def reference(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilatio
     return y if bias is None else y + bias.reshape(-1, *[1] * len(out))
 
 
-def reference_input(
-    g: Any, weight: Any, like: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> np.ndarray:
+def reference_input(g: Any, weight: Any, like: Any, size: Any, window: Window, groups: int) -> np.ndarray:
     size = like.shape[2:] if size is None else size
     c, m = weight.shape[1], weight.shape[0] // groups
     x = np.zeros((g.shape[0], c * groups, *size), np.result_type(g, weight))
-    for o, k, i in _places(weight.shape[2:], g.shape[2:], stride, padding, dilation, size):
+    for o, k, i in _places(window, g.shape[2:], size):
         for q in range(groups):
             left = g[(slice(None), slice(q * m, (q + 1) * m), *o)]
             right = weight[(slice(q * m, (q + 1) * m), slice(None), *k)]
@@ -175,10 +160,10 @@ def reference_input(
     return x
 
 
-def reference_weight(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> np.ndarray:
+def reference_weight(x: Any, g: Any, window: Window, groups: int) -> np.ndarray:
     c, m = x.shape[1] // groups, g.shape[1] // groups
-    w = np.zeros((g.shape[1], c, *kernel), np.result_type(x, g))
-    for o, k, i in _places(kernel, g.shape[2:], stride, padding, dilation, x.shape[2:]):
+    w = np.zeros((g.shape[1], c, *window.kernel), np.result_type(x, g))
+    for o, k, i in _places(window, g.shape[2:], x.shape[2:]):
         for q in range(groups):
             left = g[(slice(None), slice(q * m, (q + 1) * m), *o)]
             right = x[(slice(None), slice(q * c, (q + 1) * c), *i)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from ...array.shaping import reshape, squeeze
 from ...core.define import composite
 from ...core.samples import Bad, Sample
 from ...core.spec import is_known, same_size
-from ..windows import Pairs, batched, pad_pairs, per_axis
+from ..linear import add_bias
+from ..window import Sizes, Window, pad_pairs, per_axis
+from ..window_arrays import batched
 from .convolution import _check_dtypes, convolution_backward_input
-
-Sizes = tuple[int, ...]
+from .functions import window_of
 
 
 def _check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
@@ -42,25 +44,20 @@ def _check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int)
         )
 
 
-def _sizes(op: str, x: Tensor, kernel: Sizes, stride: Sizes, padding: Pairs, extra: Sizes, dilation: Sizes) -> Sizes:
+def _sizes(op: str, x: Tensor, window: Window, extra: Sizes) -> Sizes:
     if not is_known(x.shape[2:]):
         raise ValueError(f"{op}: the spatial sizes of x must be known. Got {format_shape(x.shape)}.")
-    for e, s, d in zip(extra, stride, dilation, strict=True):
-        if e >= max(s, d):
-            raise ValueError(
-                f"{op}: output_padding must be smaller than stride or dilation. Got output_padding={extra}, "
-                f"stride={stride}, dilation={dilation}."
-            )
-    sizes = tuple(
-        [
-            (n - 1) * s - lo - hi + d * (k - 1) + e + 1
-            for n, s, (lo, hi), d, k, e in zip(x.shape[2:], stride, padding, dilation, kernel, extra, strict=True)
-        ]
-    )
+    if any(e >= max(s, d) for e, s, d in zip(extra, window.stride, window.dilation, strict=True)):
+        raise ValueError(
+            f"{op}: output_padding must be smaller than stride or dilation. Got output_padding={extra}, "
+            f"stride={window.stride}, dilation={window.dilation}."
+        )
+    sizes = window.transposed_sizes(x.shape[2:], extra)
     if any(n < 1 for n in sizes):
         raise ValueError(
-            f"{op}: nothing is left of the output. Got x of shape {format_shape(x.shape)}, kernel {kernel}, stride {stride} and "
-            f"padding {padding}, which give spatial size {sizes}; expected at least 1. Use less padding."
+            f"{op}: nothing is left of the output. Got x of shape {format_shape(x.shape)}, kernel {window.kernel}, stride "
+            f"{window.stride} and padding {window.padding}, which give spatial size {sizes}; expected at least 1. Use less "
+            f"padding."
         )
     return sizes
 
@@ -77,21 +74,20 @@ def _conv_transpose(
         )
     x, single = batched(op, x, n)
     _check(op, x, weight, bias, groups)
-    strides, dilations = per_axis(op, stride, n, "stride", 1), per_axis(op, dilation, n, "dilation", 1)
-    extra, pairs = per_axis(op, output_padding, n, "output_padding", 0), pad_pairs(op, padding, n)
-    kernel = tuple(weight.shape[2:])
-    size = _sizes(op, x, kernel, strides, pairs, extra, dilations)
+    window = window_of(op, weight, stride, pad_pairs(op, padding, n), dilation)
+    extra = per_axis(op, output_padding, n, "output_padding", 0)
+    size = _sizes(op, x, window, extra)
     # A convolution maps `stride` input sizes to one; output_padding beyond that first restores cropped padding, then
     # adds empty rows.
-    beyond = [max(e - (s - 1), 0) for e, s in zip(extra, strides, strict=True)]
-    shown = [min(b, high) for b, (_, high) in zip(beyond, pairs, strict=True)]
-    pairs = tuple([(low, high - u) for (low, high), u in zip(pairs, shown, strict=True)])
+    beyond = [max(e - (s - 1), 0) for e, s in zip(extra, window.stride, strict=True)]
+    shown = [min(b, high) for b, (_, high) in zip(beyond, window.padding, strict=True)]
+    pairs = tuple([(low, high - u) for (low, high), u in zip(window.padding, shown, strict=True)])
     empty = [b - u for b, u in zip(beyond, shown, strict=True)]
     filled = tuple([full - e for full, e in zip(size, empty, strict=True)])
-    y = convolution_backward_input(x, weight, None, filled, strides, pairs, dilations, groups)
+    y = convolution_backward_input(x, weight, None, filled, replace(window, padding=pairs), groups)
     y = pad(y, ((0, 0), (0, 0), *[(0, e) for e in empty])) if any(empty) else y
     if bias is not None:
-        y = y + reshape(bias, (-1, *(1,) * n))
+        y = add_bias(y, reshape(bias, (-1, *(1,) * n)))
     return squeeze(y, 0) if single else y
 
 

@@ -157,6 +157,7 @@ def _reference_batch_norm_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=3,
     infer=_infer_batch_norm_backward,
@@ -211,6 +212,7 @@ def channel_moments(x: Tensor) -> Any:
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=3,
     infer=_infer_batch_norm,
@@ -249,6 +251,12 @@ def batch_norm_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, ep
 def scale_shift(x: Term, scale: Term, shift: Term) -> Term:
     """x · scale + shift in one pass."""
     return s.add(s.mul(x, scale), shift)
+
+
+def check_momentum(op: str, momentum: Any) -> None:
+    """Raise unless `momentum` is a number, or a tensor with one element (a cumulative average)."""
+    if isinstance(momentum, (bool, str)) or not (isinstance(momentum, (int, float, np.number, Tensor))):
+        raise TypeError(f"{op}: momentum must be a number. Got {momentum!r}.")
 
 
 def _move_average(running: Tensor, new: Tensor, momentum: Any) -> None:
@@ -333,6 +341,7 @@ def batch_norm(
         ("bias", bias),
     ):
         check_parameter("batch_norm", name, value, channels)
+    check_momentum("batch_norm", momentum)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: running_mean and running_var are needed unless training=True. Got None.")

@@ -30,7 +30,15 @@ from ..formulas import (
     sum_tensors,
     wide,
 )
-from .batch_norm import _check_channels, _column, _move_average, _other_axes, _reference_batch_norm_eval, batch_norm
+from .batch_norm import (
+    _check_channels,
+    _column,
+    _move_average,
+    _other_axes,
+    _reference_batch_norm_eval,
+    batch_norm,
+    check_momentum,
+)
 
 
 def _groups(x: Any, num_groups: int) -> tuple[Any, ...]:
@@ -163,6 +171,7 @@ def _reference_group_norm_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=3,
     infer=_infer_group_norm_backward,
@@ -200,6 +209,7 @@ def group_norm_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=3,
     infer=_infer_group_norm,
@@ -331,6 +341,7 @@ def instance_norm(
     (2, 3, 4, 4)
     """
     _check_channels("instance_norm", x)
+    check_momentum("instance_norm", momentum)
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("instance_norm: running_mean and running_var are needed unless use_input_stats. Got None.")

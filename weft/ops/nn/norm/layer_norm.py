@@ -165,6 +165,7 @@ def _reference_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=3,
     several_calls=True,
@@ -203,6 +204,7 @@ def layer_norm_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=3,
     several_calls=True,
@@ -362,6 +364,7 @@ def _infer_rms_norm_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=2,
     several_calls=True,
@@ -393,6 +396,7 @@ def rms_norm_backward(
 
 
 @primitive(
+    autocast="float32",
     namespace="internal",
     outputs=2,
     several_calls=True,

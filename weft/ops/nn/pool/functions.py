@@ -14,27 +14,19 @@ from ....typing import ShapeLike
 from ...array.shaping import flatten, reshape, squeeze
 from ...core.define import composite, primitive
 from ...core.samples import Bad, Sample
-from ...core.spec import Spec, is_known, number
+from ...core.spec import Spec, check_integer, is_known, number
 from ..interpolate import _matrix, resample
-from ..windows import Pairs, batched, per_axis
-from .primitives import _avg_reference, _max_reference, avg_pool, fold_batch, max_pool, max_pool_indices
-
-Sizes = tuple[int, ...]
-
-
-def _window(
-    op: str, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
-) -> tuple[Sizes, Sizes, Pairs, Sizes]:
-    kernel = per_axis(op, kernel_size, n, "kernel_size", 1)
-    strides = kernel if stride is None else per_axis(op, stride, n, "stride", 1)
-    dilations = per_axis(op, dilation, n, "dilation", 1)
-    pads = per_axis(op, padding, n, "padding", 0)
-    if any(2 * p > d * (k - 1) + 1 for p, k, d in zip(pads, kernel, dilations, strict=True)):
-        raise ValueError(
-            f"{op}: padding must be at most half the kernel, else windows would see nothing but padding. "
-            f"Got padding={padding!r} and kernel_size={kernel_size!r}; pad with `F.pad` first."
-        )
-    return kernel, strides, tuple([(p, p) for p in pads]), dilations
+from ..window import Sizes, Window, per_axis, pooling_window
+from ..window_arrays import batched
+from .primitives import (
+    _avg_reference,
+    _index_reference,
+    _max_reference,
+    avg_pool,
+    fold_batch,
+    max_pool,
+    max_pool_indices,
+)
 
 
 def _undo(single: bool, *tensors: Tensor) -> Any:
@@ -50,15 +42,23 @@ def _max_pool(
 ) -> Any:
     op = f"max_pool{n}d"
     x, single = batched(op, x, n)
-    kernel, strides, pairs, dilations = _window(op, n, kernel_size, stride, padding, dilation)
-    y, places = max_pool(x, kernel, strides, pairs, dilations, bool(ceil_mode))
+    window = pooling_window(op, n, kernel_size, stride, padding, dilation, "ceil" if ceil_mode else "floor")
+    y, places = max_pool(x, window)
     if not return_indices:
         return _undo(single, y)
-    return _undo(single, y, max_pool_indices(places, x, kernel, strides, pairs, dilations))
+    return _undo(single, y, max_pool_indices(places, x, window))
 
 
 def _many(value: Any, n: int) -> tuple[int, ...]:
     return (value,) * n if isinstance(value, int) else tuple(value)
+
+
+def _reference_window(
+    n: int, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Window:
+    kernel = _many(kernel_size, n)
+    strides = kernel if stride is None else _many(stride, n)
+    return Window(kernel, strides, tuple((p, p) for p in _many(padding, n)), _many(dilation, n), ceil_mode)
 
 
 def _max_pool_reference(n: int) -> Any:
@@ -66,16 +66,11 @@ def _max_pool_reference(n: int) -> Any:
         x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:  # fmt: skip
-        kernel, dilations = _many(kernel_size, n), _many(dilation, n)
-        strides = kernel if stride is None else _many(stride, n)
-        pads = tuple((p, p) for p in _many(padding, n))
+        window = _reference_window(n, kernel_size, stride, padding, dilation, ceil_mode)
         single = x.ndim == n + 1
         x = x[None] if single else x
-        y, places = _max_reference(x, kernel, strides, pads, dilations, ceil_mode)
-        k = np.unravel_index(places, kernel)
-        grid = np.indices(places.shape)[2:]
-        where = [g * s + j * d - p[0] for g, s, j, d, p in zip(grid, strides, k, dilations, pads, strict=True)]
-        indices = np.ravel_multi_index(where, x.shape[2:])
+        y, places = _max_reference(x, window)
+        indices = _index_reference(places, x, window)
         if single:
             y, indices = y[0], indices[0]
         return (y, indices) if return_indices else y
@@ -198,11 +193,11 @@ def _max_unpool(
         raise ValueError(
             f"{op}: x and indices must have one shape. Got {format_shape(x.shape)} and {format_shape(indices.shape)}."
         )
-    kernel, strides, pairs, _ = _window(op, n, kernel_size, stride, padding, 1)
-    size = tuple([(d - 1) * s - 2 * p[0] + k for d, s, p, k in zip(x.shape[2:], strides, pairs, kernel, strict=True)])
+    window = pooling_window(op, n, kernel_size, stride, padding, 1, "floor")
+    size = window.transposed_sizes(x.shape[2:], (0,) * n)
     if output_size is not None:
         wanted = per_axis(op, tuple(output_size)[-n:], n, "output_size", 1)
-        if any(abs(a - b) >= s for a, b, s in zip(wanted, size, strides, strict=True)):
+        if any(abs(a - b) >= s for a, b, s in zip(wanted, size, window.stride, strict=True)):
             raise ValueError(f"{op}: output_size must be within a stride of {size}. Got {output_size!r}.")
         size = wanted
     return _undo(single, _scatter_flat(x, indices, size, add=False))
@@ -285,10 +280,10 @@ def _avg_pool(
 ) -> Tensor:
     op = f"avg_pool{n}d"
     x, single = batched(op, x, n)
-    kernel, strides, pairs, _ = _window(op, n, kernel_size, stride, padding, 1)
-    if divisor is not None and (not isinstance(divisor, (int, np.integer)) or divisor == 0):
+    window = pooling_window(op, n, kernel_size, stride, padding, 1, "ceil" if ceil_mode else "floor")
+    if divisor is not None and check_integer(op, divisor, "divisor_override") == 0:
         raise ValueError(f"{op}: divisor_override must be an integer other than 0. Got {divisor!r}.")
-    return _undo(single, avg_pool(x, kernel, strides, pairs, bool(ceil_mode), bool(include), divisor))
+    return _undo(single, avg_pool(x, window, bool(include), divisor))
 
 
 def _avg_pool_reference(n: int) -> Any:
@@ -296,13 +291,9 @@ def _avg_pool_reference(n: int) -> Any:
         x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: Any = None,
     ) -> np.ndarray:  # fmt: skip
-        kernel = _many(kernel_size, n)
-        strides = kernel if stride is None else _many(stride, n)
-        pads = tuple((p, p) for p in _many(padding, n))
+        window = _reference_window(n, kernel_size, stride, padding, 1, ceil_mode)
         single = x.ndim == n + 1
-        y = _avg_reference(
-            x[None] if single else x, kernel, strides, pads, ceil_mode, count_include_pad, divisor_override
-        )
+        y = _avg_reference(x[None] if single else x, window, count_include_pad, divisor_override)
         return y[0] if single else y
 
     return reference
@@ -389,8 +380,8 @@ def _lp_pool(n: int, x: Tensor, norm_type: float, kernel_size: Any, stride: Any,
     if not norm_type > 0:
         raise ValueError(f"{op}: norm_type must be positive. Got {norm_type!r}.")
     x, single = batched(op, x, n)
-    kernel, strides, pairs, _ = _window(op, n, kernel_size, stride, 0, 1)
-    total = avg_pool(abs_(x) ** norm_type, kernel, strides, pairs, bool(ceil_mode), True, 1)
+    window = pooling_window(op, n, kernel_size, stride, 0, 1, "ceil" if ceil_mode else "floor")
+    total = avg_pool(abs_(x) ** norm_type, window, True, 1)
     zero = total == 0
     root = where(zero, 1.0, total) ** (1.0 / norm_type)
     return _undo(single, where(zero, 0.0, root))
@@ -400,9 +391,8 @@ def _lp_reference(n: int) -> Any:
     def reference(
         x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> np.ndarray:
-        k = _many(kernel_size, n)
-        s = k if stride is None else _many(stride, n)
-        return _avg_reference(np.abs(x) ** norm_type, k, s, ((0, 0),) * n, ceil_mode, True, 1) ** (1 / norm_type)
+        window = _reference_window(n, kernel_size, stride, ceil_mode=ceil_mode)
+        return _avg_reference(np.abs(x) ** norm_type, window, True, 1) ** (1 / norm_type)
 
     return reference
 
@@ -462,11 +452,12 @@ def _output_size(op: str, x: Tensor, output_size: Any, n: int) -> tuple[Any, ...
     return sizes
 
 
-def _regular(x: Tensor, size: Any) -> Sizes | None:
-    """The kernel (and stride) that gives `size` if all windows are equal and do not overlap, else None."""
+def _regular(x: Tensor, size: Any) -> Window | None:
+    """The window that gives `size` if all windows are equal and do not overlap, else None."""
     if not is_known(x.shape[2:]) or any(s % o for s, o in zip(x.shape[2:], size, strict=True)):
         return None
-    return tuple([s // o for s, o in zip(x.shape[2:], size, strict=True)])
+    kernel = tuple([s // o for s, o in zip(x.shape[2:], size, strict=True)])
+    return Window(kernel, kernel, ((0, 0),) * len(kernel), (1,) * len(kernel))
 
 
 def _adaptive_avg_pool(n: int, x: Tensor, output_size: Any) -> Tensor:
@@ -475,9 +466,9 @@ def _adaptive_avg_pool(n: int, x: Tensor, output_size: Any) -> Tensor:
     if not dtypes.is_inexact(x.dtype):
         raise TypeError(f"{op}: expected a floating tensor. Got {x.dtype.name}; use `x.astype(wf.float32)`.")
     size = _output_size(op, x, output_size, n)
-    kernel = _regular(x, size)
-    if kernel is not None:
-        y = avg_pool(x, kernel, kernel, ((0, 0),) * n, False, True, None)
+    window = _regular(x, size)
+    if window is not None:
+        y = avg_pool(x, window, True, None)
     elif all(s == 1 for s in size):
         from ...array.reduction import mean
 
@@ -607,11 +598,10 @@ def _adaptive_max_pool(n: int, x: Tensor, output_size: Any, return_indices: bool
     op = f"adaptive_max_pool{n}d"
     x, single = batched(op, x, n)
     size = _output_size(op, x, output_size, n)
-    kernel = _regular(x, size)
-    if kernel is not None:
-        window = (kernel, kernel, ((0, 0),) * n, (1,) * n)
-        y, places = max_pool(x, *window, False)
-        return _undo(single, y, max_pool_indices(places, x, *window)) if return_indices else _undo(single, y)
+    window = _regular(x, size)
+    if window is not None:
+        y, places = max_pool(x, window)
+        return _undo(single, y, max_pool_indices(places, x, window)) if return_indices else _undo(single, y)
     y, indices = adaptive_max_pool(x, size)
     return _undo(single, y, indices) if return_indices else _undo(single, y)
 

@@ -15,7 +15,7 @@ import numpy as np
 from .... import dtypes
 from ....errors import format_shape
 from ....tensor import Tensor
-from ...array.creation import arange, zeros
+from ...array.creation import arange, asarray, zeros
 from ...array.elementwise import astype, where
 from ...array.indexing import getitem
 from ...array.products import matmul
@@ -23,7 +23,8 @@ from ...array.reduction import reduce_sum
 from ...array.shaping import concat, expand_dims, flatten, matrix_transpose, reshape, squeeze, stack
 from ...core.define import composite
 from ...core.samples import Bad, Sample
-from ...core.spec import is_known, same_size
+from ...core.spec import check_size, is_known, same_size
+from ..linear import add_bias
 from .primitives import _gru_reference, _lstm_reference, _rnn_reference, gru_sequence, lstm_sequence, rnn_sequence
 from .recurrence import gru_step, lstm_step, rnn_step, split_gates
 
@@ -32,8 +33,7 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x Wᵀ + b for all time steps in one product."""
-    y = matmul(flatten(x, 0, -2), matrix_transpose(weight))
-    y = y if bias is None else y + bias
+    y = add_bias(matmul(flatten(x, 0, -2), matrix_transpose(weight)), bias)
     return (
         reshape(y, (*x.shape[:-1], weight.shape[0]))
         if is_known(x.shape)
@@ -78,10 +78,8 @@ def _layers(
         raise ValueError(
             f"{op}: expected x of shape (time, batch, inputs) or (time, inputs). Got {format_shape(getattr(x, 'shape', ()))}."
         )
-    weights = tuple(weights)
+    weights, num_layers = tuple(weights), check_size(op, num_layers, "num_layers", 1)
     count, per = num_layers * (2 if bidirectional else 1), (4 if bias else 2) + projected
-    if num_layers < 1:
-        raise ValueError(f"{op}: num_layers must be at least 1. Got {num_layers}.")
     if len(weights) != count * per:
         raise ValueError(
             f"{op}: expected {count * per} weights, {per} per layer and direction. Got {len(weights)}; is bias={bias}, "
@@ -165,11 +163,26 @@ def _projected(
     return h, getitem(c, place), end
 
 
+def _check_pair(op: str, hx: Any, names: str) -> tuple[Tensor, Tensor]:
+    if not isinstance(hx, (tuple, list)):
+        raise TypeError(f"{op}: hx must be a pair of tensors {names}. Got {type(hx).__name__}.")
+    if len(hx) != 2:
+        raise ValueError(f"{op}: hx must be {names}. Got {len(hx)} states.")
+    for s in hx:
+        if not isinstance(s, (Tensor, np.ndarray)):
+            raise TypeError(f"{op}: hx must be a pair of tensors {names}. It has a {type(s).__name__}.")
+    return hx[0], hx[1]
+
+
 def _network(
     op: str, x: Tensor, states: Sequence[Tensor] | None, weights: Any, num_layers: int, bias: bool, dropout: float,
     training: bool, bidirectional: bool, lengths: Any, nonlinearity: str = "tanh", projected: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """All layers: the outputs of the last one, and the last states of all."""
+    for s in states or ():
+        if not isinstance(s, (Tensor, np.ndarray)):
+            raise TypeError(f"{op}: the initial state must be a tensor. Got {type(s).__name__}.")
+    states = None if states is None else tuple([s if isinstance(s, Tensor) else asarray(s) for s in states])
     single = isinstance(x, Tensor) and x.ndim == 2
     if single:
         x = expand_dims(x, 1)
@@ -339,8 +352,8 @@ def lstm(
     Returns:
         outputs (T, N, H·directions), h_n and c_n (layers·directions, N, H).
     """
-    if hx is not None and len(hx) != 2:
-        raise ValueError(f"lstm: hx must be (h0, c0). Got {len(hx)} states.")
+    if hx is not None:
+        _check_pair("lstm", hx, "(h0, c0)")
     return _network(
         "lstm", x, hx, weights, num_layers, bias, dropout, training, bidirectional, lengths, projected=proj_size > 0
     )  # type: ignore[return-value]
@@ -402,8 +415,7 @@ def _cell_gates(op: str, x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih:
             f"and ({gates * hidden}, {hidden})."
         )
     a = matmul(x, matrix_transpose(w_ih))
-    a = a if b_ih is None else a + b_ih
-    return a if b_hh is None else a + b_hh
+    return add_bias(add_bias(a, b_ih), b_hh)
 
 
 def _cell_reference(op: str) -> Any:
@@ -461,7 +473,7 @@ def lstm_cell(
     >>> h.shape, c.shape
     ((2, 4), (2, 4))
     """
-    h, c = hx
+    h, c = _check_pair("lstm_cell", hx, "(h, c)")
     return lstm_step(_cell_gates("lstm_cell", x, h, weight_ih, weight_hh, bias_ih, bias_hh), h, c, weight_hh)[:2]
 
 

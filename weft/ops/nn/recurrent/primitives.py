@@ -89,6 +89,7 @@ def _mask(m: Any) -> np.ndarray:
 
 
 @primitive(
+    autocast="low",
     checks_once=True,
     outputs=3,
     infer=_infer_lstm,
@@ -190,6 +191,7 @@ def _lstm_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
 
 
 @primitive(
+    autocast="low",
     checks_once=True,
     outputs=3,
     infer=lambda g_hidden, g_cells, c0, weight_hh, cells, acts, mask, reverse: (
@@ -288,6 +290,7 @@ def _gru_reference(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, mask: Any,
 
 
 @primitive(
+    autocast="low",
     checks_once=True,
     outputs=2,
     infer=_infer_gru,
@@ -382,6 +385,7 @@ def _gru_saved(m: Any, mask: Any, reverse: bool) -> tuple[Any, ...]:
 
 
 @primitive(
+    autocast="low",
     checks_once=True,
     outputs=3,
     infer=lambda g_hidden, h0, weight_hh, hidden, acts, mask, reverse: (
@@ -475,6 +479,7 @@ def _rnn_reference(gates: Any, h0: Any, weight_hh: Any, mask: Any, nonlinearity:
 
 
 @primitive(
+    autocast="low",
     checks_once=True,
     infer=_infer_rnn,
     vjp=joint(_rnn_rule),
@@ -547,6 +552,7 @@ def _rnn_backward_reference(
 
 
 @primitive(
+    autocast="low",
     checks_once=True,
     outputs=2,
     infer=lambda g_hidden, weight_hh, hidden, mask, nonlinearity, reverse: (

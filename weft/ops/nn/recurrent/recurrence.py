@@ -14,13 +14,14 @@ import numpy as np
 from .... import dtypes
 from ....autograd.tape import enable_grad, is_grad_enabled
 from ....errors import format_shape
-from ....tensor import Tensor
+from ....tensor import Tensor, as_leaf
 from ...array.elementwise import sigmoid, tanh, where
 from ...array.indexing import slice_axis
 from ...array.products import matmul
 from ...array.shaping import broadcast_to, clone, concat, flatten, matrix_transpose, moveaxis, reshape, stack, unstack
 from ...core.spec import same_size
-from ..windows import compute_dtype
+from ..linear import add_bias
+from ..window_arrays import compute_dtype
 
 # The recurrences, one step, with ordinary ops ------------------------------------------------------------------------
 
@@ -41,8 +42,7 @@ def lstm_step(a: Tensor, h: Tensor, c: Tensor, weight_hh: Tensor) -> tuple[Tenso
 
 def gru_step(a: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> tuple[Tensor, Tensor]:
     """u = h Wᵀ + b; r, z = σ(a + u); n = tanh(a + r u); h' = (1 - z) n + z h. Returns h' and the gates."""
-    u = matmul(h, matrix_transpose(weight_hh))
-    u = u if bias_hh is None else u + bias_hh
+    u = add_bias(matmul(h, matrix_transpose(weight_hh)), bias_hh)
     (ar, az, an), (ur, uz, un) = split_gates(a, 3), split_gates(u, 3)
     r, z = sigmoid(ar + ur), sigmoid(az + uz)
     n = tanh(an + r * un)
@@ -93,7 +93,7 @@ def through_composition(
     again = is_grad_enabled()
     with enable_grad():
         watched = [
-            None if x is None else clone(x) if again else x.detach().requires_grad_(dtypes.is_inexact(x.dtype))
+            x if x is None or not dtypes.is_inexact(x.dtype) else clone(x) if again else as_leaf(x.detach())
             for x in inputs
         ]
         outputs = run(*watched)

@@ -1,4 +1,4 @@
-"""1 x 1 convolutions by our own kernel in captured functions: numbers against float64, and which nodes qualify."""
+"""Generated pointwise (1 x 1) convolutions in captured functions: results against float64, and which nodes qualify."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 
 import weft as wf
 import weft.nn.functional as F
+from weft.backends.llvm.target import host
 from weft.backends.onednn import library
 from weft.compiler import tuning
 from weft.compiler.lowering.rules import pointwise_conv
+from weft.compiler.target import describe
 from weft.runtime import threads
 
+AVX512 = describe("x86_64-unknown-linux-gnu", "skylake-avx512", {"avx512f": True, "fma": True})
 pytestmark = pytest.mark.skipif(not library.available(), reason="the other way is oneDNN's")
 
 
@@ -71,7 +74,7 @@ def test_result_and_gradient(case: Case) -> None:
     ]
     for got, wanted in zip(made, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
-    ways = 1 + pointwise_conv.suits(case.outputs, case.inputs)  # 33 input channels are no panel of a gradient
+    ways = 1 + pointwise_conv.suits(case.outputs, case.inputs, host())  # 33 input channels are no panel of a gradient
     assert explained.count("pixels (forced)") == ways
 
 
@@ -134,10 +137,14 @@ def test_nan_and_infinity_stay_in_their_pixel() -> None:
 
 
 def test_which_convolutions_qualify() -> None:
-    assert pointwise_conv.suits(96, 24) and pointwise_conv.suits(16, 96) and pointwise_conv.suits(256, 128)
-    assert not pointwise_conv.suits(512, 128)  # a matrix that is too large for the cache
-    assert not pointwise_conv.suits(16, 100)  # no panels without a rest
-    assert not pointwise_conv.suits(3, 16)
+    assert (
+        pointwise_conv.suits(96, 24, AVX512)
+        and pointwise_conv.suits(16, 96, AVX512)
+        and pointwise_conv.suits(256, 128, AVX512)
+    )
+    assert not pointwise_conv.suits(512, 128, AVX512)  # a matrix that is too large for the cache
+    assert not pointwise_conv.suits(16, 100, AVX512)  # no panels without a rest
+    assert not pointwise_conv.suits(3, 16, AVX512)
     x, w, b, _ = arrays(Case(2, 16, 16, (8, 8)))
 
     @wf.function

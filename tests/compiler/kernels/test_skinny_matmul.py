@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.compiler.layout import Layout, Storage, row_major
+from weft.backends.llvm.target import host
 from weft.compiler.loop_ir.kernels import skinny_matmul as f
 from weft.compiler.loop_ir.validate import validate
-from weft.compiler.lowering.lower import Step
+from weft.compiler.program.layout import Layout, Storage, row_major
+from weft.compiler.program.steps import KernelCall
+from weft.ops.internal.epilogue import BIAS, IDENTITY, Input
 from weft.runtime.program import Program
 
 FLOAT = np.dtype(np.float32)
@@ -18,17 +20,17 @@ def layout(i: int, shape: tuple[int, ...], strides: tuple[int, ...] | None = Non
     return Layout(Storage("argument", 4 * int(np.prod(shape)), index=i), FLOAT, shape, strides or row_major(shape))
 
 
-def run(x: np.ndarray, w: np.ndarray, steps=(), operands=()) -> np.ndarray:
-    """x @ w.T and the steps, by the kernel; w is (columns, depth)."""
+def run(x: np.ndarray, w: np.ndarray, epilogue=IDENTITY, operands=()) -> np.ndarray:
+    """The epilogue of x @ w.T, by the kernel; w is (columns, depth)."""
     y = np.zeros((x.shape[0], w.shape[0]), FLOAT)
     places = [layout(0, x.shape), layout(1, w.T.shape, (1, w.shape[1]))]
     places += [layout(2 + i, z.shape) for i, z in enumerate(operands)]
     places.append(layout(len(places), y.shape))
     assert f.suits(*places[:2])
-    kernel = f.skinny_matmul(places[0], places[1], places[-1], steps, places[2:-1])
+    kernel = f.skinny_matmul(places[0], places[1], places[-1], host(), epilogue, places[2:-1])
     validate(kernel)
     storages = [p.storage for p in places]
-    step = Step("kernel", "few rows", [], storages[:-1], storages[-1:], kernel, storages)
+    step = KernelCall("few rows", [], storages[:-1], storages[-1:], kernel, storages)
     Program("p", [step], [], 0, places, [], [])([x, w.T, *operands, y], [])
     return y
 
@@ -47,11 +49,12 @@ def test_the_product(rows, depth, columns):
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_steps_follow_the_product(rows):
+def test_the_epilogue(rows):
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal((rows, 128), FLOAT), rng.standard_normal((256, 128), FLOAT)
     bias, other = rng.standard_normal((1, 256), FLOAT), rng.standard_normal((rows, 256), FLOAT)
-    got = run(x, w, ("add", "relu", "multiply", "tanh"), (bias, other))
+    epilogue = BIAS.extended("relu").extended("multiply", Input(2)).extended("tanh")
+    got = run(x, w, epilogue, (bias, other))
     np.testing.assert_allclose(got, np.tanh(np.maximum(x @ w.T + bias, 0) * other), rtol=1e-4, atol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Weights in the library's blocks: the same bytes as its own reorder makes, and back again."""
+"""Weights in oneDNN's blocked layouts: the same bytes as its reorder writes, and back again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import weft as wf
 import weft.nn.functional as F
 from weft.backends.onednn import library
+from weft.backends.onednn.lowerings import blocked_weights
 from weft.compiler import tuning
-from weft.compiler.lowering.rules import blocked_weights
 
 pytestmark = pytest.mark.skipif(not library.available(), reason="the blocks are oneDNN's")
 
@@ -59,7 +59,7 @@ def _grouped_reference(out: int, into: int, groups: int) -> tuple[np.ndarray, ..
 @pytest.mark.parametrize("block", [16, 48])
 def test_every_element_has_its_place(out: int, into: int, axis: int, block: int) -> None:
     """Parts cover the weights once, and lie where the descriptor says."""
-    from weft.compiler.layout import Layout, Storage, row_major
+    from weft.compiler.program.layout import Layout, Storage, row_major
 
     class Described:
         other = (out, into)[1 - axis]

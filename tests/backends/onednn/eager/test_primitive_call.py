@@ -14,8 +14,9 @@ import pytest
 from weft.backends.onednn import eager
 from weft.backends.onednn.capi import Unsupported
 from weft.backends.onednn.descriptors import MemoryDesc
-from weft.backends.onednn.eager.kernel import Cache, Kernel
+from weft.backends.onednn.eager.primitive_call import Cache, PrimitiveCall
 from weft.backends.onednn.primitives import matmul
+from weft.ops.nn.window import Window
 from weft.runtime import threads
 
 
@@ -54,7 +55,7 @@ def test_cache_remembers_refusals_but_not_mistakes() -> None:
 
 def test_argument_sets_are_used_again(rng: np.random.Generator) -> None:
     desc = MemoryDesc.strided((8, 8), np.dtype(np.float32))
-    kernel = Kernel(matmul(desc, desc, desc))
+    kernel = PrimitiveCall(matmul(desc, desc, desc))
     for _ in range(3):
         a, b, out = (rng.standard_normal((8, 8)).astype(np.float32) for _ in range(3))
         kernel(a.ctypes.data, b.ctypes.data, out.ctypes.data)
@@ -65,7 +66,7 @@ def test_argument_sets_are_used_again(rng: np.random.Generator) -> None:
 def test_threads_share_cached_primitives(rng: np.random.Generator) -> None:
     """Four threads, the same three signatures, own data: every result is the one computed alone."""
     weights = rng.standard_normal((16, 8, 3, 3)).astype(np.float32)
-    settings = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    settings = (Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)), 1)
 
     def compute(x: np.ndarray) -> list[np.ndarray]:
         y = eager.conv_forward(x, weights, None, *settings)
