@@ -5,7 +5,7 @@
 Every case runs for a while alone, then beside `--processes` processes that only count. With as many threads as cores and
 two busy neighbours a fair scheduler leaves about half of the machine, so a case should take about twice as long, not ten
 times: that would mean that threads spin while the one they wait for is not running. `one thread` is the control: NumPy on
-one thread, which waits for nobody.
+one thread, which waits for no other.
 """
 
 from __future__ import annotations

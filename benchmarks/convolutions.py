@@ -42,7 +42,7 @@ def weft_layer(layer: tuple[int, ...], batch: int):  # type: ignore[no-untyped-d
     import numpy as np
 
     import weft as wf
-    from weft.ops.nn.conv.convolution import conv2d
+    from weft.ops.nn.conv.functions import conv2d
     from weft.runtime import memory
 
     c, o, k, s, n, _ = layer

@@ -3,7 +3,7 @@
     python -m benchmarks.copies [--seconds N]
 
 First, functions whose operands run in two directions, captured beside eager: median milliseconds. Then the weights of
-1 x 1 convolutions of ResNet-50, brought into the layout of oneDNN's kernels by its reorder and by copies of our own, which
+1 x 1 convolutions of ResNet-50, brought into the layout of oneDNN's kernels by its reorder and by Weft's copies, which
 take turns: median microseconds, and GB/s read and written.
 """
 
@@ -20,14 +20,16 @@ import numpy as np
 
 import weft as wf
 from weft.backends.llvm.jit import compile_kernel
+from weft.backends.llvm.target import host
 from weft.backends.onednn.capi import Arg
 from weft.backends.onednn.descriptors import MemoryDesc
+from weft.backends.onednn.lowerings.blocked_weights import _parts
 from weft.backends.onednn.primitives.base import Execution
-from weft.backends.onednn.primitives.convolution import Window, convolution_forward
+from weft.backends.onednn.primitives.convolution import convolution_forward
 from weft.backends.onednn.primitives.reorder import reorder
-from weft.compiler.layout import Layout, Storage, channels_last, row_major
 from weft.compiler.loop_ir.kernels.copy import copy_kernel
-from weft.compiler.lowering.rules.blocked_weights import _parts
+from weft.compiler.program.layout import Layout, Storage, channels_last, row_major
+from weft.ops.nn.window import Window
 
 FUNCTIONS = {
     "x.T + y": lambda x, y: x.T + y,
@@ -64,7 +66,7 @@ def weights_of(out: int, into: int, seconds: float) -> dict[str, float]:
     shape, image, result = (out, into, 1, 1), (16, into, 14, 14), (16, out, 14, 14)
     source = MemoryDesc.strided(shape, FLOAT)
     described = [MemoryDesc.strided(s, FLOAT, channels_last(s)) for s in (image, result)]
-    window = Window((1, 1), (0, 0), (0, 0), (1, 1))
+    window = Window((1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
     convolution = convolution_forward(described[0], MemoryDesc.any(shape, FLOAT), None, described[1], window)
     wanted = convolution.desc(Arg.WEIGHTS)
     rng = np.random.default_rng(0)
@@ -76,7 +78,7 @@ def weights_of(out: int, into: int, seconds: float) -> dict[str, float]:
     if parts is None:
         raise SystemExit(f"{shape} in {wanted.format}: left to the library.")
     kernels = [
-        compile_kernel(copy_kernel(of.shape, (FLOAT, FLOAT), (of.strides, of.offset), (to.strides, to.offset)))
+        compile_kernel(copy_kernel(of.shape, (FLOAT, FLOAT), (of.strides, of.offset), (to.strides, to.offset), host()))
         for of, to in parts
     ]
 

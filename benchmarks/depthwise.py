@@ -1,9 +1,9 @@
-"""Depthwise 3 x 3 convolutions of MobileNetV2, forward and both gradients: oneDNN's kernels beside our own.
+"""Depthwise 3 x 3 convolutions of MobileNetV2, forward and both gradients: oneDNN's kernels beside Weft's.
 
     python benchmarks/depthwise.py [--batch N] [--seconds N]
 
-Both ways of a layer are compiled as programs of their own and run in turn; figures are the least milliseconds, and what is
-moved per second if every image is read or written once.
+Both forms of a layer are compiled as separate programs and run in turn; figures are the least milliseconds, and the
+memory traffic per second if every image is read or written once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ OPS = ("forward", "grad input", "grad weight")
 
 
 def trials_of(op: str, n: int, c: int, size: int, stride: int):  # type: ignore[no-untyped-def]
+    from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv as rules
     from weft.ops.nn.conv import convolution
+    from weft.ops.nn.window import Window
 
     out = (size - 1) // stride + 1
     x, y, w = (n, c, size, size), (n, c, out, out), (c, 1, 3, 3)
-    attrs = ((stride, stride), ((1, 1), (1, 1)), (1, 1), c)
+    attrs = (Window((3, 3), (stride, stride), ((1, 1), (1, 1)), (1, 1)), c)
+    library = OneDNN()
     record, inputs, first, result, direct, own = {
-        "forward": (convolution.convolution, (x, w, None), (), y, rules._direct, rules._depthwise),
+        "forward": (convolution.convolution, (x, w, None), (), y, library.convolution, rules._depthwise),
         "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x,
-                       rules._direct_input, rules._depthwise_input),
-        "grad weight": (convolution.convolution_backward_weight, (x, y), ((3, 3),), w,
-                        rules._direct_weight, rules._depthwise_weight),
+                       library.convolution_backward_input, rules._depthwise_input),
+        "grad weight": (convolution.convolution_backward_weight, (x, y), (), w,
+                        library.convolution_backward_weight, rules._depthwise_weight),
     }[op]  # fmt: skip
     moved = 4 * n * c * (size * size + out * out)
     return both_ways(record, inputs, (*first, *attrs), result, direct, own), moved

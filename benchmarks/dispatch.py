@@ -27,7 +27,7 @@ IMPORT_GOAL = 0.4
 
 
 def best_time(fn: Callable[[], object], loops: int, repeats: int = 60) -> float:
-    """Seconds per call: the best of many short loops, which is what the code costs when nobody interrupts it."""
+    """Seconds per call: the best of many short loops, which is the cost of the code without interruptions."""
     for _ in range(loops):
         fn()
     best = float("inf")

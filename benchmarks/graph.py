@@ -205,7 +205,7 @@ NAMES = ("trivial", "chain", "wide", "while", "mnist-mlp step")
 
 
 def in_process(python: str, name: str, tensorflow: bool) -> dict[str, Any]:
-    """One case in a process of its own, so that nothing of the others (threads, caches, memory) is measured with it."""
+    """One case in a separate process, so that nothing of the others (threads, caches, memory) is measured with it."""
     command = [python, __file__, "--json", "--only", name, *(["--tensorflow"] if tensorflow else [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode:

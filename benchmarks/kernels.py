@@ -3,9 +3,9 @@
     python benchmarks/kernels.py [--torch PYTHON] [--rounds N] [--threads N] [--only NAME ...]
 
 `--torch` names a Python interpreter that has torch (default: this one; without torch its column is empty). Each library
-runs in a process of its own that stays alive; the processes take turns case by case (A B C, A B C, …), so that noise
+runs in a separate process that stays alive; the processes take turns case by case (A B C, A B C, …), so that noise
 from other programs hits all alike. A figure is the median over rounds of the best of a few runs; `spread` is the range
-of our own rounds.
+of Weft's rounds.
 """
 
 from __future__ import annotations

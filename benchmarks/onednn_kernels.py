@@ -1,7 +1,7 @@
 """Matrix products and convolutions through `weft.backends.onednn.eager`, beside torch (channels_last).
 
     python benchmarks/onednn_kernels.py                                   Weft alone
-    python benchmarks/onednn_kernels.py --peer /path/to/torch/bin/python  beside torch in a process of its own
+    python benchmarks/onednn_kernels.py --peer /path/to/torch/bin/python  beside torch in a separate process
     python benchmarks/onednn_kernels.py --layouts                         which layouts oneDNN is fastest with
 
 Each case runs alternately here and in the peer's process (A B A B ...), so that noise of the machine hits both alike;
@@ -45,6 +45,12 @@ class Conv(NamedTuple):
     @property
     def padding(self) -> int:
         return self.kernel // 2
+
+    @property
+    def window(self) -> Any:
+        from weft.ops.nn.window import Window
+
+        return Window((self.kernel,) * 2, (self.stride,) * 2, ((self.padding,) * 2,) * 2, (1, 1))
 
     @property
     def gigaflops(self) -> float:
@@ -94,8 +100,7 @@ def weft_cases(threads: int) -> Callable[[str], Work]:
         conv = Conv(*sizes, 1)  # type: ignore[arg-type]
         x = image(BATCH, conv.inputs, conv.size, conv.size)
         w = rng.standard_normal((conv.outputs, conv.inputs, conv.kernel, conv.kernel), np.float32)
-        stride, padding, dilation = (conv.stride,) * 2, ((conv.padding,) * 2,) * 2, (1, 1)
-        settings = (stride, padding, dilation, 1)
+        settings = (conv.window, 1)
         if kind == "forward":
             return lambda: eager.conv_forward(x, w, None, *settings)
         g = image(*eager.conv_forward(x, w, None, *settings).shape)
@@ -241,8 +246,7 @@ def compare_layouts(threads: int, rounds: int, clock: Callable[[], float]) -> No
 
     totals: dict[str, list[float]] = {"channels-last": [0.0] * 3, "chosen": [0.0] * 3, "reorders": [0.0] * 3}
     for conv in RESNET50:
-        pad = (conv.padding,) * 2
-        window = p.Window((conv.stride,) * 2, pad, pad, (1, 1))
+        window = conv.window
         x = (BATCH, conv.inputs, conv.size, conv.size)
         size = (conv.size + 2 * conv.padding - conv.kernel) // conv.stride + 1
         y, w = (BATCH, conv.outputs, size, size), (conv.outputs, conv.inputs, conv.kernel, conv.kernel)

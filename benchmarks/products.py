@@ -1,9 +1,9 @@
-"""Large matrix products: our own kernels beside oneDNN's.
+"""Large matrix products: Weft's kernels beside oneDNN's.
 
     python benchmarks/products.py [--seconds N]
 
 Shapes are those of the perceptron, GNMT, GPT, NCF (tall, and its weight gradients) and of 1 x 1 convolutions. Both ways are
-compiled as captured functions of their own and run in turn, on several operands one after the other, because in a model
+compiled as separate captured functions and run in turn, on several operands one after the other, because in a model
 other layers run in between; figures are GFLOP/s of the best run and of the median.
 """
 

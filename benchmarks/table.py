@@ -1,17 +1,16 @@
-"""The whole comparison in one command: training, inference and the rest, with tables and pictures.
+"""The whole comparison in one command: training, inference and the rest, with tables and charts.
 
     python -m benchmarks.table --peers FOLDER --minutes 120 --out RESULTS [--write docs/performance.md]
 
 `FOLDER` holds a virtual environment per framework (torch, jax, tf, paddle, mlx, ort); those that are missing are skipped.
 Results are collected in RESULTS/results.json. Pieces can be measured one after the other with `--merge`; with `--sections`
 left empty only the tables are made. `--write` puts them between the marks `<!-- training -->` … `<!-- end training -->` of
-a page (at its end, where it has none), and the pictures beside it.
+a page (at its end, where it has none), and the charts in the folder `figures` beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 from benchmarks.extras import __main__ as extras
@@ -20,8 +19,9 @@ from benchmarks.inference import __main__ as inference
 from benchmarks.models import __main__ as training
 from benchmarks.models.runners import SECTION as TRAINING
 
+CHARTS = {section.name: section for section in (TRAINING, inference.SECTION)}
 HEADINGS = {"training": "Training", "inference": "Inference", "extras": "Everything else"}
-# of the time given; what is left is for the extras, which take as long as they take
+# of the time given; the extras take as long as they need
 SHARES = {"training": 0.7, "inference": 0.15, "extras": 0.15}
 
 
@@ -52,7 +52,7 @@ def passed_on(args: argparse.Namespace, *names: str) -> list[str]:
 
 
 def write_page(args: argparse.Namespace) -> None:
-    """Put the tables in the page and the pictures beside it."""
+    """Put the tables in the page and the charts in the folder `figures` beside it."""
     args.section, args.merge = "", True
     document = store.load(args)
     tables = {
@@ -63,11 +63,11 @@ def write_page(args: argparse.Namespace) -> None:
     for name, table in tables.items():
         if name not in document["sections"]:
             continue
-        picture = args.out / f"{name}.png"
-        if picture.exists():
-            if args.write.parent.resolve() != args.out.resolve():
-                shutil.copy(picture, args.write.parent / picture.name)
-            table += f"\n![{name}]({picture.name})\n"
+        if name in CHARTS:
+            figures = args.write.parent / "figures"
+            figures.mkdir(exist_ok=True)
+            CHARTS[name].chart(document, figures / f"{name}.svg")
+            table = f"![{CHARTS[name].claim}](figures/{name}.svg)\n\n{table}"
         if f"<!-- {name} -->" not in text:
             text += f"\n## {HEADINGS[name]}\n\n<!-- {name} -->\n<!-- end {name} -->\n"
         text = store.replace_block(text, name, table)

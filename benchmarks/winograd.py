@@ -2,7 +2,7 @@
 
     python benchmarks/winograd.py [--layers resnet50,vgg19] [--ways direct,winograd_f4,winograd_f2] [--steps]
 
-Every way of a layer is compiled as a program of its own and run in turn with the others on one thread; figures are
+Every form of a layer is compiled as a separate program and run in turn with the others on one thread; figures are
 processor time (medians), which other processes disturb least. `--steps` says where the time goes.
 """
 
@@ -35,25 +35,32 @@ def node_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-unty
     from weft.compiler.flow import Flow
     from weft.ops.core.spec import Spec
     from weft.ops.nn.conv import convolution
+    from weft.ops.nn.window import Window
 
     flow, dtype = Flow("benchmark"), np.dtype(np.float32)
     x, y, w = (n, c, size, size), (n, k, size, size), (k, c, 3, 3)
-    attrs = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    attrs = (Window((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)), 1)
     record, inputs, first, result = {
         "forward": (convolution.convolution, (x, w, None), (), y),
         "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x),
-        "grad weight": (convolution.convolution_backward_weight, (x, y), ((3, 3),), w),
+        "grad weight": (convolution.convolution_backward_weight, (x, y), (), w),
     }[op]
     values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
     return flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])  # type: ignore[attr-defined]
 
 
 def trials_of(op: str, layer: tuple[int, int, int, int], names: list[str]):  # type: ignore[no-untyped-def]
+    from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv
     from weft.compiler.trials import Trial
     from weft.compiler.tuning import Sample
 
-    direct = {"forward": conv._direct, "grad input": conv._direct_input, "grad weight": conv._direct_weight}[op]
+    library = OneDNN()
+    direct = {
+        "forward": library.convolution,
+        "grad input": library.convolution_backward_input,
+        "grad weight": library.convolution_backward_weight,
+    }[op]
     tiled = {"forward": conv._winograd, "grad input": conv._winograd_input, "grad weight": conv._winograd_weight}[op]
     node = node_of(op, *layer)
     shapes = tuple(None if v is None else tuple(v.shape) for v in node.inputs)

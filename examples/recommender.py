@@ -20,7 +20,7 @@ parser.add_argument("--items", type=int, default=1000)
 parser.add_argument("--lr", type=float, default=3e-3)
 options = parser.parse_args()
 
-# Ratings made up from tastes nobody tells the model: a user likes an item if their hidden vectors agree.
+# Synthetic ratings from tastes that the model does not see: a user likes an item if their hidden vectors agree.
 rng = np.random.default_rng(0)
 tastes, traits = rng.normal(size=(options.users, 3)), rng.normal(size=(options.items, 3))
 

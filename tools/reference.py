@@ -28,7 +28,7 @@ from weft import api
 # Public modules, in the order of the navigation. `weft` itself is split by the files that its functions come from.
 MODULES = {
     "nn": "Layers and modules",
-    "nn.functional": "Functions of models",
+    "nn.functional": "Neural-network functions",
     "nn.init": "Initialisation",
     "nn.utils": "Gradient clipping and parameter vectors",
     "optim": "Optimisers",

@@ -327,7 +327,7 @@ def stubs() -> dict[Path, str]:
         ROOT / "_tensor_methods.pyi": methods_stub(),
         ROOT / "linalg.pyi": namespace_stub(weft.linalg, "Linear algebra, with gradients, for stacks of matrices."),
         ROOT / "nn" / "functional.pyi": namespace_stub(
-            weft.nn.functional, "Functions of models, under PyTorch's names."
+            weft.nn.functional, "Neural-network functions, under PyTorch's names."
         ),
     }
 

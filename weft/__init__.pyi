@@ -49,11 +49,6 @@ from .graph.declared.building import name_scope as name_scope
 from .graph.declared.building import no_op as no_op
 from .graph.declared.building import placeholder as placeholder
 from .graph.declared.building import reset_default_graph as reset_default_graph
-from .graph.declared.control_primitives import enter as enter
-from .graph.declared.control_primitives import exit as exit
-from .graph.declared.control_primitives import merge as merge
-from .graph.declared.control_primitives import next_iteration as next_iteration
-from .graph.declared.control_primitives import switch as switch
 from .graph.declared.gradients import gradients as gradients
 from .graph.declared.python_calls import minimize as minimize
 from .graph.declared.queues import Barrier as Barrier
@@ -64,6 +59,11 @@ from .graph.declared.queues import QueueClosedError as QueueClosedError
 from .graph.declared.queues import QueueRunner as QueueRunner
 from .graph.declared.queues import RandomShuffleQueue as RandomShuffleQueue
 from .graph.declared.queues import StagingArea as StagingArea
+from .graph.declared.routing import enter as enter
+from .graph.declared.routing import exit as exit
+from .graph.declared.routing import merge as merge
+from .graph.declared.routing import next_iteration as next_iteration
+from .graph.declared.routing import switch as switch
 from .graph.declared.serialize import restore_variables as restore_variables
 from .graph.declared.serialize import save_variables as save_variables
 from .graph.declared.variables import Variable as Variable

@@ -22,7 +22,6 @@ from .ops.array import (
     creation,
     cumulative,
     einsum,
-    elementwise,
     gathering,
     indexing,
     linalg_structure,
@@ -36,6 +35,7 @@ from .ops.array import (
     sorting,
     statistics,
 )
+from .ops.array.elementwise import arithmetic, conversion, logic, transcendental
 from .ops.core import error_names, registry
 from .ops.nn import namespace as _functions_of_models  # noqa: F401 - completes the op table
 from .ops.nn import softmax
@@ -43,8 +43,8 @@ from .tensor import Tensor
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [
-    creation, elementwise, shaping, repeating, indexing, gathering, reduction, products, linalg_structure, sorting, searching,
-    sets, cumulative, statistics, comparison, einsum, casting, random,
+    creation, conversion, arithmetic, transcendental, logic, shaping, repeating, indexing, gathering, reduction, products,
+    linalg_structure, sorting, searching, sets, cumulative, statistics, comparison, einsum, casting, random,
 ]  # fmt: skip
 
 # Names imported on first use, to keep `import weft` fast.
@@ -79,11 +79,11 @@ LAZY: dict[str, str] = {
     "restore_variables": ".graph.declared.serialize:restore_variables",
     "devices": ".graph.execute.placement:devices",
     "configure_devices": ".graph.execute.placement:configure_devices",
-    "switch": ".graph.declared.control_primitives:switch",
-    "merge": ".graph.declared.control_primitives:merge",
-    "enter": ".graph.declared.control_primitives:enter",
-    "exit": ".graph.declared.control_primitives:exit",
-    "next_iteration": ".graph.declared.control_primitives:next_iteration",
+    "switch": ".graph.declared.routing:switch",
+    "merge": ".graph.declared.routing:merge",
+    "enter": ".graph.declared.routing:enter",
+    "exit": ".graph.declared.routing:exit",
+    "next_iteration": ".graph.declared.routing:next_iteration",
     "FIFOQueue": ".graph.declared.queues:FIFOQueue",
     "RandomShuffleQueue": ".graph.declared.queues:RandomShuffleQueue",
     "PriorityQueue": ".graph.declared.queues:PriorityQueue",
@@ -162,7 +162,7 @@ def lazy(name: str) -> Any:
 
         if hasattr(importlib.import_module(".nn.functional", "weft"), name):
             raise AttributeError(
-                f"module 'weft' has no attribute {name!r}. Functions of models live in `weft.nn.functional`: "
+                f"module 'weft' has no attribute {name!r}. Neural-network functions live in `weft.nn.functional`: "
                 f"write `from weft.nn import functional as F` and `F.{name}`."
             )
         close = difflib.get_close_matches(name, [*vars(weft), *LAZY], 1)

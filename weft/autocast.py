@@ -1,9 +1,9 @@
 """Automatic mixed precision: matrix products in bfloat16 or float16, sensitive reductions in float32.
 
-Which op computes in what is decided by the *kind* of op, in the small tables below: products (matrix products,
-convolutions, attention, recurrent cells) take the short dtype; reductions, norms, losses and functions whose results grow
-or cancel take float32; all others compute in whatever their operands have, by the ordinary promotion rules. The casts
-are ordinary ops on the tape, so gradients arrive in the dtype of the parameters.
+The record of an op declares its precision (the fact `autocast`): products (matrix products, convolutions, attention,
+recurrent cells) take the short dtype; reductions, norms, losses and functions whose results grow or cancel take float32;
+all others compute in the dtypes of their operands, by the ordinary promotion rules. The casts are ordinary ops on the
+tape, so gradients arrive in the dtype of the parameters.
 """
 
 from __future__ import annotations
@@ -17,24 +17,6 @@ from .ops.core import define
 from .ops.core.registry import Op
 from .ops.core.short_floats import in_autocast
 from .tensor import Tensor
-
-# Words of op names, by kind: `convolution_backward_weight` is a convolution, `layer_norm` a norm.
-LOW = {
-    "matmul", "linear", "convolution", "conv", "conv1d", "conv2d", "conv3d", "transposed", "attention", "lstm", "gru", "rnn",
-}  # fmt: skip
-FLOAT32 = {
-    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "logsumexp", "pow", "sqrt", "rsqrt", "reciprocal",
-    "sum", "prod", "cumulative", "norm", "softmax", "softplus", "logsigmoid", "loss", "entropy", "nll", "mse", "kl",
-    "erf", "erfc", "sinh", "cosh", "tan", "asin", "acos", "var", "std", "variance",
-    "cholesky", "qr", "svd", "eigh", "eigvalsh", "solve", "inv", "det", "slogdet", "pinv", "fft", "ifft", "rfft", "irfft",
-}  # fmt: skip
-
-
-@functools.cache
-def policy(name: str) -> str | None:
-    """ "low", "float32" or None (compute in what the operands have) for the op called `name`."""
-    words = set(name.split("_"))
-    return "low" if words & LOW else "float32" if words & FLOAT32 else None
 
 
 class autocast(define.Mode):
@@ -64,10 +46,8 @@ class autocast(define.Mode):
         # the innermost autocast decides: those around it must not see the op
         outer = tuple([m for m in define.current_modes() if not isinstance(m, autocast)])
         with define.installed(outer):
-            if self.enabled:
-                wanted = policy(op.name)
-                if wanted is not None:
-                    values = _cast(op, values, self.dtype if wanted == "low" else dtypes.float32)
+            if self.enabled and op.autocast is not None:
+                values = _cast(op, values, self.dtype if op.autocast == "low" else dtypes.float32)
             return define.call(op, values)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +60,7 @@ class autocast(define.Mode):
 
 
 def _cast(op: Op, values: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
-    """The arguments with floating tensors below float64 in `dtype`; float64, complex and integers stay what they are."""
+    """The arguments with floating tensors below float64 in `dtype`; float64, complex and integers are unchanged."""
     from .ops.array.elementwise import astype
 
     def convert(v: Any) -> Any:

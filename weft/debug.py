@@ -59,6 +59,7 @@ def _infer_check(condition: Any, message: str) -> Spec:
 
 @primitive(
     name="check_true",
+    check_error=AssertionError,
     infer=_infer_check,
     vjp=NOT_DIFFERENTIABLE,
     namespace="internal",

@@ -32,8 +32,18 @@ class Location:
         where = f"{self.filename}:{self.line} in {self.code.co_name}"
         return f"{where}: `{text}`" if text else where
 
+    @property
+    def short(self) -> str:
+        """The file's name, without its folder, and the line: `model.py:12`."""
+        return f"{os.path.basename(self.filename)}:{self.line}"
+
+    @property
+    def place(self) -> str:
+        """`model.py:12 in forward`: what a graph file stores."""
+        return f"{self.short} in {self.code.co_name}"
+
     def __repr__(self) -> str:
-        return f"Location({os.path.basename(self.filename)}:{self.line})"
+        return f"Location({self.short})"
 
 
 def user_location(depth: int = 1) -> Location | None:

@@ -19,6 +19,7 @@ from typing import Any
 from .errors import user_location
 from .ops.core.define import Mode
 from .ops.core.registry import Op
+from .waterfall import waterfall
 
 
 class profile(Mode):
@@ -34,20 +35,17 @@ class profile(Mode):
     ['add', 'exp']
     """
 
+    allows_programs = True  # their steps become spans
+
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
         self.spans: list[dict[str, Any]] = []
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         start = time.perf_counter_ns()
-        result = op.call(
-            *values[: op.num_positional],
-            **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)),
-        )
+        result = op.run(op.call, values)
         where = user_location(2)
-        self._add(
-            op.name, "op", start, time.perf_counter_ns(), [] if where is None else [f"{where.filename}:{where.line}"]
-        )
+        self._add(op.name, "op", start, time.perf_counter_ns(), [] if where is None else [where.short])
         return result
 
     def span(self, step: Any, start: int, end: int) -> None:
@@ -86,3 +84,22 @@ class profile(Mode):
             entry[1] += 1
         rows = sorted(totals.items(), key=lambda kv: -kv[1][0])[:top]
         return "\n".join(f"{us / 1e3:10.3f} ms {int(n):6d}×  {name}" for name, (us, n) in rows)
+
+    def draw(self, path: str | os.PathLike[str], limit: int = 30) -> Path:
+        """Draw the spans to an .svg file, one row each from start to end, the longest highlighted.
+
+        Args:
+            path: the file.
+            limit: the number of rows; the longest spans are drawn, and the others summed up.
+
+        Returns:
+            The path.
+
+        Raises:
+            ValueError: the name does not end in .svg.
+        """
+        target = Path(path)
+        if target.suffix != ".svg":
+            raise ValueError(f"profile: expected a file name ending in .svg. Got {target.name!r}.")
+        target.write_text(waterfall(self.spans, limit), encoding="utf-8")
+        return target

@@ -22,7 +22,7 @@ from . import dtypes
 from .ops.array import random_ops
 from .ops.core import define
 from .ops.core.error_names import guarded
-from .ops.core.spec import check_shape, check_size, is_known
+from .ops.core.spec import as_integer, check_shape, check_size, is_known
 from .runtime import forks
 from .tensor import Tensor, wrap
 from .typing import DTypeLike, ShapeLike
@@ -79,12 +79,13 @@ class Generator:
         """The state of the next draw, as a new tensor; advances the generator by one."""
         modes = define.current_modes()
         for mode in reversed(modes):
-            if hasattr(mode, "random_state"):
-                return mode.random_state(self)  # a declared graph draws at run time
+            given = mode.random_state(self)  # a declared graph draws at run time
+            if given is not None:
+                return given
         state = self.state
         with self._lock:
             data = state._data
-            if type(data) is np.ndarray and not any(hasattr(m, "assign") for m in modes):
+            if type(data) is np.ndarray and not any(m.takes_writes for m in modes):
                 snapshot = wrap(data.copy())
                 snapshot._view = define.Origin(None, (self,))
                 data[1] += 1
@@ -276,7 +277,17 @@ def randn(
     return _finish(random_ops.random_normal(_next("randn", generator), sizes, _float(dtype)), requires_grad)
 
 
+def _tensor(op: str, name: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, np.ndarray):
+        return Tensor(x)
+    hint = " Convert it with `wf.asarray(...)`." if isinstance(x, (list, tuple, int, float, complex)) else ""
+    raise TypeError(f"{op}: {name} must be a tensor. Got {type(x).__name__}.{hint}")
+
+
 def _like(op: str, x: Tensor, dtype: Any, generator: Any, plain: Any, like: Any) -> Tensor:
+    x = _tensor(op, "x", x)
     resolved = x.dtype if dtype is None else dtypes.as_dtype(dtype)
     if is_known(x.shape):
         return plain(_next(op, generator), tuple(x.shape), resolved)
@@ -402,7 +413,7 @@ def randint(
     if limit is None:
         low, limit = 0, low
     try:
-        low, limit = operator.index(low), operator.index(limit)
+        low, limit = as_integer(low), as_integer(limit)
     except TypeError:
         raise TypeError(f"randint: low and high must be integers. Got {low!r} and {limit!r}.") from None
     resolved = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
@@ -452,6 +463,8 @@ def bernoulli(
         else:
             u = rand(shape, dtype=p.dtype, generator=generator)
         return astype(u < p, p.dtype if dtype is None else dtype)
+    if not isinstance(p, (int, float)):
+        raise TypeError(f"bernoulli: p must be a tensor or a number. Got {type(p).__name__}.")
     if not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p must be between 0 and 1. Got {p}.")
     return astype(rand(() if shape is None else shape, generator=generator) < p, _float(dtype))

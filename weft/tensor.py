@@ -175,22 +175,23 @@ class Tensor(TensorMethods):
         """
         if requires_grad:
             if self._node is None:
-                if not dtypes.is_inexact(self.dtype):
-                    raise TypeError(
-                        f"requires_grad: only floating and complex tensors have gradients. Got {self.dtype.name}; "
-                        "use `x.astype(wf.float32)` first."
-                    )
-                self._node = Leaf(self)
-                note_relink()
+                check_inexact(self.dtype)
+                self._relink(Leaf(self))
         elif self._node is not None:
             if not isinstance(self._node, Leaf):
                 raise RuntimeError(
                     "requires_grad: only a leaf can stop requiring gradients. "
                     "This tensor was computed by an op; use `x.detach()`."
                 )
-            self._node = None
-            note_relink()
+            self._relink(None)
         return self
+
+    def _relink(self, node: Leaf | None) -> None:
+        """Change whether this tensor requires gradients, at the user's request."""
+        if _grad_hook is not None:
+            _grad_hook.relink(self, node)
+        self._node = node
+        note_relink()
 
     @property
     def is_leaf(self) -> bool:
@@ -293,9 +294,15 @@ class Tensor(TensorMethods):
         return made
 
     def detach_(self) -> Tensor:
-        """Drop this tensor's history, in place."""
-        self._node = None
-        note_relink()
+        """Drop this tensor's history, in place.
+
+        Raises:
+            RuntimeError: the tensor is a view of a tensor that has a history.
+        """
+        if self._node is not None:
+            if not self.is_leaf:
+                refuse_view(getattr(self, "_view", None))
+            self._relink(None)
         return self
 
     # To Python and NumPy --------------------------------------------------------------------------------------------
@@ -503,7 +510,7 @@ def _rebuild(cls: type[Tensor], rebuild: Callable[..., ndarray], args: tuple[Any
 
 _run_backward: Any = None  # `autograd.engine.run_backward`, imported late because it imports this module
 
-_grad_hook: Any = None  # during capture: serves `.grad` of outside tensors
+_grad_hook: Any = None  # during capture: serves `.grad` of outside tensors, and sees changes of `requires_grad`
 
 
 def current_grad_hook() -> Any:
@@ -512,10 +519,38 @@ def current_grad_hook() -> Any:
 
 
 def set_grad_hook(hook: Any) -> Any:
-    """Install the object whose `get(tensor)`/`set(tensor, grad)` serve `.grad`; returns the previous one."""
+    """Install the object whose `get(tensor)`/`set(tensor, grad)` serve `.grad` and whose `relink(tensor, node)` is called
+    before the user changes whether a tensor requires gradients; returns the previous one."""
     global _grad_hook
     previous, _grad_hook = _grad_hook, hook
     return previous
+
+
+def check_inexact(dtype: np.dtype) -> None:
+    """Raise if tensors of `dtype` cannot require gradients."""
+    if not dtypes.is_inexact(dtype):
+        raise TypeError(
+            f"requires_grad: only floating and complex tensors have gradients. Got {dtype.name}; "
+            "use `x.astype(wf.float32)` first."
+        )
+
+
+def refuse_view(view: Any) -> None:
+    """Raise if `view`, the `_view` of a tensor, says that its history is that of another tensor's memory."""
+    if hasattr(view, "base") and view.cut != "detached":
+        raise RuntimeError(
+            "detach_: this tensor is a view, and its history is that of the tensor it shows. Write `x = x.detach()` instead."
+        )
+
+
+def as_leaf(tensor: Tensor) -> Tensor:
+    """Let a tensor that was just made require gradients.
+
+    `requires_grad_()` does this to a tensor that others know, which must learn of it.
+    """
+    check_inexact(tensor.dtype)
+    tensor._node = Leaf(tensor)
+    return tensor
 
 
 def wrap(data: Any, node: Any = None, cls: type[Tensor] = Tensor) -> Tensor:

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SupportsTensor(Protocol):
-    """What stands for a tensor in calls: a `Variable` of a declared graph."""
+    """An object that calls accept as a tensor: a `Variable` of a declared graph."""
 
     def __weft_tensor__(self) -> Tensor: ...
 

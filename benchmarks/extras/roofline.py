@@ -42,7 +42,7 @@ def _best(run: Any, times: int) -> float:
     return best
 
 
-# In a process of its own, which gives the memory back: the work of a model's step.
+# The work of a model's step, counted in a separate process, which gives the memory back.
 WORK = """
 import json
 import weft as wf

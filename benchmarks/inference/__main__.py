@@ -41,12 +41,16 @@ RUNNERS = {
     "openvino-kept": Runner("ort", "openvino", "openvino, kept memory", KEPT),
 }
 SECTION = Section(
-    "inference", {name: case.title for name, case in CASES.items()}, RUNNERS, lambda name: (1, ""), "speed, Weft = 1"
+    "inference",
+    {name: case.title for name, case in CASES.items()},
+    RUNNERS,
+    lambda name: (1, ""),
+    "Inference speed relative to the fastest other framework",
 )
 
 
 def entries(name: str, runners: Sequence[str], interpreters: dict[str, str], folder: Path) -> list[Entry]:
-    """How to start the runners that cover a case. Writes weights, and the exported model if somebody reads it."""
+    """How to start the runners that cover a case. Writes weights, and the exported model if a runner reads it."""
     case = CASES[name]
     weights, exported = folder / "weights.npz", folder / "model.onnx"
     env = {WEIGHTS: str(weights)}

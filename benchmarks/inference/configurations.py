@@ -20,7 +20,7 @@ CASES = {
     "resnet50_1": Case("resnet50", 1, "ResNet-50, batch 1"),
     "resnet50_16": Case("resnet50", 16, "ResNet-50, batch 16"),
     "mobilenet_v2_1": Case("mobilenet_v2", 1, "MobileNetV2, batch 1"),
-    "gpt_token": Case("gpt", 1, "GPT, one token with a cache of 256"),
+    "gpt_token": Case("gpt", 1, "GPT, one token, cache of 256"),
 }
 PROMPT = (11, 222, 3333, 4444, 555)  # the tokens after which scores are compared
 

@@ -70,5 +70,5 @@ SECTION = Section(
     {name: f"{title}, batch {CONFIGURATIONS[name].batch}" for name, title in TITLES.items()},
     RUNNERS,
     lambda name: (CONFIGURATIONS[name].items, CONFIGURATIONS[name].unit),
-    "training throughput, Weft = 1",
+    "Training speed relative to the fastest other framework",
 )

@@ -1,7 +1,7 @@
 """Two versions of Weft beside each other: `python -m benchmarks.models.versus OLD NEW --models mlp,gpt --seconds 60`.
 
 For a change of a few per cent, which is less than what a shared machine's speed varies by from minute to minute. OLD and NEW
-are checkouts (`git worktree add --detach OLD main` makes one). Each trains the same model in a process of its own, and they
+are checkouts (`git worktree add --detach OLD main` makes one). Each trains the same model in a separate process, and they
 take turns of a fraction of a second. A round is a turn of each, and the ratio of their medians in one round is what counts:
 the table shows its median and quartiles over all rounds. Processes are started anew a few times, because where their memory
 lies decides about a few per cent, too; the one that is started second is 1 to 2 % slower, so they take turns at that as well.

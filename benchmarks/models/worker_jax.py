@@ -31,7 +31,7 @@ class Ops:
         return jax.nn.gelu(x, approximate=True)
 
     def image(self, x: Any) -> Any:
-        return x  # `main` has turned it
+        return x  # `main` has converted it to channels-last
 
     def concat(self, parts: list[Any]) -> Any:
         return jnp.concatenate(parts, -1)
@@ -119,8 +119,8 @@ def update(kind: str, lr: float, p: Any, g: Any, state: Any) -> Any:
 def main() -> None:
     name = sys.argv[1]
     c = CONFIGURATIONS[name]
-    turned = lambda a: jnp.array(np.ascontiguousarray(a.transpose(2, 3, 1, 0)) if a.ndim == 4 else a)
-    loaded = {k: turned(a) for k, a in weights().items() if not k.endswith(("num_batches_tracked", "lm_head.weight"))}
+    hwio = lambda a: jnp.array(np.ascontiguousarray(a.transpose(2, 3, 1, 0)) if a.ndim == 4 else a)
+    loaded = {k: hwio(a) for k, a in weights().items() if not k.endswith(("num_batches_tracked", "lm_head.weight"))}
     statistics = {k: a for k, a in loaded.items() if is_statistic(k)}
     params = {k: a for k, a in loaded.items() if not is_statistic(k)}
     zeros = lambda: jax.tree.map(jnp.zeros_like, params)

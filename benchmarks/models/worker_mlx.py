@@ -30,7 +30,7 @@ class Ops:
         return mx.softmax(x, -1)
 
     def image(self, x: Any) -> Any:
-        return x  # `main` has turned it
+        return x  # `main` has converted it to channels-last
 
     def concat(self, parts: list[Any]) -> Any:
         return mx.concatenate(parts, -1)
@@ -95,13 +95,15 @@ def main() -> None:
     name = sys.argv[1]
     c = CONFIGURATIONS[name]
     mx.set_default_device(mx.cpu)
-    turned = lambda a: mx.array(np.ascontiguousarray(a.transpose(0, 2, 3, 1)) if a.ndim == 4 else a)
-    loaded = {k: turned(a) for k, a in weights().items() if not k.endswith(("num_batches_tracked", "lm_head.weight"))}
+    channels_last = lambda a: mx.array(np.ascontiguousarray(a.transpose(0, 2, 3, 1)) if a.ndim == 4 else a)
+    loaded = {
+        k: channels_last(a) for k, a in weights().items() if not k.endswith(("num_batches_tracked", "lm_head.weight"))
+    }
     statistics = {k: a for k, a in loaded.items() if "running_" in k}
     params = {k: a for k, a in loaded.items() if k not in statistics}
     optimizer = OPTIMIZERS[c.optimizer](c.rate)
     optimizer.init(params)
-    data = itertools.cycle([[turned(d) for d in b] for b in batches(name)])
+    data = itertools.cycle([[channels_last(d) for d in b] for b in batches(name)])
     state = [params, statistics, optimizer.state]
 
     def loss_of(params: Any, *data: Any) -> Any:

@@ -27,7 +27,7 @@ class Ops:
         return tf.nn.gelu(x, approximate=True)
 
     def image(self, x: Any) -> Any:
-        return x  # `main` has turned it
+        return x  # `main` has converted it to channels-last
 
     def concat(self, parts: list[Any]) -> Any:
         return tf.concat(parts, -1)
@@ -146,9 +146,9 @@ def main() -> None:
     c = CONFIGURATIONS[name]
     tf.config.threading.set_intra_op_parallelism_threads(threads())
     tf.config.threading.set_inter_op_parallelism_threads(threads())
-    turned = lambda a: np.ascontiguousarray(a.transpose(2, 3, 1, 0)) if a.ndim == 4 else a
+    hwio = lambda a: np.ascontiguousarray(a.transpose(2, 3, 1, 0)) if a.ndim == 4 else a
     loaded = {
-        k: tf.Variable(turned(a))
+        k: tf.Variable(hwio(a))
         for k, a in weights().items()
         if not k.endswith(("num_batches_tracked", "lm_head.weight"))
     }

@@ -1,4 +1,4 @@
-"""Libraries that run kernels; each folder is the only importer of its library."""
+"""Backends that execute kernels: generated code (LLVM) and oneDNN. Each folder is the only importer of its library."""
 
 from __future__ import annotations
 
@@ -43,10 +43,18 @@ def native_kernels() -> Any:
 def register_kernels() -> None:
     """Give the op table every backend's kernels, those of oneDNN before those of LLVM where both serve an op.
 
-    LLVM is loaded by the first kernel that runs; oneDNN is looked for here.
+    LLVM is loaded by the first kernel that runs; oneDNN is searched for here.
     """
     from .llvm import kernels as llvm_kernels
     from .onednn import kernels as onednn_kernels
 
     llvm_kernels.register()
     onednn_kernels.register()
+
+
+@functools.cache
+def register_lowerings() -> None:
+    """Let the compiler use every backend's primitives (`weft.compiler.lowering.library`). Loads no library."""
+    from .onednn import lowerings
+
+    lowerings.register()

@@ -9,17 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import register_lowerings
+from ..backends.llvm import choices
+from ..backends.llvm.target import host
 from ..ops.core.slow_path import check_memory
 from ..runtime import memory
 from ..runtime.program import Program
 from . import trials, tuning
 from .flow import Flow
-from .layout import Layout, Storage, row_major
 from .lowering import frozen
 from .lowering.budget import within_budget
 from .lowering.lower import Lowering
 from .lowering.memory_plan import plan
 from .passes import optimise
+from .program.layout import Layout, Storage, row_major
 
 ndarray = np.ndarray
 
@@ -59,7 +62,7 @@ class CompiledFlow:
                 raise RuntimeError(
                     "captured function: an outside tensor changed its shape, dtype or layout since the capture. "
                     f"Got {array.dtype.name} {array.shape} with strides {array.strides}; expected {layout.dtype.name} "
-                    f"{layout.shape}. Call `.clear()` on the captured function to capture it anew."
+                    f"{layout.shape}. Call `.clear()` on the captured function to capture it again."
                 )
         self.seen = variables
 
@@ -100,10 +103,12 @@ def compile_flow(
     for value, target in zip(flow.outputs, targets, strict=True):
         if target is None:  # allocated at every call: fail before compiling if it can never fit
             check_memory(flow.name, tuple(value.shape), value.dtype)
+    register_lowerings()
+    machine = host()
     seconds: dict[str, float] = {}
     constant_inputs = [num_arguments + i for i, f in enumerate(freeze) if f]
     with _timed(seconds, "passes"):
-        flow = optimise(flow, constant_inputs)
+        flow = optimise(flow, machine, constant_inputs)
     stored = {~t for t in targets if t is not None and t < 0}
     arguments = [
         _layout("variable" if i in stored else "argument", i, v) for i, v in enumerate(flow.inputs[:num_arguments])
@@ -111,7 +116,7 @@ def compile_flow(
     states = [_layout("variable", i, a) for i, a in enumerate(variables)]
 
     def lowered(flow: Flow) -> Lowering:
-        lowering = Lowering(flow)
+        lowering = Lowering(flow, machine)
         lowering.constant_values = frozen.constant_values(flow, constant_inputs)
         lowering.storages += [x.storage for x in (*arguments, *states)]
         lowering.run(
@@ -119,7 +124,7 @@ def compile_flow(
         )
         return lowering
 
-    with tuning.session(trials.measure if tune else None) as session:
+    with tuning.choosing(trials.measure if tune else None, choices) as tuned:
         with _timed(seconds, "lowering"):
             lowering = lowered(flow)
         with _timed(seconds, "memory plan"):
@@ -133,13 +138,13 @@ def compile_flow(
             unchanged = [states[i - num_arguments].storage for i in constant_inputs]
             prologue, lowering.steps, kept = frozen.split(lowering.steps, unchanged)
             arena = plan([*prologue, *lowering.steps], lowering.storages)
-    if session.seconds < tuning.PROGRAM_SECONDS:
+    if tuned.seconds < tuning.PROGRAM_SECONDS:
         memory.trim()  # free the memory of trials before the arena is allocated
     with _timed(seconds, "code"):
         program = Program(
             flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results, prologue, kept
         )
-    return CompiledFlow(program, lowering.flow, lowering, list(variables), seconds, list(session.choices.values()))
+    return CompiledFlow(program, lowering.flow, lowering, list(variables), seconds, list(tuned.choices.values()))
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
 from ..ops.core.costs import FAMILIES
 from ..ops.core.spec import num_elements
 from ..runtime.memory import format_bytes
-from .layout import Layout, channels_last, row_major, same_strides
-from .lowering.lower import Step
+from .program.layout import Layout, channels_last, row_major, same_strides
+from .program.steps import HostCall, Step
 
 
 def flops(node: Node) -> int:
@@ -43,7 +43,7 @@ def lines_of(nodes: Any) -> list[str]:
     for n in nodes:
         where: Location | None = n.where
         if where is not None:
-            found[f"{where.filename.rsplit('/', 1)[-1]}:{where.line}"] = None
+            found[where.short] = None
     return list(found)
 
 
@@ -99,6 +99,6 @@ def explain(trace: Any) -> str:
         made = [f"{v.dtype.name}{list(v.shape)}" for v in step.nodes[-1].outputs[:1]]
         where = ", ".join(lines_of(step.nodes)[:4])
         lines.append(f"    {i:4d} {step.kind:9s} {step.label[:70]:70s} {made[0] if made else '':24s} {where}")
-    hosts = sorted({step.label for step in program.steps if step.kind == "host"})
+    hosts = sorted({step.label for step in program.steps if isinstance(step, HostCall)})
     lines.append("  host calls (NumPy inside the program): " + (", ".join(hosts) if hosts else "none"))
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import Location
 from ..graph.graph import CONSTANT, PLACEHOLDER, Graph, Node, Value, format_graph
+from ..ops.core.registry import get
 
 
 class Flow(Graph):
@@ -83,7 +84,13 @@ class Flow(Graph):
         return format_graph(self, self.outputs)
 
 
-OBSERVABLE_EFFECTS = frozenset(("print", "check"))
+FILLED = get("filled")
+
+
+def filled_with(value: Any) -> Any:
+    """The number that every element of a `filled` value has; None for other values."""
+    return value.node.attrs[1] if isinstance(value, Value) and value.node.op is FILLED else None
+
 
 Rule = Callable[[Flow, Node, tuple[Any, ...]], Sequence[Value] | None]
 
@@ -106,7 +113,7 @@ def _copy(new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Valu
     nodes = old.nodes
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
-    stack += [n for n in nodes if n.op.effects & OBSERVABLE_EFFECTS]  # prints and checks are never dead code
+    stack += [n for n in nodes if n.op.observes]
     while stack:
         node = stack.pop()
         if node not in needed:

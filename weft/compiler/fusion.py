@@ -17,11 +17,9 @@ from typing import Any
 from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
 from ..ops.core import scalar as s
 from ..ops.core.spec import normalize_axes
+from ..ops.core.views import Axes
 from .flow import Flow
-from .layout import VIEW_OPS
 
-REDUCTIONS = {"reduce_sum": "sum", "reduce_prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
-GATHERS = ("take_axis", "take_along_axis")
 MAX_MEMBERS = 120  # compile time grows faster than the size of a cluster
 MAX_BUFFERS = 28
 MIN_SIBLING_ELEMENTS = 1 << 12  # from which sibling reductions share one loop nest
@@ -41,11 +39,12 @@ def is_loop(node: Node) -> bool:
         isinstance(v, Value) and v.dtype not in _DTYPES for v in node.inputs
     ):
         return False
-    return op.expression is not None or op.name in ("cast", "filled") or op.name in REDUCTIONS or op.name in GATHERS
+    elementwise = op.expression is not None or op.element is not None
+    return elementwise or op.reduction is not None or op.gather is not None
 
 
 def is_view(node: Node) -> bool:
-    return node.op.name in VIEW_OPS
+    return node.op.view is not None
 
 
 def base_of(value: Value) -> Value:
@@ -53,9 +52,6 @@ def base_of(value: Value) -> Value:
     while is_view(value.node):
         value = value.node.inputs[0]
     return value
-
-
-Axes = tuple[int | None, ...]
 
 
 @dataclass(eq=False)
@@ -96,7 +92,7 @@ def members(unit: Unit) -> list[Node]:
 
 
 class Fuser:
-    """Assigns every node that computes something to a unit: a cluster, or a single node of its own."""
+    """Assigns every node that computes something to a unit: a cluster, or a unit with one node."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -188,11 +184,11 @@ class Fuser:
 
     @staticmethod
     def _space(node: Node) -> tuple[int, ...]:
-        return tuple((node.inputs[0] if node.op.name in REDUCTIONS else node.outputs[0]).shape)
+        return tuple((node.outputs[0] if node.op.reduction is None else node.inputs[0]).shape)
 
     @staticmethod
     def _reduced(node: Node) -> frozenset[int]:
-        if node.op.name not in REDUCTIONS:
+        if node.op.reduction is None:
             return frozenset()
         return frozenset(normalize_axes(node.op.name, node.attrs[0], len(node.inputs[0].shape)))
 
@@ -200,8 +196,7 @@ class Fuser:
         """The axes of the result of `node` in the space of `cluster`, or None if it does not fit."""
         rank = len(cluster.space)
         identity = tuple(range(rank))
-        name = node.op.name
-        if name in REDUCTIONS:
+        if node.op.reduction is not None:
             x = node.inputs[0]
             if tuple(x.shape) != cluster.space or cluster.reduced and cluster.reduced != self._reduced(node):
                 return None
@@ -238,9 +233,7 @@ class Fuser:
     @staticmethod
     def _aligned_inputs(node: Node) -> list[Value]:
         """The operands that may come from the same cluster: those read at the loop's own index."""
-        if node.op.name == "take_axis":
-            return []
-        if node.op.name == "take_along_axis":
+        if node.op.gather is not None:
             return []
         return [v for v in node.inputs if isinstance(v, Value)]
 
@@ -348,9 +341,9 @@ class Fuser:
         if axes is None:  # the first member of its own cluster
             rank = len(cluster.space)
             axes = tuple(range(rank))
-            if node.op.name in REDUCTIONS and not node.attrs[1]:
+            if node.op.reduction is not None and not node.attrs[1]:
                 axes = tuple([a for a in axes if a not in cluster.reduced])
-        if node.op.name in REDUCTIONS:
+        if node.op.reduction is not None:
             cluster.reduced = cluster.reduced or self._reduced(node)
         new = self._deps_outside(node, cluster)
         first = not cluster.members  # it has no dependents yet
@@ -399,24 +392,9 @@ class Fuser:
 
 def view_axes(node: Node, base: Axes, rank: int) -> Axes | None:
     """The axes of a view's result, given those of its input, or None if the view moves elements."""
-    name = node.op.name
-    x, out = node.inputs[0], node.outputs[0]
-    if name == "broadcast_to":
-        extra = len(out.shape) - len(x.shape)
-        axes: Axes = (None,) * extra + base
-    elif name == "expand_dims":
-        places = normalize_axes(name, node.attrs[0], len(out.shape))
-        rest = iter(base)
-        axes = tuple([None if i in places else next(rest) for i in range(len(out.shape))])
-    elif name == "squeeze":
-        gone = normalize_axes(name, node.attrs[0], len(x.shape))
-        axes = tuple([a for i, a in enumerate(base) if i not in gone])
-    elif name == "reshape":
-        if [d for d in x.shape if d != 1] != [d for d in out.shape if d != 1]:
-            return None
-        kept = iter([a for a, d in zip(base, x.shape, strict=True) if d != 1])
-        axes = tuple([next(kept) if d != 1 else None for d in out.shape])
-    else:
+    assert node.op.view is not None
+    axes = node.op.view.axes(tuple(node.inputs[0].shape), base, tuple(node.outputs[0].shape), *node.attrs)
+    if axes is None:
         return None
     if len(axes) == rank:  # fill in axes of size 1 by position
         filled = tuple([i if a is None else a for i, a in enumerate(axes)])

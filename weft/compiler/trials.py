@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.llvm.target import host
 from ..graph.graph import Node, Value
 from ..ops.core.spec import Spec
 from ..runtime import memory
 from ..runtime.program import Program
 from .flow import Flow
-from .layout import Layout, Storage, channels_last, row_major
 from .lowering.lower import Lowering
 from .lowering.memory_plan import plan
+from .program.layout import Layout, Storage, channels_last, row_major
 from .tuning import Measurement, Sample, Way
 
 ROUNDS = 5
@@ -26,7 +27,7 @@ class Trial:
 
     def __init__(self, node: Node, way: Way, sample: Sample) -> None:
         flow = Flow("trial")
-        lowering = Lowering(flow)
+        lowering = Lowering(flow, host())
         lowering.wanted, lowering.targets, lowering.settled = {}, [], {}
         lowering.position, lowering.barrier = {}, -1
         values: list[Any] = []

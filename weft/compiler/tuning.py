@@ -2,8 +2,8 @@
 
 A rule that knows several *ways* to compute a node calls `lower_tuned`. The way is, in this order: the one a test forces;
 the one a checkpoint brought (`adopt`); the one chosen before, in this process or on disk; the fastest in a trial, if the
-program being compiled has time left for trials; else the rule's own preference. Choices on disk are stored next to the
-object code, under the same rules for files (`weft.backends.llvm.cache`), and belong to one machine and version.
+program being compiled has time left for trials; else the rule's own preference. A backend keeps choices on disk
+(`weft.backends.llvm.choices`); they belong to one machine and version.
 
 `WEFT_TUNE=0` switches trials off and ignores remembered choices, so that every process chooses alike. The choice affects
 rounding: programs read it when they are compiled, `export` reports what was chosen, and a run that continues from a
@@ -12,18 +12,17 @@ checkpoint adopts it.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import settings
 from ..graph.graph import Node, Value
-from ..runtime import epoch, forks, info
+from ..runtime import epoch, forks
 
 if TYPE_CHECKING:
     from .lowering.lower import Lowering
@@ -85,20 +84,32 @@ class Measurement:
     calm: bool
 
 
+class Store(Protocol):
+    """Where measurements are remembered between processes: bytes by key, for one machine and version."""
+
+    def machine(self) -> str: ...
+    def read(self, key: str, /) -> bytes | None: ...
+    def write(self, key: str, content: bytes, /) -> None: ...
+
+
 Measure = Callable[[Node, Mapping[str, Way], Sample, float], Measurement]
 """`measure(node, ways, sample, limit)`."""
 
 
 @dataclass(slots=True)
-class Session:
-    """The choices of one program while it is compiled. Without `measure` there are no trials."""
+class ProgramTuning:
+    """The tuning of one program while it is compiled: its choices, and the seconds left for trials.
+
+    Without `measure` there are no trials; without `store` later processes do not know their results.
+    """
 
     measure: Measure | None = None
+    store: Store | None = None
     seconds: float = PROGRAM_SECONDS
     choices: dict[str, Choice] = field(default_factory=dict)
 
 
-_session: ContextVar[Session | None] = ContextVar("weft_tuning", default=None)
+_current: ContextVar[ProgramTuning | None] = ContextVar("weft_tuning", default=None)
 _lock = forks.held_over_fork()
 _known: dict[str, Choice] = {}  # of this process
 _used: dict[str, str] = {}  # ways by key, of every program compiled in this process
@@ -108,14 +119,14 @@ _owner = object()  # stands for this module's state in `weft.runtime.epoch`
 
 
 @contextmanager
-def session(measure: Measure | None) -> Iterator[Session]:
+def choosing(measure: Measure | None, store: Store | None = None) -> Iterator[ProgramTuning]:
     """Choices made inside belong to one program, and may be measured with `measure` (`weft.compiler.trials.measure`)."""
-    own = Session(measure if enabled() else None)
-    token = _session.set(own)
+    own = ProgramTuning(measure if enabled() else None, store)
+    token = _current.set(own)
     try:
         yield own
     finally:
-        _session.reset(token)
+        _current.reset(token)
 
 
 @contextmanager
@@ -173,9 +184,9 @@ def choose(
     tried: Iterable[str] | None = None,
     variant: str = "",
 ) -> Choice:
-    """The way for a node, recorded in the session."""
+    """The way for a node, recorded for the program being compiled."""
     key = f"{variant} {describe(node)}" if variant else describe(node)
-    current = _session.get()
+    current = _current.get()
     choice = current.choices.get(key) if current is not None else None
     if choice is None or choice.way not in ways:
         candidates = ways if tried is None else {w: ways[w] for w in tried}
@@ -195,7 +206,7 @@ def _choose(
     preferred: str,
     title: str,
     sample: Any,
-    current: Session | None,
+    current: ProgramTuning | None,
 ) -> Choice:
     if _forced is not None and _forced in ways:
         return Choice(key, title, _forced, "forced")
@@ -203,7 +214,7 @@ def _choose(
         if _adopted.get(key) in ways:
             return Choice(key, title, _adopted[key], "adopted")
         if current is not None and current.measure is not None:
-            known = _known.get(key) or _remembered(key, title, ways)
+            known = _known.get(key) or _remembered(current.store, key, title, ways)
             if known is None or known.way not in ways:
                 known = _measured(key, node, candidates, preferred, title, sample, current)
             if known is not None:
@@ -213,19 +224,19 @@ def _choose(
 
 
 def _measured(
-    key: str, node: Node, ways: Mapping[str, Way], preferred: str, title: str, sample: Any, current: Session
+    key: str, node: Node, ways: Mapping[str, Way], preferred: str, title: str, sample: Any, current: ProgramTuning
 ) -> Choice | None:
     if current.measure is None or current.seconds <= 0 or sample is None:
         return None
     small = sample()
     if small is None:
         return None
-    with _without_session():
+    with _not_choosing():
         found = current.measure(node, ways, small, min(NODE_SECONDS, current.seconds))
     current.seconds -= found.spent
     seconds, tries = found.seconds, 1
     if not found.calm:
-        earlier = _entry(key)
+        earlier = _entry(current.store, key)
         if earlier is not None and earlier.seconds.keys() == seconds.keys():
             seconds = {w: min(t, earlier.seconds[w]) for w, t in seconds.items()}
             tries = earlier.tries + 1
@@ -233,17 +244,17 @@ def _measured(
         return None
     handicap = CLEARLY if found.calm else BUSY_CLEARLY
     way = min(seconds, key=lambda w: seconds[w] * (handicap if w == preferred else 1.0))
-    _remember(key, _Entry(way, seconds, found.calm, tries))
+    _remember(current.store, key, _Entry(way, seconds, found.calm, tries))
     return Choice(key, title, way, "measured", seconds)
 
 
 @contextmanager
-def _without_session() -> Iterator[None]:
-    token = _session.set(None)
+def _not_choosing() -> Iterator[None]:
+    token = _current.set(None)
     try:
         yield
     finally:
-        _session.reset(token)
+        _current.reset(token)
 
 
 def describe(node: Node) -> str:
@@ -256,19 +267,8 @@ def describe(node: Node) -> str:
 # On disk -------------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def machine() -> str:
-    """The machine and version that a measurement holds for, as text. The number of threads is not part of it: results must
-    not depend on it, so a choice holds for any number of threads."""
-    from ..backends.llvm import native, target
-
-    host = target.host()
-    code = hashlib.sha256(f"{host.key}\0{native._emitter()}".encode()).hexdigest()
-    return f"{host.cpu}, weft {info._weft_version()}, code {code}"
-
-
-def _file_key(key: str) -> str:
-    text = f"tuning {FORMAT}\0{machine()}\0{key}"
+def _file_key(store: Store, key: str) -> str:
+    text = f"tuning {FORMAT}\0{store.machine()}\0{key}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -282,10 +282,8 @@ class _Entry:
     tries: int
 
 
-def _entry(key: str) -> _Entry | None:
-    from ..backends.llvm import cache
-
-    content = cache.read(_file_key(key))
+def _entry(store: Store | None, key: str) -> _Entry | None:
+    content = None if store is None else store.read(_file_key(store, key))
     if content is None:
         return None
     try:
@@ -297,18 +295,17 @@ def _entry(key: str) -> _Entry | None:
     return entry if entry.way in seconds else None
 
 
-def _remembered(key: str, title: str, ways: Iterable[str]) -> Choice | None:
-    entry = _entry(key)
+def _remembered(store: Store | None, key: str, title: str, ways: Iterable[str]) -> Choice | None:
+    entry = _entry(store, key)
     if entry is None or entry.way not in ways or not (entry.calm or entry.tries >= BUSY_TRIES):
         return None
     return Choice(key, title, entry.way, "remembered", entry.seconds)
 
 
-def _remember(key: str, entry: _Entry) -> None:
-    from ..backends.llvm import cache
-
-    content = {"way": entry.way, "seconds": dict(entry.seconds), "calm": entry.calm, "tries": entry.tries}
-    cache.write(_file_key(key), json.dumps(content).encode())
+def _remember(store: Store | None, key: str, entry: _Entry) -> None:
+    if store is not None:
+        content = {"way": entry.way, "seconds": dict(entry.seconds), "calm": entry.calm, "tries": entry.tries}
+        store.write(_file_key(store, key), json.dumps(content).encode())
 
 
 # In checkpoints ------------------------------------------------------------------------------------------------------

@@ -19,22 +19,18 @@ from .. import dtypes
 from ..errors import Location, format_shape, user_location
 from ..ops.core import define
 from ..ops.core.define import check_kind, elementwise_dtypes
-from ..ops.core.registry import Op
-from ..ops.core.slow_path import check_addressable, check_integers
+from ..ops.core.registry import Facts, Op
+from ..ops.core.slow_path import check_addressable, check_integers, refuse_non_integers
 from ..ops.core.spec import Spec, Symbol, is_known, num_elements
 from ..tensor import Tensor
 
 ndarray = np.ndarray
 
 
-class Source:
+class Source(Facts):
     """A pseudo-op: a node that computes nothing."""
 
     __slots__ = ("name",)
-    effects: frozenset[str] = frozenset()
-    expression = None
-    alias = None
-    version = 1
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -230,6 +226,7 @@ class Graph:
         assert op.infer is not None, op.name
         check_integers(op, attrs)
         inferred = op.run(op.infer, op.merge(values, attrs))
+        refuse_non_integers(op, attrs)
         specs = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
         check_addressable(op, specs)
         return self.add(op, values, attrs, specs, where)
@@ -404,7 +401,7 @@ def format_graph(graph: Graph, outputs: Sequence[Value] = ()) -> str:
             args.append(np.array2string(node.attrs[0], threshold=4, edgeitems=2, separator=", ").replace("\n", ""))
         else:
             args += [f"{n}={a!r}" for n, a in zip(names, node.attrs, strict=False)]
-        where = f"   # {node.where!r}" if node.where is not None else ""
+        where = f"   # {node.where.short}" if node.where is not None else ""
         lines.append(f"  {left} = {node.op.name}({', '.join(args)}){where}")
     if outputs:
         lines.append("  return " + ", ".join(f"%{v.name}" for v in outputs))

@@ -286,7 +286,7 @@ class _Pool:
             self._evict(size - free)
             free = self._look()
             if free is not None and size > free:
-                raise self._too_much(size, f"{format_bytes(max(free, 0))} can be had")
+                raise self._too_much(size, f"{format_bytes(max(free, 0))} are available")
 
     def _look(self) -> int | None:
         """Read the system's free memory; return the largest allowed request, `None` if unknown."""
@@ -313,8 +313,8 @@ class _Pool:
 
     def _too_much(self, size: int, found: str) -> MemoryError:
         return MemoryError(
-            f"memory: the request does not fit. Got a request for {format_bytes(size)}; expected at most what is left: "
-            f"{found}, while Weft's arrays use {format_bytes(self.in_use)}. "
+            f"memory: the request does not fit. Got a request for {format_bytes(size)}; {found}, and Weft's arrays use "
+            f"{format_bytes(self.in_use)}. "
             "Use a smaller batch or shape, or drop references to arrays that are no longer needed."
         )
 

@@ -15,19 +15,21 @@ import ctypes
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..backends.llvm.routines import CONTROL
 from ..backends.onednn.addresses import address
-from ..compiler.layout import Layout, Storage
-from ..compiler.lowering.lower import Step
-from ..compiler.lowering.memory_plan import nested_flags
+from ..compiler.program.layout import Layout, Storage
+from ..compiler.program.steps import Check, HostCall, KernelCall, Scan, Step, WhileLoop, all_steps, nested_flags
 from ..ops.core import define
 from . import forks, limits, memory, threads
 from .interrupts import Interrupted, attended
+
+if TYPE_CHECKING:
+    from ..compiler.loop_ir.ir import Kernel
 
 ndarray = np.ndarray
 _HOST = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
@@ -61,7 +63,7 @@ class Program:
         self.fresh = [(i, x) for i, x in enumerate(results) if x.storage.kind == "output"]
         self.makers = [maker_of(x) for _, x in self.fresh]
         every = [*all_steps(self.prologue), *all_steps(steps)]
-        kernels = [st.kernel for st in every if st.kernel is not None]
+        kernels = [st.kernel for st in every if isinstance(st, KernelCall)]
         self.code = dict(zip(map(id, kernels), native.compile_kernels(kernels), strict=True))  # keeps it loaded
         self.routines = {
             k: native.routine(f"weft_{k}") for k in ("onednn", "shares", "check", "branch", "while", "scan")
@@ -71,8 +73,8 @@ class Program:
         forks.renewed_in_child(self)
         self._free: list[Instance] = []
         self.instances = 0
-        self.has_host = any(st.kind == "host" for st in every)
-        self.has_loops = any(st.kind in ("while", "scan") for st in every)
+        self.has_host = any(isinstance(st, HostCall) for st in every)
+        self.has_loops = any(isinstance(st, (WhileLoop, Scan)) for st in every)
         with _alive_lock:
             alive.add(self)  # last: other threads iterate over this set
 
@@ -141,7 +143,7 @@ class Kept:
 
 
 class Instance:
-    """The memory and tables of one run of a program at a time."""
+    """The memory and tables of one run of a program at a time; the `Binder` of its steps."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -169,15 +171,14 @@ class Instance:
             self._keep += [control, poll]
             control[CONTROL.index("poll")] = ctypes.cast(poll, ctypes.c_void_p).value or 0
         self._later: list[tuple[Any, list[Any]]] = []  # blocks whose slots are patched once all addresses are known
-        self.table = self._table(program.steps)
-        self.prologue: Any = None if self.kept is None or self.kept.filled else self._table(program.prologue)
+        self.table_at = self.table(program.steps)
+        self.prologue = None if self.kept is None or self.kept.filled else self.table(program.prologue)
         self.slots = (ctypes.c_int64 * max(len(self._slots), 1))(*self._slots)
         at = ctypes.addressof(self.slots)
         for made, words in self._later:
             for i, w in enumerate(words):
                 made[i] = at + 8 * w.index if isinstance(w, _Slot) else w
         self.count = len(program.steps)
-        self.table_at = ctypes.addressof(self.table)
         self.argument_slots = [self._dynamic_slots(x.storage) for x in program.arguments]
         self.variable_slots = [self._dynamic_slots(x.storage) for x in program.variables]
         self.output_slots = [self._dynamic_slots(x.storage) for _, x in program.fresh]
@@ -185,19 +186,19 @@ class Instance:
 
     # Tables -------------------------------------------------------------------------------------------------------------
 
-    def _slot(self, storage: Storage, byte_offset: int = 0) -> _Slot:
+    def slot(self, storage: Storage, byte_offset: int = 0) -> _Slot:
         key = (id(storage), byte_offset)
         found = self.slot_of.get(key)
         if found is None:
             found = self.slot_of[key] = len(self._slots)
-            start = self._start(storage)
+            start = self.start(storage)
             value = 0 if start is None else start + byte_offset
             if start is None:  # set per call, or per iteration of a scan
                 self.dynamic.setdefault(id(storage), []).append((found, byte_offset))
             self._slots.append(value)
         return _Slot(found)
 
-    def _start(self, storage: Storage) -> int | None:
+    def start(self, storage: Storage) -> int | None:
         """The address of a storage if it is constant over calls, else None."""
         base = self._bases.get(storage.kind)
         if base is not None:
@@ -207,15 +208,15 @@ class Instance:
     def _dynamic_slots(self, storage: Storage) -> list[tuple[int, int]]:
         return self.dynamic.get(id(storage), [])
 
-    def _table(self, steps: Sequence[Step]) -> Any:
-        """The (function, block) pairs of steps, and of the steps inside them."""
+    def table(self, steps: Sequence[Step]) -> int:
+        """The address of the (function, block) pairs of steps, and of the steps inside them."""
         table = (ctypes.c_int64 * (2 * max(len(steps), 1)))()
         self._keep.append(table)
         for i, step in enumerate(steps):
-            function, words = self._block(step)
+            function, words = step.entry(self)
             table[2 * i] = function
             table[2 * i + 1] = self._words(words)
-        return table
+        return ctypes.addressof(table)
 
     def _words(self, words: list[Any]) -> int:
         """The address of a block of words; slots are patched later, and a nested list is replaced by its address."""
@@ -225,73 +226,21 @@ class Instance:
         self._later.append((block, words))
         return ctypes.addressof(block)
 
-    def _block(self, step: Step) -> tuple[int, list[Any]]:
-        routines = self.program.routines
-        if step.kernel is not None:
-            return self.program.code[id(step.kernel)].addresses["boxed"], [
-                *[self._slot(st) for st in step.storages],
-                *step.params,
-            ]
-        if step.kind == "check":
-            return routines["check"], [self._slot(step.storages[0])]
-        if step.kind == "primitive":
-            if not step.primitive.exact:
-                return routines["shares"], self._shares(step)
-            return routines["onednn"], self._primitive(step)
-        if step.kind in ("branch", "while", "scan"):
-            parts: list[Any] = []
-            for part in step.parts:
-                parts += [ctypes.addressof(self._table(part)), len(part)]
-            if step.kind != "scan":
-                return routines[step.kind], [self._slot(step.storages[0]), *parts, self.control]
-            words: list[Any] = [step.count, *parts, self.control, len(step.moves)]
-            for cursor, whole, start, stride in step.moves:
-                words += [self._slot(cursor), self._slot(whole), start, stride]
-            return routines["scan"], words
-        callback = _HOST(self._host(step))
-        self._keep.append(callback)
-        return ctypes.cast(callback, ctypes.c_void_p).value or 0, []
+    def code(self, kernel: Kernel) -> int:
+        return self.program.code[id(kernel)].addresses["boxed"]
 
-    def _primitive(self, step: Step) -> list[Any]:
-        from ..backends.onednn import library
-        from ..backends.onednn.primitives.base import Execution
+    def routine(self, name: str) -> int:
+        return self.program.routines[name]
 
-        lib = library.require()
-        primitive = step.primitive.shares[0].primitive
-        execution = Execution(primitive)
-        self._keep.append(execution)
-        pairs: list[Any] = []
-        for argument, handle in zip(primitive.arguments, execution.memories, strict=True):
-            layout = step.arguments.get(argument.index)
-            if layout is None:
-                continue
-            start = self._start(layout.storage)
-            if start is not None:
-                execution.bind(argument.index, start + layout.byte_offset)
-            else:
-                pairs += [handle, self._slot(layout.storage, layout.byte_offset)]
-        return [
-            lib.execute_address, lib.set_data_handle_address, primitive.handle, lib.stream, execution.nargs,
-            execution.address, len(pairs) // 2, *pairs,
-        ]  # fmt: skip
+    def keep(self, thing: Any) -> None:
+        self._keep.append(thing)
 
-    def _shares(self, step: Step) -> list[Any]:
-        from ..backends.onednn.capi import Arg
-        from ..backends.onednn.shares import share_words
+    def callback(self, step: HostCall) -> int:
+        function = _HOST(self._host(step))
+        self._keep.append(function)
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
 
-        def place(execution: Any, index: int, offset: int) -> tuple[Any, int] | None:
-            layout = step.arguments[index]
-            start = self._start(layout.storage)
-            if start is None:
-                return self._slot(layout.storage, layout.byte_offset), offset
-            execution.bind(index, start + layout.byte_offset + offset)
-            return None
-
-        pads = step.arguments.get(int(Arg.SCRATCHPAD))
-        scratch = 0 if pads is None else self._slot(pads.storage, pads.byte_offset)
-        return share_words(step.primitive, self._keep, place, scratch)
-
-    def _host(self, step: Step) -> Any:
+    def _host(self, step: HostCall) -> Any:
         """A callable that runs the step's NumPy kernel and returns a status.
 
         It is the `send` of a generator that waits inside its `try`: an interrupt that came while native code ran is
@@ -423,7 +372,7 @@ class Instance:
         assert kept is not None
         with kept.lock:
             if not kept.filled:
-                failed = self.program.run_native(ctypes.addressof(self.prologue), len(steps))
+                failed = self.program.run_native(self.prologue, len(steps))
                 if failed:
                     self._fail(steps[failed - 1])
                 kept.filled = True
@@ -461,27 +410,23 @@ class Instance:
         if error is not None:
             error.add_note(f"In node {node.name} of the captured function {self.program.name}, made at {node.where}.")
             raise error
-        if step.kind == "check":
-            kind = _CHECK_ERRORS.get(node.op.name, IndexError)
-            prefix = "" if step.message.startswith(f"{node.op.title}:") else f"{node.op.name}: "
-            raise kind(f"{prefix}{step.message.rstrip('.')}. In node {node.name}, made at {node.where}.")
+        if isinstance(step, Check):
+            named = step.message.startswith(f"{node.op.title}:") or node.op.name == "check_values"
+            prefix = "" if named else f"{node.op.name}: "
+            raise node.op.check_error(f"{prefix}{step.message.rstrip('.')}. In node {node.name}, made at {node.where}.")
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
 
-    def _failed_check(self, outer: Step) -> Step | None:
+    def _failed_check(self, outer: Step) -> Check | None:
         """The failed check inside a branch or loop, or None; clears all flags."""
         found = None
         for part in outer.parts:
             for step in all_steps(part):
-                if step.kind == "check":
-                    at = step.storages[0].offset
+                if isinstance(step, Check):
+                    at = step.flag.offset
                     if self.memory[at] and found is None:
                         found = step
                     self.memory[at] = 0
         return found
-
-
-# exceptions of checks other than index checks
-_CHECK_ERRORS: dict[str, type[Exception]] = {"check_true": AssertionError, "check_exponents": ValueError}
 
 
 class _Slot:
@@ -502,14 +447,6 @@ def maker_of(layout: Layout) -> Callable[[], ndarray]:
     dense = memory.maker(tuple([layout.shape[a] for a in order]), layout.dtype)
     axes = np.argsort(order)
     return lambda: dense().transpose(axes)
-
-
-def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Steps and the steps inside them."""
-    for step in steps:
-        yield step
-        for part in step.parts:
-            yield from all_steps(part)
 
 
 def _at(start: int, layout: Layout) -> ndarray:

@@ -37,7 +37,7 @@ def directory() -> Path | None:
 
 
 def _home_directory() -> Path | None:
-    """The directory in the user's own cache; None without a home directory or without permission to write there."""
+    """The directory in the user's cache; None without a home directory or without permission to write there."""
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
     try:
         home = Path(base) if base else Path.home() / ".cache"
@@ -80,7 +80,7 @@ def read(key: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        # O_NOFOLLOW: an entry is a file of ours, never a link to something else.
+        # O_NOFOLLOW: an entry is a regular file, never a link to something else.
         handle = os.open(folder / key, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
         return None

@@ -18,17 +18,17 @@ from ...runtime import limits
 TEMPORARY = ".new-"
 """Prefix of unfinished entries."""
 STAMP = ".pruned"
-"""a file whose modification time is when the directory was last looked through"""
+"""A file whose modification time is that of the last scan of the directory."""
 RENEW_SECONDS = 3600.0
-LOOK_SECONDS = 600.0
-"""between two looks through the directory, unless this process alone writes `LOOK_SHARE` of the limit meanwhile"""
-LOOK_SHARE = 1 / 64
+SCAN_SECONDS = 600.0
+"""Seconds between two scans of the directory, unless this process alone writes `SCAN_SHARE` of the limit in between."""
+SCAN_SHARE = 1 / 64
 ABANDONED_SECONDS = 3600.0
 """Age from which an unfinished entry is attributed to a dead process."""
 TARGET = 0.9
 """Fraction of the limit to prune to, so that the next entry does not trigger pruning again."""
 
-_written = 0  # bytes since this process last looked
+_written = 0  # bytes written since this process last scanned
 
 
 def used(handle: int, info: os.stat_result) -> None:
@@ -38,7 +38,7 @@ def used(handle: int, info: os.stat_result) -> None:
             os.utime(handle)
 
 
-def wrote(folder: Path, size: int, ours: Callable[[os.stat_result], bool]) -> None:
+def wrote(folder: Path, size: int, is_owned: Callable[[os.stat_result], bool]) -> None:
     """Note that an entry was written, and prune if it is time."""
     global _written
     _written += _blocks(size)
@@ -47,16 +47,16 @@ def wrote(folder: Path, size: int, ours: Callable[[os.stat_result], bool]) -> No
         return
     stamp = folder / STAMP
     try:
-        recent = 0 <= time.time() - stamp.stat().st_mtime < LOOK_SECONDS
+        recent = 0 <= time.time() - stamp.stat().st_mtime < SCAN_SECONDS
     except FileNotFoundError:
         recent = False
-    if not recent or _written >= limit * LOOK_SHARE:
+    if not recent or _written >= limit * SCAN_SHARE:
         stamp.touch(mode=0o600)
         _written = 0
-        prune(folder, limit, ours)
+        prune(folder, limit, is_owned)
 
 
-def prune(folder: Path, limit: int, ours: Callable[[os.stat_result], bool]) -> int:
+def prune(folder: Path, limit: int, is_owned: Callable[[os.stat_result], bool]) -> int:
     """Remove entries until the rest takes at most `TARGET` of `limit`; returns the number removed."""
     now = time.time()
     entries: list[tuple[float, int, str]] = []
@@ -67,7 +67,7 @@ def prune(folder: Path, limit: int, ours: Callable[[os.stat_result], bool]) -> i
                 info = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue  # another process pruned it
-            if not entry.is_file(follow_symlinks=False) or not ours(info) or entry.name == STAMP:
+            if not entry.is_file(follow_symlinks=False) or not is_owned(info) or entry.name == STAMP:
                 continue
             if entry.name.startswith(TEMPORARY):
                 removed += now - info.st_mtime > ABANDONED_SECONDS and _remove(entry.path)
@@ -89,7 +89,7 @@ def contents(folder: Path) -> tuple[int, int]:
     count = total = 0
     with os.scandir(folder) as found:
         for entry in found:
-            with contextlib.suppress(OSError):  # one that another process removes while we look
+            with contextlib.suppress(OSError):  # another process removed it during the scan
                 if entry.name != STAMP and entry.is_file(follow_symlinks=False):
                     count, total = count + 1, total + _blocks(entry.stat(follow_symlinks=False).st_size)
     return count, total

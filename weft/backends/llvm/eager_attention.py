@@ -11,31 +11,35 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.layout import Layout, Storage
 from ...compiler.loop_ir.ir import Kernel
 from ...compiler.loop_ir.kernels import attention
+from ...compiler.program.layout import Layout, Storage
+from ...ops.nn.attention_call import Backward, Forward
 from ...runtime import memory, threads
-from . import jit
+from . import jit, target
 
 MIN_MULTIPLY_ADDS = 1 << 22  # of queries and keys, from which a kernel is worth compiling
 _kernels = jit.Kernels()
 
 
-def _kernel(build: Any, arrays: list[np.ndarray | None], causal: bool, scale: float) -> jit.Compiled:
-    """The kernel for arrays laid out like these."""
-    key = (build, causal, scale, *[None if a is None else (a.dtype, a.shape, a.strides) for a in arrays])
-
-    def make() -> Kernel:
-        layouts = [None if a is None else _layout(a, i) for i, a in enumerate(arrays)]
-        made: Kernel = build(*layouts, causal, scale)
-        return made
-
-    return _kernels.compiled(key, make)
+def _run(build: Any, call: Any, results: tuple[np.ndarray, ...]) -> None:
+    """Run the kernel that `build` makes for arrays laid out like these; `call` is a `Forward` or a `Backward`."""
+    arrays = [x for x in (*call, *results) if x.__class__ is np.ndarray]
+    present = tuple([x.__class__ is np.ndarray for x in call])
+    key = (build, call.attention, present, *[(a.dtype, a.shape, a.strides) for a in arrays])
+    kernel = _kernels.compiled(key, lambda: _made(build, call, results))
+    with threads.compute_token:
+        kernel.call_objects(*[id(a) for a in arrays])
 
 
-def _layout(a: np.ndarray, index: int) -> Layout:
+def _made(build: Any, call: Any, results: tuple[np.ndarray, ...]) -> Kernel:
+    made: Kernel = build(call.map(_layout), *map(_layout, results), target.host())
+    return made
+
+
+def _layout(a: np.ndarray) -> Layout:
     strides = tuple([st // a.itemsize for st in a.strides])
-    return Layout(Storage("argument", a.nbytes, index=index), a.dtype, a.shape, strides)
+    return Layout(Storage("argument", a.nbytes), a.dtype, a.shape, strides)
 
 
 def _rows(a: np.ndarray) -> np.ndarray:
@@ -45,52 +49,36 @@ def _rows(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a)
 
 
-def _spread(mask: np.ndarray | None, query: np.ndarray, key: np.ndarray) -> np.ndarray | None:
-    return None if mask is None else np.broadcast_to(mask, (*query.shape[:-1], key.shape[-2]))
+def _prepared(call: Any) -> Any:
+    """The call with operands that the kernels can read: contiguous rows, and the mask as large as the scores."""
+    mask = call.mask
+    if mask is not None:
+        mask = np.broadcast_to(mask, (*call.query.shape[:-1], call.key.shape[-2]))
+    return call._replace(query=_rows(call.query), key=_rows(call.key), value=_rows(call.value), mask=mask, state=None)
 
 
-def _run(kernel: jit.Compiled, arrays: list[np.ndarray | None]) -> None:
-    with threads.compute_token:
-        kernel.call_objects(*[id(a) for a in arrays if a is not None])
-
-
-def serves(query: Any, key: Any, value: Any, mask: Any, dropout_p: float) -> bool:
+def serves(call: Forward) -> bool:
     """Whether there is a kernel for these arrays."""
-    return (
-        not dropout_p
-        and query.size * key.shape[-2] >= MIN_MULTIPLY_ADDS
-        and attention.suits(query, key, value)
-        and (mask is None or mask.dtype in (np.bool_, np.float32))
-    )
+    return call.query.size * call.key.shape[-2] >= MIN_MULTIPLY_ADDS and attention.serves_forward(call)
 
 
-def forward(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def forward(call: Forward) -> tuple[np.ndarray, np.ndarray]:
     """(out, log-sum-exp)."""
-    q, k, v, m = _rows(query), _rows(key), _rows(value), _spread(mask, query, key)
+    call = _prepared(call)
+    q, v = call.query, call.value
     out, lse = memory.empty((*q.shape[:-1], v.shape[-1]), q.dtype), memory.empty(q.shape[:-1], q.dtype)
-    arrays = [q, k, v, m, out, lse]
-    _run(_kernel(attention.attention_forward, arrays, bool(causal), float(scale)), arrays)
+    _run(attention.attention_forward, call, (out, lse))
     return out, lse
 
 
-def backward(
-    grad: Any,
-    grad_lse: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    out: Any,
-    lse: Any,
-    causal: bool,
-    scale: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def backward(call: Backward) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The gradients of query, key and value."""
-    g, q, k, v, o = (_rows(a) for a in (grad, query, key, value, out))
-    stat = np.ascontiguousarray(lse)
-    g_stat = None if grad_lse is None else np.ascontiguousarray(grad_lse)
-    m = _spread(mask, query, key)
-    results = (memory.empty(q.shape, q.dtype), memory.empty(k.shape, k.dtype), memory.empty(v.shape, v.dtype))
-    arrays = [g, g_stat, q, k, v, m, o, stat, *results]
-    _run(_kernel(attention.attention_backward, arrays, bool(causal), float(scale)), arrays)
-    return results
+    call = _prepared(call)._replace(
+        grad=_rows(call.grad),
+        grad_lse=None if call.grad_lse is None else np.ascontiguousarray(call.grad_lse),
+        result=_rows(call.result),
+        lse=np.ascontiguousarray(call.lse),
+    )
+    q, k, v = (memory.empty(x.shape, x.dtype) for x in (call.query, call.key, call.value))
+    _run(attention.attention_backward, call, (q, k, v))
+    return q, k, v

@@ -1,7 +1,7 @@
 """Elementwise expressions on NumPy arrays.
 
-A call looks up a *plan* by expression, dtypes, shapes and strides: the loaded kernel and its integer arguments. The number
-of plans is bounded; the few kernels are shared by all shapes of one structure.
+A call is looked up by expression, dtypes, shapes and strides as a `PreparedCall`: the loaded kernel and its integer
+arguments. Their number is bounded; the few kernels are shared by all shapes of one structure.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from ...compiler.loop_ir.kernels.layout import collapse, stride_class
 from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
+from .target import host
 
-MAX_PLANS = 8192
+MAX_PREPARED_CALLS = 8192
 MIN_PARALLEL_ELEMENTS = 16384
 """Elements from which a call may use several threads, and so acquires the compute token."""
 MIN_STREAMING_BYTES = 4 << 20
 """Bytes of output from which stores are non-temporal; chains of such loops run faster from 4 MiB on."""
 MIN_TILED_ELEMENTS = 4096
-"""Elements from which operands that run in different directions go through tiles."""
+"""Elements from which operands with different fastest axes go through tiles."""
 
 
-class Plan(NamedTuple):
+class PreparedCall(NamedTuple):
     """`call(id(array)..., *integers)` computes; `order` is the memory order of a new output."""
 
     call: Any
@@ -38,7 +39,7 @@ class Plan(NamedTuple):
     large: bool
 
 
-_plans: dict[Any, Plan | None] = {}
+_prepared: dict[Any, PreparedCall | None] = {}
 _traces: dict[Any, tuple[s.Expr, ...]] = {}
 _kernels = jit.Kernels()
 
@@ -73,20 +74,20 @@ def elementwise(
     if out is not None:
         key = (key, out.dtype, out.strides)
     try:
-        plan = _plans[key]
+        prepared = _prepared[key]
     except KeyError:
-        plan = _remember(key, _make_plan(name, expression, arrays, shape, None if out is None else (out,)))
-    if plan is None:
+        prepared = _remember(key, _prepare(name, expression, arrays, shape, None if out is None else (out,)))
+    if prepared is None:
         return None
     if out is None:
-        out = memory.empty(shape, plan.dtypes[0], plan.order)
+        out = memory.empty(shape, prepared.dtypes[0], prepared.order)
     else:
         arrays = apart(arrays, (out,))
-    if plan.large:
+    if prepared.large:
         with threads.compute_token:
-            plan.call(*map(id, arrays), id(out), *plan.integers)
+            prepared.call(*map(id, arrays), id(out), *prepared.integers)
     else:
-        plan.call(*map(id, arrays), id(out), *plan.integers)
+        prepared.call(*map(id, arrays), id(out), *prepared.integers)
     return out
 
 
@@ -105,17 +106,17 @@ def elementwise_many(
     if outs is not None:
         key = (key, *[x for o in outs for x in (o.dtype, o.strides)])
     try:
-        plan = _plans[key]
+        prepared = _prepared[key]
     except KeyError:
-        plan = _remember(key, _make_plan(name, expression, arrays, shape, outs))
-    if plan is None:
+        prepared = _remember(key, _prepare(name, expression, arrays, shape, outs))
+    if prepared is None:
         return None
     if outs is None:
-        outs = [memory.empty(shape, d, plan.order) for d in plan.dtypes]
+        outs = [memory.empty(shape, d, prepared.order) for d in prepared.dtypes]
     else:
         arrays = apart(arrays, outs)
     with threads.compute_token:
-        plan.call(*map(id, arrays), *map(id, outs), *plan.integers)
+        prepared.call(*map(id, arrays), *map(id, outs), *prepared.integers)
     return tuple(outs)
 
 
@@ -137,7 +138,7 @@ def apart(arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> Sequence[
 
 
 def _twin(a: np.ndarray) -> np.ndarray:
-    """A copy with the same strides: the plan was made for them."""
+    """A copy with the same strides: the call was prepared for them."""
     reach = [(n - 1) * step for n, step in zip(a.shape, a.strides, strict=True)]
     low = sum(r for r in reach if r < 0)
     high = sum(r for r in reach if r > 0)
@@ -147,11 +148,11 @@ def _twin(a: np.ndarray) -> np.ndarray:
     return twin
 
 
-def _remember(key: Any, plan: Plan | None) -> Plan | None:
-    if len(_plans) >= MAX_PLANS:
-        _plans.clear()
-    _plans[key] = plan
-    return plan
+def _remember(key: Any, prepared: PreparedCall | None) -> PreparedCall | None:
+    if len(_prepared) >= MAX_PREPARED_CALLS:
+        _prepared.clear()
+    _prepared[key] = prepared
+    return prepared
 
 
 def element_strides(a: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -175,19 +176,19 @@ def serves(arrays: Sequence[np.ndarray]) -> bool:
     return all(isinstance(a, np.ndarray) and a.dtype in s.DTYPES for a in arrays)
 
 
-def _make_plan(
+def _prepare(
     name: str,
     expression: Callable[..., Any],
     arrays: Sequence[np.ndarray],
     shape: tuple[int, ...],
     outs: Sequence[np.ndarray] | None,
-) -> Plan | None:
+) -> PreparedCall | None:
     if not serves(arrays) or (outs is not None and not serves(outs)):
         return None
     inputs = tuple(a.dtype for a in arrays)
     trace_key = (expression, inputs)
     if trace_key not in _traces:
-        if len(_traces) >= MAX_PLANS:
+        if len(_traces) >= MAX_PREPARED_CALLS:
             _traces.clear()
         traced = s.trace(expression, inputs)
         _traces[trace_key] = traced if isinstance(traced, tuple) else (traced,)
@@ -216,7 +217,7 @@ def _make_plan(
     streaming = size * dtypes[0].itemsize >= MIN_STREAMING_BYTES
     if (turn := _transposed_axes(sizes, steps_by_operand, len(arrays))) is not None and size >= MIN_TILED_ELEMENTS:
         call, integers = _tiled(name, exprs, inputs, dtypes, sizes, steps_by_operand, turn, streaming)
-        return Plan(call, integers, dtypes, order, True)
+        return PreparedCall(call, integers, dtypes, order, True)
     ndim = len(sizes)
     classes = tuple(stride_class(st[-1]) for st in steps_by_operand)
     kernel_key = (exprs, inputs, dtypes, ndim, classes, streaming)
@@ -233,7 +234,7 @@ def _make_plan(
         numbers += st[:-1]
         if c == 2:
             numbers.append(st[-1])
-    return Plan(compiled.call_objects, tuple(numbers), dtypes, order, size >= MIN_PARALLEL_ELEMENTS)
+    return PreparedCall(compiled.call_objects, tuple(numbers), dtypes, order, size >= MIN_PARALLEL_ELEMENTS)
 
 
 def _transposed_axes(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]], inputs: int) -> int | None:
@@ -257,22 +258,23 @@ def _tiled(
     axis: int,
     streaming: bool,
 ) -> tuple[Any, tuple[int, ...]]:
-    """A plan's call and integers for operands that run in different directions."""
+    """The call and integers of a `PreparedCall` for operands with different fastest axes."""
     last = len(sizes) - 1
     order = [d for d in range(last) if d != axis] + [axis, last]
     sizes = tuple(sizes[d] for d in order)
     steps = [tuple(st[d] for d in order) for st in strides]
-    turned = tuple(st[-2] == 1 and st[-1] not in (0, 1) for st in steps[: len(inputs)])
+    transposed = tuple(st[-2] == 1 and st[-1] not in (0, 1) for st in steps[: len(inputs)])
     flat = tuple(stride_class(st[-1]) for st in steps)
-    key = ("tiled", exprs, inputs, outputs, len(sizes), turned, flat, streaming)
+    key = ("tiled", exprs, inputs, outputs, len(sizes), transposed, flat, streaming)
     compiled = _kernels.compiled(
-        key, lambda: tiled.tiled_elementwise(exprs, inputs, outputs, len(sizes), turned, flat, name, streaming)
+        key,
+        lambda: tiled.tiled_elementwise(exprs, inputs, outputs, len(sizes), transposed, flat, host(), name, streaming),
     )
-    side = tiled.tile_size(max(d.itemsize for d in (*inputs, *outputs)))
+    side = tiled.tile_size(max(d.itemsize for d in (*inputs, *outputs)), host())
     integers = [prod(sizes[:-2]), -(-sizes[-2] // side), -(-sizes[-1] // side), *sizes]
     for k, st in enumerate(steps):
         integers += st[:-2]
-        if k < len(inputs) and turned[k]:
+        if k < len(inputs) and transposed[k]:
             integers.append(st[-1])
         else:
             integers.append(st[-2])

@@ -24,7 +24,7 @@ def _wide_product(matrix: Any, vector: Any) -> Any:
 
 
 def vector_product(x1: np.ndarray, x2: np.ndarray) -> np.ndarray | None:
-    """`x1 @ x2` where x1 has one row or x2 one column, or either is a vector; batches broadcast. None if that is not so."""
+    """`x1 @ x2` where x1 has one row or x2 one column, or either is a vector; batches broadcast. None for other operands."""
     left = x1[None] if x1.ndim == 1 else x1
     right = x2[:, None] if x2.ndim == 1 else x2
     expression = _product if x1.dtype.itemsize > 2 else _wide_product

@@ -10,19 +10,20 @@ import numpy as np
 
 from ...compiler.loop_ir.kernels import reduce as build
 from ...compiler.loop_ir.kernels.layout import collapse, stride_class
+from ...ops.core import reductions
 from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import MAX_PLANS, MIN_PARALLEL_ELEMENTS, dense_strides, element_strides, serves
+from .eager_elementwise import MAX_PREPARED_CALLS, MIN_PARALLEL_ELEMENTS, dense_strides, element_strides, serves
 
 CHUNK = 8192
-"""Elements of a long row per task: parallelism, and short sums with small rounding errors."""
+"""Elements of a long row per task: enough tasks to run in parallel, and short sums with small rounding errors."""
 TASKS = 64
 MAX_STRIP_ELEMENTS = 32
-"""Up to this many reduced elements, lanes walk instead of joining."""
+"""Maximum reduced elements for the strips scheme, in which each lane iterates over its elements."""
 
 
-class _Plan(NamedTuple):
+class _PreparedCall(NamedTuple):
     call: Any
     integers: tuple[int, ...]
     shape: tuple[int, ...]
@@ -31,7 +32,7 @@ class _Plan(NamedTuple):
     large: bool
 
 
-_plans: dict[Any, _Plan | None] = {}
+_prepared: dict[Any, _PreparedCall | None] = {}
 _kernels = jit.Kernels()
 
 
@@ -40,11 +41,11 @@ def _identity(x: Any) -> Any:
 
 
 def reduce(op: str, x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype | None = None) -> np.ndarray | None:
-    """Reduce `x` over `axes` (non-negative, distinct). The reduced axes are gone from the result.
+    """Reduce `x` over `axes` (non-negative, distinct). The result does not have the reduced axes.
 
     Args:
-        op: "sum", "mean", "prod", "max", "min", "any", "all", "argmax" or "argmin". Over several axes the last two
-            give positions in those axes flattened in row-major order.
+        op: the name of a `Reduction`, "mean", "argmax" or "argmin". Over several axes the last two give positions in
+            those axes flattened in row-major order.
         dtype: of the result; as NumPy's by default, except that half precision sums in float32 and is rounded once.
 
     Returns:
@@ -64,21 +65,21 @@ def map_reduce(
     """`reduce` of `expression(*arrays)`, broadcast to `shape`, without storing it."""
     key = (op, expression, shape, axes, dtype, *[x for a in arrays for x in (a.dtype, a.shape, a.strides)])
     try:
-        plan = _plans[key]
+        prepared = _prepared[key]
     except KeyError:
-        plan = _make_plan(op, expression, arrays, shape, axes, dtype)
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        _plans[key] = plan
-    if plan is None:
+        prepared = _prepare(op, expression, arrays, shape, axes, dtype)
+        if len(_prepared) >= MAX_PREPARED_CALLS:
+            _prepared.clear()
+        _prepared[key] = prepared
+    if prepared is None:
         return None
-    out = memory.empty(plan.shape, plan.dtype)
-    if not plan.large:
-        plan.call(*map(id, arrays), id(out), *plan.integers)
+    out = memory.empty(prepared.shape, prepared.dtype)
+    if not prepared.large:
+        prepared.call(*map(id, arrays), id(out), *prepared.integers)
         return out
-    scratch = [memory.empty((n,), d) for n, d in plan.scratch]
+    scratch = [memory.empty((n,), d) for n, d in prepared.scratch]
     with threads.compute_token:
-        plan.call(*map(id, arrays), id(out), *map(id, scratch), *plan.integers)
+        prepared.call(*map(id, arrays), id(out), *map(id, scratch), *prepared.integers)
     return out
 
 
@@ -88,7 +89,7 @@ def _types(op: str, expr: s.Expr, dtype: np.dtype | None) -> tuple[s.Expr, np.dt
     if op in ("argmax", "argmin"):
         wide = s.FLOAT32 if kind == "f" and expr.dtype.itemsize == 2 else expr.dtype
         return expr, np.dtype(np.uint8) if wide == s.BOOL else wide, dtype or s.INT64
-    if op in ("any", "all"):
+    if op in reductions.table and reductions.table[op].boolean:
         return s.cast(expr, s.BOOL), s.BOOL, dtype or s.BOOL
     if op in ("max", "min"):
         wide = s.FLOAT32 if kind == "f" and expr.dtype.itemsize == 2 else expr.dtype
@@ -100,14 +101,14 @@ def _types(op: str, expr: s.Expr, dtype: np.dtype | None) -> tuple[s.Expr, np.dt
     return expr, wide, result
 
 
-def _make_plan(
+def _prepare(
     op: str,
     expression: Callable[..., Any],
     arrays: Sequence[np.ndarray],
     shape: tuple[int, ...],
     axes: tuple[int, ...],
     dtype: np.dtype | None,
-) -> _Plan | None:
+) -> _PreparedCall | None:
     if not serves(arrays):
         return None
     inputs = tuple(a.dtype for a in arrays)
@@ -139,7 +140,7 @@ def _make_plan(
     scheme, chunks, chunk, chunked = _scheme(labels, sizes, count, indexed)
     classes = tuple(tuple(stride_class(step) for step in st) for st in steps)
     r = build.Reduction(
-        "sum" if op == "mean" else op,  # type: ignore[arg-type]
+        "sum" if op == "mean" else op,
         expr, inputs, accumulate, result, "mean" if op == "mean" else "none", scheme, labels, classes, chunked,
     )  # fmt: skip
     compiled = _kernels.compiled(r, lambda: build.reduction(r))
@@ -157,7 +158,7 @@ def _make_plan(
     for st, cl in zip(steps, classes, strict=True):
         integers += [step for step, c in zip(st, cl, strict=True) if c == 2]
     large = bool(scratch) or size >= MIN_PARALLEL_ELEMENTS
-    return _Plan(compiled.call_objects, tuple(integers), out_shape, result, tuple(scratch), large)
+    return _PreparedCall(compiled.call_objects, tuple(integers), out_shape, result, tuple(scratch), large)
 
 
 def _scatter(strides: tuple[int, ...], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
@@ -182,7 +183,7 @@ def _scheme(labels: str, sizes: tuple[int, ...], count: int, indexed: bool) -> t
             return "strips", -(-lane // block), block, False
         if not inner_reduced:
             outer = rows // lane
-            # Enough to share out; and about as many as rows in each, which keeps rounding errors small.
+            # Enough chunks for all threads, and about as many as rows in each, which keeps rounding errors small.
             chunks = max(1, min(count // 64, max(-(-TASKS // outer), isqrt(count) // 2)))
             chunk = -(-count // chunks)
             return "columns", -(-count // chunk), chunk, True

@@ -22,7 +22,7 @@ from ...compiler.loop_ir.kernels.rows import compute_dtype
 from ...ops.core import scalar as s
 from ...runtime import memory, threads
 from . import jit
-from .eager_elementwise import MAX_PLANS, MIN_PARALLEL_ELEMENTS, MIN_STREAMING_BYTES, memory_order
+from .eager_elementwise import MAX_PREPARED_CALLS, MIN_PARALLEL_ELEMENTS, MIN_STREAMING_BYTES, memory_order
 
 _kernels = jit.Kernels()
 _prepared: dict[Any, tuple[Any, tuple[int, ...]]] = {}  # see Note [Prepared calls]
@@ -36,7 +36,7 @@ def _compiled(build: Callable[..., Kernel], *arguments: Any) -> jit.Compiled:
 def _prepare(key: Any, compiled: jit.Compiled, integers: Sequence[int], given: Any, used: Any) -> None:
     """Remember a call, unless it is large or some of the arrays had to be copied first."""
     if used[0].size < MIN_PARALLEL_ELEMENTS and all(a is b for a, b in zip(given, used, strict=True)):
-        if len(_prepared) >= MAX_PLANS:
+        if len(_prepared) >= MAX_PREPARED_CALLS:
             _prepared.clear()
         _prepared[key] = compiled.call_objects, tuple(integers)
 
@@ -50,7 +50,7 @@ def _run(compiled: jit.Compiled, arrays: Sequence[np.ndarray], integers: Sequenc
 
 
 class _Axis(NamedTuple):
-    """How arrays of one shape are seen along an axis: (outer, n, inner), with inner 1 in the rows scheme."""
+    """The shape of an array as seen along an axis: (outer, n, inner), with inner 1 in the rows scheme."""
 
     scheme: str
     outer: int
@@ -75,7 +75,7 @@ class _Axis(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _layout(shape: tuple[int, ...], strides: tuple[int, ...], axis: int) -> _Axis:
-    """The scheme for arrays laid out like this one (its memory order kept, gaps closed); strides in bytes."""
+    """The scheme for arrays with this memory order, without gaps; strides in bytes."""
     order = memory_order(shape, [strides])
     axes = order or tuple(range(len(shape)))
     place = axes.index(axis)
@@ -170,7 +170,7 @@ def _per_row_shape(
 
 
 def logsumexp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
-    """log(sum(exp(x))) over `axes`, which are gone from the result."""
+    """log(sum(exp(x))) over `axes`, which the result does not have."""
     if not _serves((x,)) or not axes:
         return None
     if len(axes) > 1:  # the axes as one, last
@@ -387,8 +387,8 @@ def batch_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     return mean, variance
 
 
-# Batch norm: columns are channels. Channels that fill less than a few vectors stand several times in a row: a matrix of
-# (pixels, channels) is then one of (pixels / k, k * channels), whose columns are joined afterwards.
+# Batch norm: columns are channels. With too few channels to fill a few vectors, k pixels form one row: the matrix
+# (pixels, channels) is viewed as (pixels / k, k * channels), and the k columns of a channel are combined afterwards.
 
 _WIDE_ENOUGH = 64
 
@@ -434,7 +434,7 @@ def batch_norm(
 
 
 def _tiled(k: int, *columns: np.ndarray) -> list[np.ndarray]:
-    """Numbers per channel, k times, in the dtype of the first."""
+    """Values per channel, repeated k times, in the dtype of the first."""
     dtype = columns[0].dtype
     return [np.tile(c.astype(dtype, copy=False), k) if k > 1 else np.ascontiguousarray(c, dtype) for c in columns]
 

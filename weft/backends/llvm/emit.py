@@ -8,7 +8,7 @@ Statements are emitted in order. The emitter decides what LLVM's vectoriser woul
   not on the number of threads;
 * every memory access is classified by its stride along the vector index: 0 (scalar load and broadcast), 1 (vector load
   or store), or other (gather, scatter);
-* a parallel loop becomes a function of an iteration range; threads take ranges until none is left (`parallel.py`).
+* a parallel loop becomes a function of an iteration range; threads take ranges until all are done (`parallel.py`).
 
 Register allocation, common subexpressions, loop-invariant code motion and instruction selection are left to LLVM.
 
@@ -38,12 +38,12 @@ from ...compiler.loop_ir.ir import (
     Transpose,
     Update,
 )
+from ...compiler.target import Target
 from ...ops.core import scalar as s
 from ...ops.core.scalar import Expr
-from . import mathlib, parallel, primitives, reductions
-from .ir import Function, Module, Value, is_literal, literal, mangle, memory_type
-from .schedule import Plan, plan_loop
-from .target import Target
+from . import instructions, mathlib, parallel, reductions
+from .ir import FunctionBuilder, Module, Value, is_literal, literal, mangle, memory_type
+from .schedule import Schedule, schedule_loop
 
 ZERO = Value("0", "i64")
 
@@ -61,7 +61,7 @@ class _Lanes(NamedTuple):
 class KernelEmitter:
     """Emits the statements of one function (the kernel's body, or the body of a parallel loop)."""
 
-    def __init__(self, kernel: Kernel, target: Target, module: Module, function: Function) -> None:
+    def __init__(self, kernel: Kernel, target: Target, module: Module, function: FunctionBuilder) -> None:
         self.kernel = kernel
         self.target = target
         self.module = module
@@ -75,7 +75,7 @@ class KernelEmitter:
         self.names: dict[str, Value] = {}  # params, loop variables and lets
         self.accumulators: dict[str, reductions.State] = {}
         self.lanes: _Lanes | None = None
-        self.plans: dict[Loop, Plan] = {}
+        self.schedules: dict[Loop, Schedule] = {}
         self.strides: dict[tuple[Expr, str], Expr | None] = {}
         self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Expr] = {}
         self.streaming = False  # whether streaming stores are emitted as non-temporal
@@ -106,8 +106,17 @@ class KernelEmitter:
             memo[node] = result
         return memo[expr]
 
+    def evaluate(self, expr: Expr, leaves: dict[Expr, Value]) -> Value:
+        """Emit an expression of these leaves alone, outside the memo: the same leaves mean other values elsewhere."""
+        kept = self.memo, self.base_memo
+        self.memo, self.base_memo = dict(leaves), {}
+        try:
+            return self.value(expr)
+        finally:
+            self.memo, self.base_memo = kept
+
     def sources(self, node: Expr) -> frozenset[object]:
-        """Buffers and accumulators a value depends on: it must be computed anew once one of them changes."""
+        """Buffers and accumulators a value depends on: it is recomputed once one of them changes."""
         known = self.reads.get(node)
         if known is None:
             own: frozenset[object] = frozenset((node.payload,)) if node.fn in ("load", "var") else frozenset()
@@ -126,7 +135,7 @@ class KernelEmitter:
         f = self.f
         match e.fn:
             case "const":
-                return primitives.constant(f, e)
+                return instructions.constant(f, e)
             case "param":
                 return self.names[e.payload]
             case "index":
@@ -147,11 +156,11 @@ class KernelEmitter:
         lanes = max(v.lanes for v in operands)
         operands = [f.splat(v, lanes) for v in operands]
         if e.fn == "library":
-            return primitives.library_call(f, e.payload, operands)
+            return instructions.library_call(f, e.payload, operands)
         if e.fn == "scale":
-            scaled = primitives.scale(f, self.target, operands)
+            scaled = instructions.scale(f, self.target, operands)
             return scaled if scaled is not None else self.value(mathlib.scale_in_steps(e.args[0], e.args[1]))
-        return primitives.EMITTERS[e.fn](f, e, operands)
+        return instructions.EMITTERS[e.fn](f, e, operands)
 
     def variable(self, name: str) -> Value:
         if name in self.names:
@@ -192,7 +201,7 @@ class KernelEmitter:
     # ----------------------------------------------------------------------------------------------- memory
 
     def stride(self, offset: Expr) -> Expr | None:
-        """How an address moves with the vector index; None when it does not move evenly."""
+        """The stride of an address along the vector index; None if it is not constant."""
         assert self.lanes is not None
         key = (offset, self.lanes.var)
         if key not in self.strides:
@@ -245,13 +254,15 @@ class KernelEmitter:
         step = loops.as_index(0) if lanes is None else self.stride(offset)
         constant = loops.constant(step) if step is not None else None
         if lanes is None or lanes.width == 1 or constant == 0:
-            return primitives.from_memory(f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype)
+            return instructions.from_memory(
+                f, f.load(self.address(buffer, self.base(offset)), t, 1, align), buffer.dtype
+            )
         if constant == 1:
             pointer = self.address(buffer, self.base(offset))
             mask = self.mask_for(buffer, e.args)
             if mask is None:
                 loaded = f.load(pointer, t, lanes.width, align)
-                if lanes.mask is not None:  # lanes past the end of a local row hold nothing in particular
+                if lanes.mask is not None:  # lanes past the end of a local row are undefined
                     loaded = f.op(f"freeze {loaded}", t, lanes.width)
             else:
                 name = f"llvm.masked.load.{mangle(t, lanes.width)}.p0"
@@ -263,7 +274,7 @@ class KernelEmitter:
             mask = lanes.mask or f.const("i1", 1, lanes.width)
             rest = Value("zeroinitializer", t, lanes.width)
             loaded = f.call(name, t, lanes.width, pointers, literal("i32", align), mask, rest)
-        return primitives.from_memory(f, loaded, buffer.dtype)
+        return instructions.from_memory(f, loaded, buffer.dtype)
 
     def store(self, statement: Store) -> None:
         f, lanes, buffer = self.f, self.lanes, statement.buffer
@@ -281,9 +292,9 @@ class KernelEmitter:
         t, align = memory_type(buffer.dtype), 1  # views may lie anywhere; costs nothing on CPUs of today
         if lanes is None or lanes.width == 1:
             place = self.address(buffer, self.base(offset))
-            f.store(primitives.to_memory(f, computed, buffer.dtype), place, align)
+            f.store(instructions.to_memory(f, computed, buffer.dtype), place, align)
         else:
-            stored = f.splat(primitives.to_memory(f, computed, buffer.dtype), lanes.width)
+            stored = f.splat(instructions.to_memory(f, computed, buffer.dtype), lanes.width)
             step = self.stride(offset)
             if step is not None and loops.constant(step) == 1:
                 pointer = self.address(buffer, self.base(offset))
@@ -334,27 +345,44 @@ class KernelEmitter:
         self.f.call_void("llvm.prefetch.p0", place, literal("i32", int(statement.write)), most_local, data)
 
     def transpose(self, statement: Transpose) -> None:
-        """Transpose in registers: halves, quarters, … of pairs of rows are swapped in log2(n) rounds of shuffles."""
+        """Transpose in registers, in parts whose rows are vectors of the target."""
+        size = min(SQUARE, self.target.vector_bytes // statement.source.dtype.itemsize)
         f, kind = self.f, memory_type(statement.source.dtype)
+        source = self.value(self.offset(statement.source, statement.source_at))
+        target = self.value(self.offset(statement.target, statement.target_at))
 
-        def rows(buffer: Buffer, at: Sequence[Expr], step: int) -> list[Value]:
-            first = self.value(self.offset(buffer, at))
-            return [self.address(buffer, f.binary("add", first, literal("i64", i * step))) for i in range(SQUARE)]
+        def places(buffer: Buffer, first: Value, step: int, row: int, column: int) -> list[Value]:
+            return [
+                self.address(buffer, f.binary("add", first, literal("i64", (row + i) * step + column)))
+                for i in range(size)
+            ]
 
-        held = [f.load(p, kind, SQUARE, 1) for p in rows(statement.source, statement.source_at, statement.source_step)]
-        half = SQUARE // 2
+        parts = [(row, column) for row in range(0, SQUARE, size) for column in range(0, SQUARE, size)]
+        loaded = [
+            [f.load(p, kind, size, 1) for p in places(statement.source, source, statement.source_step, row, column)]
+            for row, column in parts
+        ]  # all loads precede all stores
+        for (row, column), held in zip(parts, loaded, strict=True):
+            made = self.transposed(held)
+            for value, place in zip(
+                made, places(statement.target, target, statement.target_step, column, row), strict=True
+            ):
+                f.store(value, place, 1)
+        self.forget(statement.target)
+
+    def transposed(self, rows: list[Value]) -> list[Value]:
+        """A square of vectors transposed: halves, quarters, … of pairs of rows are swapped in log2(n) rounds of shuffles."""
+        held, size = list(rows), len(rows)
+        lanes, half = range(size), size // 2
         while half:
-            lanes = range(SQUARE)
-            upper = [SQUARE + n - half if n & half else n for n in lanes]
-            lower = [SQUARE + n if n & half else n + half for n in lanes]
+            upper = [size + n - half if n & half else n for n in lanes]
+            lower = [size + n if n & half else n + half for n in lanes]
             for i in lanes:
                 if not i & half:
                     pair = held[i], held[i + half]
-                    held[i], held[i + half] = f.shuffle(*pair, upper), f.shuffle(*pair, lower)
+                    held[i], held[i + half] = self.f.shuffle(*pair, upper), self.f.shuffle(*pair, lower)
             half //= 2
-        for row, place in zip(held, rows(statement.target, statement.target_at, statement.target_step), strict=True):
-            f.store(row, place, 1)
-        self.forget(statement.target)
+        return held
 
     def local(self, buffer: Buffer) -> None:
         """Stack memory; each row is padded so that a vector may run past its end."""
@@ -369,14 +397,14 @@ class KernelEmitter:
 
     def declare(self, a: Accumulator, following: Sequence[Statement]) -> None:
         lanes = self.lanes.width if self.lanes else 1
-        state = reductions.State(a, lanes, self.f)
+        state = reductions.State(a, lanes, self.f, self.evaluate)
         if self.lanes is None:
             for statement in loops.walk(following):
                 if isinstance(statement, Loop) and statement.kind == "vector":
                     inner = loops.walk(statement.body)
                     if any(isinstance(x, Update) and x.accumulator == a for x in inner):
-                        plan = self.plan(statement)
-                        state.prepare(self.f, plan.lanes, plan.unroll)
+                        schedule = self.schedule(statement)
+                        state.prepare(self.f, schedule.lanes, schedule.unroll)
         state.reset(self.f)
         self.accumulators[a.name] = state
         self.forget(a.name, a.name + ".index")
@@ -393,10 +421,10 @@ class KernelEmitter:
         name = statement.accumulator.name
         self.forget(name, name + ".index")
 
-    def plan(self, statement: Loop) -> Plan:
-        if statement not in self.plans:
-            self.plans[statement] = plan_loop(statement, self.target)
-        return self.plans[statement]
+    def schedule(self, statement: Loop) -> Schedule:
+        if statement not in self.schedules:
+            self.schedules[statement] = schedule_loop(statement, self.target)
+        return self.schedules[statement]
 
     # ------------------------------------------------------------------------------------------------ loops
 
@@ -422,7 +450,7 @@ class KernelEmitter:
         self.hoist(statement, changed)
         outer = self.memo, self.base_memo, dict(self.names)
         self.range(statement, ZERO, extent)
-        written_out = statement.kind == "vector" and self.plan(statement).static and is_literal(extent)
+        written_out = statement.kind == "vector" and self.schedule(statement).static and is_literal(extent)
         survivors = self.memo if written_out else outer[0]
         self.memo, self.base_memo, self.names = survivors, outer[1], outer[2]
         self.forget(*changed)
@@ -501,9 +529,9 @@ class KernelEmitter:
 
     def vector_range(self, statement: Loop, start: Value, end: Value) -> None:
         f = self.f
-        plan = self.plan(statement)
-        lanes = plan.lanes
-        if plan.static and is_literal(start) and is_literal(end):
+        schedule = self.schedule(statement)
+        lanes = schedule.lanes
+        if schedule.static and is_literal(start) and is_literal(end):
             count = int(end.ref) - int(start.ref)
             for copy, base in enumerate(range(int(start.ref), int(end.ref), lanes)):
                 left = count - copy * lanes
@@ -511,14 +539,14 @@ class KernelEmitter:
                 if left < lanes:
                     bits = ", ".join(f"i1 {'true' if lane < left else 'false'}" for lane in range(lanes))
                     mask = Value(f"<{bits}>", "i1", lanes)
-                self.vector_iteration(statement, literal("i64", base), mask, copy % plan.unroll)
+                self.vector_iteration(statement, literal("i64", base), mask, copy % schedule.unroll)
             return
-        step = lanes * plan.unroll
+        step = lanes * schedule.unroll
         whole = f.binary("and", f.binary("sub", end, start), literal("i64", -step))
         middle = f.binary("add", start, whole)
 
         def main(i: Value) -> None:
-            for copy in range(plan.unroll):
+            for copy in range(schedule.unroll):
                 base = f.binary("add", i, literal("i64", copy * lanes))
                 self.vector_iteration(statement, base, None, copy)
 
@@ -533,7 +561,7 @@ class KernelEmitter:
             mask = f.compare("ult", f.iota(narrow, lanes), count) if lanes > 1 else None
             self.vector_iteration(statement, i, mask, 0)
 
-        if plan.masked_only:
+        if schedule.masked_only:
             self.counted(statement.var, start, end, lanes, rest)
             return
         aligned = self.streams(statement, start, lanes)
@@ -586,8 +614,8 @@ class KernelEmitter:
     def vector_iteration(self, statement: Loop, base: Value, mask: Value | None, copy: int) -> None:
         outer = self.memo, self.base_memo, dict(self.names)
         self.memo = dict(self.memo)
-        self.base_memo = dict(self.memo)  # outside values are scalars, equal in both worlds
-        self.lanes = _Lanes(statement.var, self.plan(statement).lanes, base, mask, copy)
+        self.base_memo = dict(self.memo)  # outside values are scalars, the same in both functions
+        self.lanes = _Lanes(statement.var, self.schedule(statement).lanes, base, mask, copy)
         self.body(statement.body)
         self.lanes = None
         scalars = self.base_memo
@@ -604,7 +632,7 @@ def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: 
     """
     module = Module(target.triple, target.vector_bytes, target.fma)
     args = [Value(f"%b.{b.name}", "ptr") for b in kernel.buffers] + [Value(f"%p.{p}", "i64") for p in kernel.params]
-    function = Function(module, f'"{entry}"', args)
+    function = FunctionBuilder(module, f'"{entry}"', args)
     emitter = KernelEmitter(kernel, target, module, function)
     for buffer, value in zip(kernel.buffers, args, strict=False):
         emitter.pointers[buffer] = value
@@ -614,7 +642,7 @@ def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: 
     emitter.finish()
     module.functions.append(function)
     if object_data_offset is not None:
-        thunk = Function(module, f'"{entry}.objects"', args)
+        thunk = FunctionBuilder(module, f'"{entry}.objects"', args)
         passed = []
         for value in args:
             if value.type == "ptr":

@@ -74,7 +74,7 @@ def mangle(type_: str, lanes: int) -> str:
     return short if lanes == 1 else f"v{lanes}{short}"
 
 
-class Function:
+class FunctionBuilder:
     """A function under construction: straight-line emission into the current block.
 
     Stack slots go to the entry block, so that they are allocated once and promoted to registers.
@@ -208,7 +208,7 @@ class Module:
         self.triple = triple
         self.vector_bytes = vector_bytes
         self.fma = fma
-        self.functions: list[Function] = []
+        self.functions: list[FunctionBuilder] = []
         self.declarations: dict[str, str] = {}
         self.extra: list[str] = []
 

@@ -8,7 +8,7 @@ Note [Compiling in parallel]. LLVM may run in several threads if each has its ow
 llvmlite nevertheless takes one lock around every call, because its users share a context by default; the two calls that
 take 90 % of the time bypass that lock and go straight to the C function, which also releases the GIL.
 The workers are plain threads. A `concurrent.futures` executor takes a process-wide lock to start work, which `fork` takes
-before it waits for ours (a deadlock), and it refuses work as soon as the main thread has ended.
+before it waits for the compiler's lock (a deadlock), and it refuses work as soon as the main thread has ended.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LIBRARY = ("sin", "cos", "tan", "fmod", "lgamma")
 
 PASSES = ("sroa", "simplify_cfg", "instruction_combine", "new_gvn", "instruction_combine", "simplify_cfg")
 
-# A fork waits for a compilation under way: LLVM's own lock, copied while held, would never open in the child.
+# A fork waits for a running compilation: LLVM's lock, copied while held, would stay locked in the child.
 _lock = forks.held_over_fork()
 
 
@@ -73,7 +73,7 @@ class Engine:
 
 
 _engine: Engine | None = None
-_unused: deque[Any] = deque()  # trackers of code that nothing refers to any more
+_unused: deque[Any] = deque()  # trackers of code without references
 
 
 def engine() -> Engine:
@@ -84,9 +84,9 @@ def engine() -> Engine:
             import llvmlite.binding as llvm
 
             host = target.host()
-            # JITLink maps all sections of an object as one piece. LLVM's older loader maps each where it finds room:
+            # JITLink maps all sections of an object together. LLVM's older loader maps each one separately:
             # in a process with gigabytes of arrays that can be further apart than the code's 32-bit distances reach.
-            lljit = llvm.create_lljit_compiler(host.machine(), use_jit_link=True)
+            lljit = llvm.create_lljit_compiler(target.machine(host), use_jit_link=True)
             imports = {WIDTH: threads.width_cell_address()}
             library = ctypes.CDLL(None)
             for name in _LIBRARY:
@@ -147,7 +147,7 @@ def compile_ir(ir: str, host: target.Target) -> bytes:
     """Object code for a module."""
     from llvmlite.binding import ffi
 
-    machine = host.machine()
+    machine = target.machine(host)
     module = optimise(ir, machine)
     with ffi.OutputString() as problem:
         made = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, problem)
@@ -345,6 +345,12 @@ def _object(e: Engine, ir: str, symbols: list[str]) -> Code:
     return _load(e, code, symbols)
 
 
+def load_text(ir: str, symbols: list[str]) -> Code:
+    """Load a module of LLVM IR that exports `symbols`, from the cache or compiled now."""
+    with _lock:
+        return _object(engine(), ir, symbols)
+
+
 def kernel_ir(kernel: Kernel) -> str:
     """The LLVM IR of a kernel before optimisation, for reading and for the cache key."""
     return emit_kernel(kernel, target.host(), "kernel", data_offset())
@@ -352,9 +358,13 @@ def kernel_ir(kernel: Kernel) -> str:
 
 def assembly(kernel: Kernel) -> str:
     """The machine code of a kernel as text, for reading."""
-    host = target.host()
-    machine = host.machine()
-    return str(machine.emit_assembly(optimise(kernel_ir(kernel), machine)))
+    with _lock:
+        return _emit_assembly(kernel_ir(kernel), target.host())
+
+
+def _emit_assembly(ir: str, host: target.Target) -> str:
+    machine = target.machine(host)
+    return str(machine.emit_assembly(optimise(ir, machine)))
 
 
 @functools.cache

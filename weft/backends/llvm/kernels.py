@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import dtypes
 from ...ops.core import registry
+from ...ops.nn.attention_call import Backward, Forward
 from ...ops.nn.loss_reduction import holds
 from ...runtime import forks, memory
 
@@ -56,9 +57,22 @@ def register() -> bool:
             assert attention and batch_norm and class_losses and layer_norm  # imported for their records
             assert products and reduction and searching and softmax
             for name, when, kernel in _kernels():
-                registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
+                _add(name, when, kernel)
+            registry.for_each_op(_add_reduction)
             _registered = True
     return _registered
+
+
+def _add(name: str, when: Callable[..., bool], kernel: Callable[..., Any]) -> None:
+    registry.register_kernel(name, when=when, label=f"llvm {name}")(_or_plain(name, kernel))
+
+
+def _add_reduction(op: registry.Op) -> None:
+    """Add the kernel that follows from the record of a reduction."""
+    reduces = op.reduction
+    if reduces is not None:
+        allowed = _REAL if reduces.boolean else _FLOATS if reduces.floating else _NUMBERS
+        _add(op.name, _reduces(allowed), _reduction(reduces.name, not reduces.boolean))
 
 
 def _or_plain(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,7 +137,7 @@ def _reduction(op: str, same_dtype: bool) -> Callable[..., Any]:
 # Products with a vector ----------------------------------------------------------------------------------------------
 
 MIN_VECTOR_PRODUCT_ELEMENTS = 9216
-"""Numbers of a matrix from which OpenBLAS multiplies it with a vector on several threads, see `eager_products`."""
+"""Elements of a matrix from which OpenBLAS multiplies it with a vector on several threads, see `eager_products`."""
 
 
 def _vector_product_when(x1: Any, x2: Any) -> bool:
@@ -215,7 +229,7 @@ def _rms_norm_backward(grad: Any, grad_rstd: Any, x: Any, weight: Any, rstd: Any
     return dx, np.zeros(0, x.dtype) if dw is None else dw
 
 
-# Columns of channels pay from this many elements on: below, NumPy's few calls cost less than ours.
+# Minimum elements for native batch norm: below, a few NumPy calls are faster.
 _CHANNEL_ELEMENTS = 1 << 12
 
 
@@ -283,47 +297,34 @@ def _logits_third(grad: Any, grad_lse: Any, x: Any, *_: Any) -> bool:
 # Attention -----------------------------------------------------------------------------------------------------------
 
 
-def _attention_when(query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, *_: Any) -> bool:
+def _attention_when(*values: Any) -> bool:
     if not _enabled:
         return False
     from . import eager_attention
 
-    return eager_attention.serves(query, key, value, mask, dropout_p)
+    return eager_attention.serves(Forward(*values))
 
 
-def _attention_forward(
-    query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
-) -> Any:
+def _attention_forward(*values: Any) -> Any:
     from . import eager_attention
 
-    return eager_attention.forward(query, key, value, mask, is_causal, scale)
+    return eager_attention.forward(Forward(*values))
 
 
-def _attention_backward_when(
-    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
-    dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
-) -> bool:  # fmt: skip
-    return not mask_grad and grad.dtype == query.dtype and _attention_when(query, key, value, mask, state, dropout_p)
+def _attention_backward_when(*values: Any) -> bool:
+    call = Backward(*values)
+    return not call.mask_grad and call.grad.dtype == call.query.dtype and _attention_when(*call.forward)
 
 
-def _attention_backward(
-    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
-    dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
-) -> Any:  # fmt: skip
+def _attention_backward(*values: Any) -> Any:
     from . import eager_attention
 
-    gradients = eager_attention.backward(grad, grad_lse, query, key, value, mask, result, lse, is_causal, scale)
-    return (*gradients, np.zeros(0, query.dtype))
+    call = Backward(*values)
+    return (*eager_attention.backward(call), np.zeros(0, call.query.dtype))
 
 
 def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:
     found: list[tuple[str, Callable[..., bool], Callable[..., Any]]] = [
-        ("reduce_sum", _reduces(_NUMBERS), _reduction("sum", True)),
-        ("reduce_prod", _reduces(_NUMBERS), _reduction("prod", True)),
-        ("max", _reduces(_NUMBERS), _reduction("max", True)),
-        ("min", _reduces(_NUMBERS), _reduction("min", True)),
-        ("any", _reduces(_REAL), _reduction("any", False)),
-        ("all", _reduces(_REAL), _reduction("all", False)),
         ("argmax", _reduces(_NUMBERS), _reduction("argmax", False)),
         ("argmin", _reduces(_NUMBERS), _reduction("argmin", False)),
         ("matmul", _vector_product_when, _vector_product),

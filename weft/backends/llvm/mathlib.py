@@ -1,12 +1,12 @@
 """exp, log, sin, erf … as polynomials, written in the scalar language itself.
 
-A rule takes expressions of float32 or float64 and returns an expression of primitives (`primitives.EMITTERS`), so
-one source serves every vector width and every target, and a function costs nothing when it is not used. Accuracy:
-float32 within about 2 ulp, float64 within a few, over the whole range, with the right answers for zeros of either
-sign, denormals, infinities and nan. The tests measure it.
+A rule takes expressions of float32 or float64 and returns an expression of the functions that are instructions
+(`instructions.EMITTERS`), so one source serves every vector width and every target, and a function costs nothing when it is
+not used. Accuracy: float32 within about 2 ulp, float64 within a few, over the whole range, with the right answers for zeros
+of either sign, denormals, infinities and nan. The tests measure it.
 
 Two forms are private to this level: `_rarely(condition, slow, fast)` is `where` with a branch around `slow`, and
-`_library(name, x)` calls the C library per lane. Together they treat what is too rare to pay for in every element:
+`_library(name, x)` calls the C library per lane. Together they handle cases too rare to be worth code for every element:
 sines of huge angles, remainders of huge quotients.
 
 Polynomials are minimax fits (lowest power first), made for this file at 60 digits and rounded coefficient by
@@ -29,7 +29,7 @@ RULES: dict[str, Callable[..., Expr]] = {}
 
 
 def lower(e: Expr) -> Expr | None:
-    """The expression `e` stands for, or None if it is a primitive."""
+    """The expression `e` stands for, or None if it is one or a few instructions."""
     if e.fn == "pow" and (simple := _constant_power(e)) is not None:
         return simple
     rule = RULES.get(e.fn)
@@ -79,7 +79,7 @@ def _mantissa(x: Expr) -> int:
 
 
 def _magic(x: Expr) -> float:
-    """Adding this rounds to an integer, which then stands in the low bits."""
+    """Adding this rounds to an integer, which is then in the low bits."""
     return 1.5 * 2.0 ** _mantissa(x)
 
 
@@ -338,7 +338,7 @@ def _constant_power(e: Expr) -> Expr | None:
 @_rule
 def pow_(x: Expr, y: Expr) -> Expr:
     if _single(x):
-        # In double precision log2 and exp2 are accurate enough without tricks.
+        # In double precision log2 and exp2 are accurate enough without extra bits.
         wide, exponent = s.cast(x, FLOAT64), s.cast(y, FLOAT64)
         return s.cast(_signed_power(wide, exponent, exp2(exponent * log2(s.abs(wide)))), FLOAT32)
     high, low = _log_double(s.abs(x))
@@ -429,7 +429,7 @@ def _reduce_angle(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _is_huge(x: Expr) -> Expr:
-    """Angles beyond which three parts of pi are too few. False for nan and infinity, which need no library."""
+    """Angles for which pi in three parts is not accurate enough. False for nan and infinity, which need no library."""
     a = s.abs(x)
     return (a > (1e5 if _single(x) else 2.0**30)) & (a < math.inf)
 
@@ -628,8 +628,8 @@ def _fmod(a: Expr, b: Expr) -> Expr:
 @_rule
 def remainder(a: Expr, b: Expr) -> Expr:
     m = _fmod(a, b)
-    turned = s.where((b < 0.0) ^ (m < 0.0), m + b, m)
-    return s.where(s.eq(m, 0.0), s.copysign(s.const(0.0, a.dtype), b), turned)
+    adjusted = s.where((b < 0.0) ^ (m < 0.0), m + b, m)
+    return s.where(s.eq(m, 0.0), s.copysign(s.const(0.0, a.dtype), b), adjusted)
 
 
 @_rule

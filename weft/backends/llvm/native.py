@@ -28,7 +28,7 @@ from .routines import NAMES, TEXT, words
 RECENT = 256
 BOXED = "boxed"
 _routines: list[jit.Code] = []
-_kernels: WeakValueDictionary[Kernel, jit.Code] = WeakValueDictionary()  # of the programs that there are
+_kernels: WeakValueDictionary[Kernel, jit.Code] = WeakValueDictionary()  # of live programs
 _recent: deque[jit.Code] = deque(
     maxlen=RECENT
 )  # kept after their program is gone: the kernels of a trial are soon reused
@@ -128,7 +128,7 @@ def runner() -> Callable[..., int]:
 
 def compile_kernels(kernels: Sequence[Kernel]) -> list[jit.Code]:
     """The block form of each kernel, the function `boxed`; equal kernels are compiled once."""
-    distinct = {id(kernel): kernel for kernel in kernels}  # a program repeats its kernels, and hashing one takes time
+    distinct = {id(kernel): kernel for kernel in kernels}  # programs repeat kernels, and hashing one takes time
     with jit._lock:
         found = {kernel: _kernels.get(kernel) for kernel in distinct.values()}
         fresh = [kernel for kernel, code in found.items() if code is None]

@@ -5,7 +5,7 @@ little work, the calling thread does everything. Ranges never change a result: a
 runs. `GOMP_parallel` is the OpenMP runtime that oneDNN uses, so both share one team of threads.
 
 Every thread owns a share of the iterations, the same in each loop of that length. It takes ranges from its own share
-first and then steals from slower threads. So a thread mostly reads what it wrote itself: fetching a line from another
+first and then steals from slower threads. So a thread mostly reads data that it wrote: fetching a line from another
 core's cache takes longer than from memory.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...compiler.loop_ir import ir as loops
 from ...compiler.loop_ir.ir import Loop
 from ...ops.core import scalar as s
-from .ir import Function, Value, literal
+from .ir import FunctionBuilder, Value, literal
 
 if TYPE_CHECKING:
     from .emit import KernelEmitter
@@ -27,9 +27,9 @@ ME = "omp_get_thread_num"
 SET_WIDTH = "omp_set_num_threads"
 RUN = "weft_parallel"
 RANGES = 16
-"""Ranges of a thread, about: with four, of 28 heavy iterations one thread had 16 and the other 12."""
+"""Approximate number of ranges per thread: with four, one thread ran 16 of 28 expensive iterations and the other 12."""
 FINE = 64
-"""The same for loops whose single iterations are worth a thread."""
+"""The same for loops whose single iterations are large enough for a thread."""
 _CAPTURED = 4  # the first word of captured values in a job
 
 ANY = 1 << 30  # threads: no limit
@@ -168,9 +168,9 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
     args = [Value(f'%"c.{name}"', v.type) for name, v in captured]
     start, end, worker = Value("%start", "i64"), Value("%end", "i64"), Value("%worker", "i64")
     entry = f.name.strip('"')
-    body = Function(module, f'"{entry}.range{number}"', [*args, start, end, worker], "internal")
+    body = FunctionBuilder(module, f'"{entry}.range{number}"', [*args, start, end, worker], "internal")
     emitter = KernelEmitter(kernel, outer.target, module, body)
-    emitter.plans = outer.plans
+    emitter.schedules = outer.schedules
     inside = {name: arg for (name, _), arg in zip(captured, args, strict=True)}
     for buffer in kernel.buffers:
         emitter.pointers[buffer] = inside.pop(buffer.name)
@@ -193,10 +193,10 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
     outer.forget(*outer.changed_in(statement))
 
 
-def _unpacked(module: Any, name: str, body: Function, args: list[Value]) -> Function:
+def _unpacked(module: Any, name: str, body: FunctionBuilder, args: list[Value]) -> FunctionBuilder:
     """`void range(job, first, last, worker)`: the body with the captured values of the job."""
     numbers = [Value("%first", "i64"), Value("%last", "i64"), Value("%worker", "i64")]
-    f = Function(module, name, [Value("%job", "ptr"), *numbers], "internal")
+    f = FunctionBuilder(module, name, [Value("%job", "ptr"), *numbers], "internal")
     values = []
     for position, a in enumerate(args, _CAPTURED):
         values.append(f.load(f.op(f"getelementptr i64, ptr %job, i64 {position}", "ptr"), a.type, 1, 8))

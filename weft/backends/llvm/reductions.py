@@ -1,65 +1,59 @@
-"""Accumulators in LLVM IR: identities, combination, and the fixed tree that reduces lanes."""
+"""Accumulators in LLVM IR: partial results, and the fixed tree that combines them."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
 from ...compiler.loop_ir.ir import Accumulator
 from ...ops.core import scalar as s
-from . import primitives
-from .ir import Function, Value, compute_type
+from ...ops.core.reductions import MAX
+from ...ops.core.scalar import Expr
+from .ir import FunctionBuilder, Value, compute_type
 
 _LAST = 2**63 - 1
 
 
-def identity(a: Accumulator) -> float | int:
-    """The value that changes nothing when combined."""
-    match a.op:
-        case "sum" | "any":
-            return 0
-        case "prod" | "all":
-            return 1
-    lowest = a.op in ("max", "argmax")
-    if s.kind(a.dtype) == "f":
-        return -np.inf if lowest else np.inf
-    if a.dtype == s.BOOL:
-        return 0 if lowest else 1
-    limits = np.iinfo(a.dtype)
-    return int(limits.min if lowest else limits.max)
+Evaluate = Callable[[Expr, dict[Expr, Value]], Value]
+"""Emits an expression whose leaves have these values."""
 
 
 class State:
-    """The storage of an accumulator: one slot at its own lane count, and one per unrolled vector of the reducing loop.
+    """The storage of an accumulator: one slot of its lane count, and one per unrolled vector of the reducing loop.
 
     Slots are stack memory in the entry block; LLVM turns them into registers.
     """
 
-    def __init__(self, a: Accumulator, lanes: int, f: Function) -> None:
+    def __init__(self, a: Accumulator, lanes: int, f: FunctionBuilder, evaluate: Evaluate) -> None:
         self.a = a
+        self.evaluate = evaluate
+        self.operands = s.arg(0, a.dtype), s.arg(1, a.dtype)
+        self.combined = s.cast(a.reduction.combine(*self.operands), a.dtype)
         self.type = compute_type(a.dtype)
         self.lanes = lanes
-        self.pairs = a.op in ("argmax", "argmin")
+        self.pairs = a.indexed
         self.slots: dict[tuple[int, int], tuple[Value, Value | None]] = {}
         self.prepare(f, lanes, 1)
 
-    def prepare(self, f: Function, lanes: int, copies: int) -> None:
+    def prepare(self, f: FunctionBuilder, lanes: int, copies: int) -> None:
         """Make slots for `copies` independent partial results of `lanes` lanes each."""
         for copy in range(copies):
             if (lanes, copy) not in self.slots:
                 index = f.slot("i64", lanes) if self.pairs else None
                 self.slots[lanes, copy] = (f.slot(self.type, lanes), index)
 
-    def reset(self, f: Function) -> None:
+    def reset(self, f: FunctionBuilder) -> None:
         for (lanes, _), (slot, index) in self.slots.items():
-            f.store(f.const(self.type, identity(self.a), lanes), slot)
+            f.store(f.const(self.type, self.a.reduction.identity_of(self.a.dtype), lanes), slot)
             if index is not None:
                 f.store(f.const("i64", _LAST, lanes), index)
 
-    def _get(self, f: Function, lanes: int, copy: int) -> tuple[Value, Value | None]:
+    def _get(self, f: FunctionBuilder, lanes: int, copy: int) -> tuple[Value, Value | None]:
         slot, index = self.slots[lanes, copy]
         return f.load(slot, self.type, lanes), None if index is None else f.load(index, "i64", lanes)
 
-    def update(self, f: Function, lanes: int, copy: int, value: Value, index: Value | None, mask: Value | None) -> None:
+    def update(
+        self, f: FunctionBuilder, lanes: int, copy: int, value: Value, index: Value | None, mask: Value | None
+    ) -> None:
         """Combine a value into the partial result of this lane count; masked-off lanes keep what they had."""
         key = (lanes, copy) if (lanes, copy) in self.slots else (lanes, 0)
         old, old_index = self._get(f, *key)
@@ -75,7 +69,7 @@ class State:
         if index_slot is not None and new_index is not None:
             f.store(new_index, index_slot)
 
-    def read(self, f: Function) -> tuple[Value, Value | None]:
+    def read(self, f: FunctionBuilder) -> tuple[Value, Value | None]:
         """All partial results combined, in a fixed order."""
         result, index = self._get(f, self.lanes, 0)
         widths = sorted({lanes for lanes, _ in self.slots})
@@ -94,7 +88,7 @@ class State:
             result, index = self.combine(f, result, index, *part)
         return result, index
 
-    def join_lanes(self, f: Function, value: Value, index: Value | None) -> tuple[Value, Value | None]:
+    def join_lanes(self, f: FunctionBuilder, value: Value, index: Value | None) -> tuple[Value, Value | None]:
         """Reduce a vector to a scalar by halves."""
         lanes = value.lanes
 
@@ -116,28 +110,17 @@ class State:
         return value, index
 
     def combine(
-        self, f: Function, a: Value, a_index: Value | None, b: Value, b_index: Value | None
+        self, f: FunctionBuilder, a: Value, a_index: Value | None, b: Value, b_index: Value | None
     ) -> tuple[Value, Value | None]:
-        kind = s.kind(self.a.dtype)
-        op = self.a.op
-        if op == "sum":
-            return f.binary("fadd contract" if kind == "f" else "add", a, b), None
-        if op == "prod":
-            return f.binary("fmul contract" if kind == "f" else "mul", a, b), None
-        if op == "any":
-            return f.binary("or", a, b), None
-        if op == "all":
-            return f.binary("and", a, b), None
-        if op in ("max", "min"):
-            return primitives.extremum(f, op == "max", kind, a, b), None
-        assert a_index is not None and b_index is not None
-        better = self._better(f, kind, op == "argmax", a, a_index, b, b_index)
+        if a_index is None or b_index is None:
+            return self.evaluate(self.combined, dict(zip(self.operands, (a, b), strict=True))), None
+        better = self._better(f, s.kind(self.a.dtype), self.a.reduction is MAX, a, a_index, b, b_index)
         return f.select(better, b, a), f.select(better, b_index, a_index)
 
     def _better(
-        self, f: Function, kind: str, greatest: bool, a: Value, a_index: Value, b: Value, b_index: Value
+        self, f: FunctionBuilder, kind: str, greatest: bool, a: Value, a_index: Value, b: Value, b_index: Value
     ) -> Value:
-        """Whether b beats a: more extreme, or equal and earlier; nan beats numbers, the earlier nan the later."""
+        """Whether b replaces a: more extreme, or equal and earlier; nan replaces numbers, the earlier nan the later."""
         earlier = f.compare("slt", b_index, a_index)
         prefix = "o" if kind == "f" else "s" if kind == "i" else "u"
         beats = f.compare(prefix + ("gt" if greatest else "lt"), b, a)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .parallel import RUN, SET_WIDTH, WIDTH
 
 CONTROL = ("stop", "tick", "poll")
-"""The words that a loop looks at: the loop ends if `stop` is set; if `tick` is, it calls `poll`, and ends if that says so."""
+"""Flags that a loop polls: it ends if `stop` is set; if `tick` is set, it calls `poll` and ends if that returns non-zero."""
 
 NAMES = [
     "weft_run", "weft_onednn", "weft_shares", "weft_check", "weft_branch", "weft_halts", "weft_while", "weft_scan",
@@ -81,7 +81,7 @@ go:
 declare void @{SET_WIDTH}(i32)
 declare void @{RUN}(ptr, ptr, i64, i64, i64, i64)
 
-; shares of a oneDNN computation, in parallel. With OpenMP at one thread none of them starts threads of its own, whoever runs it.
+; shares of a oneDNN computation, in parallel. With OpenMP set to one thread, no share starts threads, on any thread.
 ; After its seven words (%scratch is the slot of the scratchpads): the block of every share
 define i32 @weft_shares(ptr %block) {{
   {_words("%block", "%execute: ptr", "%set: ptr", "%stream: ptr", "%scratch: ptr", "%pad: i64", "%most: i64", "%count: i64")}

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ...compiler.loop_ir import ir as loops
 from ...compiler.loop_ir.ir import Accumulator, Loop, Store, Update
+from ...compiler.target import Target
 from ...ops.core import scalar as s
-from .target import Target
 
 CHEAP = frozenset(
     "add sub mul fma neg abs minimum maximum lt le eq ne gt ge logical_and logical_or logical_xor logical_not "
@@ -15,14 +15,14 @@ CHEAP = frozenset(
     "round trunc isnan isinf isfinite signbit copysign mulhi load sign div reciprocal".split()
 )
 HEAVY_WEIGHT = 15
-"""Instructions of a function that is a polynomial, roughly."""
+"""Approximate number of instructions of a function that is a polynomial."""
 
 STATIC_VECTORS = 8
 STATIC_WEIGHT = 400
 MASKED_ONLY_WEIGHT = 400
 
 
-class Plan(NamedTuple):
+class Schedule(NamedTuple):
     """`static`: constant extent, fully unrolled. `masked_only`: one copy of the code, always masked (large bodies)."""
 
     lanes: int
@@ -40,9 +40,18 @@ def weight(statement: Loop) -> int:
             for node in s.topological([expr]):
                 if node not in seen and node.args:
                     seen.add(node)
-                    total += 1 if node.fn in CHEAP or s.kind(node.dtype) != "f" else HEAVY_WEIGHT
-        total += isinstance(inner, (Store, Update))
+                    total += _weight(node)
+        if isinstance(inner, Store):
+            total += 1
+        elif isinstance(inner, Update):
+            a = inner.accumulator
+            combined = s.trace(a.reduction.combine, (a.dtype, a.dtype))
+            total += sum([_weight(node) for node in s.topological([combined]) if node.args])
     return total
+
+
+def _weight(node: s.Expr) -> int:
+    return 1 if node.fn in CHEAP or s.kind(node.dtype) != "f" else HEAVY_WEIGHT
 
 
 def _element_size(statement: Loop) -> int:
@@ -65,7 +74,7 @@ def _element_size(statement: Loop) -> int:
     return max(sizes, default=8 if wide_integers else 4)
 
 
-def plan_loop(statement: Loop, target: Target) -> Plan:
+def schedule_loop(statement: Loop, target: Target) -> Schedule:
     """Decide from the body alone, never from run-time sizes: equal kernels give equal code."""
     lanes = max(1, target.vector_bytes // _element_size(statement))
     cost = weight(statement)
@@ -75,10 +84,10 @@ def plan_loop(statement: Loop, target: Target) -> Plan:
             lanes //= 2
         vectors = -(-extent // lanes)
         if vectors <= STATIC_VECTORS and cost * vectors <= STATIC_WEIGHT:
-            return Plan(lanes, min(max(vectors, 1), 4), True, False)
+            return Schedule(lanes, min(max(vectors, 1), target.chains), True, False)
     if any(isinstance(x, Loop) for x in statement.body):
-        return Plan(lanes, 1, False, cost > MASKED_ONLY_WEIGHT)
+        return Schedule(lanes, 1, False, cost > MASKED_ONLY_WEIGHT)
     reduces = any(isinstance(x, Update) for x in statement.body)
-    limits = ((40, 4), (120, 2)) if reduces else ((8, 4), (48, 2))
+    limits = ((40, target.chains), (120, target.fma_ports)) if reduces else ((8, 4), (48, 2))
     unroll = next((u for limit, u in limits if cost <= limit), 1)
-    return Plan(lanes, unroll, False, cost > MASKED_ONLY_WEIGHT)
+    return Schedule(lanes, unroll, False, cost > MASKED_ONLY_WEIGHT)

@@ -4,6 +4,7 @@
 * `primitives`: what a compiled program executes, on memory that the program owns.
 * `eager`: the same as functions on NumPy arrays, with a bounded cache of primitives.
 * `kernels`: registers those functions as kernels of ops.
+* `lowerings`: offers the primitives to the compiler.
 """
 
 from __future__ import annotations

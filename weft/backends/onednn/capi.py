@@ -1,8 +1,8 @@
-"""oneDNN's C API as ctypes prototypes: enums, signatures and status checks, and nothing else.
+"""oneDNN's C API as ctypes prototypes: enums, signatures and status checks.
 
 Handles (engines, descriptors, primitives, memories) are plain integers here; their owners are the classes of
 `descriptors.py` and `primitives/`. Calls that run for long release the GIL (`Library.call`, `Library.execute`);
-the call that only pokes a field keeps it, which is cheaper (`Library.set_data_handle`).
+the call that only sets a field keeps it, which is cheaper (`Library.set_data_handle`).
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class Library:
     def call(self, name: str, *arguments: Any, what: object = "") -> None:
         """Calls `dnnl_<name>` and turns a bad status into `Unsupported`, `MemoryError` or `RuntimeError`.
 
-        `what` is for the error's text; a function is called only then, because describing memory costs time.
+        `what` is for the error's text; a function is called only on errors, because describing memory takes time.
         """
         status = self._functions[name](*arguments)
         if status:
@@ -325,7 +325,7 @@ def failure(call: str, status: int, what: object) -> Exception:
 
 
 def dims(values: tuple[int, ...]) -> Any:
-    """`values` as a `dnnl_dims_t`. Those that do not fit would lose their upper bits without a word: Unsupported."""
+    """`values` as a `dnnl_dims_t`; `Unsupported` for values that do not fit, whose upper bits would be lost silently."""
     if any(not -(1 << 63) <= value < 1 << 63 for value in values):
         raise Unsupported(f"oneDNN: sizes have 64 bits. Got {values}.")
     return Dims(*values)
@@ -343,7 +343,7 @@ class _DlInfo(ctypes.Structure):
 
 
 def _file_of(dll: ctypes.CDLL, fallback: str) -> str:
-    """Where the dynamic loader found the library, which a bare file name does not say."""
+    """The path at which the dynamic loader found the library, given as a bare file name."""
     try:
         dladdr = ctypes.CDLL(None).dladdr
     except (AttributeError, OSError, TypeError):

@@ -1,7 +1,7 @@
-"""Memory descriptors: what an array looks like to oneDNN.
+"""Memory descriptors: oneDNN's descriptions of arrays.
 
 A `MemoryDesc` is (shape, dtype, layout). The layout is given by strides in *elements*, or left to oneDNN
-(`MemoryDesc.any`), which then chooses one that only it understands ("blocked"). Immutable; owns its handle.
+(`MemoryDesc.any`), which then chooses an opaque ("blocked") one. Immutable; owns its handle.
 """
 
 from __future__ import annotations
@@ -109,15 +109,15 @@ class MemoryDesc:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Strides in elements if this is a plain strided array, `None` for a layout of oneDNN's own."""
+        """Strides in elements if this is a plain strided array, `None` for an opaque layout."""
         if self._blocks() != () or self._vector(Query.PADDED_DIMS)[: len(self.shape)] != self.shape:
             return None
         return self._vector(Query.STRIDES)[: len(self.shape)]
 
     @property
     def blocked(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
-        """(strides of the axes from block to block, (axis, size) of the inner blocks, outermost first) if that is all there is
-        to the layout; `None` for others, such as one that is followed by sums for integers."""
+        """(strides of the axes from block to block, (axis, size) of the inner blocks, outermost first) if these describe the
+        layout completely; `None` for others, such as one with trailing compensation sums for integers."""
         blocks, padded = self._blocks(), self._vector(Query.PADDED_DIMS)[: len(self.shape)]
         if blocks is None or self.nbytes != math.prod(padded) * self.dtype.itemsize:
             return None
@@ -148,7 +148,7 @@ class MemoryDesc:
 
 
 def check_ndim(shape: tuple[int, ...]) -> None:
-    """oneDNN has no empty and no 0-d arrays for our purposes: the caller handles those."""
+    """Reject empty and 0-d arrays and those with too many axes, which the caller handles without oneDNN."""
     if not 0 < len(shape) <= MAX_NDIMS or 0 in shape:
         raise Unsupported(
             f"oneDNN: cannot describe this shape. Got {shape}; expected 1 to {MAX_NDIMS} axes, none empty."

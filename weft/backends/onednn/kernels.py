@@ -21,6 +21,8 @@ import numpy as np
 
 from ... import dtypes
 from ...ops.core import registry
+from ...ops.nn.window import Window
+from ...ops.nn.window_arrays import spatial_size
 from ...runtime import forks
 from . import library
 from .capi import Unsupported
@@ -105,9 +107,14 @@ def _served(dtype: np.dtype) -> bool:
     return dtype is _F32 or dtype == _F32 or dtype in _HALVES
 
 
-def _check_window(stride: Any, padding: Any, dilation: Any) -> None:
+@lru_cache(1024)
+def _is_huge(window: Window) -> bool:
+    return max(*window.stride, *window.dilation, *[p for pair in window.padding for p in pair]) > 1 << 15
+
+
+def _check_window(window: Window) -> None:
     """oneDNN counts in 32 bits; steps far beyond the image are for NumPy."""
-    if max(*stride, *dilation, *[p for pair in padding for p in pair]) > 1 << 15:
+    if _is_huge(window):
         raise Unsupported("a window with huge steps")
 
 
@@ -143,44 +150,36 @@ def _conv_input_pays(g: Any, weight: Any, *_: Any) -> bool:
     return _enabled and _served(g.dtype) and g.size * (weight.size // max(weight.shape[0], 1)) > MIN_MATMUL_WORK
 
 
-def _conv_weight_pays(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
+def _conv_weight_pays(x: Any, g: Any, window: Window, groups: int) -> bool:
     if not _enabled or not _served(x.dtype):
         return False
-    places = 1
-    for k in kernel:
-        places *= k
-    return g.size * places * (x.shape[1] // groups) > MIN_MATMUL_WORK
+    return g.size * window.positions * (x.shape[1] // groups) > MIN_MATMUL_WORK
 
 
-def _convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+def _convolution(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     from .eager import conv_forward
 
-    _check_window(stride, padding, dilation)
+    _check_window(window)
     a, w, b = _wide(x, weight, bias)
-    return _narrow(conv_forward(a, w, b, stride, padding, dilation, groups), x.dtype)
+    return _narrow(conv_forward(a, w, b, window, groups), x.dtype)
 
 
-def _convolution_backward_input(
-    g: Any, weight: Any, like: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def _convolution_backward_input(g: Any, weight: Any, like: Any, size: Any, window: Window, groups: int) -> Any:
     from .eager import conv_backward_data
 
-    _check_window(stride, padding, dilation)
-    spatial = like.shape[2:] if size is None else size
+    _check_window(window)
     a, w = _wide(g, weight)
-    shape = (g.shape[0], weight.shape[1] * groups, *spatial)
-    return _narrow(conv_backward_data(a, w, shape, stride, padding, dilation, groups), g.dtype)
+    shape = (g.shape[0], weight.shape[1] * groups, *spatial_size(like, size))
+    return _narrow(conv_backward_data(a, w, shape, window, groups), g.dtype)
 
 
-def _convolution_backward_weight(
-    x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def _convolution_backward_weight(x: Any, g: Any, window: Window, groups: int) -> Any:
     from .eager import conv_backward_weights
 
-    _check_window(stride, padding, dilation)
+    _check_window(window)
     a, b = _wide(x, g)
-    shape = (g.shape[1], x.shape[1] // groups, *kernel)
-    return _narrow(conv_backward_weights(a, b, shape, stride, padding, dilation, groups)[0], x.dtype)
+    shape = (g.shape[1], x.shape[1] // groups, *window.kernel)
+    return _narrow(conv_backward_weights(a, b, shape, window, groups)[0], x.dtype)
 
 
 # Pooling -------------------------------------------------------------------------------------------------------------
@@ -188,18 +187,6 @@ def _convolution_backward_weight(
 
 def _pool_pays(x: Any, *_: Any) -> bool:
     return _enabled and x.size > MIN_POOL_ELEMENTS and _served(x.dtype)
-
-
-def _reaching(size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Any, bool]:
-    """Padding so that oneDNN, which rounds down, makes the windows of ceil mode; and whether that changed it."""
-    if not ceil_mode:
-        return padding, False
-    from ...ops.nn.pool.primitives import _extra
-    from ...ops.nn.windows import out_size
-
-    out = [out_size(*item, True) for item in zip(size, padding, kernel, stride, dilation, strict=True)]
-    extra = _extra(size, kernel, stride, padding, dilation, out)
-    return tuple([(lo, hi + e) for (lo, hi), e in zip(padding, extra, strict=True)]), any(extra)
 
 
 def _all_finite(x: np.ndarray) -> bool:
@@ -213,18 +200,17 @@ def _all_finite(x: np.ndarray) -> bool:
     return bool(np.isfinite(total))
 
 
-def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+def _max_pool(x: Any, window: Window) -> Any:
     from ...ops.nn.pool.primitives import offsets_dtype
     from .eager import max_pool_forward
 
-    _check_window(stride, padding, dilation)
+    _check_window(window)
     (a,) = _wide(x)
-    padding, _ = _reaching(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     if not _all_finite(a):
         raise Unsupported("max_pool: NaN or infinity")
-    y, workspace = max_pool_forward(a, kernel, stride, padding, dilation)
+    y, workspace = max_pool_forward(a, window.covering(x.shape[2:]))
     # oneDNN's workspace holds the place in the window of every maximum, laid out like y: exactly what the op returns.
-    dtype = offsets_dtype(kernel)
+    dtype = offsets_dtype(window)
     if workspace.nbytes != y.size * dtype.itemsize:
         raise Unsupported("max_pool: a workspace of another kind")
     order = (0, *range(2, x.ndim), 1)
@@ -232,61 +218,50 @@ def _max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, cei
     return _narrow(y, x.dtype), np.moveaxis(places, -1, 1)
 
 
-def _max_pool_backward(
-    g: Any, places: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
+def _max_pool_backward(g: Any, places: Any, like: Any, size: Any, window: Window) -> Any:
     from .eager import max_pool_backward
 
-    _check_window(stride, padding, dilation)
-    spatial = tuple(like.shape[2:] if size is None else size)
+    _check_window(window)
+    spatial = spatial_size(like, size)
     (a,) = _wide(g)
-    padding, _ = _reaching(spatial, kernel, stride, padding, dilation, ceil_mode)
     workspace = np.ascontiguousarray(np.moveaxis(places, 1, -1)).reshape(-1).view(np.uint8)
     shape = (*g.shape[:2], *spatial)
-    return _narrow(max_pool_backward(a, workspace, shape, kernel, stride, padding, dilation), g.dtype)
+    return _narrow(max_pool_backward(a, workspace, shape, window.covering(spatial)), g.dtype)
 
 
-def _avg_window(size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool) -> Any:
-    padding, reaches = _reaching(size, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
-    if reaches and include:
+def _avg_window(spatial: Any, window: Window, include: bool, divisor: Any) -> Window:
+    _check_window(window)
+    if divisor is not None:
+        raise Unsupported("avg_pool: a divisor of its own")
+    covering = window.covering(spatial)
+    if include and covering.padding != window.padding:
         raise Unsupported("avg_pool: windows that reach beyond the padding count fewer elements")
-    return padding
+    return covering
 
 
-def _avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> Any:
+def _avg_pool(x: Any, window: Window, include: bool, divisor: Any) -> Any:
     from .eager import avg_pool_forward
 
-    _check_window(stride, padding, (1,))
-    if divisor is not None:
-        raise Unsupported("avg_pool: a divisor of its own")
+    window = _avg_window(x.shape[2:], window, include, divisor)
     (a,) = _wide(x)
-    padding = _avg_window(x.shape[2:], kernel, stride, padding, ceil_mode, include)
-    return _narrow(avg_pool_forward(a, kernel, stride, padding, include), x.dtype)
+    return _narrow(avg_pool_forward(a, window, include), x.dtype)
 
 
-def _avg_pool_backward(
-    g: Any, like: Any, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
-) -> Any:
+def _avg_pool_backward(g: Any, like: Any, size: Any, window: Window, include: bool, divisor: Any) -> Any:
     from .eager import avg_pool_backward
 
-    _check_window(stride, padding, (1,))
-    if divisor is not None:
-        raise Unsupported("avg_pool: a divisor of its own")
-    spatial = tuple(like.shape[2:] if size is None else size)
+    spatial = spatial_size(like, size)
+    window = _avg_window(spatial, window, include, divisor)
     (a,) = _wide(g)
-    padding = _avg_window(spatial, kernel, stride, padding, ceil_mode, include)
-    return _narrow(avg_pool_backward(a, (*g.shape[:2], *spatial), kernel, stride, padding, include), g.dtype)
+    return _narrow(avg_pool_backward(a, (*g.shape[:2], *spatial), window, include), g.dtype)
 
 
-def _spread_pays(g: Any, like: Any, size: Any, kernel: Any, *_: Any) -> bool:
-    places = 1
-    for k in kernel:
-        places *= k
-    return _enabled and g.size * places > MIN_POOL_ELEMENTS and _served(g.dtype)
+def _spread_pays(g: Any, like: Any, size: Any, window: Window, *_: Any) -> bool:
+    return _enabled and g.size * window.positions > MIN_POOL_ELEMENTS and _served(g.dtype)
 
 
-def _put_pays(g: Any, places: Any, like: Any, size: Any, kernel: Any, *_: Any) -> bool:
-    return _spread_pays(g, like, size, kernel)
+def _put_pays(g: Any, places: Any, like: Any, size: Any, window: Window) -> bool:
+    return _spread_pays(g, like, size, window)
 
 
 def _kernels() -> list[tuple[str, Callable[..., bool], Callable[..., Any]]]:

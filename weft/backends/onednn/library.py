@@ -27,7 +27,7 @@ from . import capi
 
 MINIMUM_VERSION = (3, 2)
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.so", "libdnnl.3.dylib", "libdnnl.dylib")
-_INSTALL_HINT = "Weft goes on without it, slower. To get it: `pip install onednn-cpu-gomp`"
+_INSTALL_HINT = "Weft runs without it, more slowly. To install it: `pip install onednn-cpu-gomp`"
 
 _lock = forks.held_over_fork()
 _loaded: capi.Library | None = None
@@ -39,7 +39,7 @@ class _NotLoaded(Exception):
 
 
 def _candidates() -> Iterator[str]:
-    """Candidate paths, best first, without duplicates. The last ones are left to the system's loader."""
+    """Candidate paths, best first, without duplicates. The last ones are resolved by the system's loader."""
     folders = [Path(sys.prefix) / "lib", Path(sys.base_prefix) / "lib"]
     if site.ENABLE_USER_SITE:
         folders.append(Path(site.getuserbase()) / "lib")
@@ -83,7 +83,7 @@ def _open() -> capi.Library:
     if chosen:
         raise _NotLoaded(
             f"oneDNN: WEFT_ONEDNN_LIBRARY={chosen!r} cannot be used ({problems[0]}); expected the path of a libdnnl "
-            f">= {wanted}. Weft goes on without oneDNN, slower."
+            f">= {wanted}. Weft runs without oneDNN, more slowly."
         )
     found = [problem for problem in problems if "cannot open shared object file: No such file" not in problem]
     detail = f" ({'; '.join(found)})" if found else ""
@@ -107,7 +107,7 @@ def _load_once() -> str | None:
     """Decides what `load()` returns, unless another thread has; what to warn about."""
     global _loaded, _tried
     with _lock:
-        # Without libgomp `threads.openmp()` has said what to install (or the user switched it off): no second warning.
+        # Without libgomp `threads.openmp()` has already warned (or the user switched it off): no second warning.
         if _tried or not settings.ONEDNN() or threads.openmp() is None:
             _tried = True
             return None

@@ -19,11 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from ...compiler.program.layout import Layout
+from ...compiler.program.steps import Binder, Entry
+from ...ops.nn.window import Window
 from . import library
 from .capi import Alg, Arg, post_op_argument
 from .descriptors import MemoryDesc, channels_last_strides
 from .primitives.base import Argument, Binary, Execution, PostOp, Primitive
-from .primitives.convolution import Window, convolution_backward_data, convolution_backward_weights, convolution_forward
+from .primitives.convolution import convolution_backward_data, convolution_backward_weights, convolution_forward
 from .primitives.matmul import gemm_is_faster
 from .primitives.matmul import matmul as matmul_primitive
 from .primitives.pooling import pooling_backward, pooling_forward
@@ -99,6 +102,12 @@ class Shares:
     def workspace_nbytes(self) -> int:
         return sum(s.primitive.workspace_nbytes for s in self.shares)
 
+    def entry(self, binder: Binder, arguments: Mapping[int, Layout]) -> Entry:
+        """How a program executes the primitive on `arguments`, by argument index."""
+        if self.exact:
+            return binder.routine("onednn"), _exact_words(self, binder, arguments)
+        return binder.routine("shares"), _bound_share_words(self, binder, arguments)
+
     def __repr__(self) -> str:
         return f"Shares({len(self.shares)} of {self.name}, {self.implementation})"
 
@@ -108,13 +117,38 @@ def whole(primitive: Primitive) -> Shares:
     return Shares([Share(primitive, {})])
 
 
+def _exact_words(work: Shares, binder: Binder, arguments: Mapping[int, Layout]) -> list[Any]:
+    """The block that `weft_onednn` reads (see `weft.backends.llvm.routines`): one primitive on memory of one layout."""
+    lib = library.require()
+    primitive = work.shares[0].primitive
+    execution = Execution(primitive)
+    binder.keep(execution)
+    pairs: list[Any] = []
+    for argument, handle in zip(primitive.arguments, execution.memories, strict=True):
+        layout = arguments.get(argument.index)
+        if layout is None:
+            continue
+        start = binder.start(layout.storage)
+        if start is not None:
+            execution.bind(argument.index, start + layout.byte_offset)
+        else:
+            pairs += [handle, binder.slot(layout.storage, layout.byte_offset)]
+    return [
+        lib.execute_address, lib.set_data_handle_address, primitive.handle, lib.stream, execution.nargs,
+        execution.address, len(pairs) // 2, *pairs,
+    ]  # fmt: skip
+
+
 def share_words(
-    work: Shares, keep: list[Any], place: Callable[[Execution, int, int], tuple[Any, int] | None], scratch: Any
+    work: Shares,
+    keep: Callable[[Any], None],
+    place: Callable[[Execution, int, int], tuple[Any, int] | None],
+    scratch: Any,
 ) -> list[Any]:
     """The block that `weft_shares` reads (see `weft.backends.llvm.routines`); a list of words in it stands for its address.
 
     Args:
-        keep: collects objects that must outlive the block.
+        keep: is given objects that must outlive the block.
         place: `place(execution, index, offset)` is the slot of an argument and how many bytes behind it the share's part
             begins; or None, and it has bound the argument for good.
         scratch: the slot of the scratchpads.
@@ -123,7 +157,7 @@ def share_words(
     blocks = []
     for share in work.shares:
         execution = Execution(share.primitive)
-        keep.append(execution)
+        keep(execution)
         triples: list[Any] = []
         pad = 0
         for argument, memory in zip(share.primitive.arguments, execution.memories, strict=True):
@@ -139,6 +173,22 @@ def share_words(
         lib.execute_address, lib.set_data_handle_address, lib.stream, scratch, work.pad_nbytes, work.pads,
         len(blocks), *blocks,
     ]  # fmt: skip
+
+
+def _bound_share_words(work: Shares, binder: Binder, arguments: Mapping[int, Layout]) -> list[Any]:
+    """`share_words` in the memory of a program."""
+
+    def place(execution: Execution, index: int, offset: int) -> tuple[Any, int] | None:
+        layout = arguments[index]
+        start = binder.start(layout.storage)
+        if start is None:
+            return binder.slot(layout.storage, layout.byte_offset), offset
+        execution.bind(index, start + layout.byte_offset + offset)
+        return None
+
+    pads = arguments.get(int(Arg.SCRATCHPAD))
+    scratch = 0 if pads is None else binder.slot(pads.storage, pads.byte_offset)
+    return share_words(work, binder.keep, place, scratch)
 
 
 def cut(n: int, parts: int) -> list[int]:
@@ -212,7 +262,7 @@ def conv_forward(
     parts = _parts(work)
     count = _band_count(n, parts, y_shape[2])
     if count > 1 and all(_sliced(op, y_shape) for op in post_ops):
-        bands = _bands_of_result(count, x_shape[2], y_shape[2], w.shape[-len(window.stride)], window)
+        bands = _bands_of_result(count, x_shape[2], y_shape[2], window)
         found = _by_band(bands, x_shape, y_shape, make, steps, Arg.SRC)
         if found is not None:
             return found
@@ -246,13 +296,13 @@ class _Band:
     window: Window
 
 
-def _bands_of_result(count: int, x_rows: int, y_rows: int, taps: int, window: Window) -> list[_Band] | None:
+def _bands_of_result(count: int, x_rows: int, y_rows: int, window: Window) -> list[_Band] | None:
     """Bands of the result, each with all rows of the image that it needs; None where one would see no row of the image."""
-    stride, dilation, before = window.stride[0], window.dilation[0], window.pad_before[0]
+    stride, before, reach = window.stride[0], window.before[0], window.reach[0]
     found, start = [], 0
     for rows in cut(y_rows, count):
         first = start * stride - before
-        end = first + (rows - 1) * stride + (taps - 1) * dilation + 1
+        end = first + (rows - 1) * stride + reach
         low, high = max(first, 0), min(end, x_rows)
         if low >= high:
             return None
@@ -261,16 +311,15 @@ def _bands_of_result(count: int, x_rows: int, y_rows: int, taps: int, window: Wi
     return found
 
 
-def _bands_of_image(count: int, x_rows: int, y_rows: int, taps: int, window: Window) -> list[_Band] | None:
+def _bands_of_image(count: int, x_rows: int, y_rows: int, window: Window) -> list[_Band] | None:
     """Bands of the image, each with all rows of the result that see it; None where a window does not describe one."""
-    stride, before = window.stride[0], window.pad_before[0]
-    reach = (taps - 1) * window.dilation[0]
+    stride, before, last_tap = window.stride[0], window.before[0], window.reach[0] - 1
     found, start = [], 0
     for rows in cut(x_rows, count):
-        first = max(0, -((reach - start - before) // stride))
+        first = max(0, -((last_tap - start - before) // stride))
         last = min(y_rows - 1, (start + rows - 1 + before) // stride)
         above = start + before - first * stride
-        below = (last - first) * stride + reach + 1 - rows - above
+        below = (last - first) * stride + last_tap + 1 - rows - above
         if last < first or above < 0 or below <= -stride:
             return None
         found.append(_Band((start, rows), (first, last - first + 1), _padded(window, above, max(below, 0))))
@@ -279,7 +328,7 @@ def _bands_of_image(count: int, x_rows: int, y_rows: int, taps: int, window: Win
 
 
 def _padded(window: Window, before: int, after: int) -> Window:
-    return replace(window, pad_before=(before, *window.pad_before[1:]), pad_after=(after, *window.pad_after[1:]))
+    return replace(window, padding=((before, after), *window.padding[1:]))
 
 
 def _by_band(
@@ -319,7 +368,7 @@ def conv_backward_data(x_shape: _Ints, w: MemoryDesc, y_shape: _Ints, dtype: np.
     parts = _parts(prod(y_shape) * prod(w.shape) // y_shape[1])
     count = _band_count(n, parts, x_shape[2])
     if count > 1:
-        bands = _bands_of_image(count, x_shape[2], y_shape[2], w.shape[-len(window.stride)], window)
+        bands = _bands_of_image(count, x_shape[2], y_shape[2], window)
         found = _by_band(bands, x_shape, y_shape, make, steps, Arg.DIFF_SRC)
         if found is not None:
             return found
@@ -346,7 +395,7 @@ def conv_backward_weights(
     found = None
     count = min(_band_count(n, parts, y_shape[2]), parts // n)
     if count > 1:
-        bands = _bands_of_result(_power(count), x_shape[2], y_shape[2], w.shape[-len(window.stride)], window)
+        bands = _bands_of_result(_power(count), x_shape[2], y_shape[2], window)
         found = _by_band(bands, x_shape, y_shape, make, steps, Arg.SRC)
     if found is None:
         found = _by_image(n, _power(parts), lambda size: make(size, x_shape[2], y_shape[2], window), steps)
@@ -363,32 +412,32 @@ def conv_backward_weights(
 # Pooling -------------------------------------------------------------------------------------------------------------
 
 
-def pool_forward(alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, kernel: _Ints, window: Window) -> Shares:
+def pool_forward(alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, window: Window) -> Shares:
     """`pooling_forward` of channels-last images."""
     if alg == Alg.POOLING_MAX:  # exact
-        return whole(pooling_forward(alg, _image(x_shape, dtype), _image(y_shape, dtype), kernel, window))
+        return whole(pooling_forward(alg, _image(x_shape, dtype), _image(y_shape, dtype), window))
 
     def make(images: int) -> Primitive:
         x, y = (images, *x_shape[1:]), (images, *y_shape[1:])
-        return pooling_forward(alg, _image(x, dtype), _image(y, dtype), kernel, window)
+        return pooling_forward(alg, _image(x, dtype), _image(y, dtype), window)
 
     steps = {int(Arg.SRC): dtype.itemsize * prod(x_shape[1:]), int(Arg.DST): dtype.itemsize * prod(y_shape[1:])}
-    return _by_image(x_shape[0], _parts(max(prod(x_shape), prod(y_shape) * prod(kernel)), MIN_MOVES), make, steps)
+    return _by_image(x_shape[0], _parts(max(prod(x_shape), prod(y_shape) * window.positions), MIN_MOVES), make, steps)
 
 
-def pool_backward(alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, kernel: _Ints, window: Window) -> Shares:
+def pool_backward(alg: Alg, x_shape: _Ints, y_shape: _Ints, dtype: np.dtype, window: Window) -> Shares:
     """`pooling_backward` of channels-last images."""
 
     def make(images: int) -> Primitive:
         x, y = (images, *x_shape[1:]), (images, *y_shape[1:])
-        return pooling_backward(alg, _image(x, dtype), _image(y, dtype), kernel, window)
+        return pooling_backward(alg, _image(x, dtype), _image(y, dtype), window)
 
     n = x_shape[0]
     steps = {
         int(Arg.DIFF_SRC): dtype.itemsize * prod(x_shape[1:]),
         int(Arg.DIFF_DST): dtype.itemsize * prod(y_shape[1:]),
     }
-    found = _by_image(n, _parts(max(prod(x_shape), prod(y_shape) * prod(kernel)), MIN_MOVES), make, steps)
+    found = _by_image(n, _parts(max(prod(x_shape), prod(y_shape) * window.positions), MIN_MOVES), make, steps)
     if not found.takes(Arg.WORKSPACE):
         return found
     per_image = found.workspace_nbytes // n

@@ -45,13 +45,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...ops.core import reductions
 from ...ops.core import scalar as s
+from ...ops.core.reductions import Reduction
 from ...ops.core.scalar import INT64, Expr
 
 Dim = int | Expr
 LoopKind = Literal["serial", "vector", "unroll"]
-ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
-REDUCE_OPS: tuple[str, ...] = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+INDEXED_REDUCTIONS = ("argmax", "argmin")
+"""Reductions that keep a position besides the value; all others are named by `weft.ops.core.reductions`."""
 MAX_KEPT = 128
 """Maximum cached kernels of one family per process: a large one takes 100 kB."""
 MAX_LOCAL_BYTES = 64 * 1024
@@ -156,12 +158,23 @@ class Let:
 class Accumulator:
     """Declares a reduction and sets it to the operation's identity.
 
-    `argmax`/`argmin` keep the first extreme value (the first nan, if any) and its position: `value` and `index`.
+    `op` is the name of a `weft.ops.core.reductions.Reduction`. `argmax`/`argmin` keep the first extreme value (the first
+    nan, if any) and its position: `value` and `index`.
     """
 
     name: str
-    op: ReduceOp
+    op: str
     dtype: np.dtype
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the accumulator keeps a position besides the value."""
+        return self.op in INDEXED_REDUCTIONS
+
+    @property
+    def reduction(self) -> Reduction:
+        """What combines two partial results; of argmax and argmin, their values."""
+        return reductions.table[self.op.removeprefix("arg")]
 
     @property
     def value(self) -> Expr:
@@ -169,7 +182,7 @@ class Accumulator:
 
     @property
     def index(self) -> Expr:
-        if self.op not in ("argmax", "argmin"):
+        if not self.indexed:
             raise ValueError(f"accumulator {self.name}: only argmax and argmin have an index. Got {self.op}.")
         return s.var(self.name + ".index", INT64)
 

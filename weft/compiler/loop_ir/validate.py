@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ops.core import reductions
 from ...ops.core import scalar as s
 from ...ops.core.scalar import INT64, Expr
 from . import ir as loops
@@ -175,12 +176,12 @@ class _Validator:
 
     def accumulator(self, statement: Accumulator, scope: _Scope, line: _Line) -> None:
         self.define(statement.name, line)
-        if statement.op not in loops.REDUCE_OPS:
+        if not statement.indexed and statement.op not in reductions.table:
             self.fail(line, f"no such reduction as {statement.op!r}")
-        if (statement.op in ("any", "all")) != (statement.dtype == s.BOOL):
+        elif statement.reduction.boolean != (statement.dtype == s.BOOL):
             self.fail(line, "any and all, and only they, accumulate bools")
         scope.vars[statement.name] = statement.value
-        if statement.op in ("argmax", "argmin"):
+        if statement.indexed:
             self.define(statement.name + ".index", line)
             scope.vars[statement.name + ".index"] = statement.index
         if scope.vector:
@@ -200,7 +201,7 @@ class _Validator:
         self.expr(statement.value, scope, line)
         if statement.value.dtype != statement.accumulator.dtype:
             self.fail(line, f"updates {statement.accumulator.dtype} with {statement.value.dtype}")
-        if (statement.index is not None) != (statement.accumulator.op in ("argmax", "argmin")):
+        if (statement.index is not None) != statement.accumulator.indexed:
             self.fail(line, "argmax and argmin, and only they, take an index")
         if statement.index is not None:
             self.expr(statement.index, scope, line, integer=True)

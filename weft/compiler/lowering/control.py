@@ -14,8 +14,9 @@ import numpy as np
 
 from ...graph.graph import Node
 from ..flow import from_graph
-from ..layout import Layout, Storage, row_major
-from .lower import Lowering, Step
+from ..program.layout import Layout, Storage, row_major
+from ..program.steps import Branch, Move, Scan, Step, WhileLoop
+from .lower import Lowering
 
 if TYPE_CHECKING:
     from ...graph.capture.subgraph import Sub
@@ -39,8 +40,8 @@ def _sub_steps(
 
     layout_of = {id(t): layout for t, layout in zip(outer, captured, strict=True)}
     inputs = [*sub.formals, *sub.graph.entries]
-    flow = optimise(from_graph(sub.graph, inputs, sub.outputs))
-    inner = Lowering(flow)
+    flow = optimise(from_graph(sub.graph, inputs, sub.outputs), lowering.target)
+    inner = Lowering(flow, lowering.target)
     inner.storages = lowering.storages
     inner.run([*formals, *[layout_of[id(t)] for t in sub.captured]], list(targets))
     return inner.steps
@@ -60,8 +61,8 @@ def _cond(lowering: Lowering, node: Node) -> None:
     targets = _place_all(lowering, node)
     branches = [_sub_steps(lowering, sub, node.op.facts["outer"], operands, captured, targets) for sub in node.op.subs]
     lowering.steps.append(
-        Step("branch", "cond", [node], [flag.storage, *[x.storage for x in (*operands, *captured)]],
-             [x.storage for x in targets], storages=[flag.storage], parts=branches)
+        Branch("cond", [node], [flag.storage, *[x.storage for x in (*operands, *captured)]], [x.storage for x in targets],
+               flag.storage, *branches)
     )  # fmt: skip
 
 
@@ -79,8 +80,8 @@ def _while(lowering: Lowering, node: Node) -> None:
     work = _sub_steps(lowering, body, outer, state, captured, new)
     work += _copies(lowering, node, new, state)
     lowering.steps.append(
-        Step("while", "while", [node], [x.storage for x in (*captured, *state)], [x.storage for x in (*state, *new, flag)],
-             storages=[flag.storage], parts=[test, work])
+        WhileLoop("while", [node], [x.storage for x in (*captured, *state)], [x.storage for x in (*state, *new, flag)],
+                  flag.storage, test, work)
     )  # fmt: skip
     for layout, target in zip(state, _place_all(lowering, node), strict=True):
         lowering.copy(layout, node, target)
@@ -127,10 +128,10 @@ def _scan(lowering: Lowering, node: Node) -> None:
     for storage, whole in cursors:
         stride = whole.strides[0] * whole.dtype.itemsize
         start = whole.byte_offset + ((n - 1) * stride if reverse else 0)
-        moves.append((storage, whole.storage, start, -stride if reverse else stride))
+        moves.append(Move(storage, whole.storage, start, -stride if reverse else stride))
     lowering.steps.append(
-        Step("scan", "scan", [node], [x.storage for x in (*xs, *captured, *state)],
-             [x.storage for x in (*state, *new, *ys, *kept)], parts=[work], count=n, moves=moves)
+        Scan("scan", [node], [x.storage for x in (*xs, *captured, *state)],
+             [x.storage for x in (*state, *new, *ys, *kept)], work, n, moves)
     )  # fmt: skip
     for layout, target in zip(state, results[:carries], strict=True):
         lowering.copy(layout, node, target)

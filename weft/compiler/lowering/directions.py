@@ -12,21 +12,19 @@ import math
 from collections.abc import Callable
 
 from ...graph.graph import CONSTANT, Value
-from ..fusion import GATHERS, Cluster, base_of
-from ..layout import Layout, like_order, row_major
+from ..fusion import Cluster, base_of
 from ..loop_ir.ir import SQUARE
+from ..program.layout import Layout, like_order, row_major
+from ..target import Target
 
-MIN_ELEMENTS = 1 << 14
-"""Minimum elements of an operand worth a copy; a smaller one stays in cache."""
 
-
-def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Value, tuple[int, ...]]:
+def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout], target: Target) -> dict[Value, tuple[int, ...]]:
     """The operands of a cluster to copy, and the strides of the copies."""
     if sum(d >= SQUARE for d in cluster.space) < 2:
         return {}
     found: dict[Value, Layout] = {}
     for n in cluster.members:
-        for v in n.inputs if n.op.name not in GATHERS else ():
+        for v in n.inputs if n.op.gather is None else ():
             if not isinstance(v, Value) or tuple(v.shape) != cluster.space or base_of(v).node.op is CONSTANT:
                 continue
             if cluster.member_of(v) is None:
@@ -39,11 +37,11 @@ def crosswise(cluster: Cluster, layout_of: Callable[[Value], Layout]) -> dict[Va
     if main.count(1) != 1:
         return {}
     fast = main.index(1)
-    return {v: like_order(cluster.space, main) for v, x in found.items() if _crosses(x, fast)}
+    return {v: like_order(cluster.space, main) for v, x in found.items() if _crosses(x, fast, target)}
 
 
-def _crosses(x: Layout, fast: int) -> bool:
+def _crosses(x: Layout, fast: int, target: Target) -> bool:
     """Whether the layout is large and contiguous along another axis than `fast`."""
     dense = any(st == 1 and d >= SQUARE for a, (st, d) in enumerate(zip(x.strides, x.shape, strict=True)) if a != fast)
-    large = x.shape[fast] >= SQUARE and math.prod(x.shape) >= MIN_ELEMENTS
+    large = x.shape[fast] >= SQUARE and 4 * math.prod(x.shape) >= 2 * target.l1_bytes  # a smaller one stays in cache
     return dense and large and x.dtype.itemsize == 4 and x.strides[fast] not in (0, 1)

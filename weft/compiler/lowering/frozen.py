@@ -15,12 +15,12 @@ from collections.abc import Iterable, Sequence
 
 from ...graph.graph import CONSTANT, PLACEHOLDER, Value
 from ..flow import Flow
-from ..layout import Storage
-from .lower import Step
+from ..program.layout import Storage
+from ..program.steps import KernelCall, LibraryCall, Step, all_steps
 from .memory_plan import ALIGNMENT
 
-MOVABLE = ("kernel", "primitive")
-"""Kinds of steps that may be hoisted: native ones without effects. Host calls and checks stay in place."""
+MOVABLE = KernelCall, LibraryCall
+"""Steps that may be hoisted: native ones without effects. Host calls and checks stay in place."""
 
 
 def constant_values(flow: Flow, constant_inputs: Sequence[int]) -> frozenset[Value]:
@@ -47,10 +47,10 @@ def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], 
     """
     constant = {id(storage) for storage in fixed}
     writers: dict[int, list[Step]] = {}
-    for step in _all(steps):
+    for step in all_steps(steps):
         for storage in step.writes:
             writers.setdefault(id(storage), []).append(step)
-    once = {id(step): step for step in steps if step.kind in MOVABLE and not _effects(step)}
+    once = {id(step): step for step in steps if isinstance(step, MOVABLE) and not _effects(step)}
 
     def ready(storage: Storage) -> bool:
         """Whether a storage is known to hold the same values at every call."""
@@ -69,7 +69,7 @@ def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], 
             del once[id(step)]
     prologue = [step for step in steps if id(step) in once]
     main = [step for step in steps if id(step) not in once]
-    read = {id(storage) for step in _all(main) for storage in step.reads}
+    read = {id(storage) for step in all_steps(main) for storage in step.reads}
     kept = 0
     for step in prologue:
         for storage in step.writes:
@@ -81,11 +81,3 @@ def split(steps: Sequence[Step], fixed: Iterable[Storage]) -> tuple[list[Step], 
 
 def _effects(step: Step) -> bool:
     return any(node.op.effects for node in step.nodes)
-
-
-def _all(steps: Sequence[Step]) -> Iterable[Step]:
-    """Steps, including nested ones."""
-    for step in steps:
-        yield step
-        for part in step.parts:
-            yield from _all(part)

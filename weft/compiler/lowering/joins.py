@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 
 from ...graph.graph import Node, Value
 from ...ops.core import scalar as s
-from ..fusion import is_loop
-from ..layout import Layout, channels_last, row_major, same_strides
+from ...ops.core.registry import get
+from ..program.layout import Layout, channels_last, row_major, same_strides
+from .registry import reads_any_strides
 
 if TYPE_CHECKING:
     from .lower import Lowering
 
 MIN_RUN_ELEMENTS = 32
 """Minimum contiguous elements of a part."""
-ANY_STRIDE_OPS = ("concat_axis", "adam_rows")
-"""Ops besides loop nests that read strided rows at full speed."""
+_CONCAT = get("concat_axis")
 
 
 def part_of(lowering: Lowering, value: Value, strides: tuple[int, ...]) -> Layout | None:
     """The layout of `value` inside the concatenation that it is a part of (allocated with the first part), or None if it has
     other uses. On its own it would have these `strides`."""
     for node in lowering.readers_of(value):
-        if node.op.name == "concat_axis" and _fits(lowering, value, strides, node):
+        if node.op is _CONCAT and _fits(lowering, value, strides, node):
             axis = node.attrs[0] % len(value.shape)
             whole = memory_of(lowering, node, strides)
             position = [v is value for v in node.inputs].index(True)
@@ -71,4 +71,4 @@ def _fits(lowering: Lowering, value: Value, strides: tuple[int, ...], node: Node
     inner = list(order)[list(order).index(axis) :]
     if prod(shape[a] for a in inner) < MIN_RUN_ELEMENTS:
         return False
-    return all(u is node or is_loop(u) or u.op.name in ANY_STRIDE_OPS for u in lowering._users(value.node))
+    return all(u is node or reads_any_strides(u) for u in lowering._users(value.node))

@@ -1,53 +1,31 @@
 """Lowering: from a flow to the steps of a program, each with the memory it reads and writes.
 
-Views become layouts. Clusters become kernels. Matmul, convolution and their kin become native kernels or oneDNN primitives
-where a rule applies (see `weft.compiler.lowering.primitives`). Everything else runs as a host call: the op's NumPy kernel
-on the program's memory, listed by `explain()`.
+Views become layouts. Clusters become kernels. Matmul, convolution and their kin become native kernels or a library's
+primitives where a rule applies (see `weft.compiler.lowering.registry`). Everything else runs as a host call: the op's
+NumPy kernel on the program's memory, listed by `explain()`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...graph.graph import CONSTANT, Node, Value
 from ...ops.core import scalar as s
-from ..flow import Flow
+from ..flow import FILLED, Flow, filled_with
 from ..fusion import Cluster, Fuser, base_of, is_view, members
-from ..layout import Layout, Storage, row_major, same_strides, view_layout
 from ..loop_ir import ir as loops
 from ..loop_ir.ir import Accumulator, Buffer, Kernel
 from ..loop_ir.kernels.copy import copy_kernel
+from ..program.layout import Layout, Storage, row_major, same_strides, view_layout
+from ..program.steps import Check, HostCall, KernelCall, Step
+from ..target import Target
 from .directions import crosswise
 from .joins import part_of
-from .nests import Memo, Nest, grain, within_range
+from .nests import Memo, Nest, grain, index_range, within_range
 from .order import updates_early
-
-
-@dataclass(eq=False)
-class Step:
-    """One step of a program. `reads` and `writes` are storages, for lifetimes and hazards."""
-
-    kind: str  # "kernel", "primitive", "host", "check"
-    label: str
-    nodes: Sequence[Node]
-    reads: list[Storage]
-    writes: list[Storage]
-    kernel: Kernel | None = None
-    storages: list[Storage] = field(default_factory=list)  # of the kernel's buffers, in order
-    params: list[int] = field(default_factory=list)  # integer parameters of the kernel
-    over: list[tuple[Storage, Storage]] = field(default_factory=list)  # (written, read): may share memory
-    primitive: Any = None
-    arguments: dict[int, Layout] = field(default_factory=dict)  # of a primitive, by argument index
-    inputs: list[Layout | None] = field(default_factory=list)  # of a host call
-    outputs: list[Layout] = field(default_factory=list)
-    message: str = ""  # of a check
-    parts: list[list[Step]] = field(default_factory=list)  # of control flow: (true, false), (condition, body), (body,)
-    count: int = 0  # iterations of a scan
-    moves: list[Any] = field(default_factory=list)  # of a scan: (cursor, storage it walks over, start, stride in bytes)
 
 
 def native_layout(layout: Layout) -> Layout:
@@ -64,10 +42,10 @@ def native_layout(layout: Layout) -> Layout:
 
 
 class Lowering:
-    """The state of lowering one flow. After `run`, `steps`, `storages` and `results` describe the program."""
+    """The state of lowering one flow for a target. After `run`, `steps`, `storages` and `results` describe the program."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
+    def __init__(self, flow: Flow, target: Target) -> None:
+        self.flow, self.target = flow, target
         self.steps: list[Step] = []
         self.storages: list[Storage] = []
         self.layouts: dict[Value, Layout] = {}
@@ -118,9 +96,11 @@ class Lowering:
                 viewed = view_layout(node, dense)
                 assert viewed is not None
             layout = viewed
-        elif node.op.name == "filled":  # materialised at its first read; most readers never need it in memory
+        elif (
+            number := filled_with(value)
+        ) is not None:  # materialised at its first read; most readers never need it in memory
             layout = self.temporary(tuple(value.shape), value.dtype)
-            self.fill(layout, node.attrs[1], node)
+            self.fill(layout, number, node)
         else:
             raise AssertionError(f"{node} is read before it is computed")
         self.layouts[value] = layout
@@ -135,7 +115,7 @@ class Lowering:
         store = loops.store(buffer[s.index("i") + target.offset], s.const(number, target.dtype))
         sweep = loops.loop("i", s.param("n"), [store], "vector", parallel=True, grain=grain(1))
         kernel = Kernel("fill", (buffer,), ("n",), (sweep,))
-        self.steps.append(Step("kernel", label, [node], [], [target.storage], kernel, [target.storage], [n]))
+        self.steps.append(KernelCall(label, [node], [], [target.storage], kernel, [target.storage], [n]))
 
     def add_up(self, parts: Layout, target: Layout, node: Node, label: str) -> None:
         """A step that sums the rows of `parts`, a contiguous matrix, in order, into a contiguous layout."""
@@ -148,7 +128,7 @@ class Lowering:
         sweep = loops.loop("i", s.param("n"), [total, add, store], "vector", parallel=True, grain=grain(count))
         kernel = Kernel("add_up", (source, result), ("n",), (sweep,))
         storages = [parts.storage, target.storage]
-        self.steps.append(Step("kernel", label, [node], storages[:1], storages[1:], kernel, storages, [n]))
+        self.steps.append(KernelCall(label, [node], storages[:1], storages[1:], kernel, storages, [n]))
 
     def copy(self, source: Layout, node: Node, target: Layout | None = None, label: str = "copy") -> Layout:
         """A step that copies a layout into a row-major one (or into `target`)."""
@@ -159,10 +139,14 @@ class Lowering:
         result = target
         source, target = native_layout(source), native_layout(target)
         kernel = copy_kernel(
-            source.shape, (source.dtype, target.dtype), (source.strides, source.offset), (target.strides, target.offset)
+            source.shape,
+            (source.dtype, target.dtype),
+            (source.strides, source.offset),
+            (target.strides, target.offset),
+            self.target,
         )
         self.steps.append(
-            Step("kernel", label, [node], [source.storage], [target.storage], kernel, [source.storage, target.storage])
+            KernelCall(label, [node], [source.storage], [target.storage], kernel, [source.storage, target.storage])
         )
         return result
 
@@ -204,8 +188,8 @@ class Lowering:
                     while isinstance(v, Value):
                         if v in inputs:
                             self.readers.setdefault(v, set()).add(number)
-                        # checked indices are the indices themselves, see `weft.compiler.lowering.rules.checks`
-                        seen_through = is_view(v.node) or v.node.op.name == "checked_indices"
+                        # checked indices share the memory of the indices, see `weft.compiler.lowering.rules.checks`
+                        seen_through = is_view(v.node) or v.node.op.identity == "always"
                         v = v.node.inputs[0] if seen_through else None
         self.position = {id(u): i for i, u in enumerate(units)}
 
@@ -214,22 +198,22 @@ class Lowering:
 
         Gathers, checks, host calls, branches and loops may fail.
         """
-        from .primitives import has_rule
+        from .registry import has_rule
 
         last = -1
         checked: set[tuple[Value, int]] = set()
         for number, unit in enumerate(units):
             for n in members(unit):
-                if n.op.name in ("take_axis", "take_along_axis", "index_add", "scatter_add", "scatter"):
+                if n.op.gather is not None or n.op.scatter in ("axis", "along"):
                     axis = n.attrs[0] % max(len(n.inputs[0].shape), 1)
                     use = (n.inputs[1], n.inputs[0].shape[axis] if n.inputs[0].shape else 0)
                     if within_range(*use) or use in checked:
                         continue  # indices already used by an earlier gather cannot fail
                     checked.add(use)
-                elif n.op.name == "checked_indices":
-                    low, high, ignored, _ = n.attrs
-                    if ignored is None and low >= -high:
-                        checked.add((n.inputs[0], high))
+                elif n.op.observes and n.op.index_range is not None:
+                    found = index_range(n)
+                    if found is not None and found[0] >= -found[1]:
+                        checked.add((n.inputs[0], found[1]))
                 elif not (n.op.effects or not (isinstance(unit, Cluster) or has_rule(n))):
                     continue
                 last = number
@@ -312,7 +296,7 @@ class Lowering:
             if lower_update(self, cluster):
                 return
         stored = [n for n in sorted(cluster.members, key=lambda n: n.order) if self._used_outside(n, cluster)]
-        if all(n.op.name == "filled" and n.outputs[0] not in self.wanted for n in cluster.members):
+        if all(n.op is FILLED and n.outputs[0] not in self.wanted for n in cluster.members):
             return
         nest: Nest
 
@@ -327,22 +311,20 @@ class Lowering:
                 reads = self._reduced_reads(cluster, nest, n)
             return self.place(n, 0, strides, cluster, reads, joins=True)
 
-        nest = Nest(cluster, self._alike(cluster), stored, place, self.temporary)
+        nest = Nest(cluster, self._alike(cluster), stored, place, self.temporary, self.target)
         kernel, storages = nest.build("k", self.memo)
         self._emit_checks(nest)
         reads = nest.read_storages
         writes = [layout.storage for layout, _ in nest.outputs.values()] + [x.storage for x in nest.partials]
         label = "+".join(dict.fromkeys(n.op.name for n in nest.members))
-        step = Step(
-            "kernel", label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable()
-        )
+        step = KernelCall(label, nest.members, reads, writes, kernel, storages, nest.params, over=nest.overwritable())
         self.steps.append(step)
 
     def _alike(self, cluster: Cluster) -> Callable[[Value], Layout]:
         """The layouts of the cluster's operands, after copying those with another fastest axis."""
         transposed = {
             v: self.copy(self.layout_of(v), v.node, self.temporary(tuple(v.shape), v.dtype, strides))
-            for v, strides in crosswise(cluster, self.layout_of).items()
+            for v, strides in crosswise(cluster, self.layout_of, self.target).items()
         }
         return lambda v: transposed[v] if v in transposed else self.layout_of(v)
 
@@ -430,14 +412,14 @@ class Lowering:
             body = [loops.loop(f"i{k}", layout.shape[axes[k]], body, "vector" if k == len(axes) - 1 else "serial")]
         kernel = Kernel("check", (buffer, out), (), (acc, *body, loops.store(out[0], acc.value)))
         self.steps.append(
-            Step("kernel", "check", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage])
+            KernelCall("check", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage])
         )
-        self.steps.append(Step("check", "check", [node], [flag.storage], [], storages=[flag.storage], message=message))
+        self.steps.append(Check(node, flag.storage, message))
 
     def _node(self, node: Node) -> None:
-        from .primitives import lower_node
+        from .registry import lower_node
 
-        if hasattr(node.op, "subs"):
+        if node.op.subs:
             from .control import lower_control
 
             lower_control(self, node)
@@ -450,10 +432,7 @@ class Lowering:
         """Run the op's NumPy kernel on the program's memory."""
         inputs = [self.layout_of(v) if isinstance(v, Value) else None for v in node.inputs]
         outputs = [self.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)]
-        self.steps.append(
-            Step("host", node.op.name, [node], [x.storage for x in inputs if x is not None], [x.storage for x in outputs],
-                 inputs=inputs, outputs=outputs)
-        )  # fmt: skip
+        self.steps.append(HostCall(node, inputs, outputs))
 
     def _finish(self) -> None:
         """Copy every output to its target if it is not there yet."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..layout import Storage
-from .lower import Step
+from ..program.layout import Storage
+from ..program.steps import Step, all_steps, nested_flags
 
 ALIGNMENT = 64
 
@@ -16,7 +16,7 @@ def plan(steps: Sequence[Step], storages: Sequence[Storage]) -> int:
     """Set the lifetime and offset of every arena storage; returns the size of the arena in bytes.
 
     Largest first, each at the lowest offset that is free during its lifetime; a result that may overwrite a dead operand
-    takes its place. Per-thread scratch, which lives for one step, has a region of its own that all steps share, so that it
+    takes its place. Per-thread scratch, which lives for one step, has a separate region that all steps share, so that it
     stays in the caches of the threads that write it.
     """
     for storage in storages:
@@ -59,7 +59,7 @@ def _in_turns(steps: Sequence[Step], storages: Sequence[Storage]) -> list[list[S
     known = {id(st) for st in storages}
     after: dict[int, Storage] = {}
     followers: set[int] = set()
-    for written, read in _over(steps):
+    for written, read in (pair for step in all_steps(steps) for pair in step.overwrites):
         if (
             id(written) in known and id(read) in known and id(written) not in followers and id(read) not in after
             and read.last == written.first and read.nbytes == written.nbytes
@@ -74,22 +74,6 @@ def _in_turns(steps: Sequence[Step], storages: Sequence[Storage]) -> list[list[S
                 turns.append(after[id(turns[-1])])
             made.append(turns)
     return made
-
-
-def _over(steps: Sequence[Step]) -> Iterator[tuple[Storage, Storage]]:
-    for step in steps:
-        yield from step.over
-        for part in step.parts:
-            yield from _over(part)
-
-
-def nested_flags(steps: Sequence[Step]) -> list[Storage]:
-    """The flags of the checks inside branches and loops."""
-    found = []
-    for step in steps:
-        for part in step.parts:
-            found += [inner.storages[0] for inner in part if inner.kind == "check"] + nested_flags(part)
-    return found
 
 
 def _lifetimes(steps: Sequence[Step], position: int) -> int:

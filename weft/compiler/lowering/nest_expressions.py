@@ -10,8 +10,8 @@ import numpy as np
 from ...graph.graph import CONSTANT, Node, Value
 from ...ops.core import scalar as s
 from ...ops.core.scalar import Expr
-from ..fusion import REDUCTIONS, Cluster
-from ..layout import Layout, Storage
+from ..fusion import Cluster
+from ..program.layout import Layout, Storage
 
 MAX_LITERAL_MEMBERS = 60  # members of a cluster up to which constants are literals in the code
 
@@ -72,7 +72,7 @@ class Expressions:
         self.phases = max(self.level.values(), default=0) + 1
 
     def _is_reduction(self, n: Node) -> bool:
-        return n.op.name in REDUCTIONS
+        return n.op.reduction is not None
 
     def _full(self, n: Node) -> bool:
         return not self._is_reduction(n) and self.cluster.full(n)
@@ -133,15 +133,11 @@ class Expressions:
 
     def compute(self, n: Node, phase: int) -> Expr:
         op, out = n.op, n.outputs[0]
-        if op.name == "filled":
-            return s.const(n.attrs[1], out.dtype)
-        if op.name == "take_axis":
-            return self._take(n, phase)
-        if op.name == "take_along_axis":
-            return self._take_along(n, phase)
+        if op.gather is not None:
+            return self._take(n) if op.gather == "axis" else self._take_along(n)
         args = [self.operand(v, n, phase) for v in n.inputs]
-        if op.name == "cast":
-            return s.cast(args[0], out.dtype)
+        if op.element is not None:
+            return s.cast(op.run(op.element, op.merge(args, n.attrs)), out.dtype)
         return s.cast(_half_out(op.expression(*_half_in(args)), out.dtype), out.dtype)
 
     def _index(self, n: Node, indices: Value, axes: tuple[int | None, ...], size: int) -> Expr:
@@ -151,7 +147,7 @@ class Expressions:
             i = s.where(s.lt(i, 0), i + size, i)
         return s.minimum(s.maximum(i, 0), max(size - 1, 0))
 
-    def _take(self, n: Node, phase: int) -> Expr:
+    def _take(self, n: Node) -> Expr:
         x, indices = n.inputs
         axis = n.attrs[0] % len(x.shape)
         axes = self.cluster.axes[n]
@@ -162,7 +158,7 @@ class Expressions:
                       layout.strides[:axis] + layout.strides[axis + 1 :], layout.offset)  # fmt: skip
         return self.read(rest, axes[:axis] + axes[axis + k :], i * layout.strides[axis])
 
-    def _take_along(self, n: Node, phase: int) -> Expr:
+    def _take_along(self, n: Node) -> Expr:
         x, indices = n.inputs
         axis = n.attrs[0] % len(x.shape)
         axes = self.cluster.axes[n]

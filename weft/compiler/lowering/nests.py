@@ -27,27 +27,22 @@ import numpy as np
 
 from ...graph.graph import Node, Value
 from ...ops.core import scalar as s
+from ...ops.core.costs import is_expensive
+from ...ops.core.reductions import Reduction
 from ...ops.core.scalar import Expr
-from ..fusion import GATHERS, REDUCTIONS, Cluster, base_of
-from ..layout import Layout, Storage, like_order, row_major, same_strides
+from ..fusion import Cluster, base_of
 from ..loop_ir import ir as loops
 from ..loop_ir.ir import Accumulator, Buffer, Kernel, Let, Local, Statement
+from ..program.layout import Layout, Storage, like_order, row_major, same_strides
+from ..target import Target
 from .nest_expressions import Expressions, Load
 
-EXPENSIVE_OPS = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "erfc",
-                 "pow", "sigmoid", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "logaddexp",
-                 "hypot", "lgamma"}  # fmt: skip
-_IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
 _COLUMN = s.index("c")  # the column in a column loop, whichever loop that is
-MAX_SCRATCH_ELEMENTS = 4096  # of a row kept in scratch between phases
 TILE_COLUMNS = 1024  # accumulated together
 FLOAT64_SUM_ELEMENTS = 4096  # from which float32 sums are accumulated in float64
 TARGET_BLOCKS = 64  # approximate number of row blocks of a column sum
 BLOCK_ROWS = (16, 1024)  # minimum and maximum rows of a block
 MIN_BLOCK_ELEMENTS = 8192  # minimum elements of a block
-MAX_BLOCK_COLUMNS = 4096  # columns whose sums fit in L1 beside a block
-PREFETCH_DISTANCE = 4  # in gathered rows
-MAX_PREFETCHED_LINES = 16  # per row; the hardware prefetcher follows after them
 LANES = 32  # minimum independent partial sums of a vector reduction
 
 
@@ -66,11 +61,13 @@ class Nest(Expressions):
         stored: list[Node],
         place: Callable[[Node, tuple[int, ...]], Layout],
         temporary: Callable[[tuple[int, ...], np.dtype], Layout],
+        target: Target,
     ) -> None:
         super().__init__(cluster, layout_of)
         self.stored_nodes = stored
         self.place = place
         self.temporary = temporary
+        self.target = target
         self.partials: list[Layout] = []  # partial sums: scratch that the kernel writes and reads back
         self.params: list[int] = []
         self.checks: list[tuple[Layout, int, Node]] = []
@@ -162,7 +159,7 @@ class Nest(Expressions):
                 member = self._inside(v)
                 if member is not None:
                     references.append(position[member])
-                elif n.op.name not in GATHERS and self._literal(v):  # a gather reads its operand from memory
+                elif n.op.gather is None and self._literal(v):  # a gather reads its operand from memory
                     references.append((v.dtype, v.node.attrs[0].tobytes()))
                 else:
                     layout = self.layout_of(v)
@@ -170,7 +167,7 @@ class Nest(Expressions):
                     references.append((number, layout.dtype, layout.shape, layout.strides, layout.offset))
             attrs = repr(n.attrs) if n.attrs else ""
             parts.append((n.op, attrs, out.dtype, out.shape, self.cluster.axes[n], tuple(references)))
-            if n.op.name in GATHERS:
+            if n.op.gather is not None:
                 size = n.inputs[0].shape[n.attrs[0] % len(n.inputs[0].shape)]
                 if not within_range(n.inputs[1], size):
                     self.checks.append((self.layout_of(n.inputs[1]), size, n))
@@ -229,7 +226,11 @@ class Nest(Expressions):
                 self.kept[n] = self.read(
                     Layout(layout.storage, layout.dtype, self.space, strides, layout.offset), tuple(range(self.rank))
                 )
-            elif inner <= MAX_SCRATCH_ELEMENTS and self._expensive(n) and self._vector_axis() in self.cluster.reduced:
+            elif (
+                inner <= cached_elements(self.target)
+                and self._expensive(n)
+                and self._vector_axis() in self.cluster.reduced
+            ):
                 buffer = Buffer.of(f"row{len(self.scratch)}", n.outputs[0].dtype, (inner,))
                 self.scratch[n] = buffer
                 self.kept[n] = s.var(f"kept{len(self.scratch)}", n.outputs[0].dtype)
@@ -241,7 +242,7 @@ class Nest(Expressions):
         )  # fmt: skip
 
     def _expensive(self, n: Node) -> bool:
-        return any(e.fn in EXPENSIVE_OPS for e in s.topological([self.member(n, self.level[n])]))
+        return is_expensive([self.member(n, self.level[n])])
 
     def _vector_axis(self) -> int:
         """The axis along which most accesses are contiguous, weighted by elements."""
@@ -290,7 +291,13 @@ class Nest(Expressions):
             level = level[3][0]
         length = self._size(groups[-1])
         asked = [
-            ("near", ld, level[1], level[2], min(-(-length * ld.dtype.itemsize // 64), MAX_PREFETCHED_LINES))
+            (
+                "near",
+                ld,
+                level[1],
+                level[2],
+                min(-(-length * ld.dtype.itemsize // self.target.line_bytes), self.target.prefetch.row_lines),
+            )
             for ld in rows
         ]
         level[3][:0] = asked
@@ -369,7 +376,7 @@ class Nest(Expressions):
         if not outer or fast in self.cluster.reduced or not inner:
             return self._inner_vectors(outer, inner)
         if len(outer) == len(inner) == 1 and self._once():
-            rows = block_rows(self._size(inner[0]), self._size(outer[0]))
+            rows = block_rows(self._size(inner[0]), self._size(outer[0]), self.target)
             if rows:
                 return self._column_blocks(outer[0], inner[0], rows)
         return self._column_vectors(outer, inner)
@@ -392,7 +399,7 @@ class Nest(Expressions):
             for n in self.members:
                 if self._is_reduction(n) and self.level[n] - 1 == phase:
                     dtype = _accumulator_dtype(n, inner_size // LANES)
-                    acc = Accumulator(f"a{phase}_{len(accumulators)}", REDUCTIONS[n.op.name], dtype)  # type: ignore[arg-type]
+                    acc = Accumulator(f"a{phase}_{len(accumulators)}", reduction_of(n).name, dtype)
                     accumulators.append((n, acc))
                     updates.append(("update", acc, self.operand(n.inputs[0], n, phase)))
             for n in self.members:
@@ -542,7 +549,7 @@ class Nest(Expressions):
             self.leaves[part] = Load(
                 partials.storage, partials.dtype, 0, (0,) * self.rank, s.index(b) * width + _COLUMN, part
             )
-            total = Accumulator(f"a{i}", REDUCTIONS[n.op.name], _accumulator_dtype(n, blocks))  # type: ignore[arg-type]
+            total = Accumulator(f"a{i}", reduction_of(n).name, _accumulator_dtype(n, blocks))
             totals += [total, ("loop", b, blocks, [("update", total, part)], "serial", False, 1, [])]
             totals.append(("let", self.scalars[n], s.cast(total.value, n.outputs[0].dtype)))
         inside += [self._store(n, self.member(n, 0)) for n in self.members if self._full(n) and n in self.outputs]
@@ -619,10 +626,12 @@ class Nest(Expressions):
                         made.append(loops.loop(var, size, convert(inner), kind, parallel=parallel, grain=least))
                     case "near":
                         _, load, var, size, lines = st
-                        here = {s.index(var): s.minimum(s.index(var) + PREFETCH_DISTANCE, size - 1)}
+                        here = {s.index(var): s.minimum(s.index(var) + self.target.prefetch.gathered_rows, size - 1)}
                         place = s.substitute(position(load.offset, load.strides) + resolve(load.extra), here.get)
                         line = s.index(f"near{len(made)}")
-                        row = buffer_for(load.storage, load.dtype)[place + line * (64 // load.dtype.itemsize)]
+                        row = buffer_for(load.storage, load.dtype)[
+                            place + line * (self.target.line_bytes // load.dtype.itemsize)
+                        ]
                         made.append(loops.loop(f"near{len(made)}", lines, [loops.prefetch(row)], "unroll"))
                     case "store":
                         _, layout, strides, value = st
@@ -645,7 +654,7 @@ class Nest(Expressions):
                     case "combine":
                         _, buffer, at, n, value = st
                         at = resolve(at)
-                        combined = _combine(REDUCTIONS[n.op.name], buffer[at], s.cast(resolve(value), buffer.dtype))
+                        combined = reduction_of(n).combine(buffer[at], s.cast(resolve(value), buffer.dtype))
                         made.append(loops.store(buffer[at], combined))
             return made
 
@@ -670,13 +679,14 @@ class Nest(Expressions):
 
 def within_range(indices: Value, size: int) -> bool:
     """Whether indices are in [0, size) by construction: gathers cannot fail."""
-    node = base_of(indices).node
-    if node.op.name == "row_numbers":
-        return node.attrs[0] <= size
-    if node.op.name == "checked_indices":
-        low, high, ignored, _ = node.attrs
-        return 0 <= low and high <= size and ignored is None
-    return node.op.name == "row_places" and node.inputs[0].shape[0] <= size
+    found = index_range(base_of(indices).node)
+    return found is not None and 0 <= found[0] and found[1] <= size
+
+
+def index_range(node: Node) -> tuple[int, int] | None:
+    """(low, high) if the op's record says that the result is in [low, high)."""
+    op: Any = node.op
+    return None if op.index_range is None else op.run(op.index_range, op.merge(node.inputs, node.attrs))
 
 
 def grain(work: int, least: int = 32768) -> int:
@@ -684,9 +694,14 @@ def grain(work: int, least: int = 32768) -> int:
     return least // max(work, 1) + 1
 
 
-def block_rows(depth: int, width: int) -> int:
+def cached_elements(target: Target) -> int:
+    """float32 elements that stay in L1 beside as many others: a row kept between phases, the sums of columns."""
+    return target.l1_bytes // 2 // 4
+
+
+def block_rows(depth: int, width: int, target: Target) -> int:
     """The rows of a block of a column sum, or 0 if blocking does not pay or rows are too wide."""
-    if depth * width < 4 * MIN_BLOCK_ELEMENTS or width > MAX_BLOCK_COLUMNS:
+    if depth * width < 4 * MIN_BLOCK_ELEMENTS or width > cached_elements(target):
         return 0
     least, most = BLOCK_ROWS
     rows = min(max(depth // TARGET_BLOCKS, least, -(-MIN_BLOCK_ELEMENTS // width)), most)
@@ -703,31 +718,18 @@ def _tile(width: int, others: int) -> int:
     return width if width <= 8 * TILE_COLUMNS else next(t for t in range(TILE_COLUMNS, 0, -1) if width % t == 0)
 
 
+def reduction_of(n: Node) -> Reduction:
+    assert n.op.reduction is not None
+    return n.op.reduction
+
+
 def _accumulator_dtype(n: Node, depth: int) -> np.dtype:
     """Wider than the result where sequentially adding `depth` elements would lose precision."""
     dtype = n.outputs[0].dtype
-    if dtype == s.FLOAT32 and n.op.name == "reduce_sum" and depth >= FLOAT64_SUM_ELEMENTS:
+    if dtype == s.FLOAT32 and reduction_of(n).accumulates_error and depth >= FLOAT64_SUM_ELEMENTS:
         return s.FLOAT64
     return s.FLOAT32 if dtype in (s.FLOAT16, s.BFLOAT16) else dtype
 
 
 def _identity(n: Node, dtype: np.dtype) -> Expr:
-    op = REDUCTIONS[n.op.name]
-    if op in _IDENTITY:
-        return s.const(_IDENTITY[op], dtype)
-    if s.kind(dtype) == "f":
-        return s.const(float("-inf") if op == "max" else float("inf"), dtype)
-    if s.kind(dtype) == "b":
-        return s.const(op != "max", dtype)
-    info = np.iinfo(dtype)
-    return s.const(info.min if op == "max" else info.max, dtype)
-
-
-def _combine(op: str, a: Expr, b: Expr) -> Expr:
-    if op == "sum":
-        return a + b
-    if op == "prod":
-        return a * b
-    if op in ("max", "min"):
-        return s.maximum(a, b) if op == "max" else s.minimum(a, b)
-    return s.bitwise_or(a, s.cast(b, a.dtype)) if op == "any" else s.bitwise_and(a, s.cast(b, a.dtype))
+    return s.const(reduction_of(n).identity_of(dtype), dtype)

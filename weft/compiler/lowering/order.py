@@ -47,7 +47,7 @@ def _bases(unit: Unit) -> set[Value]:
     found = set()
     for n in members(unit):
         for v in n.inputs:
-            while isinstance(v, Value) and (is_view(v.node) or v.node.op.name == "checked_indices"):
+            while isinstance(v, Value) and (is_view(v.node) or v.node.op.identity == "always"):
                 found.add(v)
                 v = v.node.inputs[0]
             if isinstance(v, Value):

@@ -18,11 +18,11 @@ import numpy as np
 from ...graph.graph import Node, Value
 from ...ops.core import scalar as s
 from ...ops.core.scalar import Expr
-from ..layout import Layout, Storage
 from ..loop_ir import ir as loops
 from ..loop_ir.ir import Buffer, Kernel, Statement
 from ..loop_ir.kernels.layout import unflatten
-from .lower import Step
+from ..program.layout import Layout, Storage
+from ..program.steps import KernelCall
 from .nests import grain
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Routine:
         buffers = tuple([o.buffer for o in self._operands])
         storages = [o.layout.storage for o in self._operands]
         kernel = Kernel(self.label.replace(" ", "_"), buffers, (), tuple(body))
-        self.lowering.steps.append(Step("kernel", self.label, [self.node], self._reads, self._writes, kernel, storages))
+        self.lowering.steps.append(KernelCall(self.label, [self.node], self._reads, self._writes, kernel, storages))
 
 
 def over_rows(

@@ -9,6 +9,7 @@ from functools import partial
 from ... import settings
 from ..check_flow import check_flow
 from ..flow import Flow
+from ..target import Target
 from .assemble import assemble
 from .catch_up_once import catch_up_once
 from .decompose import decompose, decompose_late
@@ -24,14 +25,16 @@ from .split_reductions import split_reductions
 from .thin_products import thin_products
 from .widen import widen
 
-PASSES = (
+PASSES: tuple[Callable[..., Flow], ...] = (
     drop_empty, widen, decompose, simplify, merge, simplify, catch_up_once, narrow, assemble, thin_products, epilogues,
     depthwise_blocks, decompose_late, split_reductions, duplicate,
 )  # fmt: skip
+FOR_TARGET = (thin_products, depthwise_blocks, decompose_late)
+"""Passes that take the target."""
 
 
-def optimise(flow: Flow, constant_inputs: Sequence[int] = ()) -> Flow:
-    """Run all passes. WEFT_DEBUG=2 prints the flow after each; WEFT_VALIDATE=1 checks it after each.
+def optimise(flow: Flow, target: Target, constant_inputs: Sequence[int] = ()) -> Flow:
+    """Run all passes for a target. WEFT_DEBUG=2 prints the flow after each; WEFT_VALIDATE=1 checks it after each.
 
     `constant_inputs` are the numbers of inputs that are constant between calls: the weights of a frozen function.
     """
@@ -39,7 +42,7 @@ def optimise(flow: Flow, constant_inputs: Sequence[int] = ()) -> Flow:
     checked = settings.VALIDATE()
     if checked:
         check_flow(flow, "capture")
-    for name, run in _passes(constant_inputs):
+    for name, run in _passes(target, constant_inputs):
         flow = run(flow)
         if checked:
             check_flow(flow, name)
@@ -48,9 +51,11 @@ def optimise(flow: Flow, constant_inputs: Sequence[int] = ()) -> Flow:
     return flow
 
 
-def _passes(constant_inputs: Sequence[int]) -> list[tuple[str, Callable[[Flow], Flow]]]:
+def _passes(target: Target, constant_inputs: Sequence[int]) -> list[tuple[str, Callable[[Flow], Flow]]]:
     """The passes by name. Those of frozen functions run before epilogue fusion."""
-    found: list[tuple[str, Callable[[Flow], Flow]]] = [(run.__name__, run) for run in PASSES]
+    found: list[tuple[str, Callable[[Flow], Flow]]] = [
+        (run.__name__, partial(run, target=target) if run in FOR_TARGET else run) for run in PASSES
+    ]
     if constant_inputs:
         at = PASSES.index(epilogues)
         found[at : at + 1] = [

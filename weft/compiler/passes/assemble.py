@@ -12,9 +12,11 @@ from typing import Any
 
 from ...graph.graph import Node, Value
 from ...ops.array.indexing import Slice
-from ...ops.core.registry import table
+from ...ops.core.registry import get
 from ...ops.core.spec import Spec
-from ..flow import Flow, rebuild
+from ..flow import FILLED, Flow, rebuild
+
+_ADD, _CONCAT, _PUT, _RESHAPE = map(get, ("add", "concat_axis", "put_into_zeros", "reshape"))
 
 Segments = list[tuple[int, int, Value | None]]
 """(start, stop, value; None for zeros) along one axis, in order."""
@@ -22,20 +24,20 @@ Segments = list[tuple[int, int, Value | None]]
 
 def assemble(flow: Flow) -> Flow:
     """Replace sums of values that are zero outside disjoint parts along one axis by one concatenation."""
-    if not any(n.op.name == "put_into_zeros" for n in flow.nodes):
+    if not any(n.op is _PUT for n in flow.nodes):
         return flow
     uses = flow.uses()
     known: dict[Value, tuple[int, Segments]] = {}  # of values of the new flow
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name == "put_into_zeros":
+        if node.op is _PUT:
             found = _part(node, args[0])
             if found is None:
                 return None
             made = new.again(node, args)
             known[made[0]] = found
             return made
-        if node.op.name != "add" or any(uses.get(v) != 1 for v in node.inputs if isinstance(v, Value)):
+        if node.op is not _ADD or any(uses.get(v) != 1 for v in node.inputs if isinstance(v, Value)):
             return None
         a, b = (known.get(v) for v in args)
         if a is None or b is None or a[0] != b[0] or tuple(args[0].shape) != tuple(args[1].shape):
@@ -104,11 +106,11 @@ def _concat(new: Flow, out: Value, axis: int, segments: Segments) -> Value:
         shape = (*out.shape[:axis], stop - start, *out.shape[axis + 1 :])
         spec = (Spec(shape, out.dtype),)
         if value is None:
-            parts.append(new.add(table["filled"], (), (shape, 0, out.dtype), spec).outputs[0])
+            parts.append(new.add(FILLED, (), (shape, 0, out.dtype), spec).outputs[0])
         elif tuple(value.shape) != shape:
-            parts.append(new.add(table["reshape"], (value,), (shape, None), spec).outputs[0])
+            parts.append(new.add(_RESHAPE, (value,), (shape, None), spec).outputs[0])
         else:
             parts.append(value)
     if len(parts) == 1:
         return parts[0]
-    return new.add(table["concat_axis"], tuple(parts), (axis,), (Spec(out.shape, out.dtype),)).outputs[0]
+    return new.add(_CONCAT, tuple(parts), (axis,), (Spec(out.shape, out.dtype),)).outputs[0]

@@ -12,25 +12,29 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.graph import CONSTANT, Node, Value
+from ...ops.core.registry import get
+from ...ops.internal import deferred_tables as deferred_tables  # defines the ops below
 from ..flow import Flow, rebuild
 
+_ADD, _CONCAT = get("add"), get("concat_axis")
+_ADAM, _CAUGHT_UP, _ROW_NUMBERS = get("adam_rows"), get("caught_up"), get("row_numbers")
 _VALUES, _TABLE, _LAST, _STEP, _HISTORY, _KNOWN = 4, 5, 8, 9, 10, 11
 """Operand positions of `adam_rows`."""
 
 
 def catch_up_once(flow: Flow) -> Flow:
     """Pass the rows of look-ups to the updates of the same rows, where both read the same table."""
-    if not any(n.op.name == "adam_rows" for n in flow.nodes):
+    if not any(n.op is _ADAM for n in flow.nodes):
         return flow
     rows: dict[Any, Value] = {}  # operands of a look-up -> its rows
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name == "caught_up":
+        if node.op is _CAUGHT_UP:
             made = new.again(node, args)
             index, table, mean, square, last, step, history = args
             rows[_numbered(index), table, mean, square, last, step, history] = made[0]
             return made
-        if node.op.name != "adam_rows" or args[_LAST] is None or args[_KNOWN] is not None:
+        if node.op is not _ADAM or args[_LAST] is None or args[_KNOWN] is not None:
             return None
         before = _one_less(args[_STEP])
         if before is None:
@@ -45,7 +49,7 @@ def catch_up_once(flow: Flow) -> Flow:
 
 def _numbered(index: Value) -> Value:
     """Indices before normalisation to row numbers, which is idempotent."""
-    while index.node.op.name == "row_numbers":
+    while index.node.op is _ROW_NUMBERS:
         index = index.node.inputs[0]
     return index
 
@@ -53,14 +57,14 @@ def _numbered(index: Value) -> Value:
 def _named(index: Value) -> Value:
     """The updated rows that come from the gradient: they precede the others."""
     index = _numbered(index)
-    if index.node.op.name == "concat_axis" and len(index.shape) == 1:
+    if index.node.op is _CONCAT and len(index.shape) == 1:
         index = index.node.inputs[0]
     return _numbered(index)
 
 
 def _one_less(step: Value) -> Value | None:
     """`t`, if `step` is t + 1."""
-    if step.node.op.name != "add":
+    if step.node.op is not _ADD:
         return None
     a, b = step.node.inputs
     for t, one in ((a, b), (b, a)):

@@ -22,13 +22,14 @@ from ...ops.array.elementwise import astype
 from ...ops.core.slow_path import check_memory
 from ...tensor import wrap
 from ..flow import Flow, rebuild
+from ..target import Target
 
 _table: dict[str, Callable[..., Any]] = {}
 _late: dict[str, Callable[..., Any]] = {}  # applied after the passes that match the whole op
 
 
 def decomposition(name: str, late: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a decomposition of the op `name`. With `late`, it is applied by `decompose_late`."""
+    """Register a decomposition of the op `name`. With `late`, it is applied by `decompose_late` and gets the target."""
 
     def add(fn: Callable[..., Any]) -> Callable[..., Any]:
         (_late if late else _table)[name] = fn
@@ -53,11 +54,7 @@ class FlowCapture(Capture):
 
 def decompose(flow: Flow) -> Flow:
     """Replace every op that has a decomposition, until nothing changes."""
-    from .decompositions import general as general
-    from .decompositions import moving as moving
-    from .decompositions import norms as norms
-    from .decompositions import pooling as pooling
-    from .decompositions import recurrent as recurrent
+    from . import decompositions as decompositions  # registers them
 
     for _ in range(8):
         before = [n.op.name for n in flow.nodes]
@@ -67,9 +64,11 @@ def decompose(flow: Flow) -> Flow:
     return flow
 
 
-def decompose_late(flow: Flow) -> Flow:
-    """Apply the late decompositions."""
-    return rebuild(flow, partial(_rule, _late)) if any(n.op.name in _late for n in flow.nodes) else flow
+def decompose_late(flow: Flow, target: Target) -> Flow:
+    """Apply the late decompositions, which take the target."""
+    if not any(n.op.name in _late for n in flow.nodes):
+        return flow
+    return rebuild(flow, partial(_rule, {name: partial(fn, target=target) for name, fn in _late.items()}))
 
 
 def _rule(table: dict[str, Callable[..., Any]], new: Flow, node: Node, args: tuple[Any, ...]) -> Any:

@@ -21,25 +21,33 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import CONSTANT, Node, Value
+from ...ops.core.reductions import SUM
+from ...ops.core.registry import get
 from ...ops.internal import depthwise as ops
+from ...ops.internal.epilogue import Apply, Constant, Epilogue, Input, Operand, Result
 from ..flow import Flow, rebuild
 from ..lowering.rules import depthwise as rules
+from ..target import Target
 from .duplicate import light
 
-MOST_STEPS, MOST_COLUMNS = 16, 8
+MAX_STEPS, MAX_COLUMNS = 16, 8
+_CONVOLUTION, _MOMENTS = get("convolution"), get("channel_moments")
+_WEIGHT_GRADIENT, _IMAGE_GRADIENT = get("convolution_backward_weight"), get("convolution_backward_input")
 
 
-def depthwise_blocks(flow: Flow) -> Flow:
+def depthwise_blocks(flow: Flow, target: Target) -> Flow:
     """Fuse depthwise convolutions with their neighbours where the native kernels apply."""
-    found = [n for n in flow.nodes if n.op.name == "convolution" and _suits(n)]
+    found = [n for n in flow.nodes if n.op is _CONVOLUTION and _suits(n, target)]
     if not found:
         return flow
-    plans: dict[Node, _Plan] = {}  # by each node that is replaced
+    replacements: dict[Node, _Replacement] = {}  # by each node that is replaced
     finder = _Finder(flow)
     for node in found:
-        for plan in finder.plans(node):
-            if not any(n in plans for n in plan.replaces):  # convolutions that share a weight may share a gradient
-                plans.update(dict.fromkeys(plan.replaces, plan))
+        for fused in finder.replacements(node):
+            if not any(
+                n in replacements for n in fused.replaces
+            ):  # convolutions that share a weight may share a gradient
+                replacements.update(dict.fromkeys(fused.replaces, fused))
     place: dict[Value, Value] = {}  # old -> new
 
     def placed(new: Flow, value: Value) -> Value:
@@ -50,34 +58,35 @@ def depthwise_blocks(flow: Flow) -> Flow:
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         if not place:
             place.update(zip(flow.inputs, new.inputs, strict=True))
-        plan = plans.get(node)
-        if plan is None:
+        fused = replacements.get(node)
+        if fused is None:
             made: Any = new.again(node, args)
         else:
-            if plan.made is None:
-                inputs = [placed(new, v) for v in plan.inputs]
-                plan.made = new.add(plan.op, inputs, plan.attrs, plan.specs).outputs
-            made = [plan.made[i] for i in plan.replaces[node]]
+            if fused.made is None:
+                inputs = [placed(new, v) for v in fused.inputs]
+                fused.made = new.add(fused.op, inputs, fused.attrs, fused.specs).outputs
+            made = [fused.made[i] for i in fused.replaces[node]]
         place.update(zip(node.outputs, made, strict=True))
         return made
 
     return rebuild(rebuild(flow, rule))  # the second rebuild removes dead code
 
 
-def _suits(node: Node) -> bool:
+def _suits(node: Node, target: Target) -> bool:
     x, w, bias = node.inputs
     y = node.outputs[0]
+    window, groups = node.attrs
     return (
         bias is None
         and len(x.shape) == 4
         and x.dtype == w.dtype == np.float32
         and 0 not in (*x.shape, *y.shape)
-        and rules.suits_blocks(x.shape, y.shape, w.shape[2:], node.attrs)
+        and rules.suits_blocks(x.shape, y.shape, window, groups, target)
     )
 
 
 @dataclass
-class _Plan:
+class _Replacement:
     """A fused op for several nodes: `replaces` maps the results of nodes to its results."""
 
     op: Any
@@ -90,32 +99,32 @@ class _Plan:
 
 @dataclass
 class _Builder:
-    """Expresses values as steps on `images` of the same shape and on per-channel operands, which it collects."""
+    """Expresses values as steps of an epilogue on `images` of the same shape and per-channel operands, which it collects."""
 
     images: list[Value]
     columns: list[Value]
-    steps: list[tuple[str, tuple[int | float, ...]]] = field(default_factory=list)
-    known: dict[Value, int] = field(default_factory=dict)
+    steps: list[Apply] = field(default_factory=list)
+    known: dict[Value, Result] = field(default_factory=dict)
 
-    def operand(self, value: Value) -> int | float | None:
+    def operand(self, value: Value) -> Operand | None:
         """The value as an operand of a step, or None (without side effects) if it cannot be one."""
         before = len(self.steps), len(self.columns), dict(self.known)
-        found = self._operand(value, MOST_STEPS)
+        found = self._operand(value, MAX_STEPS)
         if found is None:
             del self.steps[before[0] :], self.columns[before[1] :]
             self.known = before[2]
         return found
 
-    def _operand(self, value: Value, depth: int) -> int | float | None:
+    def _operand(self, value: Value, depth: int) -> Operand | None:
         if value in self.images:
-            return self.images.index(value)
+            return Input(self.images.index(value))
         if value.node.op is CONSTANT and value.size == 1:
-            return float(value.node.attrs[0].item())
+            return Constant(float(value.node.attrs[0].item()))
         shape = tuple(self.images[0].shape)
         if tuple(value.shape) == (1, shape[1], 1, 1) and value.dtype == np.float32:
             if value not in self.columns:
                 self.columns.append(value)
-            return len(self.images) + self.columns.index(value)
+            return Input(len(self.images) + self.columns.index(value), per_channel=True)
         if value in self.known:
             return self.known[value]
         if not depth or not _is_step(value, shape):
@@ -126,13 +135,16 @@ class _Builder:
             if found is None:
                 return None
             operands.append(found)
-        self.steps.append((value.node.op.name, tuple(operands)))
-        self.known[value] = ~(len(self.steps) - 1)
+        self.known[value] = Result(len(self.steps))
+        self.steps.append(Apply(value.node.op.name, tuple(operands)))
         return self.known[value]
+
+    def epilogue(self, *results: Operand) -> Epilogue:
+        return Epilogue(tuple(self.steps), results)
 
     @property
     def small(self) -> bool:
-        return len(self.steps) <= MOST_STEPS and len(self.columns) <= MOST_COLUMNS
+        return len(self.steps) <= MAX_STEPS and len(self.columns) <= MAX_COLUMNS
 
 
 def _is_step(value: Value, shape: tuple[int, ...]) -> bool:
@@ -156,62 +168,69 @@ class _Finder:
         self.readers = flow.readers()
         self.outputs = set(flow.outputs)
 
-    def plans(self, node: Node) -> list[_Plan]:
+    def replacements(self, node: Node) -> list[_Replacement]:
         h = node.inputs[0]
         weight, image = self._gradients(node)
         others = [n for n in self.readers[h] if n is not node and n is not weight]
         stored = bool(others) or h in self.outputs  # stored for other readers anyway, so it can be read
         for x in dict.fromkeys((h if stored else _source(h), h)):
-            before = _Builder([x], [])
-            if before.operand(h) is None or not before.small:
+            builder = _Builder([x], [])
+            result = builder.operand(h)
+            if result is None or not builder.small:
                 continue
-            backward = None if weight is None or image is None else self._backward(weight, image, x, before)
+            before, columns = builder.epilogue(result), builder.columns
+            backward = None
+            if weight is not None and image is not None:
+                backward = self._backward(weight, image, x, before, columns)
             if weight is None or backward is not None or x is h:
-                return [plan for plan in (self._forward(node, x, before), backward) if plan is not None]
+                return [p for p in (self._forward(node, x, before, columns), backward) if p is not None]
         return []
 
     def _gradients(self, node: Node) -> tuple[Node | None, Node | None]:
         """The gradients of the convolution's weight and image, from one gradient of its result."""
         h, w = node.inputs[:2]
-        weights = [n for n in self.readers[h] if n.op.name == "convolution_backward_weight" and n.inputs[0] is h]
-        weights = [n for n in weights if n.attrs[1:] == node.attrs and n.attrs[0] == tuple(w.shape[2:])]
+        weights = [n for n in self.readers[h] if n.op is _WEIGHT_GRADIENT and n.inputs[0] is h]
+        weights = [n for n in weights if n.attrs == node.attrs]
         if len(weights) != 1:
             return None, None
         g = weights[0].inputs[1]
-        images = [n for n in self.readers[g] if n.op.name == "convolution_backward_input" and n.inputs[:2] == (g, w)]
+        images = [n for n in self.readers[g] if n.op is _IMAGE_GRADIENT and n.inputs[:2] == (g, w)]
         images = [n for n in images if n.attrs[1:] == node.attrs and n.outputs[0].shape == h.shape]
         return weights[0], images[0] if len(images) == 1 else None
 
-    def _forward(self, node: Node, x: Value, before: _Builder) -> _Plan | None:
+    def _forward(self, node: Node, x: Value, before: Epilogue, columns: list[Value]) -> _Replacement | None:
         y = node.outputs[0]
-        moments = next((n for n in self.readers.get(y, ()) if n.op.name == "channel_moments"), None)
+        moments = next((n for n in self.readers.get(y, ()) if n.op is _MOMENTS), None)
         if not before.steps and moments is None:
             return None
-        attrs = (tuple(before.steps), *node.attrs[:3], moments is not None)
+        attrs = (before, node.attrs[0], moments is not None)
         specs = [y] if moments is None else [y, *moments.outputs]
         replaces = {node: [0]} if moments is None else {node: [0], moments: [1, 2]}
-        return _Plan(ops.depthwise_forward.op, [x, node.inputs[1], *before.columns], attrs, specs, replaces)  # type: ignore[attr-defined]
+        return _Replacement(ops.depthwise_forward.op, [x, node.inputs[1], *columns], attrs, specs, replaces)  # type: ignore[attr-defined]
 
-    def _backward(self, weight: Node, image: Node, x: Value, before: _Builder) -> _Plan | None:
+    def _backward(
+        self, weight: Node, image: Node, x: Value, before: Epilogue, columns: list[Value]
+    ) -> _Replacement | None:
         first = min(weight.order, image.order)
-        after = _Builder([image.outputs[0], x], list(before.columns))
+        after = _Builder([image.outputs[0], x], list(columns))
         kept = self._followed(image.outputs[0], after)
-        sums: dict[Node, int] = {}
+        sums: dict[Node, Operand] = {}
         for reader in self.readers.get(kept, ()):
             for total in [reader, *self.readers.get(reader.outputs[0], ())]:
-                if total.op.name == "reduce_sum" and _over_images(total) and len(sums) < rules.MAX_SUMS:
+                if total.op.reduction is SUM and _over_images(total) and len(sums) < rules.MAX_SUMS:
                     which = after.operand(total.inputs[0])
-                    if isinstance(which, int):
+                    if which is not None and not isinstance(which, Constant):
                         sums[total] = which
         inputs = [weight.inputs[1], x, image.inputs[1], *after.columns]
         if not after.small or any(v.node.order >= first for v in inputs):
             return None
-        results = (after.operand(kept), *sums.values())
-        attrs = (tuple(before.steps), tuple(after.steps), results, *weight.attrs[1:4])
+        first_result = after.operand(kept)
+        assert first_result is not None
+        attrs = (before, after.epilogue(first_result, *sums.values()), weight.attrs[0])
         replaces: dict[Node, list[int]] = {image: [0], kept.node: [0], weight: [1]}
         replaces |= {n: [2 + k] for k, n in enumerate(sums)}
         specs = [kept, weight.outputs[0], *[n.outputs[0] for n in sums]]
-        return _Plan(ops.depthwise_backward.op, inputs, attrs, specs, replaces)  # type: ignore[attr-defined]
+        return _Replacement(ops.depthwise_backward.op, inputs, attrs, specs, replaces)  # type: ignore[attr-defined]
 
     def _followed(self, value: Value, after: _Builder) -> Value:
         """The end of the chain of single-reader elementwise steps that starts at this value."""

@@ -10,14 +10,14 @@ have stored the value: this pass inspects the clusters that fusion would make, a
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from ...graph.graph import CONSTANT, PLACEHOLDER, Node, Value
 from ...ops.core import scalar as s
+from ...ops.core.costs import is_expensive
 from ..flow import Flow, rebuild
 from ..fusion import Cluster, Fuser, base_of, is_view, members
-from ..lowering.nests import EXPENSIVE_OPS
 
 MIN_VALUE_BYTES = 1 << 16
 NEGLIGIBLE_RATIO = 16  # an operand this many times smaller is free to read
@@ -27,17 +27,17 @@ WRITE_COST = 2  # relative to a read: the cache line is fetched before it is wri
 
 def duplicate(flow: Flow) -> Flow:
     """Recompute values at their readers if that saves memory traffic."""
-    plans = _Plans(flow).find()
-    if not plans:
+    recomputed = _Recomputation(flow).find()
+    if not recomputed:
         return flow
     place: dict[Value, Value] = {}  # old -> new value
     made: dict[int, dict[Any, Value]] = {}  # by cluster
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
         place.update({v: w for v, w in zip(node.inputs, args, strict=True) if isinstance(v, Value)})
-        if node not in plans:
+        if node not in recomputed:
             return None
-        number, again = plans[node]
+        number, again = recomputed[node]
         own = made.setdefault(number, {})
         inputs = [
             new.second(v, again.__contains__, place, own) if isinstance(v, Value) and v in again else w
@@ -48,7 +48,7 @@ def duplicate(flow: Flow) -> Flow:
     return rebuild(rebuild(flow, rule))  # the second rebuild removes dead code
 
 
-class _Plans:
+class _Recomputation:
     """Decides which readers recompute which values."""
 
     def __init__(self, flow: Flow) -> None:
@@ -73,7 +73,7 @@ class _Plans:
 
     def find(self) -> dict[Node, tuple[int, set[Value]]]:
         """Reader -> (number of its cluster, the values it recomputes)."""
-        plans: dict[Node, tuple[int, set[Value]]] = {}
+        recomputed: dict[Node, tuple[int, set[Value]]] = {}
         for node in self.flow.nodes:  # in order: recomputed values change the reads of a unit for later candidates
             unit = self.units[self.number[node]] if node in self.number else None
             if (
@@ -82,10 +82,10 @@ class _Plans:
                 and node.outputs[0].nbytes >= MIN_VALUE_BYTES
                 and light(node)
             ):
-                self._consider(node.outputs[0], plans)
-        return plans
+                self._consider(node.outputs[0], recomputed)
+        return recomputed
 
-    def _consider(self, value: Value, plans: dict[Node, tuple[int, set[Value]]]) -> None:
+    def _consider(self, value: Value, recomputed: dict[Node, tuple[int, set[Value]]]) -> None:
         home = self.number[value.node]
         readers: dict[int, list[Node]] = {}
         kept = value in self.outputs
@@ -115,8 +115,8 @@ class _Plans:
             self.reads[number].discard(value)
             self.reads[number] |= {base_of(v) for w in again for v in w.node.inputs if isinstance(v, Value)} - again
             for reader in readers[number]:
-                known = plans.get(reader)
-                plans[reader] = (number, again | known[1] if known else again)
+                known = recomputed.get(reader)
+                recomputed[reader] = (number, again | known[1] if known else again)
 
     def _expand(self, value: Value, number: int, whole: int, again: set[Value]) -> int | None:
         """The additional bytes that unit `number` reads to recompute `value`; adds the recomputed values to `again`."""
@@ -160,14 +160,15 @@ def light(node: Node) -> bool:
     op = node.op
     if op is PLACEHOLDER or op is CONSTANT or len(node.outputs) != 1 or op.effects:
         return False
-    if op.name in ("cast", "filled"):
-        return True
-    return op.expression is not None and _cheap_expression(op, tuple([v.dtype for v in node.inputs]))
+    if op.expression is None and op.element is None or any(v.dtype not in s.DTYPES for v in node.outputs):
+        return False
+    return _cheap_expression(op, tuple([v.dtype for v in node.inputs]), node.attrs)
 
 
-@cache
-def _cheap_expression(op: Any, dtypes: tuple[Any, ...]) -> bool:
+@lru_cache(maxsize=4096)
+def _cheap_expression(op: Any, dtypes: tuple[Any, ...], attrs: tuple[Any, ...]) -> bool:
     if any(d not in s.DTYPES for d in dtypes):
         return False
-    result = op.expression(*[s.var(f"x{i}", d) for i, d in enumerate(dtypes)])
-    return not isinstance(result, s.Expr) or not any(e.fn in EXPENSIVE_OPS for e in s.topological([result]))
+    operands = [s.var(f"x{i}", d) for i, d in enumerate(dtypes)]
+    result = op.run(op.expression or op.element, op.merge(operands, attrs))
+    return not isinstance(result, s.Expr) or not is_expensive([result])

@@ -18,9 +18,6 @@ from ...ops.core.registry import table
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
-_NOTHING = {"reduce_sum": 0, "reduce_prod": 1, "any": False, "all": True, "matmul": 0}
-_INTO = ("index_add", "scatter", "scatter_add", "setitem")  # with empty updates the result is the first operand
-
 
 def drop_empty(flow: Flow) -> Flow:
     """Replace values without elements by constants, and reductions over them by their identity."""
@@ -28,20 +25,28 @@ def drop_empty(flow: Flow) -> Flow:
         return flow
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.effects or hasattr(node.op, "subs") or not node.outputs:
+        if node.op.effects or node.op.subs or not node.outputs:
             return None
         if all(_is_empty(v) for v in node.outputs):
             return tuple([new.constant(np.zeros(v.shape, v.dtype)) for v in node.outputs])
         out = node.outputs[0]
-        name = node.op.name
-        if name in _NOTHING and any(_is_empty(a) for a in args):
-            attrs = (tuple(out.shape), _NOTHING[name], out.dtype)
+        value = _value_of_nothing(node)
+        if value is not None and any(_is_empty(a) for a in args):
+            attrs = (tuple(out.shape), value, out.dtype)
             return new.add(table["filled"], (), attrs, (Spec(out.shape, out.dtype),)).outputs
-        if name in _INTO and _is_empty(args[1]):
+        if node.op.scatter is not None and _is_empty(args[1]):
             return (args[0],)
         return None
 
     return rebuild(flow, rule)
+
+
+def _value_of_nothing(node: Node) -> Any:
+    """Every element of the result if an operand is empty, or None."""
+    reduction = node.op.reduction
+    if reduction is None or reduction.needs_elements:
+        return node.op.empty_value
+    return reduction.identity_of(node.outputs[0].dtype)
 
 
 def _is_empty(value: Any) -> bool:

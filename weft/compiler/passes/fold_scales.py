@@ -14,25 +14,28 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node, Value
-from ...ops.core.registry import table
+from ...ops.core.registry import Op, get
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 from ..lowering.frozen import constant_values
 
+_ADD, _MULTIPLY, _RESHAPE = get("add"), get("multiply"), get("reshape")
+_CONVOLUTION, _SCALE_SHIFT = get("convolution"), get("scale_shift")
+
 
 def fold_scales(flow: Flow, constant_inputs: Sequence[int]) -> Flow:
     """Fold scales into convolutions; `constant_inputs` are the numbers of the inputs that are constant between calls."""
-    if not any(n.op.name == "scale_shift" for n in flow.nodes):
+    if not any(n.op is _SCALE_SHIFT for n in flow.nodes):
         return flow
     same = constant_values(flow, constant_inputs)
     uses = flow.uses()
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name != "scale_shift":
+        if node.op is not _SCALE_SHIFT:
             return None
         y, scale, shift = node.inputs
         before = y.node
-        if before.op.name != "convolution" or uses.get(y) != 1 or tuple(y.shape) != tuple(node.outputs[0].shape):
+        if before.op is not _CONVOLUTION or uses.get(y) != 1 or tuple(y.shape) != tuple(node.outputs[0].shape):
             return None
         channels = y.shape[1]
         parts = [v for v in (*before.inputs[1:], scale, shift) if v is not None]
@@ -42,9 +45,9 @@ def fold_scales(flow: Flow, constant_inputs: Sequence[int]) -> Flow:
             return None
         x, weight, bias = args[0].node.inputs  # the copied convolution, now dead
         factor, offset = (_flat(new, v, channels) for v in args[1:])
-        scaled = _binary(new, "multiply", weight, _reshaped(new, factor, (channels,) + (1,) * (len(weight.shape) - 1)))
+        scaled = _binary(new, _MULTIPLY, weight, _reshaped(new, factor, (channels,) + (1,) * (len(weight.shape) - 1)))
         if bias is not None:
-            offset = _binary(new, "add", offset, _binary(new, "multiply", bias, factor))
+            offset = _binary(new, _ADD, offset, _binary(new, _MULTIPLY, bias, factor))
         spec = Spec(node.outputs[0].shape, node.outputs[0].dtype)
         return new.add(before.op, (x, scaled, offset), before.attrs, (spec,)).outputs
 
@@ -58,13 +61,13 @@ def _per_channel(value: Value, channels: int, rank: int) -> bool:
 
 
 def _reshaped(new: Flow, value: Value, shape: tuple[int, ...]) -> Value:
-    return new.add(table["reshape"], (value,), (shape, None), (Spec(shape, value.dtype),)).outputs[0]
+    return new.add(_RESHAPE, (value,), (shape, None), (Spec(shape, value.dtype),)).outputs[0]
 
 
 def _flat(new: Flow, value: Value, channels: int) -> Value:
     return _reshaped(new, value, (channels,))
 
 
-def _binary(new: Flow, name: str, a: Value, b: Value) -> Value:
+def _binary(new: Flow, op: Op, a: Value, b: Value) -> Value:
     """`a` and `b` element by element; the result is shaped like `a`."""
-    return new.add(table[name], (a, b), (), (Spec(a.shape, a.dtype),)).outputs[0]
+    return new.add(op, (a, b), (), (Spec(a.shape, a.dtype),)).outputs[0]

@@ -15,22 +15,23 @@ from typing import Any
 
 from ...graph.graph import Node, Value
 from ...ops.array.indexing import Slice
-from ...ops.core.registry import table
+from ...ops.core.registry import get
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
 
 _ALL = Slice(None, None, None)
+_GETITEM = get("getitem")
 
 
 def narrow(flow: Flow) -> Flow:
     """Take slices of the operands instead of slices of the result."""
-    if not any(n.op.name == "getitem" for n in flow.nodes):
+    if not any(n.op is _GETITEM for n in flow.nodes):
         return flow
     readers = flow.readers()
     outputs = set(flow.outputs)
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name != "getitem":
+        if node.op is not _GETITEM:
             return None
         whole = node.inputs[0]
         if whole in outputs or not _spread(whole) or not _only_parts(whole, readers[whole]):
@@ -53,7 +54,7 @@ def _spread(value: Value) -> bool:
 def _only_parts(value: Value, readers: list[Node]) -> bool:
     """Whether all readers take slices, which together are not larger than the whole."""
     plain = all(
-        n.op.name == "getitem" and len(n.inputs) == 1 and all(i.__class__ is Slice for i in n.attrs[0]) for n in readers
+        n.op is _GETITEM and len(n.inputs) == 1 and all(i.__class__ is Slice for i in n.attrs[0]) for n in readers
     )
     return plain and sum(prod(n.outputs[0].shape) for n in readers) <= prod(value.shape)
 
@@ -65,4 +66,4 @@ def _part(new: Flow, operand: Value, index: tuple[Any, ...], rank: int) -> Value
     shape = tuple([len(range(d)[slice(*i)]) for d, i in zip(operand.shape, own, strict=True)])
     if shape == tuple(operand.shape) and all(i[2] in (None, 1) for i in own):
         return operand
-    return new.add(table["getitem"], (operand,), (own,), (Spec(shape, operand.dtype),)).outputs[0]
+    return new.add(_GETITEM, (operand,), (own,), (Spec(shape, operand.dtype),)).outputs[0]

@@ -111,13 +111,13 @@ def _pure(node: Node) -> bool:
     op: Any = node.op
     if op is PLACEHOLDER or op is CONSTANT or len(node.outputs) != 1:
         return False
-    return not op.effects and not hasattr(op, "subs")
+    return not op.effects and not op.subs
 
 
 def _cheap(node: Node) -> bool:
     """Whether the node costs no more than a pass over memory."""
     op: Any = node.op
-    return _pure(node) and (op.expression is not None or op.name in ("cast", "filled") or is_view(node))
+    return _pure(node) and (op.expression is not None or op.element is not None or is_view(node))
 
 
 def _available(value: Value, at: int, readers: dict[Value, list[int]]) -> bool:

@@ -12,26 +12,26 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Node, Value
-from ...ops.core.registry import table
+from ...ops.core.registry import Op, get
 from ...ops.core.spec import Spec
 from ..flow import Flow, rebuild
+from ..target import Target
 
-MIN_ELEMENTS = 1 << 18
-"""Minimum elements of the matrix: smaller ones stay in cache."""
+_MATMUL, _MULTIPLY, _RESHAPE, _SUM = map(get, ("matmul", "multiply", "reshape", "reduce_sum"))
 SHORTEST, FEWEST = 64, 2048
 """Minimum row length, and minimum rows."""
 
 
-def thin_products(flow: Flow) -> Flow:
+def thin_products(flow: Flow, target: Target) -> Flow:
     """Rewrite products of a large matrix and a single column, or of a single row and a large matrix that is tall."""
 
     def rule(new: Flow, node: Node, args: tuple[Any, ...]) -> Any:
-        if node.op.name != "matmul" or not all(map(_plain, args)):
+        if node.op is not _MATMUL or not all(map(_plain, args)):
             return None
         (rows, depth), columns = args[0].shape, args[1].shape[1]
-        if columns == 1 and rows >= FEWEST and _large(rows, depth):
+        if columns == 1 and rows >= FEWEST and _large(rows, depth, target):
             return _column(new, *args)
-        if rows == 1 and depth >= FEWEST and _large(depth, columns):
+        if rows == 1 and depth >= FEWEST and _large(depth, columns, target):
             return _row(new, *args)
         return None
 
@@ -42,32 +42,32 @@ def _plain(x: Value) -> bool:
     return len(x.shape) == 2 and None not in x.shape and x.dtype in (np.float32, np.float64)
 
 
-def _large(rows: int, length: int) -> bool:
-    return length >= SHORTEST and rows * length >= MIN_ELEMENTS
+def _large(rows: int, length: int, target: Target) -> bool:
+    return length >= SHORTEST and 4 * rows * length >= target.l2_bytes  # smaller ones stay in cache
 
 
 def _column(new: Flow, x: Value, w: Value) -> tuple[Value, ...]:
     """x @ w with one column, in the shape of x before it was reshaped to a matrix, where it fuses."""
     depth = x.shape[1]
-    if x.node.op.name == "reshape" and x.node.inputs[0].shape[-1:] == (depth,):
+    if x.node.op is _RESHAPE and x.node.inputs[0].shape[-1:] == (depth,):
         x = x.node.inputs[0]
     shape = tuple(x.shape)
-    row = _add(new, "reshape", (w,), ((depth,), None), (depth,), w.dtype)
-    products = _add(new, "multiply", (x, row), (), shape, x.dtype)
-    sums = _add(new, "reduce_sum", (products,), ((len(shape) - 1,), True), (*shape[:-1], 1), x.dtype)
+    row = _add(new, _RESHAPE, (w,), ((depth,), None), (depth,), w.dtype)
+    products = _add(new, _MULTIPLY, (x, row), (), shape, x.dtype)
+    sums = _add(new, _SUM, (products,), ((len(shape) - 1,), True), (*shape[:-1], 1), x.dtype)
     out = (prod(shape[:-1]), 1)
-    return (sums if len(shape) == 2 else _add(new, "reshape", (sums,), (out, None), out, x.dtype),)
+    return (sums if len(shape) == 2 else _add(new, _RESHAPE, (sums,), (out, None), out, x.dtype),)
 
 
 def _row(new: Flow, g: Value, x: Value) -> tuple[Value, ...]:
     """g @ x with one row."""
     depth, columns = x.shape
-    column = _add(new, "reshape", (g,), ((depth, 1), None), (depth, 1), g.dtype)
-    products = _add(new, "multiply", (column, x), (), (depth, columns), x.dtype)
-    return (_add(new, "reduce_sum", (products,), ((0,), True), (1, columns), x.dtype),)
+    column = _add(new, _RESHAPE, (g,), ((depth, 1), None), (depth, 1), g.dtype)
+    products = _add(new, _MULTIPLY, (column, x), (), (depth, columns), x.dtype)
+    return (_add(new, _SUM, (products,), ((0,), True), (1, columns), x.dtype),)
 
 
 def _add(
-    new: Flow, name: str, inputs: tuple[Value, ...], attrs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any
+    new: Flow, op: Op, inputs: tuple[Value, ...], attrs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any
 ) -> Value:
-    return new.add(table[name], inputs, attrs, (Spec(shape, dtype),)).outputs[0]
+    return new.add(op, inputs, attrs, (Spec(shape, dtype),)).outputs[0]

@@ -423,7 +423,7 @@ def rewritten_code(target: FunctionType) -> CodeType | None:
     jumps = Jumps(lambda flag: _helper("is_set", _name(flag)))
     body: list[ast.stmt] = [_Rewriter().visit(jumps.visit(definition))]
     scopes = target.__qualname__.split(".")
-    # In the body of a class the function's own name stays what it is elsewhere, and names like `__x` belong to the class
+    # In a class body the function's name keeps its outer meaning, and names like `__x` belong to the class
     # of a method; to a class called `_` they never do.
     within = scopes[-2] if len(scopes) > 1 and scopes[-2] != "<locals>" else "_"
     body = [ast.ClassDef(name=within, bases=[], keywords=[], body=body, decorator_list=[])]
@@ -510,7 +510,7 @@ class Rewriting:
             frames.append(traceback.tb_frame.f_code)
             traceback = traceback.tb_next
         for code in reversed([c for c in frames if not c.co_filename.startswith(_PACKAGE)]):
-            # a function that every trace makes anew is asked once; then the function that makes it
+            # a function that every trace creates again is examined once; then the function that creates it
             if self._add(_owners(code)) or self._add(_makers(code)):
                 return True
         return False

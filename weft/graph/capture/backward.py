@@ -15,15 +15,16 @@ the forward pass are run again and differentiated, and that function has a pullb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.engine import run_backward
-from ...autograd.tape import FREED, Leaf, Node, Output, check_overwritten, tick
+from ...autograd.tape import FREED, Leaf, Node, Output, check_overwritten
 from ...ops.core.inplace import rebase
 from ...ops.core.spec import spec_of
 from ...tensor import Tensor, wrap
 from ..graph import CONSTANT, PLACEHOLDER, Value, replay
+from .relinking import Made
 
 if TYPE_CHECKING:
     from .function import Trace
@@ -78,8 +79,8 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
                 for t, node in variable.places
                 if node is not None and not (node.__class__ is Leaf and node.is_over)
             ]
-        if not wanted:
-            return None
+        if trace.relinks is not None:
+            wanted += [(made, wrap(made.value, made.leaf)) for made in trace.relinks.targets]
         # an outside tensor that was itself computed ends the tape of the function; the caller's tape continues it
         gradients = run_backward(
             roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False
@@ -163,17 +164,16 @@ class Backward:
             self.compiled = compile_flow(flow, count, arrays, [None] * len(self.reached))
         return self.compiled
 
-    def attach(self, tensors: list[Tensor], results: list[Tensor], saved: list[Any]) -> None:
-        """Link the results of one call to the tape."""
-        node = Node()
-        node.op = self.op
-        targets = [tensors[t] if isinstance(t, int) else t for t, _ in self.reached]
-        node.edges = tuple([t._node for t in targets])
-        node.saved = (tuple(saved), tuple([t._data for t in tensors]))
-        node.attrs = ()
-        node.specs = node.hooks = node.where = None
-        node.outputs = tuple([spec_of(r) for r in self.roots])
-        node.seq = tick()
+    def attach(
+        self, tensors: list[Tensor], results: list[Tensor], saved: list[Any], leaves: Sequence[Leaf] = ()
+    ) -> None:
+        """Link the results of one call to the tape; `leaves` are those that the call made."""
+        edges = [
+            leaves[t.index] if t.__class__ is Made else (tensors[t] if isinstance(t, int) else t)._node
+            for t, _ in self.reached
+        ]
+        kept = (tuple(saved), tuple([t._data for t in tensors]))
+        node = Node(self.op, tuple(edges), kept, outputs=tuple([spec_of(r) for r in self.roots]))
         for i, place in enumerate(self.places):
             if place.__class__ is int and place >= 0:
                 results[place]._node = Output(node, i)
@@ -207,7 +207,7 @@ class Backward:
         graph = self.trace.capture.graph
         saved, arguments = node.saved
         kept = dict(zip(self.saved, saved, strict=True))
-        edges = {id(t) if not isinstance(t, int) else t: e for (t, _), e in zip(self.reached, node.edges, strict=True)}
+        edges = {_key(t): e for t, e in zip(self._targets(), node.edges, strict=True)}
         tensors = [
             wrap(kept.get(v, a), edges.get(i)) for i, (v, a) in enumerate(zip(graph.inputs, arguments, strict=True))
         ]
@@ -222,15 +222,22 @@ class Backward:
             )
         )
 
+    def _targets(self) -> list[Any]:
+        """What the gradients are with respect to: numbers of arguments, outside tensors, None for other leaves."""
+        return [t.plain if t.__class__ is Made else t for t, _ in self.reached]
+
     def _capture_again(self) -> Any:
         from .function import CapturedFunction
         from .inlining import control_again
 
         graph = self.trace.capture.graph
         nodes = self._forward_nodes()
+        targets = self._targets()
         cut = next((graph.cuts[n] for n in nodes if n in graph.cuts), None)
         if any(sum(node is not None for _, node in v.places) > 1 for v in graph.variables):
             cut = cut or "outside tensors that share one array"
+        if None in targets or len(set(map(_key, targets))) < len(targets):
+            cut = cut or "a tensor that the function used before it called `requires_grad_()`"
         if cut is not None or self.hooked:
             what = f"`no_grad`, `detach` or a Function of the user's at {cut}" if cut is not None else "hooks"
             raise RuntimeError(
@@ -249,13 +256,13 @@ class Backward:
             values |= {v.entry: s for v, s in zip(kept, states, strict=True)}
 
             def call(node: Any, operands: list[Any]) -> Any:
-                if hasattr(node.op, "subs"):
+                if node.op.subs:
                     return control_again(node.op, operands)
                 return capture.graph.call(node.op, operands, node.attrs)
 
             replay(nodes, values, capture.constant, call)
             entry = {id(t): v.entry for v in graph.variables for t, _ in v.places}
-            wanted = [values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t, _ in self.reached]
+            wanted = [values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t in targets]
             return tuple(
                 run_backward(
                     [values[r] for r in self.roots], list(cotangents), create_graph=True, inputs=wanted, beyond=False
@@ -265,6 +272,10 @@ class Backward:
 
         gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
         return CapturedFunction(gradients)
+
+
+def _key(target: Any) -> int:
+    return target if isinstance(target, int) else id(target)
 
 
 def _on_tape(variable: Any) -> Tensor:

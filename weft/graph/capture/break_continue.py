@@ -95,7 +95,7 @@ class Jumps(ast.NodeTransformer):
         return made
 
     def _guarded(self, statements: list[ast.stmt], flags: dict[type, str]) -> list[ast.stmt]:
-        """A block in which jumps set their flag, and what follows one happens only if none is set."""
+        """A block in which jumps set their flag; statements after a jump run only if no flag is set."""
         done: list[ast.stmt] = []
         for i, st in enumerate(statements):
             if isinstance(st, _JUMPS):

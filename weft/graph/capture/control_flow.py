@@ -15,9 +15,10 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd.engine import run_backward
-from ...autograd.tape import Node, Output, enable_grad, grad_mode, tick
+from ...autograd.tape import Node, Output, enable_grad, grad_mode
 from ...autograd.tree import flatten, unflatten
 from ...errors import describe, user_location
+from ...ops.core.registry import Facts
 from ...ops.core.spec import Spec, same_size, spec_of
 from ...tensor import Tensor, wrap
 from ..graph import Value
@@ -27,20 +28,12 @@ from .subgraph import Sub, after, cut, in_function, sizes
 from .tracing import CaptureError, Uncapturable, capturing
 
 
-class ControlOp:
+class ControlOp(Facts):
     """A node's op that holds subgraphs. `kind` is "cond", "while" or "scan"."""
 
-    effects: frozenset[str] = frozenset()
-    expression = None
-    alias = None
-    cost = None
-    version = 1
     rules = joint_rule = pull_arrays = None
     keeps_arrays = True  # a second backward needs retain_graph
     saved_items: tuple[Any, ...] = ()
-    variadic = False
-    tensor_names: tuple[str, ...] = ()
-    attr_names: tuple[str, ...] = ()
 
     def __init__(self, kind: str, subs: Sequence[Sub], **facts: Any) -> None:
         self.name = self.kind = kind
@@ -108,18 +101,8 @@ def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], different
 def record(node: Any, op: ControlOp, tensors: list[Tensor], results: list[Tensor]) -> list[Tensor]:
     """Link the results of a control-flow node to the tape, if an input is on it."""
     if any(t._node is not None for t in tensors):
-        entry = Node()
-        entry.op = op
-        entry.edges = tuple([t._node for t in tensors])
-        entry.saved = ()
-        entry.attrs = ()
-        entry.specs = entry.hooks = None
-        entry.where = node.where
-        entry.outputs = tuple([spec_of(v) for v in node.outputs])
-        entry.seq = tick()
-        for i, r in enumerate(results):
-            if dtypes.is_inexact(r.dtype):
-                r._node = Output(entry, i)
+        edges, outputs = tuple([t._node for t in tensors]), tuple([spec_of(v) for v in node.outputs])
+        Node(op, edges, where=node.where, outputs=outputs).link(results)
     return results
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ...autograd.tape import no_grad
 from ...autograd.tree import unflatten
 from ...ops.core.define import View
-from ...ops.core.inplace import refresh_views, replace
+from ...ops.core.inplace import refresh_views, replace, writer_of
 from ...tensor import Tensor, wrap
 from .subgraph import Sub
 from .tracing import Uncapturable, capturing, undoing
@@ -97,12 +97,13 @@ def _assume(e: Tensor, t: Tensor, mode: Any) -> None:
 
 
 def _write(e: Tensor, new: Tensor, recorded: bool) -> None:
-    mode = capturing()
+    writer = writer_of(e)
+    assert writer is not None  # `e` is symbolic, or a capture is in progress
     if recorded:
-        replace(e, new, mode)
+        replace(e, new, writer)
         return
     with no_grad():
-        replace(e, wrap(new._data), mode)
+        replace(e, wrap(new._data), writer)
 
 
 def root_of(t: Tensor) -> Tensor:

@@ -39,12 +39,14 @@ from ...runtime.limits import LeastRecentlyUsed
 from ...tensor import Tensor, wrap
 from ...typing import P, R
 from ..graph import Value
+from . import relinking
 from .autograph import Rewriting, convert
 from .sharing import Outside, bounds, overlap, repeats
 from .tracing import Capture, CaptureError, TruthError, Uncapturable, gradient_kind
 
 ndarray = np.ndarray
 _data_of = attrgetter("_data")
+CUT = object()  # of a view's history: it has none
 WARN_AFTER = 10  # signatures before the warning about recompilation
 
 
@@ -107,8 +109,8 @@ class CapturedFunction(Generic[P, R]):
             trace = self._variant(trace, key, leaves, structure, tensors)
             self._last = (key, trace)
         result = trace.run(tensors)
-        if result is EAGERLY:
-            return self._run_eagerly(trace.reason or _SHARED, args, kwargs)
+        if result.__class__ is Eagerly:
+            return self._run_eagerly(result.reason, args, kwargs)
         return result
 
     def _variant(self, trace: Trace, key: Any, leaves: list[Any], structure: Any, tensors: list[Tensor]) -> Trace:
@@ -310,17 +312,23 @@ def function(
     return CapturedFunction(fn, keep_grads, memory_budget, tune, freeze, max_programs)
 
 
-EAGERLY = object()  # what `Trace.run` returns instead of running
+class Eagerly:
+    """What `Trace.run` returns instead of running, with the reason, which completes "because …"."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
 _SHARED = (
-    "arguments or outside tensors share memory to which it writes. Pass tensors with memory of their own (`x.clone()`), or "
+    "arguments or outside tensors share memory to which it writes. Pass tensors with separate memory (`x.clone()`), or "
     "make views inside of it"
 )
 _EAGER = settings.EAGER()
 
 
 def _inlined() -> bool:
-    """Whether a mode other than an observer is active: inside another capture the function is inlined."""
-    return any(not (hasattr(mode, "spans") or hasattr(mode, "remembers")) for mode in define.current_modes())
+    """Whether the function is run op by op because an active mode must see them, such as another capture."""
+    return not all(mode.allows_programs for mode in define.current_modes())
 
 
 def _flat(args: tuple[Any, ...]) -> bool:
@@ -394,15 +402,23 @@ class Trace:
         except Uncapturable as error:
             self.reason = error.reason
             self._collect_guards()
+        except inplace.LeafWriteError:
+            if not self.capture.relinks:
+                raise
+            self.reason = (
+                "it writes to a tensor whose `requires_grad` it changes, or to a view of it"  # eagerly it may do so
+            )
+            self._collect_guards()
         finally:
             self.capture.graph.restore()
+            self.capture.relinks.undo()
         if self.reason is None:
             started = time.perf_counter()
             self._compile()
             self.compile_seconds = time.perf_counter() - started
 
     def _run_python(self, leaves: list[Any], structure: Any, python: Callable[..., Any]) -> list[Any]:
-        """Run the function on stand-ins; returns what it returned, in a list."""
+        """Run the function on symbolic arguments; returns its result in a list of one element."""
         symbolic: list[Any] = []
         capture = self.capture
         with capture:
@@ -425,9 +441,9 @@ class Trace:
             return result
 
     def _collect(self, result: list[Any]) -> None:
-        """Sort out what the function returned and what it left in arguments, gradients and variables.
+        """Classify the function's results and the values it left in arguments, gradients and variables.
 
-        `result` holds the one thing returned and is emptied: what is still alive when all is sorted out has escaped.
+        `result` holds the returned object and is emptied, so that any symbolic tensor still alive afterwards has escaped.
         """
         capture, graph = self.capture, self.capture.graph
         if self.reason is not None:
@@ -438,6 +454,7 @@ class Trace:
         self.roots: list[tuple[Any, Tensor]] = []  # (position in `values` or what is written, its last symbolic form)
         returned: set[int] = set()
         self._argument_of = {id(t): i for i, t in enumerate(capture.stand_ins)}
+        self._position_of: dict[int, int] = {}  # of results in `values`, by identity
         self.written = [v for v in graph.variables if v.final is not None and v.final is not v.entry]
         self.written_arguments = [
             (i, t._data)
@@ -445,6 +462,7 @@ class Trace:
             if t._data is not v
         ]
         self.returns += [self._returned(leaf, returned) for leaf in leaves]
+        self.relinks = capture.relinks.collect(self._argument_of, self._position_of)
         self._collect_gradients(returned)
         self._collect_recorded_writes()
         self.argument_strides = [capture.originals[id(t)]._data.strides for t in capture.stand_ins]
@@ -452,6 +470,7 @@ class Trace:
         del leaves
         self.roots = [(where, None) for where, _ in self.roots]  # type: ignore[misc]
         self._argument_of.clear()
+        self._position_of.clear()
         graph.restore()
         graph.touched.clear()
         graph.families.clear()
@@ -467,7 +486,9 @@ class Trace:
         for key, (tensor, g) in gradients.changed.items():
             target: Any = leaf_of.get(key, tensor)
             if target is tensor and type(tensor._data) is Value:
-                continue  # a leaf made inside the function: it ends with the call, and its gradient with it
+                if key not in self._position_of:
+                    continue  # a leaf made inside the function: it ends with the call, and its gradient with it
+                target = ("value", self._position_of[key])
             had = gradients.found.get(key, (None, None, None))[1] is not None
             visible = self.owner.keep_grads or had or target is not tensor or id(tensor._data) not in updated
             if g is not None and not visible:
@@ -513,6 +534,8 @@ class Trace:
             return ("sparse", self._returned(leaf.indices, returned), self._returned(leaf.values, returned), leaf.shape)
         if not isinstance(leaf, Tensor) or type(leaf._data) is not Value:
             return ("same", leaf)
+        if leaf._data.node.graph is not self.capture.graph:
+            self.capture.graph.foreign(leaf._data)
         number = self._argument_of.get(id(leaf))
         if number is not None:
             return ("argument", number)
@@ -520,10 +543,21 @@ class Trace:
         if view.__class__ is recording.View:
             base = view.base if type(view.base._data) is ndarray else self._argument_of.get(id(view.base))
             if base is not None:
-                chain = [(v.step, v.cut) for v in view.chain()]
-                own_history = leaf._node is not None and inplace.tape_root(leaf) is not view.base
-                return ("view", base, chain, self._as_value(leaf) if own_history else None)
-        return ("value", self._as_value(leaf))
+                return ("view", base, [(v.step, v.cut) for v in view.chain()], self._history(leaf, view.base))
+        if id(leaf) not in self._position_of:
+            self._position_of[id(leaf)] = self._as_value(leaf)
+        return ("value", self._position_of[id(leaf)])
+
+    def _history(self, leaf: Tensor, base: Tensor) -> Any:
+        """Where a view of `base` has its history from: None (the base), `CUT` (it has none) or a position in `values`."""
+        if leaf._node is None:
+            return CUT
+        if leaf._node.__class__ is Leaf:
+            raise Uncapturable(
+                "it returns a view of an argument or outside tensor that it made a leaf", "Return `x.clone()` instead."
+            )
+        own = inplace.tape_root(leaf) is not base or self.capture.relinks.is_changed(base)
+        return self._as_value(leaf) if own else None
 
     def _as_value(self, leaf: Tensor) -> int:
         self.values.append(leaf._data)
@@ -546,6 +580,8 @@ class Trace:
         self.written_numbers = [number[id(v)] for v in self.written]
         if grad_mode.enabled:
             self.links = [(t, _link(node)) for v in graph.variables for t, node in v.places]
+        if self.relinks is not None:
+            self.links += [(t, _link(node)) for t, node in self.relinks.guards]
         self.writes_memory = bool(self.written or self.written_arguments)
         self._outside: Outside | None = None
         if self.writes_memory:
@@ -594,9 +630,11 @@ class Trace:
         return True
 
     def run(self, tensors: list[Tensor]) -> Any:
-        """Run the program; returns `EAGERLY` if this call cannot run as one."""
+        """Run the program; returns an `Eagerly` if this call cannot run as one."""
         if self.reason is not None:
-            return EAGERLY
+            return Eagerly(self.reason)
+        if self.relinks is not None and self.relinks.aliased(tensors):
+            return Eagerly(relinking.SHARED)
         compiled = self.compiled
         if self.gradient_owners:
             owners = [tensors[o if o >= 0 else ~o] if o.__class__ is int else o for o in self.gradient_owners]
@@ -613,7 +651,7 @@ class Trace:
         elif self._frozen and self._changed():
             self.refresh()
         if self.writes_memory and self._shares(tensors):
-            return EAGERLY
+            return Eagerly(_SHARED)
         outputs = compiled.program(arguments, variables)
         if self.written_arguments:
             self._store_arguments(tensors, arguments)
@@ -621,8 +659,15 @@ class Trace:
             self._note_writes()
         results = [wrap(a) for a in outputs[: len(self.values)]]
         entries = [t._node for t in tensors] if self.backward is not None or self.gradients else ()
-        if self.backward is not None:
-            self.backward.attach(tensors, results, outputs[len(self.values) :])
+        if self.relinks is None:
+            if self.backward is not None:
+                self.backward.attach(tensors, results, outputs[len(self.values) :])
+        else:
+            find = functools.partial(self._make, results=results, tensors=tensors)
+            leaves = self.relinks.new_leaves(find)
+            if self.backward is not None:
+                self.backward.attach(tensors, results, outputs[len(self.values) :], leaves)
+            self.relinks.apply(find, leaves)
         for tensor in self.cleared:
             tensor._grad = None
         if self.gradients:
@@ -661,7 +706,7 @@ class Trace:
         written = [i for i, _ in self.written_arguments]
         for i in written:
             inplace.check_writeable(self.owner.__name__, tensors[i])
-            if i in recorded:
+            if i in recorded and not (self.relinks is not None and ("argument", i) in self.relinks.changed):
                 inplace.refuse_leaf(self.owner.__name__, tensors[i])
             if repeats(datas[i]):
                 return True
@@ -688,7 +733,9 @@ class Trace:
     def _store_gradients(self, tensors: list[Tensor], entries: Any, results: list[Tensor]) -> None:
         for target, what in self.gradients:
             g = None if what is None else self._make(what, results, tensors)
-            if target.__class__ is not int:
+            if target.__class__ is tuple:
+                self._make(target, results, tensors)._grad = g
+            elif target.__class__ is not int:
                 target._grad = g
             elif target >= 0:
                 tensors[target]._grad = g
@@ -767,7 +814,9 @@ class Trace:
                     shown = inplace.derive(shown, [step])
             else:
                 shown = inplace.derive(shown, [step])
-        if history is not None:
+        if history is CUT:
+            shown._node = None
+        elif history is not None:
             shown._node = results[history]._node
         return shown
 

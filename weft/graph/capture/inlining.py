@@ -28,9 +28,7 @@ def inline(sub: Sub, formals: Sequence[Tensor], captured: Sequence[Tensor]) -> l
     def call(node: Node, inputs: list[Any]) -> Any:
         op = node.op
         if isinstance(op, Op):
-            values = op.merge(inputs, node.attrs)
-            split = op.num_positional
-            return op.call(*values[:split], **dict(zip(op.parameters[split:], values[split:], strict=True)))
+            return op.run(op.call, op.merge(inputs, node.attrs))
         if isinstance(op, ControlOp):
             return control_again(op, inputs)
         graph = recording(*operands, *inputs)

@@ -148,10 +148,18 @@ class _BranchGradients(Gradients):
 
     def set(self, tensor: Tensor, value: Any) -> None:
         if threading.get_ident() == self.thread and self._outer is not None and in_function():
-            own = type(tensor._data) is Value and isinstance(tensor._data.node.graph, SubGraph)
-            if not own:
+            if not _is_inner(tensor):
                 raise Uncapturable("a branch or loop body sets `.grad` of a tensor from outside", "")
         super().set(tensor, value)
+
+    def relink(self, tensor: Tensor, node: Any) -> None:
+        if threading.get_ident() == self.thread and in_function() and not _is_inner(tensor):
+            raise Uncapturable("a branch or loop body changes `requires_grad` of a tensor from outside", "")
+
+
+def _is_inner(tensor: Tensor) -> bool:
+    """Whether `tensor` was made in a branch or body."""
+    return type(tensor._data) is Value and isinstance(tensor._data.node.graph, SubGraph)
 
 
 class Sub:

@@ -11,6 +11,8 @@ Note [Capture rules].
   belongs to the signature. The final gradient is stored after the call, unless the function itself
   updates the tensor and started from None: then the gradient stays inside the program, and `.grad` is None after the call
   (`keep_grads=True` stores all).
+* `requires_grad_()` and `detach_()` on arguments, outside tensors and results have the same effect on every call
+  (Note [Relinking] in `weft.graph.capture.relinking`).
 * State that must live outside (optimiser moments) is created with `outside()`, which suspends the capture.
 * A symbolic tensor that is stored somewhere and outlives the call is an error with the line that made it.
 """
@@ -24,7 +26,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...autograd.tape import Leaf, grad_mode, tick
+from ...autograd.tape import Leaf, grad_mode, no_grad
 from ...autograd.tape import Node as TapeNode
 from ...errors import format_shape
 from ...ops.core import inplace, recording
@@ -34,6 +36,7 @@ from ...ops.core.spec import is_known
 from ...ops.internal import deferred_tables
 from ...tensor import Tensor, set_grad_hook, wrap
 from ..graph import Graph, Node, Value
+from .relinking import Relinks
 
 ndarray = np.ndarray
 
@@ -54,7 +57,7 @@ class Uncapturable(CaptureError):
         self.reason = reason
 
 
-class Variable:
+class CapturedVariable:
     """An outside tensor in a captured graph: its value on entry and, if it was written, its last value.
 
     `places` are the tensors on its array that the function used (itself, and what it was detached from), each with its place
@@ -68,10 +71,10 @@ class Variable:
         self.final: Value | None = None
         self.places: list[tuple[Tensor, Any]] = []
 
-    def seen(self, tensor: Tensor) -> None:
-        """Note that the function uses `tensor`, which has the array of this variable."""
+    def seen(self, tensor: Tensor, node: Any) -> None:
+        """Note that the function uses `tensor`, which has the array of this variable and was at `node` on entry."""
         if not any(t is tensor for t, _ in self.places):
-            self.places.append((tensor, tensor._node))
+            self.places.append((tensor, node))
             if self.tensor._node is None and tensor._node is not None:
                 self.tensor = tensor
 
@@ -84,8 +87,8 @@ class CapturedGraph(Graph):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.inputs: list[Value] = []
-        self.variables: list[Variable] = []
-        self._by_id: dict[int, Variable] = {}
+        self.variables: list[CapturedVariable] = []
+        self._by_id: dict[int, CapturedVariable] = {}
         self.finished = False
         self.alive: list[Any] = []  # weak references to symbolic tensors made during the trace
         self.held: set[int] = set()  # those that the graph itself holds on to (operands of control flow)
@@ -98,6 +101,7 @@ class CapturedGraph(Graph):
         ] = []  # weak references to tensors that may share memory, which data decide
         self.recorded: set[int] = set()  # tensors that were written while the tape recorded
         self.layouts_matter = False  # whether it depends on strides of arguments which tensors share memory
+        self.relinks: Relinks | None = None  # of the function that is captured
         self.cuts: dict[Node, Any] = {}  # nodes that use a value otherwise than it was first seen, with their lines
 
     def hold(self, tensor: Any) -> None:
@@ -130,11 +134,12 @@ class CapturedGraph(Graph):
         variable = self._by_id.get(id(data))
         if variable is None:
             entry = self.placeholder(data.shape, data.dtype, "variable")
-            variable = Variable(wrap(data) if id(data) in deferred_tables.tables else tensor, entry)
+            self._note_strides(entry, data)
+            variable = CapturedVariable(wrap(data) if id(data) in deferred_tables.tables else tensor, entry)
             self._by_id[id(data)] = variable
             self.variables.append(variable)
         if id(data) not in deferred_tables.tables:
-            variable.seen(tensor)
+            variable.seen(tensor, tensor._node if self.relinks is None else self.relinks.entry(tensor))
         return variable.final if variable.final is not None else variable.entry
 
     def assign(self, x: Tensor, value: Tensor) -> None:
@@ -232,6 +237,30 @@ class CapturedGraph(Graph):
             self.strides[result] = shown.strides
         return True
 
+    def in_layout_of(self, x: Tensor, value: Tensor) -> Tensor:
+        """`value` as it is after it was written to the memory of `x`, whose layout decides what a reshape copies."""
+        strides = self._strides_of(x._data)
+        if self.strides.get(value._data) == strides or not self.separates:
+            return value
+        from ...ops.array.shaping import clone
+
+        with no_grad():  # another value: `value` may stand for other memory, too
+            written = clone(wrap(value._data))._data
+        self.strides.pop(written, None)
+        if strides is not None:
+            self.strides[written] = strides
+        return wrap(written, value._node)
+
+    def _note_strides(self, value: Value, array: ndarray) -> None:
+        if array.size and not array.flags.c_contiguous:
+            self.strides[value] = array.strides
+
+    def _strides_of(self, data: Any) -> tuple[int, ...] | None:
+        """The strides of a value or outside array, None if it is row-major."""
+        if type(data) is Value:
+            return self.strides.get(data)
+        return None if data.flags.c_contiguous else data.strides
+
     def follow_layout(self, op: Op, tensors: list[Any], result: Any) -> None:
         """Elementwise ops keep the memory order of their operands, eagerly, and so decide what a later reshape copies."""
         if not self.strides or op.expression is None or type(getattr(result, "_data", None)) is not Value:
@@ -239,7 +268,7 @@ class CapturedGraph(Graph):
         made = result._data
         datas = [getattr(t, "_data", None) for t in tensors]
         full = [d for d in datas if getattr(d, "shape", None) == made.shape]
-        found = {self.strides.get(d) if type(d) is Value else None for d in full}
+        found = {self._strides_of(d) for d in full}
         if len(found) == 1 and None not in found:
             order = np.empty_like(_strided(made, next(iter(found))), order="K", subok=False) if made.size else None
             if order is not None and not order.flags.c_contiguous:
@@ -260,7 +289,13 @@ class CapturedGraph(Graph):
         )
 
     def foreign(self, value: Any) -> NoReturn:
-        where = getattr(getattr(value, "node", None), "where", None)
+        node = getattr(value, "node", None)
+        where = getattr(node, "where", None)
+        if node is not None and not isinstance(node.graph, CapturedGraph):
+            raise CaptureError(
+                f"capture: a tensor of a declared graph is used in a captured function. It was made at {where}. The inputs of "
+                "a captured function are its arguments: pass the tensor as an argument instead of declaring it inside."
+            )
         raise CaptureError(
             f"capture: a symbolic tensor made by an earlier capture is used again. It was made at {where}. "
             "Return it from the captured function instead of storing it."
@@ -328,15 +363,24 @@ class Gradients:
         else:
             tensor._grad = value
 
+    def relink(self, tensor: Tensor, node: Leaf | None) -> None:
+        """The user changes whether `tensor` requires gradients (Note [Relinking])."""
+        if threading.get_ident() == self.thread and self.capture is not None:
+            self.capture.relinks.note(tensor, node)
+
 
 class Capture(Mode):
     """The mode that records every op of its thread into a graph."""
+
+    takes_writes = True
 
     def __init__(self, name: str) -> None:
         self.graph = CapturedGraph(name)
         self.gradients = Gradients(threading.get_ident(), self)
         self.stand_ins: list[Tensor] = []
         self.leaves: list[Tensor] = []  # per argument, the beginning of its tape inside the function
+        self.relinks = self.graph.relinks = Relinks(self)
+        self.entry_nodes: dict[int, Any] = {}  # stand-in -> its node when the function begins
         self.originals: dict[int, Tensor] = {}  # stand-in (or leaf) -> the argument of the call that is captured
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
@@ -378,8 +422,11 @@ class Capture(Mode):
     def touch(self, x: Tensor) -> None:
         self.graph.touch(x)
 
-    def views_of(self, base: Tensor) -> recording.Base:
+    def views_of(self, base: Tensor) -> recording.Base | None:
         return self.graph.views_of(base)
+
+    def in_layout_of(self, x: Tensor, value: Tensor) -> Tensor:
+        return self.graph.in_layout_of(x, value) if self.graph.separates else value
 
     def __enter__(self) -> Capture:
         super().__enter__()
@@ -395,8 +442,8 @@ class Capture(Mode):
         graph = self.graph
         value = graph.placeholder(tuple(tensor.shape), tensor.dtype, name)
         graph.inputs.append(value)
-        if type(tensor._data) is ndarray and tensor.size and not tensor._data.flags.c_contiguous:
-            graph.strides[value] = tensor._data.strides
+        if type(tensor._data) is ndarray:
+            graph._note_strides(value, tensor._data)
         symbolic, leaf = wrap(value), wrap(value)
         graph.links[value] = tensor._node is not None
         if tensor._node.__class__ is Leaf:
@@ -407,6 +454,7 @@ class Capture(Mode):
         self.stand_ins.append(symbolic)
         self.leaves.append(leaf)
         self.originals[id(symbolic)] = self.originals[id(leaf)] = tensor
+        self.entry_nodes[id(symbolic)] = symbolic._node
         graph.made(symbolic)
         return symbolic
 
@@ -416,6 +464,7 @@ class Capture(Mode):
         self.stand_ins.clear()
         self.leaves.clear()
         self.originals.clear()
+        self.entry_nodes.clear()
         self.gradients.found.clear()
         self.graph.strides.clear()  # keeps subgraphs alive that were traced and not used
         returned = set(returned)
@@ -426,7 +475,7 @@ class Capture(Mode):
             for node in graph.nodes:
                 if hasattr(node.op, "backward"):
                     node.op.backward = None  # closures over the function's tensors, of no use after the trace
-                graphs += [sub.graph for sub in getattr(node.op, "subs", ())]
+                graphs += [sub.graph for sub in node.op.subs]
         if any(self._escaped(r, returned) is not None for r in self.graph.alive):
             gc.collect()  # cycles of the user's own objects may still hold dead tensors
             for r in self.graph.alive:
@@ -450,11 +499,7 @@ def beyond(tensor: Tensor) -> TapeNode:
     """A place on the tape just after `tensor`, at which gradients with respect to it can be taken; no leaf."""
     from ...ops.array.shaping import clone
 
-    node = TapeNode()
-    node.op, node.edges, node.seq = clone.op, (tensor._node,), tick()  # type: ignore[attr-defined]
-    node.saved = node.attrs = ()
-    node.specs = node.hooks = node.where = node.outputs = None
-    return node
+    return TapeNode(clone.op, (tensor._node,))  # type: ignore[attr-defined]
 
 
 def _strided(value: Value, strides: tuple[int, ...] | None) -> ndarray:

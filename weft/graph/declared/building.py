@@ -23,7 +23,7 @@ from ...autograd.tape import Leaf
 from ...errors import Location, user_location
 from ...ops.core.define import Mode, operand
 from ...ops.core.error_names import unknown_sizes
-from ...ops.core.registry import Op
+from ...ops.core.registry import Facts, Op
 from ...ops.core.spec import Size, Spec, Symbol
 from ...tensor import Tensor, to_array, wrap
 from ...typing import DTypeLike, Operand
@@ -33,23 +33,12 @@ from .origins import Remembering
 ndarray = np.ndarray
 
 
-OBSERVER_EFFECTS = frozenset(("print", "check"))  # of nodes that run whenever their input is computed
-
-
-class GraphOp:
+class GraphOp(Facts):
     """An op of a declared graph that is not in the op table because it touches more than its inputs.
 
     `effects` has the meaning of the op table. An op that "blocks" has `start(arrays, done, run)`, others `run(arrays)`.
     """
 
-    expression = None
-    alias = None
-    cost = None
-    version = 1
-    variadic = False
-    tensor_names: tuple[str, ...] = ()
-    attr_names: tuple[str, ...] = ()
-    effects: frozenset[str] = frozenset()
     num_outputs: int | None = None
 
     def __init__(self, name: str) -> None:
@@ -113,7 +102,7 @@ class DeclaredGraph(Graph):
         self._tensors: dict[str, list[Tensor]] = {}  # of nodes read from a file
         self._reads: dict[int, tuple[Any, Tensor]] = {}  # implicit reads of eager tensors, by identity
         self.colocated: dict[Node, Node] = {}
-        self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from primitives
+        self.frames: dict[Node, tuple[str, ...]] = {}  # nodes inside loops built from routing ops
         self.observers: list[Node] = []  # prints and checks: they run whenever their input is computed
         self.updates: dict[Node, tuple[Node, ...]] = {}  # assigns that run whenever one of these nodes does
         self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
@@ -146,7 +135,7 @@ class DeclaredGraph(Graph):
                 self.colocated[node] = _scopes.colocate[-1]
             if frame:
                 self.frames[node] = frame
-            if op.effects & OBSERVER_EFFECTS:
+            if op.observes:
                 self.observers.append(node)
             self._by_name[node.name] = node
         return node
@@ -264,7 +253,7 @@ class DeclaredGraph(Graph):
         self._by_name[node.name] = node
         self._names[node.name] = self._names.get(node.name, 0) + 1
         self._tensors[node.name] = tensors
-        if node.op.effects & OBSERVER_EFFECTS:
+        if node.op.observes:
             self.observers.append(node)
 
     def variables(self) -> dict[str, Tensor]:
@@ -338,7 +327,7 @@ def _states_in(graph: Graph) -> Iterator[Any]:
     for node in graph.nodes:
         if hasattr(node.op, "state"):
             yield node.op.state
-        for sub in getattr(node.op, "subs", ()):
+        for sub in node.op.subs:
             yield from _states_in(sub.graph)
 
 
@@ -378,10 +367,7 @@ class building(Mode):
                 foreign = data
         if foreign is not None:
             return foreign.apply(op, tensors, op.attrs(values))
-        made = op.call(
-            *values[: op.num_positional],
-            **dict(zip(op.parameters[op.num_positional :], values[op.num_positional :], strict=True)),
-        )
+        made = op.run(op.call, values)
         if isinstance(made, Tensor) and type(made._data) is ndarray and not tensors:
             return wrap(self.graph.constant(made._data))
         return made

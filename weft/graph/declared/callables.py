@@ -28,7 +28,8 @@ _NAMES = {
     "weft.fft": "fft fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftn",
     "weft.linalg": "eig eigh matrix_rank pinv qr slogdet svd",
     "weft.nn.functional": (
-        "alpha_dropout dropout dropout1d dropout2d dropout3d feature_alpha_dropout gumbel_softmax multi_head_attention_forward"
+        "alpha_dropout convolution dropout dropout1d dropout2d dropout3d feature_alpha_dropout gumbel_softmax "
+        "multi_head_attention_forward"
     ),
     "Tensor": (
         "__getitem__ T astype bfloat16 bool contiguous cpu double expand expand_as flatten float half int long permute ravel "
@@ -37,7 +38,7 @@ _NAMES = {
 }
 
 
-_RENAMED_FILES = {"methods": "tensor_methods", "linalg": "linalg_functions"}  # since 0.1
+_RENAMED_FILES = {"methods": "tensor_methods", "linalg": "linalg_functions", "elementwise": "conversion"}  # since 0.1
 
 
 class Stored(NamedTuple):

@@ -25,7 +25,7 @@ import numpy as np
 from ... import dtypes
 from ...autograd.engine import dense, pullback, run_backward
 from ...autograd.tape import Node as TapeNode
-from ...autograd.tape import Output, enable_grad, grad_mode, no_grad, tick
+from ...autograd.tape import Output, enable_grad, grad_mode, no_grad
 from ...autograd.tree import flatten, unflatten
 from ...errors import format_shape, user_location
 from ...ops.core import define
@@ -131,14 +131,11 @@ def link(node: Node, operands: Sequence[Any]) -> list[Tensor]:
     """The results of a deferred node as tensors, on the tape if an operand is."""
     results = [wrap(v) for v in node.outputs]
     if grad_mode.enabled and any(isinstance(t, Tensor) and t._node is not None for t in operands):
-        entry = _Entry()
-        entry.op, entry.saved, entry.attrs, entry.operands = node.op, (), (), list(operands)
-        entry.edges = tuple([t._node if isinstance(t, Tensor) else None for t in operands])
-        entry.specs = entry.hooks = None
-        entry.where, entry.outputs, entry.seq = node.where, tuple([spec_of(v) for v in node.outputs]), tick()
-        for i, r in enumerate(results):
-            if dtypes.is_inexact(r.dtype):
-                r._node = Output(entry, i)
+        edges = tuple([t._node if isinstance(t, Tensor) else None for t in operands])
+        outputs = tuple([spec_of(v) for v in node.outputs])
+        entry = _Entry(node.op, edges, where=node.where, outputs=outputs)
+        entry.operands = list(operands)
+        entry.link(results)
     return results
 
 

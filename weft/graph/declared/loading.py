@@ -28,6 +28,7 @@ from ...io.checked import Checked, file_error, parse_json
 from ...io.tensor_file import MAX_AXES
 from ...ops.array.indexing import Slice
 from ...ops.core import define, registry
+from ...ops.core.attributes import VALUES, field_names
 from ...ops.core.registry import Op
 from ...ops.core.spec import Spec, Symbol
 from ...ops.nn import namespace as namespace  # completes the table
@@ -39,10 +40,10 @@ from ..execute.placement import Constraint
 from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from . import callables, node_checks
 from .building import NO_OP, DeclaredGraph, IterationNumbers, leaf
-from .control_primitives import PrimitiveOp
 from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place, defer_rules, link
 from .graph_files import graph_files, read_graph_files
 from .queues import Barrier, PriorityQueue, Queue, RandomShuffleQueue, _BarrierOp, _QueueOp
+from .routing import RoutingOp
 from .serialize import FORMAT, QUEUES, VERSION, RestoreOp, SaveOp
 from .variables import KINDS, ReadOp, State, WriteOp, state_of
 
@@ -54,7 +55,7 @@ MAX_PATH = 4096
 _JSON_DEPTH = 5 * MAX_NESTING + MAX_ATTRIBUTE_DEPTH * 2 + 16  # a subgraph is five levels below its graph
 _DTYPES = {d.name: d for d in dtypes.ALL}
 _SOURCES = {"placeholder": PLACEHOLDER, "constant": CONSTANT, "no_op": NO_OP}
-_PRIMITIVES = ("switch", "merge", "enter", "exit", "next_iteration")
+_ROUTING_OPS = ("switch", "merge", "enter", "exit", "next_iteration")
 _QUEUE_METHODS = ("enqueue", "enqueue_many", "dequeue", "dequeue_many", "dequeue_up_to", "size", "close", "cancel")
 _SUBS = {"cond": 2, "while": 2, "scan": 1}
 
@@ -188,12 +189,21 @@ class _Reader:
             return Symbol(content.text())
         if kind == "ellipsis":
             return Ellipsis
+        if kind in VALUES:
+            return self.value(VALUES[kind], content, depth)
         if kind not in ("tuple", "list", "index", "slice"):
             entry.fail(f"unknown kind of attribute {kind!r}.")
         values = [self.attribute(v, depth + 1) for v in content.items(None if kind in ("tuple", "list") else 3)]
         if kind in ("index", "slice"):
             return Slice(*values) if kind == "index" else slice(*values)
         return values if kind == "list" else tuple(values)
+
+    def value(self, cls: type, entry: Checked, depth: int) -> Any:
+        """An attribute value, whose constructor checks its fields."""
+        names, inner = field_names(cls), entry.mapping()
+        if set(inner) != set(names):
+            entry.expected(f"the fields {', '.join(names)}")
+        return _checked(entry, cls, *[self.attribute(inner[name], depth + 1) for name in names])
 
     # State ----------------------------------------------------------------------------------------------------------
 
@@ -276,6 +286,8 @@ class _Reader:
         self, graph: Graph, entry: Checked, inputs: Sequence[Any], attrs: tuple[Any, ...], stored: Sequence[Spec], depth: int
     ) -> Node:  # fmt: skip
         op = self.op(entry["op"], inputs, depth)
+        if isinstance(op, Op):
+            attrs = self.upgraded(entry["op"], op, inputs, attrs)
         specs = _checked(entry, node_checks.results, op, inputs, attrs, stored)
         where, control, device = entry.get("where"), entry.get("control"), entry.get("device")
         node = Graph.add(graph, op, inputs, attrs, specs, None if where is None else _Stored(where.text()), None)
@@ -331,9 +343,9 @@ class _Reader:
         if kind == "control":
             return self.control(entry, inputs, depth)
         if kind == "late":
-            return self.late(entry, 0)
+            return self.late(entry, inputs, 0)
         if kind == "primitive":
-            return PrimitiveOp(entry["how"].text(_PRIMITIVES), entry["frame"].text(), entry["is_constant"].boolean())
+            return RoutingOp(entry["how"].text(_ROUTING_OPS), entry["frame"].text(), entry["is_constant"].boolean())
         if kind == "queue":
             count = entry["count"]
             number = None if count.value is None else count.integer(0)
@@ -359,6 +371,25 @@ class _Reader:
                 f"op {name!r} was saved in version {version}, this Weft has {op.version}. Update Weft."
             )
         return op
+
+    @staticmethod
+    def upgraded(entry: Checked, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The attributes of `op` in its present version; `entry` has the version of `attrs`."""
+        version = entry["version"].integer(0)
+        if op.upgrade is None or version >= op.version:
+            return attrs
+        made: tuple[Any, ...] = _checked(entry, op.upgrade, version, inputs, attrs)
+        return made
+
+    def upgraded_call(self, entry: Checked, op: Op, inputs: Sequence[Any], arguments: Any) -> Any:
+        """The arguments of a deferred call of `op` in its present version: tensors first, then attributes."""
+        args, kwargs = arguments
+        count = len(op.tensor_slots)
+        places = [a.index if isinstance(a, Place) else None for a in args[:count]]
+        if any(i is not None and i >= len(inputs) for i in places):
+            entry.fail("an argument stands for an input that is not there.")
+        operands = [None if i is None else inputs[i] for i in places]
+        return (*args[:count], *self.upgraded(entry, op, operands, args[count:])), kwargs
 
     def write(self, entry: Checked, inputs: Sequence[Any], depth: int) -> WriteOp:
         how, state, sub = entry["how"].text((*KINDS, "assign_fn")), entry["state"].index(self.states), entry.get("sub")
@@ -409,26 +440,27 @@ class _Reader:
             entry.fail("this node has no result.")
         return outputs[0]
 
-    def late(self, entry: Checked, order: int) -> DeferredOp:
+    def late(self, entry: Checked, inputs: Sequence[Any], order: int) -> DeferredOp:
         specs = [self.spec(s) for s in entry["specs"].items()]
         how = entry["how"].text(("call", "rule", "gradient"))
         if order > MAX_ORDER:
             entry.fail(f"derivatives above order {MAX_ORDER} are not read.")
         if how == "gradient":
-            return DeferredGradient(self.late(entry["of"], order + 1), self.naturals(entry["wanted"]), specs)
+            return DeferredGradient(self.late(entry["of"], inputs, order + 1), self.naturals(entry["wanted"]), specs)
         if how == "rule":
             attrs = self.attribute(entry["attrs"])
             if type(attrs) is not tuple:
                 entry["attrs"].expected("a tuple of attributes")
-            return DeferredRule(
-                self.table_op(entry["op"]), attrs, entry["count"].integer(0), self.naturals(entry["wanted"]), specs
-            )
+            op = self.table_op(entry["op"])
+            attrs = self.upgraded(entry["op"], op, inputs, attrs)
+            return DeferredRule(op, attrs, entry["count"].integer(0), self.naturals(entry["wanted"]), specs)
         arguments = self.attribute(entry["arguments"])
         if not _are_arguments(arguments):
             entry["arguments"].expected("positional and named arguments")
-        return DeferredCall(
-            entry["name"].text(), specs, self.function(entry["function"]), arguments, entry["draws"].integer(0)
-        )
+        function = self.function(entry["function"])
+        if (called := getattr(function, "op", None)) is not None and called.upgrade is not None:
+            arguments = self.upgraded_call(entry["function"], called, inputs, arguments)
+        return DeferredCall(entry["name"].text(), specs, function, arguments, entry["draws"].integer(0))
 
     @staticmethod
     def naturals(entry: Checked) -> list[int]:
@@ -508,5 +540,10 @@ class _Stored(Location):
     def __str__(self) -> str:
         return f"{self.text} (when it was saved)"
 
-    def __repr__(self) -> str:
-        return f"Location({self.text})"
+    @property
+    def short(self) -> str:
+        return self.text.partition(" in ")[0]
+
+    @property
+    def place(self) -> str:
+        return self.text

@@ -19,9 +19,9 @@ from ..capture.control_flow import ControlOp
 from ..capture.subgraph import Sub
 from ..graph import CONSTANT, PLACEHOLDER, Value, ndarray
 from .building import NO_OP, IterationNumbers
-from .control_primitives import PrimitiveOp
 from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place
 from .queues import _BarrierOp, _QueueOp
+from .routing import RoutingOp
 from .variables import ReadOp, WriteOp
 
 _OPERANDS = {"assign": 1, "assign_add": 1, "assign_sub": 1, "scatter_add": 2}
@@ -70,8 +70,8 @@ def _results(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], stored: Seq
         return [Spec(op.state.tensor.shape, op.state.tensor.dtype)]
     if isinstance(op, ControlOp):
         return _CONTROL[op.kind](op, inputs)
-    if isinstance(op, PrimitiveOp):
-        return _primitive(op, inputs)
+    if isinstance(op, RoutingOp):
+        return _routing(op, inputs)
     if isinstance(op, _QueueOp):
         return _queue(op, inputs)
     if not (op is NO_OP or isinstance(op, _BarrierOp) or op.name in ("save_variables", "restore_variables")):
@@ -260,11 +260,11 @@ def _scan(op: ControlOp, inputs: Sequence[Any]) -> list[Spec]:
 _CONTROL = {"cond": _cond, "while": _while, "scan": _scan}
 
 
-# Primitives and queues ------------------------------------------------------------------------------------------------
+# Routing ops and queues ------------------------------------------------------------------------------------------------
 
 
-def _primitive(op: PrimitiveOp, inputs: Sequence[Any]) -> list[Spec]:
-    if op.name == "merge":
+def _routing(op: RoutingOp, inputs: Sequence[Any]) -> list[Spec]:
+    if op.routes == "merge":
         if not inputs:
             raise ValueError("merge needs an input.")
         found = Spec(inputs[0].shape, inputs[0].dtype)
@@ -273,9 +273,9 @@ def _primitive(op: PrimitiveOp, inputs: Sequence[Any]) -> list[Spec]:
                 raise ValueError(f"merge needs inputs of one dtype. Got {found.dtype.name} and {v.dtype.name}.")
             found = _common(found, v) if _may_be(found.shape, v.shape) else Spec(_merged(found.shape, v.shape), v.dtype)
         return [found, Spec((), dtypes.int32)]
-    _count(inputs, 2 if op.name == "switch" else 1)
+    _count(inputs, 2 if op.routes == "switch" else 1)
     spec = Spec(inputs[0].shape, inputs[0].dtype)
-    if op.name == "switch":
+    if op.routes == "switch":
         if inputs[1].dtype != dtypes.bool_ or inputs[1].size not in (1, None):
             raise ValueError("switch needs one bool.")
         return [spec, spec]

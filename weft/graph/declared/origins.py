@@ -53,11 +53,10 @@ def _depth(tensor: Any) -> int:
 class Remembering(Mode):
     """While entered (by `graph.as_default()`), results of ops on parameters and draws remember how they were made."""
 
-    remembers = True
+    allows_programs = True
 
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
-        split = op.num_positional
-        made = op.call(*values[:split], **dict(zip(op.parameters[split:], values[split:], strict=True)))
+        made = op.run(op.call, values)
         tensors = tuple(op.tensors(values))
         if any(is_made(t) for t in tensors):
             depth = 1 + max([_depth(t) for t in tensors])
@@ -87,9 +86,7 @@ def derived(graph: Any, tensor: Tensor) -> Tensor | None:
 
 
 def _again(op: Op, tensors: list[Any], attrs: tuple[Any, ...]) -> Any:
-    values = tuple(op.merge(tensors, attrs))
-    split = op.num_positional
-    return op.call(*values[:split], **dict(zip(op.parameters[split:], values[split:], strict=True)))
+    return op.run(op.call, op.merge(tensors, attrs))
 
 
 def _refuse(graph: Any, tensor: Tensor) -> NoReturn:

@@ -29,7 +29,6 @@ class Declaring(Capture):
     """Mode that declares every op of its thread in `graph`; `writes` are the assigns made for in-place ops."""
 
     graph: Any
-    touch = views_of = None  # type: ignore[assignment]  # a declared graph writes to the base of a view
 
     def __init__(self, graph: DeclaredGraph) -> None:
         self.graph = graph
@@ -48,6 +47,12 @@ class Declaring(Capture):
         self.writes.append(node)
         self._written.setdefault(id(x), (x, x._node))
         self.graph.now(x, wrap(node.outputs[0], value._node))
+
+    def touch(self, x: Tensor) -> None:
+        pass  # nothing is undone: `forget` restores the tape links
+
+    def views_of(self, base: Tensor) -> None:
+        return None  # a declared graph writes to the base of a view
 
     def random_state(self, generator: Any) -> Tensor:
         return self.graph.random_state(generator)

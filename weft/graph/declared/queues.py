@@ -9,10 +9,10 @@ call               open queue                         after `close()`
 =================  =================================  =============================================================
 enqueue            pending while the queue is full    new ones fail (QueueClosedError); pending ones still succeed as
                                                       space frees up, or fail with `close(cancel_pending=True)`
-dequeue            pending while the queue is empty   takes what is left; fails when too little is left and no
+dequeue            pending while the queue is empty   takes the remaining ones; fails when too few remain and no
                                                       enqueue is pending that could bring it
 dequeue_many(n)    pending until n elements are there fails as dequeue does; elements it was offered stay in the queue
-dequeue_up_to(n)   as dequeue_many                    takes what is left if that is at least one element
+dequeue_up_to(n)   as dequeue_many                    takes the remaining ones if there is at least one
 =================  =================================  =============================================================
 
 `enqueue_many` fills free slots as they appear; when it fails, elements already enqueued stay. A call whose step is

@@ -13,7 +13,6 @@ node.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ...errors import user_location
 from ...io.durable import replace_file
 from ...io.tensor_file import read_arrays, write_arrays
 from ...ops.array.indexing import Slice
+from ...ops.core.attributes import field_names, name_of
 from ...ops.core.registry import Op
 from ...ops.core.spec import Symbol
 from ...tensor import Tensor
@@ -33,10 +33,10 @@ from ..capture.subgraph import Sub
 from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from .building import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph
 from .callables import stored_name
-from .control_primitives import PrimitiveOp
 from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place
 from .graph_files import write_graph_files
 from .queues import FIFOQueue, PriorityQueue, Queue, RandomShuffleQueue, StagingArea, _BarrierOp, _QueueOp
+from .routing import RoutingOp
 from .variables import ReadOp, State, Variable, WriteOp, locked
 
 ndarray = np.ndarray
@@ -90,6 +90,9 @@ def _encode(value: Any, weights: _Weights, node: Node) -> Any:
         return {"symbol": value.name}
     if isinstance(value, ndarray):
         return weights.put(value)
+    if (name := name_of(value)) is not None:
+        fields = field_names(value.__class__)
+        return {name: {field: _encode(getattr(value, field), weights, node) for field in fields}}
     raise TypeError(
         f"save: node {node.name!r} ({node.op.name}) has an attribute of type {type(value).__name__}, which cannot be stored. "
         f"Made at {node.where}."
@@ -149,7 +152,7 @@ class _Writer:
         if isinstance(node.graph, DeclaredGraph) and node in node.graph.frames:
             entry["frame"] = list(node.graph.frames[node])
         if node.where is not None:
-            entry["where"] = f"{os.path.basename(node.where.filename)}:{node.where.line} in {node.where.code.co_name}"
+            entry["where"] = node.where.place
         return entry
 
     def op(self, node: Node) -> dict[str, Any]:
@@ -170,7 +173,8 @@ class _Writer:
             return {"kind": "control", "how": op.kind, "facts": facts, "outer": len(outer), "subs": subs}
         if isinstance(op, DeferredOp):
             return {"kind": "late", **self.late(op, node)}
-        if isinstance(op, PrimitiveOp):
+        if isinstance(op, RoutingOp):
+            # "primitive": the word of files since 0.1
             return {"kind": "primitive", "how": op.name, "frame": op.frame, "is_constant": op.is_constant}
         if isinstance(op, _QueueOp):
             return {"kind": "queue", "how": op.method, "count": op.count, "queue": self.queue(op.queue)}

@@ -29,6 +29,7 @@ RANKS = (2, 3, 4, 1, 5, 0)
 MAX_FAILURES = 6000  # trials without a fit before giving up
 MAX_SUCCESSES = 4  # fitting trials to compare
 MAX_TRIALS_AFTER_SUCCESS = 24
+MAX_CHANGES = 16  # unknown sizes that are changed one at a time
 _STATE = np.zeros(2, np.int64)
 
 
@@ -92,9 +93,13 @@ def probe(function: Callable[[list[Tensor]], Any], inputs: Sequence[Any], op: Op
         if other.form != first.form or [s.dtype for s in other.specs] != [s.dtype for s in first.specs]:
             first.varies = True
             return first
+    ranked = all(v.shape is not None for v in inputs)
+    for shapes in itertools.islice(_changed(given, best[0][0]), MAX_CHANGES) if ranked else ():
+        found = _trial(function, [Spec(s, v.dtype) for s, v in zip(shapes, inputs, strict=True)])
+        if found is not None:
+            best.append((tuple(shapes), found))
     same = [f for _, f in best if f.form == first.form]
     tried = [shapes for shapes, f in best if f.form == first.form]
-    ranked = all(v.shape is not None for v in inputs)
     varied = ranked and all(
         isinstance(d, int) or len({shapes[i][a] for shapes in tried}) > 1
         for i, s in enumerate(given)
@@ -174,6 +179,26 @@ def _filled(shapes: Sequence[Any], sizes: Iterable[int]) -> list[tuple[int, ...]
         )
         for s in shapes
     ]
+
+
+def _changed(shapes: Sequence[Any], fitting: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    """The `fitting` shapes with one unknown size tripled, for each unknown size.
+
+    Trials with one size for all unknown ones agree on every function of a difference, such as image minus kernel.
+    """
+    seen: set[Symbol] = set()
+    for i, shape in enumerate(shapes):
+        for axis, size in enumerate(shape):
+            if isinstance(size, int) or size in seen:
+                continue
+            places = {(i, axis)}
+            if size is not None:  # one symbol in several places stands for one size
+                seen.add(size)
+                places = {(j, a) for j, other in enumerate(shapes) for a, d in enumerate(other) if d == size}
+            yield [
+                tuple([3 * n if (j, a) in places else n for a, n in enumerate(sizes)])
+                for j, sizes in enumerate(fitting)
+            ]
 
 
 def _sampled(op: Op | None, shapes: Sequence[Any]) -> Iterator[list[tuple[int, ...]]]:

@@ -21,7 +21,7 @@ from ...ops.core.spec import Spec
 from ..capture.control_flow import ControlOp
 from ..capture.subgraph import Sub
 from ..declared.building import NO_OP, DeclaredGraph, GraphOp
-from ..declared.control_primitives import PrimitiveOp
+from ..declared.routing import RoutingOp
 from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from .interpret import stack_rows
 
@@ -147,7 +147,7 @@ class Lowered:
         for node in nodes:
             top.path = frames.get(node, ())
             made = self._copy(node, self.values, top, [self.nodes[c] for c in node.control if c in self.nodes])
-            if made is not None and node.op.name == "merge":
+            if made is not None and node.op.routes == "merge":
                 waiting.append((node, made))
         for old, new in waiting:
             new.inputs = tuple([self.values[v] for v in old.inputs])
@@ -202,12 +202,12 @@ class Lowered:
             context.effects.append(made)
         return made
 
-    def _primitive(
+    def _routing(
         self, name: str, inputs: Sequence[Any], context: _Context, title: str, **facts: Any
     ) -> tuple[Value, ...]:
         spec = Spec(inputs[0].shape, inputs[0].dtype)
         specs = {"switch": [spec, spec], "merge": [spec, Spec((), dtypes.int32)]}.get(name, [spec])
-        return self._add(PrimitiveOp(name, **facts), inputs, specs, context, (), f"{title}/{name}").outputs
+        return self._add(RoutingOp(name, **facts), inputs, specs, context, (), f"{title}/{name}").outputs
 
     def _body(self, sub: Sub, formals: Sequence[Value], captured: Sequence[Value], context: _Context) -> list[Value]:
         """Copy the nodes of a subgraph; returns its results, each gated by the pivot and the effects."""
@@ -235,7 +235,7 @@ class Lowered:
             PassOp(), [inputs[0]], [Spec((), dtypes.bool_)], context, control, f"{node.name}/pred"
         ).outputs[0]
         ports = {
-            id(v): self._primitive("switch", [v, flag], context, node.name) for v in dict.fromkeys([flag, *inputs[1:]])
+            id(v): self._routing("switch", [v, flag], context, node.name) for v in dict.fromkeys([flag, *inputs[1:]])
         }
         results: list[list[Value]] = []
         pivots: list[Value] = []
@@ -251,8 +251,8 @@ class Lowered:
                 PassOp(), [live.outputs[0]], [Spec((), dtypes.bool_)], context, branch.effects, f"{node.name}/end"
             )
             pivots.append(ended.outputs[0])
-        merged = [self._primitive("merge", pair, context, node.name)[0] for pair in zip(*results, strict=True)]
-        both = self._primitive("merge", pivots, context, node.name)[0]
+        merged = [self._routing("merge", pair, context, node.name)[0] for pair in zip(*results, strict=True)]
+        both = self._routing("merge", pivots, context, node.name)[0]
         return [self._after(v, both.node, context) for v in merged]
 
     def _after(self, value: Value, node: Node, context: _Context) -> Value:
@@ -270,26 +270,26 @@ class Lowered:
         gate = [*control, *([context.pivot] if context.pivot is not None else [])]
         for v in (*start, *constants):
             spec = Spec(v.shape, v.dtype)
-            op = PrimitiveOp("enter", frame, len(entered) >= len(start))
+            op = RoutingOp("enter", frame, len(entered) >= len(start))
             made = self._add(op, [v], [spec], inner, gate, f"{name}/enter", False)
             entered.append(made.outputs[0])
         for v in entered[: len(start)]:
-            merged.append(self._primitive("merge", [v], inner, name)[0])
+            merged.append(self._routing("merge", [v], inner, name)[0])
         fixed = entered[len(start) :]
         inner.pivot = merged[0].node
         going = test(merged, fixed, inner)
-        ports = [self._primitive("switch", [m, going], inner, name) for m in merged]
+        ports = [self._routing("switch", [m, going], inner, name) for m in merged]
         live = self._add(
             PassOp(), [ports[0][1]], [Spec(merged[0].shape, merged[0].dtype)], inner, (), f"{name}/runs", False
         )
         iteration = _Context(inner.path, live, context.device)
         news = body([p[1] for p in ports], fixed, iteration)
         for m, new in zip(merged, news, strict=True):
-            back = self._primitive("next_iteration", [new], iteration, name)[0]
+            back = self._routing("next_iteration", [new], iteration, name)[0]
             m.node.inputs = (*m.node.inputs, back)
         results = []
         for no, _ in ports:
-            made = self._add(PrimitiveOp("exit"), [no], [Spec(no.shape, no.dtype)], inner, (), f"{name}/exit", False)
+            made = self._add(RoutingOp("exit"), [no], [Spec(no.shape, no.dtype)], inner, (), f"{name}/exit", False)
             del self.graph.frames[made]
             if context.path:
                 self.graph.frames[made] = context.path

@@ -1,7 +1,7 @@
 """The naive executor: run one node at a time, as the reference for the dataflow executor.
 
 It shares no code with the dataflow executor beyond running one node on arrays. One thread walks over the nodes of a step
-in the order of declaration, each as soon as its inputs are there, uncompiled. A loop of primitives is run as a loop: one
+in the order of declaration, each as soon as its inputs are there, uncompiled. A loop of routing ops is run as a loop: one
 iteration after the other, all nodes of an iteration, until nothing goes into the next. A token that is not sent is the
 value DEAD. A node that must wait (a queue op) is set aside while others can run. On several devices every value that
 another device uses is sent and received at once.
@@ -49,7 +49,7 @@ class Frame:
         needs: dict[Any, set[Any]] = {item: set() for item in self.items}
         for node in nodes:
             for v in node.inputs:
-                if v.__class__ is Value and v not in skip and not (node.op.name == "merge" and _comes_back(v)):
+                if v.__class__ is Value and v not in skip and not (node.op.routes == "merge" and _comes_back(v)):
                     needs[home[node]].add(home.get(v.node))
             for other in node.control:
                 needs[home[node]].add(home.get(other))
@@ -61,7 +61,7 @@ class Frame:
 
 
 def _comes_back(value: Value) -> bool:
-    return value.node.op.name == "next_iteration"
+    return value.node.op.routes == "next_iteration"
 
 
 class Script:
@@ -164,7 +164,7 @@ class Interpreter:
         while True:
             env: dict[Any, Any] = {}
             for node in frame.nodes:
-                if node.op.name == "enter":
+                if node.op.routes == "enter":
                     again = iteration and not node.op.is_constant
                     stopped = any(outer.get(("^", n)) is DEAD for n in node.control)
                     env[node] = DEAD if again or stopped else self._input(node, node.inputs[0], outer)
@@ -173,7 +173,7 @@ class Interpreter:
             leaving.update({k: token for k, token in env.items() if token is not DEAD or k not in leaving})
             carried = {}
             for node in frame.nodes:
-                if node.op.name == "next_iteration" and env[node.outputs[0]] is not DEAD:
+                if node.op.routes == "next_iteration" and env[node.outputs[0]] is not DEAD:
                     carried[(node.outputs[0], "carried")] = env[node.outputs[0]]  # type: ignore[index]
             if not carried:
                 break
@@ -195,20 +195,19 @@ class Interpreter:
     def _fire(self, node: Node, env: dict[Any, Any], tag: Any, pending: dict[Any, Node]) -> bool:
         """Run a node, or start it if it blocks; whether it is done."""
         op = node.op
-        name = op.name if hasattr(op, "is_constant") else ""
         live = not any(env[("^", n)] is DEAD for n in node.control if ("^", n) in env)
         outputs: Sequence[Any] | None = None
-        if name == "enter":
+        if op.routes == "enter":
             outputs = None if env[node] is DEAD else [env[node]]
-        elif name == "merge":
+        elif op.routes == "merge":
             outputs = self._merge(node, env) if live else None
         else:
             inputs = [self._input(node, v, env) for v in node.inputs]
             if live and not any(a is DEAD for a in inputs):
-                if name == "switch":
+                if op.routes == "switch":
                     taken = bool(np.all(inputs[1]))
                     outputs = [DEAD, inputs[0]] if taken else [inputs[0], DEAD]
-                elif name:
+                elif op.routes:
                     outputs = [inputs[0]]
                 elif hasattr(op, "start"):
                     return self._start(node, inputs, env, tag, pending)

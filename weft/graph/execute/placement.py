@@ -151,7 +151,7 @@ class Placement:
         for node in self.nodes:
             if isinstance(node.op, (ReadOp, WriteOp)):
                 self._join(node, node.op.state)
-            if getattr(node.op, "routes", False):
+            if node.op.routes:
                 self._join(node, self._frame_key(node))
             other = getattr(node.graph, "colocated", {}).get(node)
             if other is not None:
@@ -163,9 +163,9 @@ class Placement:
             self.groups.setdefault(self._root(node), []).append(node)
 
     def _frame_key(self, node: Node) -> Any:
-        """The colocation key of the primitives of one loop: its tokens are counted in one place."""
+        """The colocation key of the routing ops of one loop: its tokens are counted in one place."""
         frame = getattr(node.graph, "frames", {}).get(node, ())
-        if node.op.name == "exit":
+        if node.op.routes == "exit":
             inside: Any = node.inputs[0]
             frame = node.graph.frames.get(inside.node, ())  # type: ignore[attr-defined]
         return ("frame", *frame) if frame else node
@@ -190,7 +190,7 @@ class Placement:
         for soft in (False, True):
             for node in group:
                 for wish in node.device or ():
-                    if (wish.soft or getattr(node.op, "routes", False)) is not soft:
+                    if (wish.soft or bool(node.op.routes)) is not soft:
                         continue  # what routes the tokens of one loop must be together: its wishes are soft
                     narrowed = [d for d in allowed if wish.allows(d)]
                     if narrowed:

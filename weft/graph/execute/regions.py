@@ -1,7 +1,7 @@
 """Regions: the pure parts of a step, each compiled to one program and run as one node.
 
 Note [Regions]. A *unit* is what an executor starts: a node that must run by itself (it blocks, has effects on the host, or
-is a control-flow primitive), or a region. A region is the set of pure and state nodes that have the same units among
+is a routing op), or a region. A region is the set of pure and state nodes that have the same units among
 their ancestors. So a region waits for nothing that each of its nodes would not wait for, regions and units form no cycle,
 and a step without blocking nodes is one region: one program call.
 

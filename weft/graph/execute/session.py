@@ -24,7 +24,7 @@ from ...runtime.limits import LeastRecentlyUsed, max_programs
 from ...tensor import Tensor, to_array, wrap
 from ..capture.control_flow import ControlOp
 from ..declared.building import DeclaredGraph, get_default_graph, refuse_foreign
-from ..declared.control_primitives import frame_of, has_primitives
+from ..declared.routing import frame_of, has_routing
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .control_lowering import Lowered, must_lower
 from .costs import Measuring, report
@@ -48,7 +48,7 @@ class Session:
         graph: the graph to run; the current default graph by default.
         executor: "dataflow", or "naive" for the reference executor that runs nodes one at a time.
         devices: the devices to place nodes on; those of `wf.devices()` by default.
-        lower: lower all structured control flow to primitives instead of compiling it; see
+        lower: lower all structured control flow to routing ops instead of compiling it; see
             `weft.graph.execute.control_lowering`.
 
     >>> with wf.Graph().as_default() as graph:
@@ -74,7 +74,7 @@ class Session:
         if devices is not None:
             as_devices(devices)  # raise for unknown names now, not in the first step
         self.transport: Any = LocalTransport()  # how values cross between devices, see `weft.graph.execute.partition`
-        self._steps: LeastRecentlyUsed[Any, Step] = LeastRecentlyUsed(max_programs)
+        self._steps: LeastRecentlyUsed[Any, PreparedStep] = LeastRecentlyUsed(max_programs)
         self._lock = threading.Lock()
         self._runs: set[Run] = set()
         self._closed = False
@@ -202,7 +202,7 @@ class Session:
 
     # Steps --------------------------------------------------------------------------------------------------------------
 
-    def _step(self, fetches: Any, feeds: Mapping[Any, Any] | None) -> tuple[Step, list[ndarray]]:
+    def _step(self, fetches: Any, feeds: Mapping[Any, Any] | None) -> tuple[PreparedStep, list[ndarray]]:
         if fetches.__class__ is Tensor:
             leaves: Any = (fetches,)
             structure: Any = None
@@ -227,12 +227,12 @@ class Session:
             self._steps.put(key, step)
         return step, arrays
 
-    def _make(self, leaves: Sequence[Any], structure: Any, values: list[Value]) -> Step:
+    def _make(self, leaves: Sequence[Any], structure: Any, values: list[Value]) -> PreparedStep:
         self._check_open()
         for v in values:
             if v.node.graph is not self.graph:
                 refuse_foreign(self.graph, v)
-        return Step(self, [self._fetch_target(x) for x in leaves], structure, values)
+        return PreparedStep(self, [self._fetch_target(x) for x in leaves], structure, values)
 
     def _feed_target(self, what: Any) -> Value:
         if isinstance(what, str):
@@ -280,7 +280,7 @@ class Session:
             "dictionary of them."
         )
 
-    def _run_step(self, step: Step, arrays: list[ndarray], timeout: float | None) -> Any:
+    def _run_step(self, step: PreparedStep, arrays: list[ndarray], timeout: float | None) -> Any:
         if self._closed:
             self._check_open()
         if timeout is not None and (not isinstance(timeout, (int, float)) or not timeout >= 0):
@@ -370,7 +370,7 @@ def _fits(shape: Sequence[Any], given: Sequence[int]) -> bool:
     return True
 
 
-class Step:
+class PreparedStep:
     """A step's definition, made ready to run: its plan, and what its results are."""
 
     def __init__(self, session: Session, targets: list[Value | Node], structure: Any, fed: list[Value]) -> None:
@@ -403,7 +403,7 @@ class Step:
             self.executed = len(units[0].nodes)
 
     def _plan(self, nodes: list[Node], given: set[Value], values: list[Value], naive: bool) -> Any:
-        framed = has_primitives(nodes)
+        framed = has_routing(nodes)
         if framed:
             for v in values:
                 if frame_of(v.node):

@@ -1,12 +1,12 @@
-"""The token engine: run graphs with control-flow primitives, node by node, on one or several devices.
+"""The token engine: run graphs with routing ops, node by node, on one or several devices.
 
-Tokens are defined in Note [Dead tokens] in `weft.graph.declared.control_primitives`. A token carries its tag: the
+Tokens are defined in Note [Dead tokens] in `weft.graph.declared.routing`. A token carries its tag: the
 loops it is in and their iterations. So iterations overlap: a node of iteration 5 may run before one of iteration 4
 has finished, if its inputs are there. Large nodes run on the pool of threads beside each other; small ones on the
 engine's own thread.
 
 Every device has a separate engine and thread. A value that another device uses is sent to it with
-its tag, live or dead, once per destination and iteration; so is a control edge. The loop's own primitives are colocated
+its tag, live or dead, once per destination and iteration; so is a control edge. The routing ops of a loop are colocated
 (`weft.graph.execute.placement`), everything else may be anywhere. The step is over when every engine is idle and nothing is on
 its way: as many tokens were taken as were sent.
 """
@@ -21,7 +21,6 @@ import numpy as np
 
 from ...runtime.device import Device
 from ...runtime.interrupts import watched
-from ..declared.control_primitives import PrimitiveOp
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .interpret import located, run_alone
 from .run import Run
@@ -39,10 +38,10 @@ class _Item:
     def __init__(self, node: Node) -> None:
         self.node, self.inputs, self.outputs = node, list(node.inputs), node.outputs
         self.count = 0
-        self.kind = node.op.name if isinstance(node.op, PrimitiveOp) else ""
+        self.kind = node.op.routes
         self.start = getattr(node.op, "start", None)
         # a merge is dead when all tokens that can reach this iteration from outside are
-        self.forward = sum([v.__class__ is Value and v.node.op.name != "next_iteration" for v in node.inputs])
+        self.forward = sum([v.__class__ is Value and v.node.op.routes != "next_iteration" for v in node.inputs])
         self.expected = self.forward if self.forward == len(node.inputs) else 1  # one token per iteration of a loop
         self.heavy = not self.kind and self.start is None
 
@@ -60,7 +59,7 @@ class TokenPart:
 
 
 class TokenPlan:
-    """A step with primitives, made ready to run."""
+    """A step with routing ops, made ready to run."""
 
     def __init__(
         self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any]

@@ -22,9 +22,9 @@ from .conv_transpose import conv_transpose_backward_weights as conv_transpose_ba
 from .conv_transpose import conv_transpose_forward as conv_transpose_forward
 from .conv_transpose import conv_transpose_shape as conv_transpose_shape
 from .conv_weights import conv_backward_weights as conv_backward_weights
-from .kernel import cache as cache
 from .matmul import matmul as matmul
 from .pool import avg_pool_backward as avg_pool_backward
 from .pool import avg_pool_forward as avg_pool_forward
 from .pool import max_pool_backward as max_pool_backward
 from .pool import max_pool_forward as max_pool_forward
+from .primitive_call import cache as cache

@@ -10,31 +10,29 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.ops.nn.window import Window
 from weft.runtime import memory, threads
 
 from .. import shares
 from ..addresses import address
 from ..capi import Arg
 from ..descriptors import MemoryDesc
-from .checks import Padding, check_conv, expect_shape, same_dtype, sliding_sizes
-from .kernel import Kernel, cache, reject_reference
+from .checks import check_conv, expect_shape, same_dtype
+from .primitive_call import PrimitiveCall, cache, reject_reference
 from .staging import channels_last_desc, grouped_weights, is_channels_last, stage_input
 
 _Ints = tuple[int, ...]
 
 
 def conv_forward(
-    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: _Ints, padding: Padding, dilation: _Ints,
-    groups: int, out: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, window: Window, groups: int, out: np.ndarray | None = None
+) -> np.ndarray:
     """The convolution of `x` with `w`, as deep learning means it (no flip).
 
     Args:
         x: (N, C, spatial...), 1 to 3 spatial axes.
         w: (O, C/groups, kernel...).
         bias: (O,) or `None`.
-        stride, dilation: one integer per spatial axis, at least 1.
-        padding: one pair (before, after) per spatial axis.
         groups: divides C and O.
         out: where the result goes, or `None`.
 
@@ -42,32 +40,30 @@ def conv_forward(
         (N, O, spatial...), channels-last unless `out` was given.
     """
     key = (
-        "conv_forward", x.shape, x.strides, x.dtype, w.shape, w.strides, w.dtype, stride, padding, dilation, groups,
+        "conv_forward", x.shape, x.strides, x.dtype, w.shape, w.strides, w.dtype, window, groups,
         None if bias is None else (bias.shape, bias.strides, bias.dtype),
         None if out is None else (out.shape, out.strides, out.dtype), threads.get_num_threads(),
     )  # fmt: skip
     call = cache.lookup(key)
     if call is None:
-        call = cache.make(key, lambda: _Forward(x, w, bias, stride, padding, dilation, groups, out))
+        call = cache.make(key, lambda: _Forward(x, w, bias, window, groups, out))
     result: np.ndarray = call(x, w, bias, out)
     return result
 
 
-def conv_backward_data(
-    g: np.ndarray, w: np.ndarray, x_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
-) -> np.ndarray:
+def conv_backward_data(g: np.ndarray, w: np.ndarray, x_shape: _Ints, window: Window, groups: int) -> np.ndarray:
     """Gradient of `conv_forward` in `x`: `g` is the gradient of the result, `x_shape` the shape of `x`.
 
     Returns:
         An array of `x_shape`, channels-last.
     """
     key = (
-        "conv_backward_data", g.shape, g.strides, g.dtype, w.shape, w.strides, w.dtype, x_shape, stride, padding,
-        dilation, groups, threads.get_num_threads(),
+        "conv_backward_data", g.shape, g.strides, g.dtype, w.shape, w.strides, w.dtype, x_shape, window, groups,
+        threads.get_num_threads(),
     )  # fmt: skip
     call = cache.lookup(key)
     if call is None:
-        call = cache.make(key, lambda: _BackwardData(g, w, x_shape, stride, padding, dilation, groups))
+        call = cache.make(key, lambda: _BackwardData(g, w, x_shape, window, groups))
     result: np.ndarray = call(g, w)
     return result
 
@@ -81,13 +77,12 @@ class _Forward:
     __slots__ = ("_dtype", "_kernel", "_order", "_out", "_shape", "_w", "_w_view", "_x")
 
     def __init__(
-        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: _Ints, padding: Padding, dilation: _Ints,
-        groups: int, out: np.ndarray | None,
-    ) -> None:  # fmt: skip
+        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, window: Window, groups: int, out: np.ndarray | None
+    ) -> None:
         op = "conv"
-        window = check_conv(op, x.shape, w.shape, stride, padding, dilation, groups)
+        check_conv(op, x.shape, w.shape, window, groups)
         self._dtype = same_dtype(op, x, w, bias, out)
-        self._shape = (x.shape[0], w.shape[0], *sliding_sizes(op, x.shape[2:], w.shape[2:], window))
+        self._shape = (x.shape[0], w.shape[0], *window.out_sizes(op, x.shape[2:]))
         expect_shape(op, "bias", bias, w.shape[:1])
         expect_shape(op, "out", out, self._shape)
         view = grouped_weights(w, groups)
@@ -97,7 +92,7 @@ class _Forward:
                 None if bias is None else MemoryDesc.strided(bias.shape, self._dtype), self._shape, self._dtype, window,
             )
         )  # fmt: skip
-        self._kernel = Kernel(work)
+        self._kernel = PrimitiveCall(work)
         self._x = stage_input(x, channels_last_desc(x.shape, self._dtype))
         self._w = stage_input(view, work.desc(Arg.WEIGHTS))
         self._w_view = groups if self._w is not None and groups > 1 else 0
@@ -127,27 +122,18 @@ class _Forward:
 class _BackwardData:
     __slots__ = ("_dtype", "_g", "_kernel", "_order", "_shape", "_w", "_w_view")
 
-    def __init__(
-        self,
-        g: np.ndarray,
-        w: np.ndarray,
-        x_shape: _Ints,
-        stride: _Ints,
-        padding: Padding,
-        dilation: _Ints,
-        groups: int,
-    ) -> None:
+    def __init__(self, g: np.ndarray, w: np.ndarray, x_shape: _Ints, window: Window, groups: int) -> None:
         op = "conv_backward_data"
-        window = check_conv(op, x_shape, w.shape, stride, padding, dilation, groups)
+        check_conv(op, x_shape, w.shape, window, groups)
         self._dtype = same_dtype(op, g, w)
-        expect_shape(op, "g", g, (x_shape[0], w.shape[0], *sliding_sizes(op, x_shape[2:], w.shape[2:], window)))
+        expect_shape(op, "g", g, (x_shape[0], w.shape[0], *window.out_sizes(op, x_shape[2:])))
         view = grouped_weights(w, groups)
         work = reject_reference(
             shares.conv_backward_data(
                 tuple(x_shape), MemoryDesc.any(view.shape, self._dtype), g.shape, self._dtype, window
             )
         )
-        self._kernel = Kernel(work)
+        self._kernel = PrimitiveCall(work)
         self._g = stage_input(g, channels_last_desc(g.shape, self._dtype))
         self._w = stage_input(view, work.desc(Arg.WEIGHTS))
         self._w_view = groups if self._w is not None and groups > 1 else 0

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.ops.nn.window import Window
 from weft.runtime import memory, threads
 
 from .. import capi
 from ..addresses import address
 from ..capi import Alg
 from ..primitives.elementwise import binary
-from .checks import Padding, expect_shape, same_dtype, window_of
+from .checks import expect_shape, same_dtype
 from .conv import conv_backward_data, conv_forward
 from .conv_weights import conv_backward_weights
-from .kernel import Kernel, cache
 from .matmul import matmul
+from .primitive_call import PrimitiveCall, cache
 from .staging import channels_last_desc, is_channels_last, pixels
 
 _Ints = tuple[int, ...]
 
 
 def conv_transpose_forward(
-    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: _Ints, padding: Padding, dilation: _Ints,
-    groups: int, output_padding: _Ints,
-) -> np.ndarray:  # fmt: skip
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, window: Window, groups: int, output_padding: _Ints
+) -> np.ndarray:
     """The transpose of a convolution with these settings, plus a bias.
 
     Args:
@@ -41,8 +41,8 @@ def conv_transpose_forward(
         (N, O, spatial...), channels-last.
     """
     op = "conv_transpose"
-    shape = conv_transpose_shape(x.shape, w.shape, stride, padding, dilation, groups, output_padding)
-    y = conv_backward_data(x, w, shape, stride, padding, dilation, groups)
+    shape = conv_transpose_shape(x.shape, w.shape, window, groups, output_padding)
+    y = conv_backward_data(x, w, shape, window, groups)
     if bias is not None:
         same_dtype(op, x, bias)
         expect_shape(op, "bias", bias, shape[1:2])
@@ -50,50 +50,35 @@ def conv_transpose_forward(
     return y
 
 
-def conv_transpose_shape(
-    x_shape: _Ints, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int, output_padding: _Ints
-) -> _Ints:
+def conv_transpose_shape(x_shape: _Ints, w_shape: _Ints, window: Window, groups: int, output_padding: _Ints) -> _Ints:
     """The shape of the result; raises `ValueError` if the arguments do not fit together."""
     op = "conv_transpose"
-    if len(x_shape) < 3 or len(w_shape) != len(x_shape) or groups < 1 or w_shape[0] != x_shape[1]:
+    ranks_fit = len(x_shape) == len(w_shape) == window.axes + 2
+    if not ranks_fit or groups < 1 or w_shape[0] != x_shape[1] or w_shape[2:] != window.kernel:
         raise ValueError(
-            f"{op}: shapes do not fit. Got x of shape {x_shape}, w of shape {w_shape}, {groups} groups; expected "
-            "(N, C, spatial...) and (C, O/groups, kernel...)."
+            f"{op}: shapes do not fit. Got x of shape {x_shape}, w of shape {w_shape}, {groups} groups and {window}; "
+            "expected (N, C, spatial...) and (C, O/groups, kernel...)."
         )
-    window = window_of(op, len(x_shape) - 2, stride, padding, dilation)
-    if len(output_padding) != len(stride) or any(not 0 <= p < s for p, s in zip(output_padding, stride, strict=True)):
-        raise capi.Unsupported(f"{op}: output_padding {output_padding} is not below the stride {stride}.")
-    sizes = tuple(
-        (n - 1) * s - before - after + d * (k - 1) + 1 + extra
-        for n, k, s, before, after, d, extra in zip(
-            x_shape[2:],
-            w_shape[2:],
-            window.stride,
-            window.pad_before,
-            window.pad_after,
-            window.dilation,
-            output_padding,
-            strict=True,
-        )  # fmt: skip
-    )
+    if len(output_padding) != window.axes or any(
+        not 0 <= p < s for p, s in zip(output_padding, window.stride, strict=True)
+    ):
+        raise capi.Unsupported(f"{op}: output_padding {output_padding} is not below the stride {window.stride}.")
+    sizes = window.transposed_sizes(x_shape[2:], output_padding)
     if any(size < 1 for size in sizes):
         raise ValueError(f"{op}: the result would be empty. Got x of shape {x_shape}, w of shape {w_shape}, {window}.")
     return (x_shape[0], w_shape[1] * groups, *sizes)
 
 
-def conv_transpose_backward_data(
-    g: np.ndarray, w: np.ndarray, stride: _Ints, padding: Padding, dilation: _Ints, groups: int
-) -> np.ndarray:
+def conv_transpose_backward_data(g: np.ndarray, w: np.ndarray, window: Window, groups: int) -> np.ndarray:
     """Gradient of `conv_transpose_forward` in `x`."""
-    return conv_forward(g, w, None, stride, padding, dilation, groups)
+    return conv_forward(g, w, None, window, groups)
 
 
 def conv_transpose_backward_weights(
-    x: np.ndarray, g: np.ndarray, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int,
-    with_bias: bool = False,
-) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
+    x: np.ndarray, g: np.ndarray, w_shape: _Ints, window: Window, groups: int, with_bias: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Gradients of `conv_transpose_forward` in `w` and, on request, in the bias."""
-    dw, _ = conv_backward_weights(g, x, w_shape, stride, padding, dilation, groups)
+    dw, _ = conv_backward_weights(g, x, w_shape, window, groups)
     return dw, sum_over_pixels(g) if with_bias else None
 
 
@@ -118,7 +103,7 @@ def _add_bias(y: np.ndarray, bias: np.ndarray) -> None:
     kernel(target, address(bias), target)
 
 
-def _bias_kernel(y: np.ndarray) -> Kernel:
+def _bias_kernel(y: np.ndarray) -> PrimitiveCall:
     image = channels_last_desc(y.shape, y.dtype)
     row = channels_last_desc((1, y.shape[1], *(1,) * (y.ndim - 2)), y.dtype)
-    return Kernel(binary(Alg.BINARY_ADD, image, row, image))
+    return PrimitiveCall(binary(Alg.BINARY_ADD, image, row, image))

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from weft.ops.nn.window import Window
 from weft.runtime import memory, threads
 
 from .. import shares
 from ..addresses import address
 from ..capi import Arg
 from ..descriptors import MemoryDesc, contiguous_strides
-from ..primitives.convolution import Window
-from .checks import Padding, check_conv, expect_shape, same_dtype, sliding_sizes
-from .kernel import Kernel, cache, reject_reference, sum_parts
+from .checks import check_conv, expect_shape, same_dtype
 from .matmul import matmul
+from .primitive_call import PrimitiveCall, cache, reject_reference, sum_parts
 from .staging import channels_last_desc, grouped_shape, pixels, stage_input, stage_output
 
 _Ints = tuple[int, ...]
@@ -23,33 +23,29 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 def conv_backward_weights(
-    x: np.ndarray, g: np.ndarray, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int,
-    with_bias: bool = False,
-) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
+    x: np.ndarray, g: np.ndarray, w_shape: _Ints, window: Window, groups: int, with_bias: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Gradients of `conv_forward` in `w` (row-major, of `w_shape`) and, on request, in the bias."""
     key = (
-        "conv_backward_weights", x.shape, x.strides, x.dtype, g.shape, g.strides, g.dtype, w_shape, stride, padding,
-        dilation, groups, with_bias, threads.get_num_threads(),
+        "conv_backward_weights", x.shape, x.strides, x.dtype, g.shape, g.strides, g.dtype, w_shape, window, groups,
+        with_bias, threads.get_num_threads(),
     )  # fmt: skip
     call = cache.lookup(key)
     if call is None:
-        prepare = _prepare_backward_weights
-        call = cache.make(key, lambda: prepare(x, g, w_shape, stride, padding, dilation, groups, with_bias))
+        call = cache.make(key, lambda: _prepare_backward_weights(x, g, w_shape, window, groups, with_bias))
     result: tuple[np.ndarray, np.ndarray | None] = call(x, g)
     return result
 
 
 def _prepare_backward_weights(
-    x: np.ndarray, g: np.ndarray, w_shape: _Ints, stride: _Ints, padding: Padding, dilation: _Ints, groups: int,
-    with_bias: bool,
-) -> Any:  # fmt: skip
+    x: np.ndarray, g: np.ndarray, w_shape: _Ints, window: Window, groups: int, with_bias: bool
+) -> Any:
     op = "conv_backward_weights"
-    window = check_conv(op, x.shape, w_shape, stride, padding, dilation, groups)
+    check_conv(op, x.shape, w_shape, window, groups)
     same_dtype(op, x, g)
-    expect_shape(op, "g", g, (x.shape[0], w_shape[0], *sliding_sizes(op, x.shape[2:], w_shape[2:], window)))
-    pointwise = all(k == 1 for k in w_shape[2:]) and not any(n for pair in padding for n in pair)
-    if groups == 1 and not with_bias and pointwise:
-        return _PointwiseBackwardWeights(x, g, w_shape, stride)
+    expect_shape(op, "g", g, (x.shape[0], w_shape[0], *window.out_sizes(op, x.shape[2:])))
+    if groups == 1 and not with_bias and window.positions == 1 and not window.padded:
+        return _PointwiseBackwardWeights(x, g, w_shape, window.stride)
     return _BackwardWeights(x, g, w_shape, window, groups, with_bias)
 
 
@@ -69,7 +65,7 @@ class _BackwardWeights:
                 g.shape, self._dtype, window,
             )
         )  # fmt: skip
-        self._kernel = Kernel(work)
+        self._kernel = PrimitiveCall(work)
         self._partial = work.partial
         self._x = stage_input(x, channels_last_desc(x.shape, self._dtype))
         self._g = stage_input(g, channels_last_desc(g.shape, self._dtype))

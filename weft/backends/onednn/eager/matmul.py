@@ -14,7 +14,7 @@ from ..addresses import address
 from ..descriptors import MemoryDesc, contiguous_strides, data_type
 from ..shares import Shares
 from ..shares import matmul as matmul_shares
-from .kernel import Kernel, cache, is_reference, sum_parts
+from .primitive_call import PrimitiveCall, cache, is_reference, sum_parts
 
 _Shape = tuple[int, ...]
 _FLOAT32 = np.dtype(np.float32)
@@ -56,7 +56,7 @@ class _Call:
     __slots__ = ("copy_a", "copy_b", "copy_bias", "copy_out", "dtype", "kernel", "shape", "swap")
 
     def __init__(
-        self, kernel: Kernel, shape: _Shape, dtype: np.dtype, copies: tuple[bool, bool, bool, bool], swap: bool
+        self, kernel: PrimitiveCall, shape: _Shape, dtype: np.dtype, copies: tuple[bool, bool, bool, bool], swap: bool
     ) -> None:
         self.kernel, self.shape, self.dtype, self.swap = kernel, shape, dtype, swap
         self.copy_a, self.copy_b, self.copy_out, self.copy_bias = copies
@@ -114,7 +114,7 @@ class _Matrix:
 
 
 def _as_matrix(array: np.ndarray, batch: _Shape) -> _Matrix | None:
-    """The array with `len(batch)` batch axes, of size 1 where it broadcasts; `None` if it has to be copied first."""
+    """The array with `len(batch)` batch axes, of size 1 where it broadcasts; `None` if it must be copied first."""
     itemsize = array.itemsize
     if any(stride < 0 or stride % itemsize for stride in array.strides):
         return None
@@ -175,7 +175,7 @@ def _merge(matrices: Sequence[_Matrix]) -> list[_Matrix]:
 
 
 def _flatten(matrix: _Matrix, count: int) -> tuple[int, int] | None:
-    """(size, stride) of the first `count` axes taken as one; `None` if no single stride walks through them."""
+    """(size, stride) of the first `count` axes merged into one; `None` if they have no common stride."""
     size, stride = 1, 0
     for length, step in zip(reversed(matrix.shape[:count]), reversed(matrix.strides[:count]), strict=True):
         if length == 1:
@@ -198,7 +198,7 @@ def _definite(matrix: _Matrix) -> _Matrix:
 
 
 def _check(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndarray | None) -> _Shape:
-    """The batch axes of the result; raises if the arguments do not fit together."""
+    """The batch axes of the result; raises if the arguments do not match."""
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
             f"matmul: operands must be matrices. Got shapes {a.shape} and {b.shape}; expected at least 2 axes."
@@ -263,18 +263,18 @@ def _prepare(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, bias: np.ndar
         if is_reference(work):
             refused = work
             continue
-        return _Call(Kernel(work), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
+        return _Call(PrimitiveCall(work), shape, a.dtype, (copy_a, copy_b, copy_out, bias_copied), swap)
     raise capi.Unsupported(f"matmul: no fast implementation for shapes {a.shape} and {b.shape}, {a.dtype} ({refused}).")
 
 
 def _spans_batch(matrices: Sequence[_Matrix]) -> bool:
-    """Whether every batch axis of the result comes from an operand (one broadcast in both has to be copied)."""
+    """Whether every batch axis of the result comes from an operand (one broadcast in both must be copied)."""
     a, b, out = matrices
     return all(n == 1 or n in (i, j) for i, j, n in zip(a.shape[:-2], b.shape[:-2], out.shape[:-2], strict=True))
 
 
 def _attempts(out: np.ndarray | None) -> Iterator[tuple[bool, bool, bool]]:
-    """Which of (a, b, out) to copy: nothing first, everything last."""
+    """The subsets of (a, b, out) to copy, in the order to try: from none to all."""
     for copy_out in (False,) if out is None else (False, True):
         for copy_a, copy_b in ((False, False), (True, False), (False, True), (True, True)):
             yield copy_a, copy_b, copy_out

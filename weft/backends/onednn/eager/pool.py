@@ -4,89 +4,76 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.ops.nn.window import Window
 from weft.runtime import memory, threads
 
 from .. import shares
 from ..addresses import address
 from ..capi import Alg, Unsupported
-from ..primitives.convolution import Window
-from .checks import Padding, expect_shape, not_empty, same_dtype, sliding_sizes, window_of
-from .kernel import Kernel, cache, reject_reference
+from .checks import expect_shape, not_empty, same_dtype
+from .primitive_call import PrimitiveCall, cache, reject_reference
 from .staging import block, channels_last_desc, stage_input
 
 _Ints = tuple[int, ...]
 
 
-def max_pool_forward(
-    x: np.ndarray, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints
-) -> tuple[np.ndarray, np.ndarray]:
+def max_pool_forward(x: np.ndarray, window: Window) -> tuple[np.ndarray, np.ndarray]:
     """The largest element of each window, and the workspace that `max_pool_backward` needs.
 
     Args:
         x: (N, C, spatial...), 1 to 3 spatial axes. NaN is not propagated.
-        kernel, stride: one integer per spatial axis, at least 1.
-        padding: one pair (before, after) per spatial axis; every window must meet the image. Padding never wins.
-        dilation: one integer per spatial axis; anything but 1 is `Unsupported`.
+        window: every window must meet the image; padding never wins. Dilation is `Unsupported`.
 
     Returns:
         (N, C, spatial...) channels-last, and opaque bytes.
     """
-    key = ("max_pool", x.shape, x.strides, x.dtype, kernel, stride, padding, dilation, threads.get_num_threads())
+    key = ("max_pool", x.shape, x.strides, x.dtype, window, threads.get_num_threads())
     call = cache.lookup(key)
     if call is None:
-        call = cache.make(key, lambda: _Forward(Alg.POOLING_MAX, x, kernel, stride, padding, dilation))
+        call = cache.make(key, lambda: _Forward(Alg.POOLING_MAX, x, window))
     y, workspace = call(x)
     assert workspace is not None  # max pooling for training always has one
     return y, workspace
 
 
-def max_pool_backward(
-    g: np.ndarray,
-    workspace: np.ndarray,
-    x_shape: _Ints,
-    kernel: _Ints,
-    stride: _Ints,
-    padding: Padding,
-    dilation: _Ints,
-) -> np.ndarray:
+def max_pool_backward(g: np.ndarray, workspace: np.ndarray, x_shape: _Ints, window: Window) -> np.ndarray:
     """Gradient of `max_pool_forward` in `x`, channels-last; of equal elements the first one gets it.
 
     `workspace` is what the forward returned, for the same settings and thread width or any other.
     """
-    key = ("max_pool_backward", g.shape, g.strides, g.dtype, x_shape, kernel, stride, padding, dilation,
-           threads.get_num_threads())  # fmt: skip
+    key = ("max_pool_backward", g.shape, g.strides, g.dtype, x_shape, window, threads.get_num_threads())
     call = cache.lookup(key)
     if call is None:
-        call = cache.make(key, lambda: _Backward(Alg.POOLING_MAX, g, x_shape, kernel, stride, padding, dilation))
+        call = cache.make(key, lambda: _Backward(Alg.POOLING_MAX, g, x_shape, window))
     result: np.ndarray = call(g, workspace)
     return result
 
 
-def avg_pool_forward(
-    x: np.ndarray, kernel: _Ints, stride: _Ints, padding: Padding, include_padding: bool
-) -> np.ndarray:
+def avg_pool_forward(x: np.ndarray, window: Window, include_padding: bool) -> np.ndarray:
     """The mean of each window; with `include_padding` the zeros of the padding count."""
-    key = ("avg_pool", x.shape, x.strides, x.dtype, kernel, stride, padding, include_padding, threads.get_num_threads())
+    key = ("avg_pool", x.shape, x.strides, x.dtype, window, include_padding, threads.get_num_threads())
     call = cache.lookup(key)
     if call is None:
-        call = cache.make(
-            key, lambda: _Forward(_average(include_padding), x, kernel, stride, padding, (1,) * len(kernel))
-        )
+        call = cache.make(key, lambda: _Forward(_average(include_padding), x, window))
     result: np.ndarray = call(x)[0]
     return result
 
 
-def avg_pool_backward(
-    g: np.ndarray, x_shape: _Ints, kernel: _Ints, stride: _Ints, padding: Padding, include_padding: bool
-) -> np.ndarray:
+def avg_pool_backward(g: np.ndarray, x_shape: _Ints, window: Window, include_padding: bool) -> np.ndarray:
     """Gradient of `avg_pool_forward` in `x`, channels-last."""
-    key = ("avg_pool_backward", g.shape, g.strides, g.dtype, x_shape, kernel, stride, padding, include_padding,
-           threads.get_num_threads())  # fmt: skip
+    key = (
+        "avg_pool_backward",
+        g.shape,
+        g.strides,
+        g.dtype,
+        x_shape,
+        window,
+        include_padding,
+        threads.get_num_threads(),
+    )
     call = cache.lookup(key)
     if call is None:
-        dilation = (1,) * len(kernel)
-        alg = _average(include_padding)
-        call = cache.make(key, lambda: _Backward(alg, g, x_shape, kernel, stride, padding, dilation))
+        call = cache.make(key, lambda: _Backward(_average(include_padding), g, x_shape, window))
     result: np.ndarray = call(g, None)
     return result
 
@@ -95,35 +82,33 @@ def _average(include_padding: bool) -> Alg:
     return Alg.POOLING_AVG_INCLUDE_PADDING if include_padding else Alg.POOLING_AVG_EXCLUDE_PADDING
 
 
-def _check(x_shape: _Ints, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints) -> tuple[Window, _Ints]:
-    """The window and the shape of the result."""
+def _result_shape(x_shape: _Ints, window: Window) -> _Ints:
+    """The shape of the result; raises for what oneDNN cannot pool."""
     op = "pool"
-    if len(x_shape) < 3 or len(kernel) != len(x_shape) - 2 or any(k < 1 for k in kernel):
+    if len(x_shape) != window.axes + 2:
         raise ValueError(
-            f"{op}: bad kernel. Got {kernel} for x of shape {x_shape}; expected one positive integer per spatial axis."
+            f"{op}: bad kernel. Got {window} for x of shape {x_shape}; expected one size per spatial axis."
         )
     not_empty(op, x_shape)
-    window = window_of(op, len(kernel), stride, padding, dilation)
-    if any(d > 1 for d in dilation):
-        raise Unsupported(f"{op}: oneDNN has only slow reference loops for dilation. Got {dilation}.")
-    shape = (*x_shape[:2], *sliding_sizes(op, x_shape[2:], kernel, window))
-    for (before, _), k, n, s, out in zip(padding, kernel, x_shape[2:], stride, shape[2:], strict=True):
+    if window.dilated:
+        raise Unsupported(f"{op}: oneDNN has only slow reference loops for dilation. Got {window.dilation}.")
+    shape = (*x_shape[:2], *window.out_sizes(op, x_shape[2:]))
+    sizes = (window.before, window.kernel, x_shape[2:], window.stride, shape[2:])
+    for before, k, n, s, out in zip(*sizes, strict=True):
         # A window that sees nothing but padding has no largest element and no mean.
         if before >= k or (out - 1) * s - before >= n:
-            raise Unsupported(f"{op}: a window lies wholly in the padding. Got kernel {kernel}, padding {padding}.")
-    return window, shape
+            raise Unsupported(f"{op}: a window lies wholly in the padding. Got {window}.")
+    return shape
 
 
 class _Forward:
     __slots__ = ("_dtype", "_kernel", "_order", "_shape", "_workspace", "_x")
 
-    def __init__(
-        self, alg: Alg, x: np.ndarray, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints
-    ) -> None:
+    def __init__(self, alg: Alg, x: np.ndarray, window: Window) -> None:
         self._dtype = same_dtype("pool", x)
-        window, self._shape = _check(x.shape, kernel, stride, padding, dilation)
-        work = reject_reference(shares.pool_forward(alg, x.shape, self._shape, self._dtype, kernel, window))
-        self._kernel = Kernel(work)
+        self._shape = _result_shape(x.shape, window)
+        work = reject_reference(shares.pool_forward(alg, x.shape, self._shape, self._dtype, window))
+        self._kernel = PrimitiveCall(work)
         self._x = stage_input(x, channels_last_desc(x.shape, self._dtype))
         self._workspace = work.workspace_nbytes
         self._order = memory.channels_last_order(x.ndim)
@@ -143,14 +128,12 @@ class _Forward:
 class _Backward:
     __slots__ = ("_dtype", "_g", "_kernel", "_order", "_shape", "_workspace")
 
-    def __init__(
-        self, alg: Alg, g: np.ndarray, x_shape: _Ints, kernel: _Ints, stride: _Ints, padding: Padding, dilation: _Ints
-    ) -> None:
+    def __init__(self, alg: Alg, g: np.ndarray, x_shape: _Ints, window: Window) -> None:
         self._dtype = same_dtype("pool", g)
-        window, shape = _check(x_shape, kernel, stride, padding, dilation)
+        shape = _result_shape(x_shape, window)
         expect_shape("pool", "g", g, shape)
-        work = reject_reference(shares.pool_backward(alg, tuple(x_shape), shape, self._dtype, kernel, window))
-        self._kernel = Kernel(work)
+        work = reject_reference(shares.pool_backward(alg, tuple(x_shape), shape, self._dtype, window))
+        self._kernel = PrimitiveCall(work)
         self._g = stage_input(g, channels_last_desc(shape, self._dtype))
         self._workspace = work.workspace_nbytes
         self._shape, self._order = tuple(x_shape), memory.channels_last_order(len(x_shape))

@@ -13,7 +13,7 @@ from weft.runtime import memory
 from ..addresses import address
 from ..descriptors import MemoryDesc, channels_last_strides
 from ..primitives.reorder import reorder
-from .kernel import Kernel
+from .primitive_call import PrimitiveCall
 
 _BYTES = np.dtype(np.uint8)
 _Strides = tuple[int, ...]
@@ -48,7 +48,7 @@ class StagedInput:
 
     __slots__ = ("_copy", "_kernel", "_nbytes")
 
-    def __init__(self, kernel: Kernel, nbytes: int, copy: bool) -> None:
+    def __init__(self, kernel: PrimitiveCall, nbytes: int, copy: bool) -> None:
         self._kernel, self._nbytes, self._copy = kernel, nbytes, copy
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ class StagedOutput:
 
     __slots__ = ("_kernel", "_nbytes")
 
-    def __init__(self, kernel: Kernel, nbytes: int) -> None:
+    def __init__(self, kernel: PrimitiveCall, nbytes: int) -> None:
         self._kernel, self._nbytes = kernel, nbytes
 
     def allocate(self) -> np.ndarray:
@@ -87,7 +87,7 @@ def stage_input(view: np.ndarray, wanted: MemoryDesc) -> StagedInput | None:
         source = MemoryDesc.strided(view.shape, view.dtype, definite(view.shape, strides))
     else:
         source = MemoryDesc.strided(view.shape, view.dtype)
-    return StagedInput(Kernel(reorder(source, wanted)), wanted.nbytes, copy=not readable)
+    return StagedInput(PrimitiveCall(reorder(source, wanted)), wanted.nbytes, copy=not readable)
 
 
 def stage_output(produced: MemoryDesc, strides: _Strides) -> StagedOutput | None:
@@ -95,11 +95,11 @@ def stage_output(produced: MemoryDesc, strides: _Strides) -> StagedOutput | None
     if produced.strides is not None and same_layout(produced.shape, produced.strides, strides):
         return None
     target = MemoryDesc.strided(produced.shape, produced.dtype, definite(produced.shape, strides))
-    return StagedOutput(Kernel(reorder(produced, target)), produced.nbytes)
+    return StagedOutput(PrimitiveCall(reorder(produced, target)), produced.nbytes)
 
 
 def definite(shape: tuple[int, ...], strides: _Strides) -> _Strides:
-    """The strides with those of axes of one element replaced by ones that oneDNN never refuses."""
+    """The strides with those of size-1 axes replaced by values that oneDNN always accepts."""
     extent = max((n * s for n, s in zip(shape, strides, strict=True) if n > 1), default=1)
     return tuple(s if n > 1 else extent for n, s in zip(shape, strides, strict=True))
 
@@ -120,7 +120,7 @@ def pixels(array: np.ndarray) -> np.ndarray:
 
 
 def grouped_shape(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
-    """(O, C/G, kernel...) as oneDNN counts it: (G, O/G, C/G, kernel...) if there are groups."""
+    """(O, C/G, kernel...) in oneDNN's order of axes: (G, O/G, C/G, kernel...) if there are groups."""
     return tuple(shape) if groups == 1 else (groups, shape[0] // groups, *shape[1:])
 
 

@@ -9,7 +9,6 @@ from .base import Execution as Execution
 from .base import PostOp as PostOp
 from .base import Primitive as Primitive
 from .base import Sum as Sum
-from .convolution import Window as Window
 from .convolution import convolution_backward_data as convolution_backward_data
 from .convolution import convolution_backward_weights as convolution_backward_weights
 from .convolution import convolution_forward as convolution_forward

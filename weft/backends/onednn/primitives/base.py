@@ -8,8 +8,8 @@ them and chooses block sizes that determine the order of additions. So a primiti
 one, and its bits do not depend on the thread count. `shares.py` splits large work into shares, by shape, and runs them in
 parallel; inside such a region, and with OpenMP set to one thread (`weft.runtime.threads.alone`), a primitive starts no
 threads. Primitives whose every result is a single rounding (`exact`: copies, maxima, one addition) use the process's
-width, which is baked into them: they run in a thread that called `ensure_width()`, never inside an OpenMP region, where
-they would hang.
+width, which is fixed when they are created: they run in a thread that called `ensure_width()`, never inside an OpenMP
+region, where they would hang.
 """
 
 from __future__ import annotations

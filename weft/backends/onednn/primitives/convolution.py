@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....ops.nn.window import Window
 from .. import library
 from ..capi import Alg, Arg, Prop, Unsupported, window_dims
 from ..descriptors import MemoryDesc
@@ -15,21 +15,12 @@ from .base import PostOp, Primitive, PrimitiveDesc
 _SAFE_PADDING_3D = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A sliding window: stride, padding and dilation, one integer per spatial axis.
-
-    `dilation` counts from 1 (1 = dense), as in NumPy-like APIs; oneDNN counts from 0.
-    """
-
-    stride: tuple[int, ...]
-    pad_before: tuple[int, ...]
-    pad_after: tuple[int, ...]
-    dilation: tuple[int, ...]
-
-    def native(self) -> tuple[object, object, object, object]:
-        dilates = tuple(d - 1 for d in self.dilation)
-        return tuple([window_dims(values) for values in (self.stride, dilates, self.pad_before, self.pad_after)])
+def native_window(window: Window) -> tuple[object, object, object, object]:
+    """Strides, dilations, padding before and after as oneDNN reads them. It counts dilations from 0."""
+    dilates = tuple([d - 1 for d in window.dilation])
+    after = tuple([high for _, high in window.padding])
+    strides, before = window_dims(window.stride), window_dims(window.before)
+    return strides, window_dims(dilates), before, window_dims(after)
 
 
 def _what(x: MemoryDesc, w: MemoryDesc, y: MemoryDesc, window: Window) -> str:
@@ -48,7 +39,7 @@ def _forward_desc(
 ) -> PrimitiveDesc:  # fmt: skip
     name, alg = _names(transposed)
     return PrimitiveDesc(f"{name}_forward_primitive_desc_create", library.require().engine, prop, alg, x, w, bias, y,
-                         *window.native(), what=lambda: _what(x, w, y, window), post_ops=post_ops)  # fmt: skip
+                         *native_window(window), what=lambda: _what(x, w, y, window), post_ops=post_ops)  # fmt: skip
 
 
 def convolution_forward(
@@ -83,7 +74,7 @@ def convolution_backward_data(
     name, alg = _names(transposed)
     hint = _forward_desc(x, w, None, y, window, transposed)
     desc = PrimitiveDesc(f"{name}_backward_data_primitive_desc_create", library.require().engine, alg, x, w, y,
-                         *window.native(), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
+                         *native_window(window), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
     return Primitive(f"{name}_backward_data", desc, (Arg.DIFF_DST, Arg.WEIGHTS), (Arg.DIFF_SRC,))
 
 
@@ -94,7 +85,7 @@ def convolution_backward_weights(
     name, alg = _names(transposed)
     hint = _forward_desc(x, w, bias, y, window, transposed)
     desc = PrimitiveDesc(f"{name}_backward_weights_primitive_desc_create", library.require().engine, alg, x, w, bias, y,
-                         *window.native(), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
-    while len(window.stride) == 3 and max(window.pad_before) > _SAFE_PADDING_3D and "gemm" not in desc.implementation:
+                         *native_window(window), hint, what=lambda: _what(x, w, y, window))  # fmt: skip
+    while window.axes == 3 and max(window.before) > _SAFE_PADDING_3D and "gemm" not in desc.implementation:
         desc.next_implementation()
     return Primitive(f"{name}_backward_weights", desc, (Arg.SRC, Arg.DIFF_DST), (Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS))

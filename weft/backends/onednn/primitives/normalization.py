@@ -14,7 +14,7 @@ def _without_barriers(describe: Callable[[], PrimitiveDesc]) -> PrimitiveDesc:
     """The variant of batch normalisation without thread barriers inside a kernel, if there is one.
 
     oneDNN's first choice synchronises its threads by spinning, several times per call. On an idle machine both take the
-    same time; beside busy processes a spinning thread waits for one that is not running: 0.3 ms become 30.
+    same time; on a busy machine a spinning thread waits for one that is descheduled: 0.3 ms become 30 ms.
     """
     desc = describe()
     try:

@@ -17,5 +17,5 @@ def reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
 
 
 def reorder_if_needed(source: MemoryDesc, target: MemoryDesc) -> Primitive | None:
-    """`reorder`, or `None` where both layouts are the same and the memory can be used as it is."""
+    """`reorder`, or `None` where both layouts are the same and no copy is needed."""
     return None if source == target else reorder(source, target)

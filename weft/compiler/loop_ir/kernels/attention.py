@@ -19,10 +19,13 @@ import numpy as np
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import FLOAT32, Expr
-from ...layout import Layout
+from ....ops.nn.attention_call import Backward, Forward
+from ...program.layout import Layout
+from ...target import Target
 from .. import ir as loops
 from ..ir import Accumulator, Buffer, Kernel, Let, Local, Statement
 from .layout import unflatten
+from .tiles import accumulators
 from .tiles import product as product_of_tiles
 
 BLOCK = 32  # queries, and keys, at a time: the operands of a block stay in L1
@@ -44,12 +47,28 @@ def suits(query: Any, key: Any, value: Any) -> bool:
     )
 
 
+def serves_forward(call: Forward) -> bool:
+    """Whether `attention_forward` supports a call. Takes tensors, values or arrays."""
+    mask = call.mask
+    return (
+        not call.attention.dropout_p
+        and suits(call.query, call.key, call.value)
+        and (mask is None or mask.dtype in (np.bool_, np.float32))
+    )
+
+
+def serves_backward(call: Backward) -> bool:
+    """Whether `attention_backward` supports a call."""
+    return serves_forward(call.forward) and not call.mask_grad
+
+
 def _block(size: int) -> int:
     return BLOCK if size % BLOCK == 0 else 16
 
 
-TILE = (8, 32)
-product = partial(product_of_tiles, tile=TILE)
+def _product(target: Target) -> Callable[..., list[Statement]]:
+    """Products in tiles of two vectors of columns and up to eight rows."""
+    return partial(product_of_tiles, target=target, tile=(min(8, accumulators(target) // 2), 2 * target.lanes))
 
 
 class _Operand:
@@ -115,13 +134,15 @@ def _over_keys(
     ]
 
 
-def attention_forward(
-    query: Layout, key: Layout, value: Layout, mask: Layout | None, out: Layout, lse: Layout, causal: bool, scale: float
-) -> Kernel:
+def attention_forward(call: Forward, out: Layout, lse: Layout, target: Target) -> Kernel:
     """out = softmax(query keyᵀ · scale + mask) value and the log-sum-exp of every row of scores.
 
-    Buffers in the order of the arguments. A row whose keys are all hidden gives zeros.
+    Buffers in the order of the operands of `call` (without `state`) and of the results. A row whose keys are all hidden
+    gives zeros.
     """
+    query, key, value, mask = call[:4]
+    causal, scale = call.attention.is_causal, call.attention.scale
+    product = _product(target)
     lead = query.shape[:-2]
     (length, width), (keys, wide) = query.shape[-2:], value.shape[-2:]
     rows, block = _block(length), _block(keys)
@@ -195,18 +216,18 @@ def attention_forward(
     return Kernel("attention", tuple([p.buffer for p in ops.values()]), (), (task,))
 
 
-def attention_backward(
-    grad: Layout, grad_lse: Layout | None, query: Layout, key: Layout, value: Layout, mask: Layout | None, out: Layout,
-    lse: Layout, g_query: Layout, g_key: Layout, g_value: Layout, causal: bool, scale: float,
-) -> Kernel:  # fmt: skip
-    """The gradients of attention in query, key and value. Buffers in the order of the arguments."""
+def attention_backward(call: Backward, g_query: Layout, g_key: Layout, g_value: Layout, target: Target) -> Kernel:
+    """The gradients of attention in query, key and value. Buffers as in `attention_forward`."""
+    query, value = call.query, call.value
+    causal, scale = call.attention.is_causal, call.attention.scale
+    product = _product(target)
     lead = query.shape[:-2]
     (length, width), (keys, wide) = query.shape[-2:], value.shape[-2:]
     rows, block = _block(length), _block(keys)
     lets, places = unflatten(s.index("task"), [loops.as_index(d) for d in lead], "o") if lead else ([], [])
     named = {
-        "g": grad, "gl": grad_lse, "q": query, "k": key, "v": value, "m": mask, "out": out, "lse": lse,
-        "gq": g_query, "gk": g_key, "gv": g_value,
+        "g": call.grad, "gl": call.grad_lse, "q": query, "k": call.key, "v": value, "m": call.mask, "out": call.result,
+        "lse": call.lse, "gq": g_query, "gk": g_key, "gv": g_value,
     }  # fmt: skip
     ops = {n: _Operand(n, x, places) for n, x in named.items() if x is not None}
     g, gl, q, k, v, m, o, stat, gq, gk, gv = (ops.get(n) for n in named)

@@ -18,33 +18,28 @@ The order of a sum depends on the depth alone: blocks of rows and columns never 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
-from ...layout import Layout, Storage
+from ....ops.internal.epilogue import IDENTITY, Epilogue
+from ...program.layout import Layout, Storage
+from ...target import Target
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
+from .epilogue import MatrixOperand, evaluate, matrix_operands
 from .panels import Operand, Place, panels_of, side_by_side
-from .skinny_matmul import apply_steps
-from .tiles import COLUMNS, parts, product, row_tiles
+from .tiles import parts, product, row_tiles, tile_columns
 
-L2_BYTES = 512 * 1024
-"""Bytes of an operand block: half of the L2 of current processors."""
 MAX_SLICE_DEPTH = 640
 """Maximum depth of a slice."""
 CHUNK, MAX_BLOCK_COLUMNS = 2048, 256
 """Maximum rows and columns of a task that packs its own columns."""
-WORKERS = os.cpu_count() or 1
-"""Maximum number of threads, each with its own workspace."""
 PAGE = 1024
 """float32 elements of a page."""
 MAX_UNPACKED_DEPTH = 128
 """Maximum depth at which the right operand is read unpacked."""
-PREFETCH_DISTANCE = 12
-"""Prefetch distance of `copy_rows`, in steps of the depth."""
 HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
 """Rows of a task that copies its left operand, in order of preference."""
 FEWEST, ENOUGH, LOWEST = 8, 16, 256
@@ -69,15 +64,21 @@ class Blocks:
     task: tuple[int, int]
 
 
-def blocks(left: Layout, columns: int) -> Blocks:
-    """Blocks for a product with `left`: a function of sizes alone, so that results are reproducible."""
+def _operand_bytes(target: Target) -> int:
+    """Bytes of an operand block: half of L2."""
+    return target.l2_bytes // 2
+
+
+def blocks(left: Layout, columns: int, target: Target) -> Blocks:
+    """Blocks for a product with `left`: a function of sizes and the target alone, so that results are reproducible."""
     rows, depth = left.shape
     if left.strides[1] != 1:
-        return _copied_blocks(rows, columns, depth)
+        return _copied_blocks(rows, columns, depth, target)
+    panel = tile_columns(target)
     deep = _piece(depth, MAX_SLICE_DEPTH)
-    most = min(max(L2_BYTES // (4 * deep) // COLUMNS, 1) * COLUMNS, MAX_BLOCK_COLUMNS)
-    chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // COLUMNS)), rows // LOWEST))
-    widths = [w for w in range(most, 0, -COLUMNS) if chunks * -(-columns // w) >= ENOUGH] or [COLUMNS]
+    most = min(max(_operand_bytes(target) // (4 * deep) // panel, 1) * panel, MAX_BLOCK_COLUMNS)
+    chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // panel)), rows // LOWEST))
+    widths = [w for w in range(most, 0, -panel) if chunks * -(-columns // w) >= ENOUGH] or [panel]
     wide = min(
         next((w for w in widths if columns % w == 0), widths[0]), columns
     )  # without a remainder there is less code
@@ -90,18 +91,18 @@ def blocks(left: Layout, columns: int) -> Blocks:
     return Blocks(min(high, chunk) if even is None else chunk // even, wide, deep, (chunk, wide))
 
 
-def _copied_blocks(rows: int, columns: int, depth: int) -> Blocks:
+def _copied_blocks(rows: int, columns: int, depth: int, target: Target) -> Blocks:
     """Blocks for a copied left operand: few rows and many columns per task, so that it is copied only once or twice."""
-    deep = _piece(depth, MAX_SLICE_DEPTH)
-    heights = [h for h in HEIGHTS if 4 * h * depth <= L2_BYTES] or [HEIGHTS[-1]]
+    deep, panel = _piece(depth, MAX_SLICE_DEPTH), tile_columns(target)
+    heights = [h for h in HEIGHTS if 4 * h * depth <= _operand_bytes(target)] or [HEIGHTS[-1]]
     many = [h for h in heights if -(-rows // h) >= ENOUGH] or heights
     high = min(next((h for h in (*many, *heights) if rows % h == 0), many[0]), rows)
-    groups = min(-(-ENOUGH // -(-rows // high)), -(-columns // (2 * COLUMNS)))
-    group = min(_up(-(-columns // groups), COLUMNS), columns)
+    groups = min(-(-ENOUGH // -(-rows // high)), -(-columns // (2 * panel)))
+    group = min(_up(-(-columns // groups), panel), columns)
     if deep == depth:
         return Blocks(high, group, deep, (high, group))
-    most = max(loops.MAX_LOCAL_BYTES // (4 * high) // COLUMNS, 1) * COLUMNS
-    wide = next((w for w in range(most, most // 2, -COLUMNS) if group % w == 0), most)
+    most = max(loops.MAX_LOCAL_BYTES // (4 * high) // panel, 1) * panel
+    wide = next((w for w in range(most, most // 2, -panel) if group % w == 0), most)
     return Blocks(high, min(wide, group), deep, (high, group))
 
 
@@ -116,22 +117,25 @@ def _up(x: int, unit: int) -> int:
 
 
 def product_kernel(
-    left: Layout, right: Layout, out: Layout, epilogue: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+    left: Layout,
+    right: Layout,
+    out: Layout,
+    target: Target,
+    epilogue: Epilogue = IDENTITY,
+    operands: Sequence[Layout] = (),
 ) -> tuple[Kernel, tuple[int, int]]:
     """`out = epilogue(left @ right)`, and the `scratch` it needs. Buffers: left, right, workspace, packed, out, operands.
 
-    `epilogue` are steps as in `skinny_matmul`; each of `operands` has one element per column. Rows of `out` are contiguous.
+    Operands of the epilogue are matrices: of the shape of `out`, or of one row. Rows of `out` are contiguous.
     """
     places = [(x.strides, x.offset) for x in (left, right, out)]
-    return _kernel(
-        (*left.shape, right.shape[1]), *places, epilogue, tuple([(x.strides[-1], x.offset) for x in operands])
-    )
+    return _kernel((*left.shape, right.shape[1]), *places, target, epilogue, matrix_operands(operands))
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
-    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, epilogue: tuple[str, ...],
-    operands: tuple[tuple[int, int], ...],
+    sizes: tuple[int, int, int], left: Place, right: Place, out: Place, target: Target, epilogue: Epilogue,
+    operands: tuple[MatrixOperand, ...],
 ) -> tuple[Kernel, tuple[int, int]]:  # fmt: skip
     m, k, n = sizes
     names = ("a", "b", "workspace", "packed", "c", *[f"o{i}" for i in range(len(operands))])
@@ -142,21 +146,22 @@ def _kernel(
     at = lambda i, j: c[out[1] + i * out[0][0] + j]
 
     def finish(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
-        columns = [x[j * along + offset] for x, (along, offset) in zip(others, operands, strict=True)]
-        return [loops.store(at(i, j), apply_steps(value, epilogue, columns))]
+        read = [x.at(buffer, i, j) for buffer, x in zip(others, operands, strict=True)]
+        return [loops.store(at(i, j), evaluate(epilogue, value, read))]
 
     near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
-    size = blocks(a_layout, n)
-    body = blocked_product((a, a_layout), (b, b_layout), workspace, packed, size, finish, near)
-    return Kernel("product", (a, b, workspace, packed, c, *others), (), tuple(body)), scratch(a_layout, b_layout, size)
+    size = blocks(a_layout, n, target)
+    body = blocked_product((a, a_layout), (b, b_layout), workspace, packed, size, target, finish, near)
+    made = Kernel("product", (a, b, workspace, packed, c, *others), (), tuple(body))
+    return made, scratch(a_layout, b_layout, size, target)
 
 
-def scratch(left: Layout, right: Layout, size: Blocks) -> tuple[int, int]:
+def scratch(left: Layout, right: Layout, size: Blocks, target: Target) -> tuple[int, int]:
     """Elements of the workspace of all threads, and of the packed right operand if it is packed as a whole."""
     (rows, depth), columns = left.shape, right.shape[1]
     tasks = -(-rows // size.task[0]) * -(-columns // size.task[1])
     whole = left.strides[1] != 1 and not _is_unpacked(right)
-    return min(WORKERS, tasks) * _workspace_elements(left, size), depth * columns if whole else 1
+    return min(target.threads, tasks) * _workspace_elements(left, size), depth * columns if whole else 1
 
 
 def _is_unpacked(right: Layout) -> bool:
@@ -176,6 +181,7 @@ def blocked_product(
     workspace: Buffer,
     packed: Buffer,
     size: Blocks,
+    target: Target,
     finish: Finish,
     near: Near | None = None,
 ) -> list[Loop]:
@@ -192,11 +198,11 @@ def blocked_product(
     """
     (a, a_layout), (height, depth), width = left, left[1].shape, right[1].shape[1]
     down, along = a_layout.strides
-    zero = loops.as_index(0)
+    zero, panel = loops.as_index(0), tile_columns(target)
     made: list[Loop] = []
     all_columns = _Columns(right[0], loops.as_index(right[1].offset), right[1].strides[0])
     if along != 1 and not _is_unpacked(right[1]):
-        made = side_by_side(panels_of("q", right, zero, depth, packed, zero), right[1])
+        made = side_by_side(panels_of("q", right, zero, depth, packed, zero, panel, target), right[1], panel)
         all_columns = _Columns(packed, zero)
     for row0, row_tasks, task_rows in parts(height, size.task[0]):
         for column0, column_tasks, task_columns in parts(width, size.task[1]):
@@ -206,11 +212,13 @@ def blocked_product(
             mine = Let(f"{tag}m", loops.worker(tag) * _workspace_elements(a_layout, size))
             body: list[Statement] = [i1, j1, mine]
             if along == 1:
-                body += panels_of(f"{tag}q", right, zero, depth, workspace, mine.var, j1.var, task_columns)
+                body += panels_of(
+                    f"{tag}q", right, zero, depth, workspace, mine.var, panel, target, j1.var, task_columns
+                )
                 copied, columns_of = None, _Columns(workspace, mine.var - j1.var * depth)
             else:
                 of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
-                body += copy_rows(f"{tag}q", of, (task_rows, depth), workspace, mine.var)
+                body += copy_rows(f"{tag}q", of, (task_rows, depth), workspace, mine.var, target)
                 copied, columns_of = (workspace, mine.var), all_columns
             for within, row_blocks, rows in parts(task_rows, size.rows):
                 name = f"{tag}r{within}"
@@ -220,22 +228,35 @@ def blocked_product(
                     part = f"{name}c{beside}"
                     j0 = Let(f"{part}j", j1.var + s.index(part) * columns + beside)
                     block = _Block(
-                        part, left, copied, columns_of, i0.var, j0.var, (rows, columns), size.depth, finish, near
+                        part,
+                        left,
+                        copied,
+                        columns_of,
+                        i0.var,
+                        j0.var,
+                        (rows, columns),
+                        size.depth,
+                        target,
+                        finish,
+                        near,
                     )
                     inner.append(loops.loop(part, column_blocks, [j0, *block.statements()]))
                 body.append(loops.loop(name, row_blocks, inner))
-            made.append(loops.loop(tag, row_tasks * column_tasks, body, parallel=True, workers=WORKERS))
+            made.append(loops.loop(tag, row_tasks * column_tasks, body, parallel=True, workers=target.threads))
     return made
 
 
 def copy_rows(
-    tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int], copy: Buffer, at: Expr
+    tag: str, of: Callable[[Expr, Expr], Expr], size: tuple[int, int], copy: Buffer, at: Expr, target: Target
 ) -> list[Statement]:
     """Statements that pack rows of the left operand at offset `at`, so that the elements of one step of the depth are
     contiguous."""
     rows, depth = size
     r, k = (s.index(f"{tag}{n}") for n in "rk")
-    soon = [loops.prefetch(of(loops.as_index(n), k + PREFETCH_DISTANCE)) for n in range(0, rows, SQUARE)]
+    soon = [
+        loops.prefetch(of(loops.as_index(n), k + target.prefetch.copied_steps))
+        for n in range(0, rows, target.line_elements)
+    ]
     across = loops.loop(f"{tag}r", rows, [loops.store(copy[at + k * rows + r], of(r, k))], "vector")
     return [loops.loop(f"{tag}k", depth, [*soon, across])]
 
@@ -262,10 +283,11 @@ class _Block:
 
     def __init__(
         self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, right: _Columns, i0: Expr, j0: Expr,
-        size: tuple[int, int], deepest: int, finish: Finish, near: Near | None,
+        size: tuple[int, int], deepest: int, target: Target, finish: Finish, near: Near | None,
     ) -> None:  # fmt: skip
         self.tag, self.deepest, self.copied = tag, deepest, copied
         self.rows, self.columns = size
+        self.target, self.panel, self.line = target, tile_columns(target), target.line_elements
         (self.a, self.a_layout), self.right = left, right
         self.depth = self.a_layout.shape[1]
         self.i0, self.j0, self.finish, self.near = i0, j0, finish, near
@@ -293,7 +315,7 @@ class _Block:
         rows = [
             (f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)
         ]
-        columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, COLUMNS)]
+        columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, self.panel)]
         outer, inner = (rows, columns) if self.copied is None else (columns, rows)
         made: list[Statement] = []
         for outside, first, count, size in outer:
@@ -333,18 +355,19 @@ class _Block:
         )
         each = lambda k: [p for prefetch_next in soon for p in prefetch_next(k)]
         if self.deepest >= self.depth:
-            return [left, start, *product(name, size, of_left, of_right, finish, each=each)]
+            return [left, start, *product(name, size, of_left, of_right, finish, target=self.target, each=each)]
         wait = lambda r, c: self.sums[i + r, j + c]
         keep = lambda r, c, x: [loops.store(wait(r, c), x)]
         ended = s.eq(k0 + depth, self.depth)
-        return [left, start, *product(name, size, of_left, of_right, finish, wait, each=each, unless=(ended, keep))]
+        tile = product(name, size, of_left, of_right, finish, wait, target=self.target, each=each, unless=(ended, keep))
+        return [left, start, *tile]
 
     def _end_of_tile(self, i: Expr, j: Expr, rows: int, columns: int) -> Asking:
         """Prefetch what the epilogue of a tile touches, its lines spread over the steps of the depth."""
         near = self.near
         if near is None:
             return lambda k: ()
-        across = -(-columns // SQUARE)
+        across = -(-columns // self.line)
         deep = min(self.depth, self.deepest)
         lines = rows * across
         every, many = (
@@ -354,7 +377,7 @@ class _Block:
 
         def prefetch_next(k: Expr) -> list[Statement]:
             lines = [s.floor_divide(k, every) * many + n for n in range(many)]
-            places = [(s.floor_divide(n, across), s.remainder(n, across) * SQUARE) for n in lines]
+            places = [(s.floor_divide(n, across), s.remainder(n, across) * self.line) for n in lines]
             return [p for r, c in places for p in near(self.i0 + i + r, self.j0 + j + c)]
 
         return prefetch_next
@@ -364,8 +387,8 @@ class _Block:
         down = self.right.down
         if down is None:
             return lambda k: ()
-        line = s.remainder(s.floor_divide(i, rows), COLUMNS // SQUARE) * SQUARE
-        start = self.right.tile(self.j0 + j + COLUMNS, k0, 0, 0)[0] + line
+        line = s.remainder(s.floor_divide(i, rows), -(-self.panel // self.line)) * self.line
+        start = self.right.tile(self.j0 + j + self.panel, k0, 0, 0)[0] + line
         return lambda k: [loops.prefetch(self.right.buffer[start + k * down])]
 
     def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
@@ -374,11 +397,11 @@ class _Block:
         down, along = self.a_layout.strides
         offset = self.a_layout.offset
         if self.copied is None:
-            share = -(-rows * COLUMNS // self.columns)  # rows prefetched per panel
-            start = (self.i0 + i + rows + s.floor_divide(j, COLUMNS) * share) * down + k0 + offset
+            share = -(-rows * self.panel // self.columns)  # rows prefetched per panel
+            start = (self.i0 + i + rows + s.floor_divide(j, self.panel) * share) * down + k0 + offset
             return lambda k: [loops.prefetch(self.a[start + r * down + k]) for r in range(share)]
         if down != 1:
             return lambda k: ()
-        line = s.remainder(s.floor_divide(i, rows), -(-self.rows // SQUARE)) * SQUARE
+        line = s.remainder(s.floor_divide(i, rows), -(-self.rows // self.line)) * self.line
         start = self.i0 + self.rows + line + k0 * along + offset
         return lambda k: [loops.prefetch(self.a[start + k * along])]

@@ -11,12 +11,13 @@ import numpy as np
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
 from ...lowering.nests import grain
+from ...target import Target
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Statement
 from .tiles import parts
 from .transpose import transposing_copy
 
-STRIP = 64
+STRIP = 4 * SQUARE
 """Rows transposed at a time: four cache lines of every source column."""
 
 Place = tuple[tuple[int, ...], int]
@@ -33,7 +34,9 @@ class _Axis:
 
 
 @functools.lru_cache(4 * loops.MAX_KEPT)
-def copy_kernel(shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place) -> Kernel:
+def copy_kernel(
+    shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], source: Place, target: Place, machine: Target
+) -> Kernel:
     """copy(source, target): loops in the memory order of the target. If the source has another fastest axis, squares of it are
     transposed in registers instead of gathered element by element."""
     axes = _joined(shape, source[0], target[0])
@@ -45,7 +48,7 @@ def copy_kernel(shape: tuple[int, ...], dtypes: tuple[np.dtype, np.dtype], sourc
         across is not None and across is not axes[-1] and axes[-1].target == 1 and axes[-1].size >= SQUARE
         and dtypes[0] == dtypes[1] and dtypes[0].itemsize == 4
     ):  # fmt: skip
-        body = _transposing([a for a in axes[:-1] if a is not across], across, axes[-1], read, write)
+        body = _transposing([a for a in axes[:-1] if a is not across], across, axes[-1], read, write, machine)
     else:
         at = lambda way: _sum([s.index(f"i{k}") * getattr(a, way) for k, a in enumerate(axes)])
         copied: list[Statement] = [loops.store(write(at("target")), read(at("source")))]
@@ -81,7 +84,12 @@ def _nest(axes: list[_Axis], body: list[Statement]) -> list[Statement]:
 
 
 def _transposing(
-    outer: list[_Axis], across: _Axis, along: _Axis, read: Callable[[Expr], Expr], write: Callable[[Expr], Expr]
+    outer: list[_Axis],
+    across: _Axis,
+    along: _Axis,
+    read: Callable[[Expr], Expr],
+    write: Callable[[Expr], Expr],
+    machine: Target,
 ) -> list[Statement]:
     """`across` is the axis contiguous in the source, `along` the one contiguous in the target."""
     first, rest = (outer[0], outer[1:]) if outer else (_Axis(1, 0, 0), [])
@@ -98,7 +106,7 @@ def _transposing(
         to = lambda r, c, end=end: write(end.var + r * across.target + c)
         of = lambda r, c, start=start: read(start.var + r + c * along.source)
         body: list[Statement] = [start, end]
-        body += transposing_copy(tag, (rows, along.size), (to, across.target), (of, along.source))
+        body += transposing_copy(tag, (rows, along.size), (to, across.target), (of, along.source), machine)
         below = rows * along.size
         for k in range(len(rest) - 1, -1, -1):
             body = [loops.loop(f"{tag}i{k}", rest[k].size, body)]

@@ -15,20 +15,19 @@ from dataclasses import dataclass
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
-from ...layout import Layout, Storage
+from ...program.layout import Layout, Storage
+from ...target import Target
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Loop, Statement
-from .blocked_matmul import WORKERS, Finish
+from .blocked_matmul import Finish
 from .panels import Place as LayoutPlace
 from .panels import panels_of
-from .tiles import COLUMNS, parts, product, row_tiles, rows_beside
+from .tiles import parts, product, row_tiles, rows_beside, tile_columns
 
-MAX_RESULT_ELEMENTS = 1 << 17
-"""Maximum elements of the result: they stay in L2 beside a slice of both operands."""
 SLICE_DEPTH = 128
 """Approximate depth of a slice."""
-SHARES, SHARES_BYTES = (8, 32), 4 << 20
-"""Minimum and maximum number of shares, and the maximum size of all their sums."""
+SHARES = 8, 32
+"""Minimum and maximum number of shares."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +39,32 @@ class Deep:
     shares: int
 
 
-def suits(rows: int, columns: int, depth: int) -> bool:
-    """Whether only the depth is large, and both sides are at least a vector."""
+def suits(rows: int, columns: int, depth: int, target: Target) -> bool:
+    """Whether only the depth is large, both sides are at least a vector, and the result stays in L2 beside a slice of both
+    operands."""
     return (
         depth >= 4096
         and depth >= 16 * max(rows, columns)
         and min(rows, columns) >= SQUARE
-        and max(rows, columns) >= COLUMNS
-        and rows * columns <= MAX_RESULT_ELEMENTS
+        and max(rows, columns) >= tile_columns(target)
+        and 4 * rows * columns <= target.l2_bytes // 2
     )
 
 
-def shares(rows: int, columns: int, depth: int) -> Deep:
-    """The split of the depth."""
+def shares(rows: int, columns: int, depth: int, target: Target) -> Deep:
+    """The split of the depth. The sums of all shares together stay in the last-level cache."""
     piece = next((p for p in range(SLICE_DEPTH + 64, SLICE_DEPTH - 65, -SQUARE) if depth % p == 0), SLICE_DEPTH)
     whole = depth // piece
-    count = max(SHARES[0], min(SHARES[1], SHARES_BYTES // (4 * rows * columns)))
+    count = max(SHARES[0], min(SHARES[1], target.l3_bytes // 4 // (4 * rows * columns)))
     each = -(-whole // min(count, whole))
     return Deep(piece, each, -(-whole // each))
 
 
-def scratch(rows: int, right: Layout, size: Deep) -> tuple[int, int]:
+def scratch(rows: int, right: Layout, size: Deep, target: Target) -> tuple[int, int]:
     """Elements of the sums of all shares, and of the workspace of all threads if the right operand has to be packed."""
     columns = right.shape[1]
     return size.shares * rows * columns, 1 if right.strides[1] == 1 else min(
-        WORKERS, size.shares
+        target.threads, size.shares
     ) * size.piece * columns
 
 
@@ -74,6 +74,7 @@ def deep_product(
     sums: Buffer,
     workspace: Buffer,
     size: Deep,
+    target: Target,
     finish: Finish,
 ) -> list[Loop]:
     """Loops that compute every element of `left @ right` and hand it to `finish`.
@@ -89,7 +90,7 @@ def deep_product(
     whole = depth // size.piece
     r, c = s.index("zr"), s.index("zc")
     zero = loops.store(sums[mine.var + r * columns + c], s.const(0, s.FLOAT32))
-    task = _Share(left, right, sums, workspace, mine.var, loops.worker("share") * (size.piece * columns))
+    task = _Share(left, right, sums, workspace, mine.var, loops.worker("share") * (size.piece * columns), target)
     count = s.minimum(loops.as_index(size.pieces), whole - share * size.pieces)
     at = Let("at", (share * size.pieces + s.index("piece")) * size.piece)
     body: list[Statement] = [
@@ -107,20 +108,20 @@ def deep_product(
         total = total + sums[n * rows * columns + i * columns + j]
     end = loops.loop("fj", columns, finish(i, j, total, "f"), "vector")
     return [
-        loops.loop("share", size.shares, body, parallel=True, workers=WORKERS),
+        loops.loop("share", size.shares, body, parallel=True, workers=target.threads),
         loops.loop("fi", rows, [end], parallel=True, grain=loops.grain_for(columns * size.shares)),
     ]
 
 
-def deep_kernel(left: Layout, right: Layout, out: Layout) -> tuple[Kernel, tuple[int, int]]:
+def deep_kernel(left: Layout, right: Layout, out: Layout, target: Target) -> tuple[Kernel, tuple[int, int]]:
     """`out = left @ right`, and the sizes of its scratch buffers. Buffers: left, right, sums, workspace, out."""
     places = [(x.strides, x.offset) for x in (left, right, out)]
-    return _kernel((*left.shape, right.shape[1]), *places)
+    return _kernel((*left.shape, right.shape[1]), *places, target)
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
-    sizes: tuple[int, int, int], left: LayoutPlace, right: LayoutPlace, out: LayoutPlace
+    sizes: tuple[int, int, int], left: LayoutPlace, right: LayoutPlace, out: LayoutPlace, target: Target
 ) -> tuple[Kernel, tuple[int, int]]:
     m, k, n = sizes
     a, b, sums, workspace, c = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("a", "b", "sums", "workspace", "c"))
@@ -128,9 +129,9 @@ def _kernel(
     a_layout, b_layout = Layout(storage, s.FLOAT32, (m, k), *left), Layout(storage, s.FLOAT32, (k, n), *right)
     (down, along), offset = out
     finish = lambda i, j, x, tag: [loops.store(c[i * down + j * along + offset], x)]
-    size = shares(m, n, k)
-    body = deep_product((a, a_layout), (b, b_layout), sums, workspace, size, finish)
-    return Kernel("deep_product", (a, b, sums, workspace, c), (), tuple(body)), scratch(m, b_layout, size)
+    size = shares(m, n, k, target)
+    body = deep_product((a, a_layout), (b, b_layout), sums, workspace, size, target, finish)
+    return Kernel("deep_product", (a, b, sums, workspace, c), (), tuple(body)), scratch(m, b_layout, size, target)
 
 
 class _Share:
@@ -144,7 +145,9 @@ class _Share:
         workspace: Buffer,
         mine: Expr,
         at: Expr,
+        target: Target,
     ) -> None:
+        self.target, self.panel = target, tile_columns(target)
         (self.a, self.a_layout), self.right = left, right
         self.sums, self.workspace, self.mine, self.at = sums, workspace, mine, at
         self.rows, self.columns = self.a_layout.shape[0], right[1].shape[1]
@@ -156,13 +159,13 @@ class _Share:
         start = Let(f"{tag}at", k0 * b_layout.strides[0] + b_layout.offset if dense else self.at)
         made: list[Statement] = [start]
         if not dense:
-            made += panels_of(tag, self.right, k0, depth, self.workspace, start.var)
+            made += panels_of(tag, self.right, k0, depth, self.workspace, start.var, self.panel, self.target)
         down, along = self.a_layout.strides
         left = Let(f"{tag}a", k0 * along + self.a_layout.offset)
         made.append(left)
         tiles_before = 0
-        for column0, count, columns in parts(self.columns, COLUMNS):
-            most = rows_beside(columns)
+        for column0, count, columns in parts(self.columns, self.panel):
+            most = rows_beside(columns, self.target)
             for row0, tiles, rows in row_tiles(self.rows, most):
                 outer, inner = f"{tag}r{row0}c{column0}", f"{tag}t{row0}c{column0}"
                 i = Let(f"{outer}i", s.index(outer) * rows + row0)
@@ -177,7 +180,7 @@ class _Share:
                     lambda k, c, b0=b0, step=step, source=source: source[b0.var + k * step + c],  # type: ignore[misc]
                     lambda r, c, x, c0=c0: loops.store(self.sums[c0.var + r * self.columns + c], x),  # type: ignore[misc]
                     lambda r, c, c0=c0: self.sums[c0.var + r * self.columns + c],  # type: ignore[misc]
-                    (rows, columns), each=self._next_piece(number, k0 + depth, depth),
+                    (rows, columns), target=self.target, each=self._next_piece(number, k0 + depth, depth),
                 )  # fmt: skip
                 made.append(loops.loop(outer, tiles, [i, a0, loops.loop(inner, count, [j, b0, c0, *tile])]))
             tiles_before += -(-self.rows // most) * count
@@ -186,7 +189,9 @@ class _Share:
     def _next_piece(self, tile: Expr, k0: Expr, depth: int) -> Callable[[Expr], Sequence[Statement]]:
         """Prefetch the next slice of both operands while this one is multiplied: a few lines per step of the depth. `tile` is
         the number of the tile."""
-        tiles = sum(-(-self.rows // rows_beside(w)) * count for _, count, w in parts(self.columns, COLUMNS))
+        tiles = sum(
+            -(-self.rows // rows_beside(w, self.target)) * count for _, count, w in parts(self.columns, self.panel)
+        )
         made: list[Callable[[Expr], Statement]] = []
         for buffer, layout, axis in ((self.a, self.a_layout, 1), (*self.right, 0)):
             step, other, width = layout.strides[axis], layout.strides[1 - axis], layout.shape[1 - axis]

@@ -7,7 +7,7 @@ in cache: their loads jump back and forth within a row.)
 
 The result, the input gradient and the weight gradient each read along an axis in a pattern that `forward` and `backward`
 describe as a table: for each position, the taps and what they multiply. Tiles with the same table (shifted) form a *run*
-and share code. Columns outside the image are left out of the table, so border columns are runs of their own; a tile's
+and share code. Columns outside the image are left out of the table, so border columns are separate runs; a tile's
 first and last rows may lie outside and are masked: all tiles but a remainder are one run.
 
 Kernels are the same for any number of images: trials run on a few of them.
@@ -23,10 +23,10 @@ import numpy as np
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
-from ....ops.internal.steps import Steps, count_inputs, last_of
+from ....ops.internal.epilogue import IDENTITY, Epilogue
 from .. import ir as loops
 from ..ir import Accumulator, Buffer, Kernel, Let, Local, Statement
-from .epilogue import Epilogue
+from .epilogue import Operands, evaluate
 
 FLOAT, INT = np.dtype(np.float32), np.dtype(np.int32)
 MEMORY = (1 << 40,)
@@ -106,13 +106,13 @@ class Run(NamedTuple):
         return {i for i in self.inputs if self.base + i < 0 or last + i >= self.limit}
 
 
-def runs(axis: Axis, turned: bool, tile: int, clip: bool) -> list[Run]:
-    """An axis of the result (of the image, if `turned`) in tiles. Unless `clip`, nothing outside is read."""
+def runs(axis: Axis, transposed: bool, tile: int, clip: bool) -> list[Run]:
+    """An axis of the result (of the image, if `transposed`) in tiles. Unless `clip`, nothing outside is read."""
     made: list[Run] = []
-    size, limit = (axis.size, axis.result) if turned else (axis.result, axis.size)
+    size, limit = (axis.size, axis.result) if transposed else (axis.result, axis.size)
     for start in range(0, size, tile):
         places = range(start, min(start + tile, size))
-        table = [(backward if turned else forward)(axis, p) for p in places]
+        table = [(backward if transposed else forward)(axis, p) for p in places]
         if not clip:
             table = [tuple([(k, i) for k, i in reads if 0 <= i < limit]) for reads in table]
         base = min((i for reads in table for _, i in reads), default=0)
@@ -128,19 +128,19 @@ def runs(axis: Axis, turned: bool, tile: int, clip: bool) -> list[Run]:
 
 
 class Grid:
-    """The tiles of a result (of the image's gradient, if `turned`), in tasks: a strip of an image each.
+    """The tiles of a result (of the image's gradient, if `transposed`), in tasks: a strip of an image each.
 
     Kernels take the number of `strips` of an image and of `tasks` as parameters."""
 
-    def __init__(self, shape: Shape, turned: bool) -> None:
+    def __init__(self, shape: Shape, transposed: bool) -> None:
         # The access pattern of an image gradient repeats every `stride` rows and columns.
-        unit, wide = (shape.rows.stride, shape.columns.stride) if turned else (1, 1)
-        most = MAX_TILE_ROWS if turned else MAX_TILE_ROWS // shape.rows.stride
+        unit, wide = (shape.rows.stride, shape.columns.stride) if transposed else (1, 1)
+        most = MAX_TILE_ROWS if transposed else MAX_TILE_ROWS // shape.rows.stride
         tall = max(1, min(most, MAX_TILE_PRODUCTS // shape.taps) // unit) * unit
-        height = shape.rows.size if turned else shape.rows.result
+        height = shape.rows.size if transposed else shape.rows.result
         tall = next((t for t in range(tall, tall // 2, -unit) if height % t == 0), tall)
-        self.rows = runs(shape.rows, turned, tall, True)
-        self.columns = runs(shape.columns, turned, wide, False)
+        self.rows = runs(shape.rows, transposed, tall, True)
+        self.columns = runs(shape.columns, transposed, wide, False)
         self.tiles = sum(run.tiles for run in self.rows)
 
     @property
@@ -244,22 +244,6 @@ class Tile(NamedTuple):
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
-class Columns:
-    """Per-channel operands of steps: buffers with an offset each."""
-
-    def __init__(self, count: int) -> None:
-        self.buffers = [Buffer.of(f"column{k}", FLOAT, MEMORY) for k in range(count)]
-        self.params = [f"column_offset{k}" for k in range(count)]
-
-    def at(self, channel: Expr) -> list[Expr]:
-        return [b[channel + s.param(p)] for b, p in zip(self.buffers, self.params, strict=True)]
-
-    def run(self, steps: Steps, inputs: list[Expr], channel: Expr) -> Expr:
-        """The result of the steps on the inputs and these operands, or the first input if there are no steps."""
-        found: Expr = last_of(steps, [*inputs, *self.at(channel)])
-        return found
-
-
 class Moments:
     """Mean and sum of squared deviations per channel, of a *block*: a row of tiles.
 
@@ -318,29 +302,28 @@ def _sum_of_squares(values: list[Expr]) -> Expr:
 
 @functools.lru_cache(loops.MAX_KEPT)
 def convolution(
-    shape: Shape, turned: bool, epilogue: tuple[str, ...] = (), streaming: bool = False, before: Steps = (),
+    shape: Shape, transposed: bool, epilogue: Epilogue = IDENTITY, streaming: bool = False, before: Epilogue = IDENTITY,
     moments: bool = False,
 ) -> Kernel:  # fmt: skip
     """depthwise(x, w, *operands, *columns, y, moments, strips, tasks, offsets of x, w, y, operands and columns): y = `before`
     of x convolved with w, then `epilogue`.
 
-    For the steps of `epilogue` see `Epilogue`. The inputs of `before` are x and the per-channel
-    `columns`. With `moments`, those of each row of tiles are stored, see `Moments`.
+    The inputs of `before` are x and the per-channel `columns`. With `moments`, those of each row of tiles are stored, see
+    `Moments`.
 
-    `w` is (tap rows, tap columns, channels). If `turned`, x is the gradient of the result and y that of the image.
+    `w` is (tap rows, tap columns, channels). If `transposed`, x is the gradient of the result and y that of the image.
     """
     x, w, y = (Buffer.of(name, FLOAT, MEMORY) for name in ("x", "w", "y"))
-    finished = Epilogue(epilogue)
-    columns = Columns(count_inputs(before) - 1)
+    operands, columns = Operands(epilogue.operands), Operands(before.operands, "column")
     channels = shape.channels
-    height, width = (shape.rows.size, shape.columns.size) if turned else (shape.rows.result, shape.columns.result)
-    x_width = shape.columns.result if turned else shape.columns.size
-    grid = Grid(shape, turned)
+    height, width = (shape.rows.size, shape.columns.size) if transposed else (shape.rows.result, shape.columns.result)
+    x_width = shape.columns.result if transposed else shape.columns.size
+    grid = Grid(shape, transposed)
     kept = Moments(shape) if moments else None
 
     def one(tag: str, tile: Tile) -> list[Statement]:
         c = s.index(f"c{tag}")
-        lets, load = tile.source(tag, x, x_width, channels, lambda value, c: columns.run(before, [value], c))
+        lets, load = tile.source(tag, x, x_width, channels, lambda value, c: evaluate(before, value, columns.at(c)))
         y_at = Let(f"y{tag}", tile.target(height, width, channels))
         sums: dict[tuple[int, int], Expr] = {}
         body: list[Statement] = []
@@ -357,7 +340,8 @@ def convolution(
         for row, column in tile.places:
             here = y_at.var + c + (row * width + column) * channels
             # A window may lie entirely in the padding.
-            value = Let(f"y{tag}_{row}_{column}", finished(sums.get((row, column), s.const(0, FLOAT)), c, here))
+            summed = sums.get((row, column), s.const(0, FLOAT))
+            value = Let(f"y{tag}_{row}_{column}", evaluate(epilogue, summed, operands.at(c, here)))
             body += [value, loops.store(y[here + s.param("y_offset")], value.var, streaming)]
             made.append(value.var)
         if kept is None:
@@ -368,9 +352,9 @@ def convolution(
     tiles = grid.over_tiles(one, None if kept is None else kept.around)
     body = [*([] if kept is None else kept.locals), *tiles]
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=task_grain(shape))
-    name = "_".join(["depthwise_turned" if turned else "depthwise", *epilogue])
-    params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *finished.params, *columns.params)
-    buffers = (x, w, *finished.buffers, *columns.buffers, y, *([] if kept is None else [kept.parts]))
+    name = "_".join(["depthwise_transposed" if transposed else "depthwise", *epilogue.names])
+    params = ("strips", "tasks", "x_offset", "w_offset", "y_offset", *operands.params, *columns.params)
+    buffers = (x, w, *operands.buffers, *columns.buffers, y, *([] if kept is None else [kept.parts]))
     return Kernel(name, buffers, params, (task,))
 
 

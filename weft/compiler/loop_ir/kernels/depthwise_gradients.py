@@ -18,10 +18,11 @@ from collections.abc import Callable
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
-from ....ops.internal.steps import Steps, count_inputs, run_steps
+from ....ops.internal.epilogue import Epilogue, Input, expression
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Let, Local, Statement
-from .depthwise import FLOAT, MEMORY, Columns, Grid, Shape, Tile, over_sums, plus, task_grain
+from .depthwise import FLOAT, MEMORY, Grid, Shape, Tile, over_sums, plus, task_grain
+from .epilogue import Operands, evaluate
 
 Place = tuple[int, int]
 Load = Callable[[int, int, Expr], Expr]
@@ -31,14 +32,14 @@ At = Callable[[Place, Expr], Expr]
 
 
 @functools.lru_cache(loops.MAX_KEPT)
-def gradients(shape: Shape, before: Steps, after: Steps, results: tuple[int, ...], streaming: bool = False) -> Kernel:
+def gradients(shape: Shape, before: Epilogue, after: Epilogue, streaming: bool = False) -> Kernel:
     """depthwise_gradients(g, x, w, *columns, y, parts, strips, tasks, offsets of g, x, w, y and columns).
 
-    The inputs of `before` are x and the per-channel `columns`; those of `after` dh, x and `columns`.
-    `results` name inputs or steps of `after`, as operands of steps do: the first is written to y, the others are summed up.
-    parts[task] holds sums of the task, a row of channels each: those for the taps of the weight, then those of `results`.
+    The inputs of `before` are x and the per-channel `columns`; those of `after` dh, x and `columns`. The first result of
+    `after` is written to y, the others are summed up. parts[task] holds sums of the task, a row of channels each: those for
+    the taps of the weight, then those of results.
     """
-    made = _Gradients(shape, before, after, results, streaming)
+    made = _Gradients(shape, before, after, streaming)
     rows, channels, sums = made.rows, shape.channels, made.sums
     parts = Buffer.of("parts", FLOAT, (s.param("tasks"), rows, channels))
     zero = over_sums("zero", rows, channels, lambda row, c: loops.store(sums[row, c], s.const(0, FLOAT)))
@@ -54,11 +55,12 @@ def gradients(shape: Shape, before: Steps, after: Steps, results: tuple[int, ...
 class _Gradients:
     """The statements for a tile of the image."""
 
-    def __init__(self, shape: Shape, before: Steps, after: Steps, results: tuple[int, ...], streaming: bool) -> None:
-        self.shape, self.before, self.after, self.results, self.streaming = shape, before, after, results, streaming
+    def __init__(self, shape: Shape, before: Epilogue, after: Epilogue, streaming: bool) -> None:
+        self.shape, self.before, self.after, self.streaming = shape, before, after, streaming
         self.g, self.x, self.w, self.y = (Buffer.of(name, FLOAT, MEMORY) for name in ("g", "x", "w", "y"))
-        self.columns = Columns(max(count_inputs(before) - 1, count_inputs(after) - 2))
-        self.rows = shape.taps + len(results) - 1
+        columns = max(before.num_inputs - 1, after.num_inputs - 2)
+        self.columns = Operands([Input(k, per_channel=True) for k in range(columns)], "column")
+        self.rows = shape.taps + len(after.results) - 1
         self.sums = Buffer.of("sums", FLOAT, (self.rows, shape.channels))
 
     def tile(self, tag: str, tile: Tile) -> list[Statement]:
@@ -83,7 +85,7 @@ class _Gradients:
                 name = f"{tag}_{place[0]}_{place[1]}"
                 if place not in hidden:
                     image = self.x[at(place, c) + s.param("image_offset")]
-                    made = Let(f"h{name}", self.columns.run(self.before, [image], c))
+                    made = Let(f"h{name}", evaluate(self.before, image, self.columns.at(c)))
                     body.append(made)
                     hidden[place] = made.var
                 tap = row * self.shape.columns.taps + column
@@ -111,7 +113,7 @@ class _Gradients:
             image = self.x[at(place, c) + s.param("image_offset")]
             # A position may be in no window at all.
             inputs = [down.get(place, s.const(0, FLOAT)), image, *self.columns.at(c)]
-            made = run_steps(self.after, inputs, self.results)
+            made = self.after.apply_all(expression, inputs)
             kept, *summed = [Let(f"r{name}_{k}", value) for k, value in enumerate(made)]
             body += [kept, loops.store(self.y[at(place, c) + s.param("y_offset")], kept.var, self.streaming), *summed]
             for row, term in enumerate(summed, self.shape.taps):

@@ -19,7 +19,7 @@ _CHEAP = frozenset(s.FUNCTIONS) - frozenset(
 
 
 def grain(exprs: Sequence[Expr]) -> int:
-    """Elements worth a thread: fewer when each costs more."""
+    """The minimum number of elements per task: fewer when each is more expensive."""
     costly = sum(1 for node in s.topological(exprs) if node.fn in s.FUNCTIONS and node.fn not in _CHEAP)
     return max(4096, 32768 // (1 + costly))
 
@@ -44,12 +44,12 @@ def elementwise(
         exprs: one per output; evaluated before anything is stored, so an output may be an input's memory.
         inputs, outputs: dtypes. Values are cast to the output's.
         ndim: 1 or more.
-        streaming: whether the results are too large to be found in a cache later.
+        streaming: whether to bypass the cache, because the results are too large to stay in it.
         classes: per operand (inputs, then outputs) the class of its innermost stride: 0, 1, or 2 for any other.
 
     The kernel's parameters: for `ndim` 1: `n`, then the stride of every operand of class 2. Otherwise `rows`,
     `blocks`, `block`, the sizes, then per operand its outer strides and, in class 2, its inner stride: the outer
-    dimensions are one loop of `rows`, and long inner ones are cut into `blocks` to be shared between threads.
+    dimensions are one loop of `rows`, and long inner ones are split into `blocks` to be distributed over threads.
     """
     params: list[str] = ["n"] if ndim == 1 else ["rows", "blocks", "block", *(f"n{d}" for d in range(ndim))]
     sizes = [s.param("n")] if ndim == 1 else [s.param(f"n{d}") for d in range(ndim)]
@@ -102,7 +102,7 @@ def elementwise(
 
 
 def blocking(rows: int, inner: int) -> tuple[int, int]:
-    """(blocks, block): how an inner dimension is cut, by shape alone. Long rows, when there are few of them."""
+    """(blocks, block size) of the inner dimension, from the shape alone; only long rows are split, and only if they are few."""
     if rows >= 64 or inner < 2 * 16384:
         return 1, inner
     blocks = max(1, min(inner // 16384, -(-64 // rows)))

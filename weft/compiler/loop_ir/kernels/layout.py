@@ -21,10 +21,10 @@ class Dims(NamedTuple):
 def collapse(
     shape: Sequence[int], strides: Sequence[Sequence[int]], labels: Sequence[str] | None = None, first: int = 0
 ) -> Dims:
-    """Fewest dimensions that visit the same elements.
+    """The fewest dimensions that visit the same elements.
 
-    Dimensions of size 1 go; the rest are ordered by stride, that of operand `first` counting most, so that the last
-    one moves least in memory; neighbours that continue each other in every operand (and have one label) merge.
+    Dimensions of size 1 are dropped; the others are sorted by descending stride, that of operand `first` before the rest;
+    neighbours that are contiguous in every operand (and have the same label) are merged.
     """
     labels = labels or ["" for _ in shape]
     order = [strides[first], *strides[:first], *strides[first + 1 :]]
@@ -48,7 +48,7 @@ def collapse(
 
 
 def stride_class(stride: int) -> int:
-    """What code is specialised for: 0 and 1 are themselves, 2 stands for any other stride."""
+    """The stride that code is specialised for: 0, 1, or 2 for any other stride."""
     return stride if stride in (0, 1) else 2
 
 

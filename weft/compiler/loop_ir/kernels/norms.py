@@ -95,7 +95,7 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
     count = Let("count", s.cast(n, c))
 
     def parts(j: Expr) -> tuple[Expr, Expr, Expr]:
-        """(g, normalised x, g * weight) at place j."""
+        """(g, normalised x, g * weight) in column j."""
         gj = s.cast(g[row.var, j], c)
         xj = s.cast(x[row.var, j], c)
         h = ((xj - centre.var) if centre else xj) * scale.var
@@ -141,7 +141,7 @@ def norm_backward(dtype: np.dtype, weight: bool, bias: bool, centred: bool, stre
 
 
 def _join(sums: list[tuple[Buffer, Buffer]], n: Expr, chunks: Expr, c: np.dtype) -> Statement:
-    """Add up the chunks' parts, column by column."""
+    """Sum the chunks' partial sums, column by column."""
     inner: list[Statement] = []
     stores: list[Statement] = []
     k = s.index("k")
@@ -149,21 +149,21 @@ def _join(sums: list[tuple[Buffer, Buffer]], n: Expr, chunks: Expr, c: np.dtype)
     for target, part in sums:
         a = Accumulator(f"{target.name}_sum", "sum", c)
         inner.append(a)
-        updates.append(loops.update(a, part[s.index("piece"), k]))
+        updates.append(loops.update(a, part[s.index("partial"), k]))
         stores.append(loops.store(target[k], a.value))
-    body = [*inner, loops.loop("piece", chunks, updates), *stores]
+    body = [*inner, loops.loop("partial", chunks, updates), *stores]
     return loops.loop("k", n, body, "vector", parallel=True, grain=loops.grain_for(chunks))
 
 
-TOGETHER = 4
-"""Rows added at a time: sums are read and written once for all of them."""
+ROWS_PER_PASS = 4
+"""Rows added in one pass over the sums, which are then read and written once per pass instead of once per row."""
 
 
 _Sum = tuple[Callable[[Expr], Expr], Callable[[Expr, Expr], Expr]]
 
 
 def _add_rows(tag: str, n: Expr, rows: Expr, sums: list[_Sum], c: np.dtype) -> list[Statement]:
-    """Loops that set every `sum(j)` to the total of `value(row, j)` over the rows, `TOGETHER` of them at a time."""
+    """Loops that set every `sum(j)` to the sum of `value(row, j)` over the rows, `ROWS_PER_PASS` rows at a time."""
 
     def sweep(name: str, count: Expr, first: Expr, together: int) -> Statement:
         j = s.index(f"{name}_j")
@@ -176,11 +176,11 @@ def _add_rows(tag: str, n: Expr, rows: Expr, sums: list[_Sum], c: np.dtype) -> l
         return loops.loop(name, count, [loops.loop(f"{name}_j", n, lines, "vector")])
 
     k = s.index(f"clear{tag}")
-    whole = s.floor_divide(rows, loops.as_index(TOGETHER))
+    whole = s.floor_divide(rows, loops.as_index(ROWS_PER_PASS))
     return [
         loops.loop(f"clear{tag}", n, [loops.store(target(k), s.const(0, c)) for target, _ in sums], "vector"),
-        sweep(f"group{tag}", whole, s.index(f"group{tag}") * TOGETHER, TOGETHER),
-        sweep(f"rest{tag}", rows - whole * TOGETHER, whole * TOGETHER + s.index(f"rest{tag}"), 1),
+        sweep(f"group{tag}", whole, s.index(f"group{tag}") * ROWS_PER_PASS, ROWS_PER_PASS),
+        sweep(f"rest{tag}", rows - whole * ROWS_PER_PASS, whole * ROWS_PER_PASS + s.index(f"rest{tag}"), 1),
     ]
 
 
@@ -188,9 +188,9 @@ def batch_statistics(dtype: np.dtype) -> Kernel:
     """Mean and variance of columns, for batch norm on channels-last data.
 
     Buffers: x of shape (rows, n) with row stride x_row; mean, variance (biased) of n; scratch mean_parts, square_parts
-    of shape (chunks, n). Integers: rows, n, chunks, chunk, x_row. Each chunk finds its own mean and the squares around
-    it, so nothing cancels; the chunks are then joined exactly: the squares of all are the chunks' own plus
-    rows_in_chunk * (chunk's mean - mean)**2.
+    of shape (chunks, n). Integers: rows, n, chunks, chunk, x_row. Each chunk computes its mean and the sum of squared
+    deviations from it, which avoids cancellation; then the chunks are combined (Chan et al.): the total sum of squares is
+    the sum over chunks of their sum of squares plus rows_in_chunk * (chunk_mean - mean)**2.
     """
     c = compute_dtype(dtype)
     rows, n, chunks, chunk = (s.param(p) for p in ("rows", "n", "chunks", "chunk"))
@@ -239,7 +239,7 @@ def batch_statistics(dtype: np.dtype) -> Kernel:
 
 
 def batch_norm(dtype: np.dtype, streaming: bool) -> Kernel:
-    """batch_norm(x, mean, scale, shift, y), integers rows, n: y = (x - mean) * scale + shift, numbers per column."""
+    """batch_norm(x, mean, scale, shift, y), integers rows, n: y = (x - mean) * scale + shift, with vectors over the columns."""
     c = compute_dtype(dtype)
     rows, n = s.param("rows"), s.param("n")
     x, y = (Buffer.of(name, dtype, (rows, n)) for name in ("x", "y"))

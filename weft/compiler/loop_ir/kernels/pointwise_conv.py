@@ -4,7 +4,8 @@ The matrix stays in cache; rows are streamed from memory and back, one tile afte
 per byte, and it reads several rows side by side, which hardware prefetchers do not predict: so each tile prefetches the
 next tile's rows, one or two cache lines per step of the depth.
 
-For up to 32 columns vectors have 8 lanes: 24 columns fill three of them, where half of a 16-lane vector would be empty.
+Up to two vectors of columns are computed in halves: with AVX-512, 24 columns fill three, where a whole vector would be half
+empty.
 Each element of a row is then also used for more vectors, and a broadcast load costs as much as a multiply-add.
 
 Kernels are the same for any number of rows: trials run on a few of them.
@@ -17,60 +18,67 @@ from collections.abc import Callable, Sequence
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
+from ....ops.internal.epilogue import IDENTITY, Epilogue
+from ...target import Target
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Let, Local, Loop, Statement
-from .epilogue import Epilogue
-from .tiles import HALF, REGISTERS, VECTOR
+from .epilogue import Operands, evaluate
+from .tiles import accumulators
 
 MEMORY = (1 << 40,)
-MAX_NARROW_COLUMNS = 32
-"""Maximum columns for half-length vectors."""
-LINE_ELEMENTS = 16
-"""float32 elements of a cache line."""
-TILES = {96: 4, 64: 5, 48: 6}
-"""Columns and rows of a tile for more than 64 columns, in order of preference."""
-MAX_MATRIX_ELEMENTS = 1 << 15
-"""Maximum elements of the matrix: it stays in L2 beside the rows."""
+MAX_NARROW_VECTORS = 2
+"""Maximum vectors of columns for half-length vectors."""
+MAX_VECTORS = 4
+"""Maximum vectors of columns for a tile with all columns."""
+TILES = {6: 1 / 6, 4: 5 / 24, 3: 1 / 4}
+"""Vectors of columns of a tile for more columns, in order of preference, and its rows as a share of the accumulators."""
 TASKS, TASK_ROWS = 32, 768
 """Approximate number of tasks, and maximum rows of a task."""
 
 
-def tile_of(columns: int) -> tuple[int, int, int]:
+def max_matrix_elements(target: Target) -> int:
+    """Maximum elements of the matrix: it stays in L2 beside the rows."""
+    return target.l2_bytes // 8 // 4
+
+
+def tile_of(columns: int, target: Target) -> tuple[int, int, int]:
     """(rows, columns, lanes of a vector) of a tile. Few rows where those of the result are long: few write streams."""
-    if columns <= MAX_NARROW_COLUMNS and columns % HALF == 0:
-        return min(REGISTERS // (columns // HALF), REGISTERS // 2), columns, HALF
-    if columns <= 64:
-        return min(REGISTERS // -(-columns // VECTOR), REGISTERS // 2), columns, VECTOR
-    wide = next((w for w in TILES if columns % w == 0), columns)
-    return TILES.get(wide, 0), wide, VECTOR
+    sums, lanes, half = accumulators(target), target.lanes, target.lanes // 2
+    if columns <= MAX_NARROW_VECTORS * lanes and columns % half == 0:
+        return min(sums // (columns // half), sums // 2), columns, half
+    if columns <= MAX_VECTORS * lanes:
+        return min(sums // -(-columns // lanes), sums // 2), columns, lanes
+    vectors = next((v for v in TILES if columns % (v * lanes) == 0), 0)
+    return (round(TILES[vectors] * sums), vectors * lanes, lanes) if vectors else (0, columns, lanes)
 
 
-def split(rows: int, columns: int) -> list[int]:
+def split(rows: int, columns: int, target: Target) -> list[int]:
     """(tiles of a task, number of tasks) for so many rows."""
-    high = tile_of(columns)[0]
+    high = tile_of(columns, target)[0]
     tiles = -(-rows // high)
     each = max(1, min(TASK_ROWS // high, tiles // TASKS))
     return [each, -(-tiles // each)]
 
 
 @functools.lru_cache(loops.MAX_KEPT)
-def pointwise_conv(depth: int, columns: int, epilogue: tuple[str, ...] = ()) -> Kernel:
+def pointwise_conv(depth: int, columns: int, target: Target, epilogue: Epilogue = IDENTITY) -> Kernel:
     """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `epilogue`.
 
-    Rows of x, w and y are contiguous. For the steps of `epilogue` see `Epilogue`; a channel is a column.
+    Rows of x, w and y are contiguous. A channel is a column.
     """
     x, w, y = (Buffer.of(name, s.FLOAT32, MEMORY) for name in ("x", "w", "y"))
-    finished = Epilogue(epilogue)
-    high, wide, _ = tile_of(columns)
+    operands = Operands(epilogue.operands)
+    high, wide, _ = tile_of(columns, target)
 
     def finish(row: Expr, column: Expr, value: Expr) -> Statement:
         here = row * columns + column
-        return loops.store(y[here + s.param("y_offset")], finished(value, column, here))
+        return loops.store(y[here + s.param("y_offset")], evaluate(epilogue, value, operands.at(column, here)))
 
     def tile(tag: str, row: Expr, rows: int, ahead: bool) -> list[Statement]:
         of_row = lambda r, k: x[(row + r) * depth + k + s.param("x_offset")]
         of_matrix = lambda k, c: w[k * wide + c + s.param("w_offset")]
-        return _tile(tag, (rows, columns, depth), of_row, of_matrix, lambda r, c, v: finish(row + r, c, v), ahead)
+        done = lambda r, c, v: finish(row + r, c, v)
+        return _tile(tag, (rows, columns, depth), of_row, of_matrix, done, ahead, target)
 
     whole = Let("whole", s.floor_divide(s.param("rows"), high))
     first = Let("first", s.index("task") * s.param("each"))
@@ -86,17 +94,17 @@ def pointwise_conv(depth: int, columns: int, epilogue: tuple[str, ...] = ()) -> 
     ]
     grain = s.floor_divide(loops.as_index(1 << 17), s.param("each") * (high * depth * columns)) + 1
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=grain)
-    params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *finished.params)
-    return Kernel("_".join(["pixels", *epilogue]), (x, w, *finished.buffers, y), params, (whole, task))
+    params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *operands.params)
+    return Kernel("_".join(["pixels", *epilogue.names]), (x, w, *operands.buffers, y), params, (whole, task))
 
 
 def _tile(
     tag: str, sizes: tuple[int, int, int], of_row: Callable[[Expr, Expr], Expr], of_matrix: Callable[[Expr, Expr], Expr],
-    finish: Callable[[Expr, Expr, Expr], Statement], ahead: bool,
+    finish: Callable[[Expr, Expr, Expr], Statement], ahead: bool, target: Target,
 ) -> list[Statement]:  # fmt: skip
     """A few rows of the product, a few columns at a time. With `ahead`, as many following rows are prefetched."""
     rows, columns, depth = sizes
-    _, wide, lanes = tile_of(columns)
+    _, wide, lanes = tile_of(columns, target)
     made: list[Statement] = []
     for column0 in range(0, columns, wide):
         name, width = f"{tag}{column0}", min(wide, columns - column0)
@@ -104,14 +112,16 @@ def _tile(
         k = s.index(f"{name}k")
         near: Sequence[Statement] = ()
         if ahead and column0 == 0:  # depth steps for depth * rows elements
-            near = [loops.prefetch(of_row(loops.as_index(rows), k * rows + i)) for i in range(0, rows, LINE_ELEMENTS)]
+            near = [
+                loops.prefetch(of_row(loops.as_index(rows), k * rows + i)) for i in range(0, rows, target.line_elements)
+            ]
 
         def over(part: str, make: Callable[[Expr, Expr], Statement], name: str = name, width: int = width) -> Loop:
             r, g, v = (s.index(f"{name}{part}{letter}") for letter in "rgv")
             inner: Statement = loops.loop(f"{name}{part}v", width, [make(r, v)], "vector")
-            if lanes == HALF:
-                half = loops.loop(f"{name}{part}v", HALF, [make(r, g * HALF + v)], "vector")
-                inner = loops.loop(f"{name}{part}g", width // HALF, [half], "unroll")
+            if lanes < target.lanes:
+                half = loops.loop(f"{name}{part}v", lanes, [make(r, g * lanes + v)], "vector")
+                inner = loops.loop(f"{name}{part}g", width // lanes, [half], "unroll")
             return loops.loop(f"{name}{part}r", rows, [inner], "unroll")
 
         def multiply(r: Expr, c: Expr, sums: Buffer = sums, k: Expr = k, column0: int = column0) -> Statement:

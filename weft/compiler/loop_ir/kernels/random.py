@@ -1,4 +1,4 @@
-"""Counter-based random numbers as a loop: element i is a function of the generator's state and i, nothing else."""
+"""Counter-based random numbers as a loop: element i depends only on the generator's state and on i."""
 
 from __future__ import annotations
 

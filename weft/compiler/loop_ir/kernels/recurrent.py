@@ -1,7 +1,7 @@
 """One time step of an LSTM layer as one kernel: the recurrent matmul with the gates as its epilogue.
 
 A task owns some hidden units for the whole batch. Its weights are packed once per sequence and used in every step:
-forward, 16 units by their four gates are the 64 columns of a register tile; backward, 64 units are. L1 holds the current
+forward, 16 units by their four gates are the 64 columns of a panel; backward, 64 units are. L1 holds the current
 panel of weights and the sums of a block of rows, and the gates are computed on those before anything is stored. Which task
 computes a unit does not change the result.
 """
@@ -12,12 +12,13 @@ from typing import Any
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import FLOAT32, Expr
-from ...layout import Layout
+from ...program.layout import Layout
+from ...target import Target
 from .. import ir as loops
-from ..ir import Buffer, Kernel, Let, Local, Statement
+from ..ir import SQUARE, Buffer, Kernel, Let, Local, Statement
 from .tiles import parts, product, row_tiles
 
-UNITS = 16  # forward: hidden units of a task, times four gates
+UNITS = SQUARE  # forward: hidden units of a task, times four gates
 COLUMNS = 4 * UNITS
 DEPTH = 128  # rows of a panel of weights at a time: 32 KiB
 ROWS = 64  # of the batch at a time
@@ -53,7 +54,8 @@ def pack_gates(weight: Layout, packed: Layout) -> Kernel:
 
 
 def _times_panel(
-    tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int
+    tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int,
+    target: Target,
 ) -> list[Statement]:  # fmt: skip
     """sums += left[rows] @ panel, a slice of the depth at a time so that the panel is read from L1.
 
@@ -73,14 +75,21 @@ def _times_panel(
             share = -(-high * columns // rows[1])  # elements prefetched per step of the depth
             ahead = start + (at.var + piece) * columns + s.floor_divide(i.var, high) * (piece * share)
             each = lambda k, ahead=ahead, share=share: [loops.prefetch(panel[ahead + k * share])]
-            inner = product(name, (high, columns, piece), of_left, of_panel, keep, begin, each=each)
+            inner = product(name, (high, columns, piece), of_left, of_panel, keep, begin, target=target, each=each)
             body.append(loops.loop(name, tiles, [i, *inner]))
         made.append(loops.loop(f"{tag}d{first}", count, body))
     return made
 
 
 def lstm_step(
-    gates: Layout, h: Layout | None, c: Layout, packed: Layout | None, hidden: Layout, cells: Layout, acts: Layout
+    gates: Layout,
+    h: Layout | None,
+    c: Layout,
+    packed: Layout | None,
+    hidden: Layout,
+    cells: Layout,
+    acts: Layout,
+    target: Target,
 ) -> Kernel:
     """i, f, o = σ, g = tanh of gates + h Wᵀ; c' = f c + i g; h' = o tanh(c').
 
@@ -111,7 +120,7 @@ def lstm_step(
         ]  # fmt: skip
         multiply: list[Statement] = []
         if h is not None:
-            multiply = _times_panel(tag, sums, (base, count), size, m["h"], m["w"].buffer, start.var, COLUMNS)
+            multiply = _times_panel(tag, sums, (base, count), size, m["h"], m["w"].buffer, start.var, COLUMNS, target)
         body.append(loops.loop(tag, blocks, [
             Local(sums),
             loops.loop(f"{tag}z", count, [loops.loop(f"{tag}g", 4, [loops.loop(f"{tag}v", UNITS, [load], "vector")])]),
@@ -123,7 +132,7 @@ def lstm_step(
 
 def lstm_step_backward(
     later: Layout | None, packed: Layout | None, g_hidden: Layout | None, g_cells: Layout | None, acts: Layout,
-    cells: Layout, before: Layout, carry: Layout, g_gates: Layout,
+    cells: Layout, before: Layout, carry: Layout, g_gates: Layout, target: Target,
 ) -> Kernel:  # fmt: skip
     """The gradient of this step's gates, from that of the next step's gates (`later`, None at the end).
 
@@ -156,7 +165,9 @@ def lstm_step_backward(
             ]
             if later is not None:
                 at = first.var * (4 * size) + (packed.offset if packed is not None else 0)
-                inside += _times_panel(tag, sums, (base, count), 4 * size, m["later"], m["w"].buffer, at, columns)
+                inside += _times_panel(
+                    tag, sums, (base, count), 4 * size, m["later"], m["w"].buffer, at, columns, target
+                )
             unit = first.var + u
             row = base + b
             i, f, g, o = (m["acts"].at(row, unit + k * size) for k in range(4))
@@ -179,8 +190,8 @@ def lstm_step_backward(
     return Kernel("lstm_step_backward", tuple([x.buffer for x in m.values()]), (), tuple(made))
 
 
-def times_panels(left: Layout, packed: Layout, out: Layout) -> Kernel:
-    """out = left @ weights, packed by `pack_panels`."""
+def times_panels(left: Layout, packed: Layout, out: Layout, target: Target) -> Kernel:
+    """out = left @ weights, packed by `pack_panels` in panels of `COLUMNS`."""
     rows, size = out.shape
     depth = left.shape[1]
     m = {n: _Matrix(n, x) for n, x in {"left": left, "w": packed, "out": out}.items()}
@@ -199,7 +210,8 @@ def times_panels(left: Layout, packed: Layout, out: Layout) -> Kernel:
             body.append(loops.loop(tag, blocks, [
                 Local(sums),
                 loops.loop(f"{tag}z", count, [loops.loop(f"{tag}v", columns, [clear], "vector")]),
-                *_times_panel(tag, sums, (base, count), depth, m["left"], m["w"].buffer, first * depth + packed.offset, columns),
+                *_times_panel(tag, sums, (base, count), depth, m["left"], m["w"].buffer, first * depth + packed.offset, columns,
+                              target),
                 loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", columns, [store], "vector")]),
             ]))  # fmt: skip
         made.append(loops.loop(name, panels, body, parallel=True))

@@ -17,37 +17,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
 from .. import ir as loops
-from ..ir import Accumulator, Buffer, Kernel, Let, Loop, ReduceOp, Statement
+from ..ir import INDEXED_REDUCTIONS, Accumulator, Buffer, Kernel, Let, Loop, Statement
 from .elementwise import place_arguments
 from .layout import unflatten
 
-COMBINE: dict[str, Callable[[Any, Any], Any]] = {
-    "sum": s.add, "prod": s.mul, "max": s.maximum, "min": s.minimum, "any": s.logical_or, "all": s.logical_and,
-}  # fmt: skip
 POST: dict[str, Callable[[Expr, Expr], Expr]] = {
     "none": lambda total, count: total,
     "mean": lambda total, count: total / s.cast(count, total.dtype),
 }
-TOGETHER = 4
-"""Rows added at a time in the columns scheme."""
+ROWS_PER_PASS = 4
+"""Rows combined in one pass over the partial results, in the columns scheme."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What to reduce: the structure of a kernel, without sizes.
+    """The structure of a reduction kernel, without sizes.
 
     `labels` names the dimensions, outermost first; `classes` gives per operand (inputs, output, and for argmax and
     argmin the index) the class of each dimension's stride. `chunked` is whether the reduction is cut into chunks.
     """
 
-    op: ReduceOp
+    op: str
     expr: Expr
     inputs: tuple[np.dtype, ...]
     accumulate: np.dtype
@@ -60,11 +56,11 @@ class Reduction:
 
     @property
     def indexed(self) -> bool:
-        return self.op in ("argmax", "argmin")
+        return self.op in INDEXED_REDUCTIONS
 
 
 class _Builder:
-    """Holds the parameters and buffers while a kernel is put together."""
+    """Holds the parameters and buffers of a kernel while it is built."""
 
     def __init__(self, r: Reduction) -> None:
         self.r = r
@@ -97,7 +93,7 @@ class _Builder:
         return s.cast(place_arguments(self.r.expr, loads), self.r.accumulate)
 
     def at(self, where: Sequence[Expr]) -> Expr | None:
-        """Position of an element in the flattened reduced axes, for argmax and argmin."""
+        """The position of an element in the flattened reduced axes, for argmax and argmin."""
         if not self.r.indexed:
             return None
         total = loops.as_index(0)
@@ -237,7 +233,7 @@ def _columns(b: _Builder) -> Kernel:
     length = _product(reduced_sizes)
     chunks, chunk = s.param("chunks"), s.param("chunk")
     parts = Buffer.of("parts", b.r.accumulate, (rows, chunks, width))
-    combine = COMBINE[b.r.op]
+    combine = b.accumulator().reduction.combine
     task = s.index("task")
     row, part = Let("row", s.floor_divide(task, chunks)), Let("part", s.remainder(task, chunks))
     start = Let("start", part.var * chunk)
@@ -254,19 +250,19 @@ def _columns(b: _Builder) -> Kernel:
         target = parts[row.var, part.var, s.index(var)]
         return loops.loop(var, width, [loops.store(target, value if first else combine(target, value))], "vector")
 
-    # The first row starts the partial results; then groups of rows; then what is left over.
+    # The first row starts the partial results; then groups of rows; then the remaining ones.
     first_lets, first_value = line(start.var, "a", s.index("j0"))
-    groups = s.floor_divide(count.var - 1, loops.as_index(TOGETHER))
+    groups = s.floor_divide(count.var - 1, loops.as_index(ROWS_PER_PASS))
     g = s.index("g")
     group_lets: list[Let] = []
     values = []
-    for t in range(TOGETHER):
-        row_lets, value = line(start.var + 1 + g * TOGETHER + t, f"b{t}_", s.index("j1"))
+    for t in range(ROWS_PER_PASS):
+        row_lets, value = line(start.var + 1 + g * ROWS_PER_PASS + t, f"b{t}_", s.index("j1"))
         group_lets += row_lets
         values.append(value)
     while len(values) > 1:
         values = [combine(values[i], values[i + 1]) for i in range(0, len(values), 2)]
-    done = Let("done", 1 + groups * TOGETHER)
+    done = Let("done", 1 + groups * ROWS_PER_PASS)
     last_lets, last_value = line(start.var + done.var + s.index("l"), "c", s.index("j2"))
     body: list[Statement] = [
         row, part, start, count, *lets, *first_lets, add("j0", first_value, True),

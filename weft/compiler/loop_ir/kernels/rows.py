@@ -4,7 +4,7 @@ A *row* is a one-dimensional slice along the axis. Each kernel is a short progra
 reduce an expression over the row, name a scalar, store along the row. `Rows` maps it to one of two schemes:
 
 * *rows*: the row is (nearly) contiguous; lanes run along it, one row after another;
-* *strips*: the axis is an outer one; lanes hold neighbouring rows, and each walks along its own.
+* *strips*: the axis is an outer one; lanes hold neighbouring rows, and each lane iterates over its row.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
 from .. import ir as loops
-from ..ir import Accumulator, Buffer, Kernel, Let, ReduceOp, Statement
+from ..ir import Accumulator, Buffer, Kernel, Let, Statement
 
 STRIP = 64
 """Rows per task in the strips scheme."""
 MAX_HELD_ELEMENTS = 4096
-"""Elements of a row that fit into scratch memory, which stays in the nearest cache."""
+"""Maximum elements of a row that are kept in a scratch buffer, which stays in L1."""
 
 
 def compute_dtype(dtype: np.dtype) -> np.dtype:
@@ -40,7 +40,9 @@ class Rows:
 
     def __init__(self, name: str, scheme: str, streaming: bool = False) -> None:
         self.name = name
-        self.streaming = streaming  # whether what is stored along rows is too large to be found in a cache later
+        self.streaming = (
+            streaming  # whether stores along rows bypass the cache, because the results are too large to stay in it
+        )
         self.strips = scheme == "strips"
         self.n = s.param("n")
         self.params = ["outer", "inner", "n"] if self.strips else ["rows", "n"]
@@ -48,9 +50,9 @@ class Rows:
         self.statements: list[Statement] = []
         self.loops = 0
         if self.strips:
-            self.lane = Let("lane", s.remainder(s.index("task"), s.param("pieces")) * STRIP)
+            self.lane = Let("lane", s.remainder(s.index("task"), s.param("strips")) * STRIP)
             self.row: tuple[Expr, ...] = (s.var("o", s.INT64), self.lane.var + s.index("k"))
-            self.params.append("pieces")
+            self.params.append("strips")
         else:
             self.row = (s.index("row"),)
 
@@ -76,7 +78,7 @@ class Rows:
         return self._add(Buffer.of(name, dtype, shape))
 
     def per_column(self, name: str, dtype: np.dtype) -> Buffer:
-        """A contiguous buffer of one element per place in a row."""
+        """A contiguous buffer of one element per column."""
         return self._add(Buffer.of(name, dtype, (self.n,)))
 
     def _add(self, buffer: Buffer) -> Buffer:
@@ -103,17 +105,17 @@ class Rows:
         self.statements.append(definition)
         return definition.var
 
-    def reduce(self, name: str, op: ReduceOp, value: Callable[[Expr], Expr], index: bool = False) -> Accumulator:
+    def reduce(self, name: str, op: str, value: Callable[[Expr], Expr], index: bool = False) -> Accumulator:
         """Reduce along the row; read the result by `.value`."""
         return self.each([(name, op, value)])[0]
 
     def each(
         self,
-        reductions: list[tuple[str, ReduceOp, Callable[[Expr], Expr]]],
+        reductions: list[tuple[str, str, Callable[[Expr], Expr]]],
         stores: Callable[[Expr], list[tuple[Buffer, Expr]]] | None = None,
         names: Callable[[Expr], list[Let]] | None = None,
     ) -> list[Accumulator]:
-        """One walk along the row that feeds several reductions and stores; `names` are evaluated first."""
+        """One loop over the row with several reductions and stores; `names` are evaluated first."""
         probe = s.index(f"j{self.loops}")
         accumulators = [Accumulator(name, op, value(probe).dtype) for name, op, value in reductions]
         self.statements += accumulators
@@ -144,16 +146,16 @@ class Rows:
                 "row", s.param("rows"), self.statements, parallel=True, grain=loops.grain_for(self.n, 8192)
             )
             return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
-        pieces, inner = s.param("pieces"), s.param("inner")
-        outer = Let("o", s.floor_divide(s.index("task"), pieces))
+        strips, inner = s.param("strips"), s.param("inner")
+        outer = Let("o", s.floor_divide(s.index("task"), strips))
         lanes = loops.loop("k", s.minimum(loops.as_index(STRIP), inner - self.lane.var), self.statements, "vector")
         grain = loops.grain_for(self.n * STRIP, 8192)
-        loop = loops.loop("task", s.param("outer") * pieces, [outer, self.lane, lanes], parallel=True, grain=grain)
+        loop = loops.loop("task", s.param("outer") * strips, [outer, self.lane, lanes], parallel=True, grain=grain)
         return Kernel(self.name, tuple(self.buffers), tuple(self.params), (loop,))
 
 
 def _base(r: Rows, x: Buffer) -> Expr:
-    """The greatest element, to be subtracted before exp; 0 if it is infinite, so that infinities stay what they are."""
+    """The largest element, to be subtracted before exp; 0 if it is infinite, because inf - inf is NaN."""
     top = r.reduce("top", "max", lambda j: r.at(x, j))
     return r.let(s.where(s.isinf(top.value), 0, top.value), "base")
 
@@ -193,7 +195,7 @@ def softmax(scheme: str, dtype: np.dtype, strides: tuple[int, int], streaming: b
 
 
 def _hold(r: Rows, row: Buffer, value: Callable[[Expr], Expr]) -> Accumulator:
-    """The sum of `value` along the row, which is kept in `row`."""
+    """The sum of `value` over the row; the values are kept in `row`."""
     total = Accumulator("total", "sum", row.dtype)
     r.statements.append(total)
     e = s.var("e", row.dtype)
@@ -245,7 +247,7 @@ def cross_entropy(scheme: str, dtype: np.dtype, strides: tuple[int]) -> Kernel:
     loss, lse = r.per_row("loss", dtype), r.per_row("lse", compute_dtype(dtype))
     top, log_total = _log_sum_exp(r, x)
     whole = r.let(top + log_total, "whole")
-    # A label out of range must not read outside the row; the caller has checked it.
+    # The caller checks labels; clamping makes an out-of-range read impossible all the same.
     place = r.let(s.maximum(s.minimum(r.own(label), r.n - 1), 0), "place")
     picked = r.let(r.at(x, place), "picked")
     r.store_own(lse, whole)
@@ -267,7 +269,7 @@ def cross_entropy_backward(scheme: str, dtype: np.dtype, strides: tuple[int, int
 
 def mean_cross_entropy(dtype: np.dtype) -> Kernel:
     """mean_cross_entropy(x, label, mean, wrong; rows, n, ignored): the mean loss of all rows whose label is not `ignored`,
-    and how many labels are out of range. For small arrays: one thread, one walk."""
+    and the number of labels out of range. For small arrays: one thread, one loop."""
     n, row = s.param("n"), s.index("row")
     x = Buffer.of("x", dtype, (s.param("rows"), n))
     label = Buffer.of("label", s.INT64, (s.param("rows"),))

@@ -12,17 +12,16 @@ import functools
 from collections.abc import Sequence
 
 from ....ops.core import scalar as s
-from ....ops.core.registry import table
-from ....ops.core.scalar import Expr
-from ...layout import Layout
+from ....ops.internal.epilogue import IDENTITY, Epilogue
+from ...program.layout import Layout
+from ...target import Target
 from .. import ir as loops
 from ..ir import Accumulator, Buffer, Kernel, Local, Statement
+from .epilogue import MatrixOperand, evaluate, matrix_operands
 from .tiles import parts
 
 MAX_ROWS = 4
 """Maximum rows of x; for more, a tiled matmul is faster."""
-TILE = 16
-"""Results per application of the epilogue."""
 MIN_MATRIX_ELEMENTS = 1 << 14
 """Minimum elements of w per thread, and for this kernel to pay off."""
 MIN_DEPTH = 64
@@ -47,24 +46,28 @@ def suits(x: Layout, w: Layout) -> bool:
 
 
 def skinny_matmul(
-    x: Layout, w: Layout, y: Layout, epilogue: Sequence[str] = (), operands: Sequence[Layout] = ()
+    x: Layout, w: Layout, y: Layout, target: Target, epilogue: Epilogue = IDENTITY, operands: Sequence[Layout] = ()
 ) -> Kernel:
-    """`y = x @ w`, then the steps: "add" and "multiply" take the next operand (a matrix of y's shape, or one row of it, with
-    contiguous rows), others are elementwise ops. Buffers: x, w, operands, y."""
+    """`y = x @ w`, then the epilogue, whose operands are matrices: of y's shape, or of one row. Buffers: x, w, operands, y."""
     sizes = (x.shape[0], x.shape[1], w.shape[1])
-    extras = tuple([(z.strides if z.shape[0] > 1 else (0, 1), z.offset) for z in operands])
-    return _kernel(sizes, tuple(epilogue), *[(z.strides, z.offset) for z in (x, w, y)], extras)
+    return _kernel(sizes, target, epilogue, *[(z.strides, z.offset) for z in (x, w, y)], matrix_operands(operands))
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
-    sizes: tuple[int, int, int], epilogue: tuple[str, ...], x: Place, w: Place, y: Place, extras: tuple[Place, ...]
+    sizes: tuple[int, int, int],
+    target: Target,
+    epilogue: Epilogue,
+    x: Place,
+    w: Place,
+    y: Place,
+    operands: tuple[MatrixOperand, ...],
 ) -> Kernel:
     rows, depth, columns = sizes
     xs, ws, ys = (Buffer.of(name, s.FLOAT32, (1 << 40,)) for name in ("x", "w", "y"))
-    operands = [(Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)), place) for i, place in enumerate(extras)]
+    others = [Buffer.of(f"z{i}", s.FLOAT32, (1 << 40,)) for i in range(len(operands))]
     body: list[Statement] = []
-    for first, count, width in parts(columns, TILE):  # whole tiles, and one for the remaining columns
+    for first, count, width in parts(columns, target.lanes):  # whole vectors of results, and the remaining columns
         tag = f"p{len(body)}_"
         sums = Buffer.of(tag + "sums", s.FLOAT32, (rows, width))
         t, g, k, c = (s.index(tag + name) for name in "tgkc")
@@ -76,9 +79,7 @@ def _kernel(
         finish = [
             loops.store(
                 ys[y[1] + r * y[0][0] + start + c],
-                apply_steps(
-                    sums[r, c], epilogue, [z[at + r * strides[0] + start + c] for z, (strides, at) in operands]
-                ),
+                evaluate(epilogue, sums[r, c], [z.at(b, r, start + c) for b, z in zip(others, operands, strict=True)]),
             )
             for r in range(rows)
         ]
@@ -89,17 +90,4 @@ def _kernel(
         ]
         grain = MIN_MATRIX_ELEMENTS // (width * depth) + 1
         body.append(loops.loop(tag + "t", count, tile, parallel=count > 1, grain=grain))
-    return Kernel("_".join(["few_rows", *epilogue]), (xs, ws, *[z for z, _ in operands], ys), (), tuple(body))
-
-
-def apply_steps(value: Expr, epilogue: tuple[str, ...], operands: Sequence[Expr]) -> Expr:
-    """The epilogue, on one element."""
-    rest = iter(operands)
-    for step in epilogue:
-        if step == "add":
-            value = value + next(rest)
-        elif step == "multiply":
-            value = value * next(rest)
-        else:
-            value = table[step].expression(value)  # type: ignore[misc]
-    return value
+    return Kernel("_".join(["skinny_matmul", *epilogue.names]), (xs, ws, *others, ys), (), tuple(body))

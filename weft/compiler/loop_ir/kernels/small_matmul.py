@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ....ops.core import scalar as s
-from ...layout import Layout
+from ...program.layout import Layout
+from ...target import Target
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Local, Statement
+from .tiles import tile_columns
 
 TILE_ROWS = 4
-TILE_COLUMNS = 64
 MAX_MULTIPLY_ADDS = 96 * 96 * 96  # up to which this beats a library call
 THREAD_MULTIPLY_ADDS = 1 << 17  # worth a thread
 
@@ -27,21 +28,21 @@ Place = tuple[tuple[int, ...], int]
 """Strides and offset, in elements."""
 
 
-def small_matmul(a: Layout, b: Layout, c: Layout) -> Kernel:
+def small_matmul(a: Layout, b: Layout, c: Layout, target: Target) -> Kernel:
     """`c = a @ b` for float matrices; `b` and `c` have unit stride along their last axis."""
     (m, k), n = a.shape, b.shape[1]
     if min(m, k, n) < 1 or s.kind(c.dtype) != "f":
         raise ValueError(f"small_matmul: expected float matrices with elements. Got {c.dtype} {(m, k, n)}.")
-    return _kernel((m, k, n), c.dtype, *[(x.strides, x.offset) for x in (a, b, c)])
+    return _kernel((m, k, n), c.dtype, *[(x.strides, x.offset) for x in (a, b, c)], target)
 
 
 @functools.lru_cache(loops.MAX_KEPT)
-def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c: Place) -> Kernel:
+def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c: Place, target: Target) -> Kernel:
     m, k, n = sizes
     buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i in range(3)]
     body: list[Statement] = []
     for row, rows, row_tile in _parts(m, TILE_ROWS):
-        for column, columns, column_tile in _parts(n, TILE_COLUMNS):
+        for column, columns, column_tile in _parts(n, tile_columns(target)):
             body += _tiles(len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile))
     return Kernel("matmul", tuple(buffers), (), tuple(body))
 

@@ -21,7 +21,7 @@ _NAN = {32: 0xFF800001, 64: 0xFFF0000000000001}  # just above the key of infinit
 
 
 def key_bits(dtype: np.dtype) -> int:
-    """How many bits of a key of this dtype matter."""
+    """The number of significant bits of a key of this dtype."""
     if s.kind(dtype) == "f":
         return max(8 * dtype.itemsize, 32)
     return 8 * dtype.itemsize
@@ -52,7 +52,7 @@ def key(x: Expr, descending: bool, one_zero: bool = True) -> Expr:
 
 
 def element(value: Expr, dtype: np.dtype, descending: bool) -> Expr:
-    """The element that has a key, which was made without `one_zero`."""
+    """The element with the key `value`, which was made without `one_zero`."""
     bits = key_bits(dtype)
     if descending:
         value = s.bitwise_xor(value, s.const((1 << bits) - 1, value.dtype))
@@ -67,7 +67,7 @@ def element(value: Expr, dtype: np.dtype, descending: bool) -> Expr:
 
 
 def digits(bits: int, n: int) -> list[tuple[int, int]]:
-    """(shift, width) of the digits of a key: wide ones where there is enough to sort."""
+    """(shift, width) of the digits of a key; long rows use wide digits, so that there are fewer passes."""
     width = 8 if n < 8192 or bits <= 16 else 11
     return [(at, min(width, bits - at)) for at in range(0, bits, width)]
 

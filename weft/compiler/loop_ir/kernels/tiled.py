@@ -12,15 +12,17 @@ import numpy as np
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
+from ...target import Target
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Let, Local, Statement
 from .elementwise import grain, place_arguments
 from .layout import unflatten
 
 
-def tile_size(itemsize: int) -> int:
-    """Elements along a side; a tile of 16 KiB leaves space for others in L1."""
-    return {1: 128, 2: 64, 4: 64, 8: 32}[itemsize]
+def tile_size(itemsize: int, target: Target) -> int:
+    """Elements along a side, a power of two: a tile of at most half of L1 leaves room for other data."""
+    elements = target.l1_bytes // 2 // itemsize
+    return 1 << (elements.bit_length() - 1) // 2
 
 
 def tiled_elementwise(
@@ -28,23 +30,24 @@ def tiled_elementwise(
     inputs: Sequence[np.dtype],
     outputs: Sequence[np.dtype],
     ndim: int,
-    turned: Sequence[bool],
+    transposed: Sequence[bool],
     flat: Sequence[int],
+    target: Target,
     name: str = "tiled",
     streaming: bool = False,
 ) -> Kernel:
     """A kernel that stores `exprs` (of `arg` leaves) over `ndim` >= 2 dimensions, the last two in tiles.
 
     Args:
-        turned: per input, whether it is contiguous along the last but one dimension (and goes through a tile).
-        flat: per operand that is not turned (inputs, then outputs; entries of turned inputs are ignored), the class of
+        transposed: per input, whether it is contiguous along the last but one dimension (and goes through a tile).
+        flat: per operand that is not transposed (inputs, then outputs; entries of transposed inputs are ignored), the class of
             its stride along the last dimension.
 
     The kernel's parameters: `rows` (product of the outer sizes), `tiles_i`, `tiles_j`, the sizes, then per operand its
-    outer strides and its stride along the last dimension if turned, else along the last but one, followed by that along
+    outer strides and its stride along the last dimension if transposed, else along the last but one, followed by that along
     the last if its class is 2.
     """
-    side = tile_size(max(d.itemsize for d in (*inputs, *outputs)))
+    side = tile_size(max(d.itemsize for d in (*inputs, *outputs)), target)
     params = ["rows", "tiles_i", "tiles_j", *(f"n{d}" for d in range(ndim))]
     sizes = [s.param(f"n{d}") for d in range(ndim)]
     buffers: list[Buffer] = []
@@ -56,7 +59,7 @@ def tiled_elementwise(
             return s.param(params[-1])
 
         strides: list[Expr | int] = [stride(d) for d in range(ndim - 2)]
-        if k < len(inputs) and turned[k]:
+        if k < len(inputs) and transposed[k]:
             strides += [1, stride(ndim - 1)]
         else:
             strides += [stride(ndim - 2), stride(ndim - 1) if flat[k] == 2 else flat[k]]
@@ -77,7 +80,7 @@ def tiled_elementwise(
     i, j = s.index("i"), s.index("j")
     values: list[Expr] = []
     for k, b in enumerate(ins):
-        if not turned[k]:
+        if not transposed[k]:
             values.append(b[(*outer, start_i.var + i, start_j.var + j)])
             continue
         tile = Buffer.of(f"tile{k}", b.dtype, (side, side))

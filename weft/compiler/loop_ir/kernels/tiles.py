@@ -13,13 +13,12 @@ import numpy as np
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
+from ...target import Target
 from .. import ir as loops
 from ..ir import Buffer, Local, Statement
 
-REGISTERS, VECTOR, HALF = 24, 16, 8
-"""Accumulator registers, of the 32 of AVX-512, and the lanes of a whole or half one; the other registers hold operands."""
-ROWS, COLUMNS = 6, 64
-"""Rows and columns of a tile that fills the accumulator registers."""
+ROWS = 6
+"""Rows of a tile that fills the accumulator registers."""
 
 Place = Callable[[Expr, Expr], Expr]
 
@@ -38,9 +37,20 @@ def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
     return parts(size, most)
 
 
-def rows_beside(columns: int) -> int:
+def accumulators(target: Target) -> int:
+    """Registers that hold sums: three quarters; the others hold operands."""
+    return target.registers * 3 // 4
+
+
+def tile_columns(target: Target) -> int:
+    """Columns of a tile of `ROWS` rows that fills the accumulator registers: 64 with AVX-512, 16 with AVX2 and NEON."""
+    return accumulators(target) // ROWS * target.lanes
+
+
+def rows_beside(columns: int, target: Target) -> int:
     """Rows of a tile of so many columns: as many as fit in the accumulator registers."""
-    return REGISTERS // (columns // HALF if columns % VECTOR == HALF else -(-columns // VECTOR))
+    half = target.lanes // 2
+    return accumulators(target) // (columns // half if columns % target.lanes == half else -(-columns // target.lanes))
 
 
 def row_tiles(rows: int, most: int = ROWS, high: bool = False) -> list[tuple[int, int, int]]:
@@ -66,7 +76,9 @@ def product(
     right: Place,
     finish: Callable[[Expr, Expr, Expr], Statement | Sequence[Statement]],
     start: Place | None = None,
-    tile: tuple[int, int] = (ROWS, COLUMNS),
+    tile: tuple[int, int] | None = None,
+    *,
+    target: Target,
     dtype: np.dtype = s.FLOAT32,
     split: Callable[[int, int], list[tuple[int, int, int]]] = row_parts,
     each: Callable[[Expr], Sequence[Statement]] | None = None,
@@ -80,14 +92,17 @@ def product(
         left, right: the elements (row, k) and (k, column).
         finish: the epilogue for (row, column, value): usually a store.
         start: the initial value of the sum (row, column); zero by default.
+        tile: rows and columns of a tile; by default one that fills the accumulator registers.
         split: how rows are split into tiles.
         each: further statements for every step of the depth, given its number: prefetches.
         unless: (a condition, the epilogue while it does not hold).
     """
     rows, columns, depth = size
+    most_rows, most_columns = tile or (ROWS, tile_columns(target))
+    half = target.lanes // 2
     body: list[Statement] = []
-    for row0, row_tiles, mr in split(rows, tile[0]):
-        for column0, column_tiles, nr in parts(columns, tile[1]):
+    for row0, row_tiles, mr in split(rows, most_rows):
+        for column0, column_tiles, nr in parts(columns, most_columns):
             name = f"{tag}_{len(body)}"
             sums = Buffer.of(f"{name}t", dtype, (mr, nr))
             i = s.index(f"{name}i") * mr + row0
@@ -98,8 +113,8 @@ def product(
                       mr: int = mr, nr: int = nr, name: str = name) -> Statement:  # fmt: skip
                 """Loops over the elements of the tile: rows unrolled, columns in full vectors."""
                 r, h, v = (s.index(f"{name}{part}{letter}") for letter in "rhv")
-                halves = nr // HALF if nr % VECTOR == HALF else 1
-                made = make(r, h * HALF + v if halves > 1 else v)
+                halves = nr // half if nr % target.lanes == half else 1
+                made = make(r, h * half + v if halves > 1 else v)
                 body = list(made) if isinstance(made, Sequence) else [made]
                 inner = loops.loop(f"{name}{part}v", nr // halves, body, "vector")
                 if halves > 1:

@@ -6,17 +6,15 @@ from collections.abc import Callable
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
+from ...target import Target
 from .. import ir as loops
 from ..ir import SQUARE, Statement
-
-PREFETCH_DISTANCE = 6
-"""Prefetch distance, in squares: neighbouring columns are far apart, which hardware prefetchers do not predict."""
 
 Element = Callable[[Expr, Expr], Expr]
 
 
 def transposing_copy(
-    tag: str, size: tuple[int, int], target: tuple[Element, int], source: tuple[Element, int]
+    tag: str, size: tuple[int, int], target: tuple[Element, int], source: tuple[Element, int], machine: Target
 ) -> list[Statement]:
     """Statements that do `target(r, c) = source(r, c)` for `size` rows and columns, whole squares in registers.
 
@@ -33,7 +31,7 @@ def transposing_copy(
         block, line = s.index(f"{tag}b") * SQUARE, s.index(f"{tag}l")
         other = s.index(f"{tag}o") * SQUARE
         if rows >= columns:  # down the columns, all of them side by side
-            soon = loops.loop(f"{tag}l", columns, [loops.prefetch(of(block + PREFETCH_DISTANCE * SQUARE, line))])
+            soon = loops.loop(f"{tag}l", columns, [loops.prefetch(of(block + machine.prefetch.squares * SQUARE, line))])
             r, c, count = block, other, whole_c
         else:
             lines = [loops.prefetch(of(loops.as_index(n), block + 2 * SQUARE + line)) for n in range(0, rows, SQUARE)]

@@ -28,9 +28,10 @@ import numpy as np
 
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
+from ....ops.internal.epilogue import IDENTITY, Epilogue
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Let, Local, Statement
-from .epilogue import Epilogue
+from .epilogue import Operands, evaluate
 
 TAPS = 3
 POINTS: dict[int, tuple[Fraction, ...]] = {2: (Fraction(1),), 4: (Fraction(3, 4), Fraction(3, 2))}
@@ -104,8 +105,8 @@ def paired_rows(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
         elif r % 2:
             row, mirrored = matrix[r], matrix[r + 1]
             kept = [c if c == d else Fraction(0) for c, d in zip(row, mirrored, strict=True)]
-            turned = [c if c != d else Fraction(0) for c, d in zip(row, mirrored, strict=True)]
-            same, other = _combine(kept, values), _combine(turned, values)
+            flipped = [c if c != d else Fraction(0) for c, d in zip(row, mirrored, strict=True)]
+            same, other = _combine(kept, values), _combine(flipped, values)
             assert same is not None and other is not None
             made += [same + other, same - other]
     return made
@@ -220,13 +221,13 @@ def gradient_transform(m: int) -> Kernel:
 
 
 @functools.cache
-def output_transform(m: int, epilogue: tuple[str, ...] = ()) -> Kernel:
+def output_transform(m: int, epilogue: Epilogue = IDENTITY) -> Kernel:
     """winograd_output(v, *operands, y, ...): y = At v A, then `epilogue`, into the image's tiles.
 
-    For the steps see `Epilogue`; an image among their operands is strided like y. Offsets of operands are the last parameters.
+    An operand of the epilogue that is not per channel is strided like y. Offsets of operands are the last parameters.
     """
     v, y = Buffer.of("v", FLOAT, MEMORY), Buffer.of("y", FLOAT, MEMORY)
-    finished = Epilogue(epilogue)
+    operands = Operands(epilogue.operands)
     n = m + 2
     lets, image, top, left = _grid(m, False)
     rows, row_offsets, _ = _places(m, top, s.param("height"), s.param("row_stride"), "y")
@@ -241,13 +242,13 @@ def output_transform(m: int, epilogue: tuple[str, ...] = ()) -> Kernel:
     for i in range(m - 1, -1, -1):
         for j in range(m - 1, -1, -1):
             here = row_offsets[i] + column_offsets[j] + c
-            value = finished(done[i][j], c, image * s.param("image_stride") + here)
+            value = evaluate(epilogue, done[i][j], operands.at(c, image * s.param("image_stride") + here))
             stores.append(loops.store(y[start.var + here], value))
     over = loops.loop("c", s.param("channels"), [*half, *stores], "vector")
     used = [let for let in (*rows, *columns) if "mask" not in let.name]
-    params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *finished.params)
-    buffers = (v, *finished.buffers, y)
-    name = "_".join([f"winograd_output{m}", *epilogue])
+    params = ("tiles", "channels", "position_stride", *GRID, *IMAGE, *operands.params)
+    buffers = (v, *operands.buffers, y)
+    name = "_".join([f"winograd_output{m}", *epilogue.names])
     return Kernel(name, buffers, params, (_per_tile([*lets, *used, start, over], s.param("channels") * (n * n)),))
 
 
@@ -278,19 +279,19 @@ def weight_transform(m: int) -> Kernel:
     whole rows at a time, so that results are written sequentially: strips of 16 columns take two to three times as long.
     """
     w, u = Buffer.of("w", FLOAT, MEMORY), Buffer.of("u", FLOAT, MEMORY)
-    near = Buffer.of("near", FLOAT, (ROWS, TAPS * TAPS, COLUMNS))
+    local = Buffer.of("local", FLOAT, (ROWS, TAPS * TAPS, COLUMNS))
     row, column = s.index("rows_from") * ROWS, s.index("columns_from") * COLUMNS
     i, lane = s.index("i"), s.index("lane")
     r = Let("r", s.minimum(row + i, s.param("rows") - 1))
     here = Let("here", s.minimum(s.param("columns") - column, COLUMNS))
     copies = [
-        loops.store(near[i, TAPS * a + b, lane], _tap(w, a, b, r.var, column + lane))
+        loops.store(local[i, TAPS * a + b, lane], _tap(w, a, b, r.var, column + lane))
         for a in range(TAPS)
         for b in range(TAPS)
     ]
     bring = loops.loop("lane", here.var, [loops.loop("i", ROWS, [r, *copies])])
     k, v = s.index("k"), s.index("v")
-    taps = [[near[k, TAPS * a + b, v] for b in range(TAPS)] for a in range(TAPS)]
+    taps = [[local[k, TAPS * a + b, v] for b in range(TAPS)] for a in range(TAPS)]
     half, done = _both_sides(paired_rows, matrices(m)[1], taps, "h")
     n = m + 2
     place = (row + k) * s.param("columns") + column + v
@@ -299,7 +300,7 @@ def weight_transform(m: int) -> Kernel:
     ]
     over = loops.loop("v", here.var, [*half, *stores], "vector")
     transform = loops.loop("k", s.minimum(s.param("rows") - row, ROWS), [over])
-    across = loops.loop("columns_from", _parts(s.param("columns"), COLUMNS), [here, Local(near), bring, transform])
+    across = loops.loop("columns_from", _parts(s.param("columns"), COLUMNS), [here, Local(local), bring, transform])
     grain = loops.grain_for(s.param("columns") * (ROWS * n * n), 1 << 16)
     down = loops.loop("rows_from", _parts(s.param("rows"), ROWS), [across], parallel=True, grain=grain)
     return Kernel(f"winograd_weight{m}", (w, u), WEIGHT, (down,))

@@ -1,24 +1,24 @@
-"""Helpers shared by the image rules: channels-last layouts, for oneDNN and for native kernels."""
+"""Helpers shared by the image rules: channels-last layouts, for libraries and for native kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....graph.graph import Node, Value
-from ...layout import Layout, channels_last, same_strides
-from ..primitives import available
+from ...program.layout import Layout, channels_last, same_strides
+from ..library import library
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
 
 def applies(*values: Any) -> bool:
-    """Whether operands are float32 and not empty, and oneDNN is available."""
-    return available() and all(
+    """Whether operands are float32 and not empty, and a library is available."""
+    return library().available() and all(
         v is None or v.dtype == np.float32 and 0 not in v.shape for v in values if isinstance(v, Value) or v is None
     )
 
@@ -43,22 +43,3 @@ def channels_last_result(lowering: Lowering, node: Node, index: int = 0) -> Iter
     made = lowering.temporary(shape, target.dtype, wanted)
     yield made
     lowering.copy(made, node, target)
-
-
-def window_of(stride: Any, padding: Any, dilation: Any) -> Any:
-    """oneDNN's description of a sliding window."""
-    from ....backends.onednn.primitives.convolution import Window
-
-    return Window(tuple(stride), tuple([p[0] for p in padding]), tuple([p[1] for p in padding]), tuple(dilation))
-
-
-def primitive_or_none(build: Callable[[], Any]) -> Any:
-    """A primitive, or None where oneDNN has none or only its reference loops."""
-    from ....backends.onednn.capi import Unsupported
-    from ....backends.onednn.eager.kernel import is_reference
-
-    try:
-        primitive = build()
-    except Unsupported:
-        return None
-    return None if is_reference(primitive) else primitive

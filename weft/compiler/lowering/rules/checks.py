@@ -9,8 +9,8 @@ import numpy as np
 from ....graph.graph import Node
 from ....ops.array.elementwise import NEGATIVE_POWER
 from ....ops.core import scalar as s
-from ...layout import Layout
-from ..primitives import lowers
+from ...program.layout import Layout
+from ..registry import lowers
 
 if TYPE_CHECKING:
     from ..lower import Lowering
@@ -33,6 +33,7 @@ def _passed(lowering: Lowering) -> Layout:
 
 
 @lowers("check_true")
+@lowers("check_values")
 def lower_check_true(lowering: Lowering, node: Node) -> bool:
     """A step that fails unless every element of the condition is true."""
     layout = lowering.layout_of(node.inputs[0])

@@ -9,39 +9,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....graph.graph import Node
-from ...layout import Layout
+from ....ops.internal.epilogue import IDENTITY, Epilogue
+from ....ops.nn.window import Window
 from ...loop_ir import ir as loops
 from ...loop_ir.kernels import depthwise as d
-from ..lower import Step
-from .blocked_weights import INTO
+from ...program.layout import Layout
+from ...program.steps import KernelCall
+from ...target import Target
+from .labels import REORDER_WEIGHTS
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
 FLOAT = np.dtype(np.float32)
-MIN_STREAMING_BYTES = 4 << 20
-"""Minimum bytes of a result stored with non-temporal stores: little of it would survive in cache."""
 MAX_PIECES = 16
 """Maximum runs of a kernel: tiny images with wide windows would need code for every tile."""
 MAX_TAPS = 49
 MAX_SUMS = 4
 """Maximum per-channel sums beside the weight gradient's, see `depthwise_backward`."""
-LARGE_IMAGE_BYTES = 16 << 20
-"""Minimum bytes of images that exceed the caches: there oneDNN reaches a third of the bandwidth."""
 
 
-def shape_of(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> d.Shape:
-    """Of a convolution from images of shape `x` to `y`; `attrs` are (stride, padding, dilation, groups)."""
-    stride, padding, dilation, _ = attrs
-    rows, columns = (d.Axis(x[2 + i], y[2 + i], kernel[i], stride[i], padding[i][0], dilation[i]) for i in range(2))
+def shape_of(x: Sequence[int], y: Sequence[int], window: Window) -> d.Shape:
+    """Of a convolution from images of shape `x` to `y`."""
+    fields = (window.kernel, window.stride, window.before, window.dilation)
+    rows, columns = (d.Axis(*sizes) for sizes in zip(x[2:], y[2:], *fields, strict=True))
     return d.Shape(x[1], rows, columns)
 
 
-def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
+def suits(x: Sequence[int], y: Sequence[int], window: Window, groups: int) -> bool:
     """Whether a convolution is depthwise and supported by these kernels."""
-    if len(kernel) != 2 or not attrs[3] == x[1] == y[1] > 1:
+    if window.axes != 2 or not groups == x[1] == y[1] > 1:
         return False
-    shape = shape_of(x, y, kernel, attrs)
+    shape = shape_of(x, y, window)
     return (
         shape.taps <= MAX_TAPS
         and 4 * shape.taps * shape.channels <= loops.MAX_LOCAL_BYTES
@@ -49,21 +48,19 @@ def suits(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequ
     )
 
 
-def suits_blocks(x: Sequence[int], y: Sequence[int], kernel: Sequence[int], attrs: Sequence[Any]) -> bool:
+def suits_blocks(x: Sequence[int], y: Sequence[int], window: Window, groups: int, target: Target) -> bool:
     """Whether these kernels can fuse the convolution with its neighbours."""
     return (
-        suits(x, y, kernel, attrs)
+        suits(x, y, window, groups)
         and preferred(x[1]) == "depthwise"
-        and 4 * (prod(kernel) + MAX_SUMS) * x[1] <= loops.MAX_LOCAL_BYTES
-        and long_vectors()
+        and 4 * (window.positions + MAX_SUMS) * x[1] <= loops.MAX_LOCAL_BYTES
+        and long_vectors(target)
     )
 
 
-def long_vectors() -> bool:
+def long_vectors(target: Target) -> bool:
     """Whether vectors are long enough for these kernels to win without a trial."""
-    from ....backends.llvm import target
-
-    return target.host().vector_bytes >= 64
+    return target.vector_bytes >= 64
 
 
 def preferred(channels: int) -> str:
@@ -71,9 +68,15 @@ def preferred(channels: int) -> str:
     return "depthwise" if channels >= 16 else "direct"
 
 
-def leads(x: Sequence[int]) -> bool:
-    """Whether these kernels certainly win: images that exceed the caches, and long vectors."""
-    return 4 * prod(x) >= LARGE_IMAGE_BYTES and x[1] >= 16 and long_vectors()
+def leads(x: Sequence[int], target: Target) -> bool:
+    """Whether these kernels certainly win: images that exceed the caches, where a library reaches a third of the bandwidth, and
+    long vectors."""
+    return 4 * prod(x) >= target.l3_bytes and x[1] >= 16 and long_vectors(target)
+
+
+def streams(result: Layout, target: Target) -> bool:
+    """Whether a result is stored with non-temporal stores: little of it would survive in cache."""
+    return 4 * prod(result.shape) >= target.l3_bytes // 4
 
 
 def add_kernel(
@@ -87,20 +90,22 @@ def add_kernel(
 ) -> None:
     """A step that runs a kernel on buffers `reads` and then `writes`."""
     read, written = [x.storage for x in reads], [x.storage for x in writes]
-    lowering.steps.append(Step("kernel", label, [node], read, written, kernel, [*read, *written], params))
+    lowering.steps.append(KernelCall(label, [node], read, written, kernel, [*read, *written], params))
 
 
 def ordered_weights(lowering: Lowering, node: Node, shape: d.Shape, weight: Layout) -> Layout:
     """A step that packs (channels, 1, rows, columns) into the kernels' layout."""
     sc, _, sh, sw = weight.strides
     taps = (shape.rows.taps, shape.columns.taps, shape.channels)
-    w: Layout = lowering.copy(Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node, label=INTO)
+    w: Layout = lowering.copy(
+        Layout(weight.storage, weight.dtype, taps, (sh, sw, sc), weight.offset), node, label=REORDER_WEIGHTS
+    )
     return w
 
 
 def convolve(
     lowering: Lowering, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
-    epilogue: tuple[str, ...] = (), operands: Sequence[Layout] = (), label: str = "depthwise convolution",
+    epilogue: Epilogue = IDENTITY, operands: Sequence[Layout] = (), label: str = "depthwise convolution",
 ) -> None:  # fmt: skip
     """Steps for y = x convolved with weight, then `epilogue` with `operands`; see `d.convolution`.
 
@@ -109,8 +114,7 @@ def convolve(
         weight: (channels, 1, rows, columns) with any strides.
     """
     w = ordered_weights(lowering, node, shape, weight)
-    streaming = 4 * prod(y.shape) >= MIN_STREAMING_BYTES
-    kernel = d.convolution(shape, turned, epilogue, streaming)
+    kernel = d.convolution(shape, turned, epilogue, streams(y, lowering.target))
     params = [*d.Grid(shape, turned).split(x.shape[0]), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
     add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....graph.graph import Node, Value
-from ...layout import Layout, row_major
+from ....ops.nn.window import Window
 from ...loop_ir.kernels import depthwise as d
 from ...loop_ir.kernels import depthwise_gradients as dg
-from ..primitives import lowers
+from ...program.layout import Layout, row_major
+from ..registry import lowers
 from .channels_last import channels_last_layout, channels_last_result
-from .depthwise import MIN_STREAMING_BYTES, add_kernel, ordered_weights, shape_of, suits
+from .depthwise import add_kernel, ordered_weights, shape_of, streams, suits
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
 
-def _applies(node: Node, x: Value, y: Value, w: Value, window: tuple[Any, ...]) -> bool:
+def _applies(node: Node, x: Value, y: Value, window: Window) -> bool:
     return (
         all(v.dtype == np.float32 for v in node.inputs)
         and 0 not in (*x.shape, *y.shape)
-        and suits(x.shape, y.shape, w.shape[2:], (*window, x.shape[1]))
+        and suits(x.shape, y.shape, window, x.shape[1])
     )
 
 
@@ -42,23 +42,24 @@ def _column(lowering: Lowering, node: Node, index: int) -> Layout:
 
 @lowers("depthwise_forward")
 def lower_forward(lowering: Lowering, node: Node) -> bool:
-    before, *window, moments = node.attrs
+    before, window, moments = node.attrs
     x_value, w_value, *columns = node.inputs
-    if not _applies(node, x_value, node.outputs[0], w_value, tuple(window)):
+    if not _applies(node, x_value, node.outputs[0], window):
         return False
-    shape = shape_of(x_value.shape, node.outputs[0].shape, w_value.shape[2:], (*window, x_value.shape[1]))
+    shape = shape_of(x_value.shape, node.outputs[0].shape, window)
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     w = ordered_weights(lowering, node, shape, lowering.layout_of(w_value))
     operands = _columns(lowering, node, tuple(columns))
     with channels_last_result(lowering, node) as y:
         grid = d.Grid(shape, False)
         images = x.shape[0]
-        kernel = d.convolution(shape, False, (), 4 * prod(y.shape) >= MIN_STREAMING_BYTES, before, moments)
+        streaming = streams(y, lowering.target)
+        kernel = d.convolution(shape, False, streaming=streaming, before=before, moments=moments)
         params = [*grid.split(images), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
         writes = [y]
         if moments:
             writes.append(lowering.temporary((images * grid.tiles, 2, shape.channels), x.dtype))
-        label = "+".join([*[name for name, _ in before], "depthwise convolution", *["moments"] * moments])
+        label = "+".join([*before.names, "depthwise convolution", *["moments"] * moments])
         add_kernel(lowering, node, label, kernel, [x, w, *operands], writes, params)
         if moments:
             mean, var = (_column(lowering, node, i) for i in (1, 2))
@@ -69,22 +70,22 @@ def lower_forward(lowering: Lowering, node: Node) -> bool:
 
 @lowers("depthwise_backward")
 def lower_backward(lowering: Lowering, node: Node) -> bool:
-    before, after, results, *window = node.attrs
+    before, after, window = node.attrs
     g_value, x_value, w_value, *columns = node.inputs
-    if not _applies(node, x_value, g_value, w_value, tuple(window)):
+    if not _applies(node, x_value, g_value, window):
         return False
-    shape = shape_of(x_value.shape, g_value.shape, w_value.shape[2:], (*window, x_value.shape[1]))
+    shape = shape_of(x_value.shape, g_value.shape, window)
     g = channels_last_layout(lowering, lowering.layout_of(g_value), node)
     x = channels_last_layout(lowering, lowering.layout_of(x_value), node)
     w = ordered_weights(lowering, node, shape, lowering.layout_of(w_value))
     operands = _columns(lowering, node, tuple(columns))
     with channels_last_result(lowering, node) as y:
         strips, tasks = d.Grid(shape, True).split(x.shape[0])
-        sums = len(results) - 1
+        sums = len(after.results) - 1
         parts = lowering.temporary((tasks, shape.taps + sums, shape.channels), x.dtype)
-        kernel = dg.gradients(shape, before, after, results, 4 * prod(y.shape) >= MIN_STREAMING_BYTES)
+        kernel = dg.gradients(shape, before, after, streams(y, lowering.target))
         params = [strips, tasks, g.offset, x.offset, w.offset, y.offset, *[z.offset for z in operands]]
-        names = [name for name, _ in after] + ["sum"] * sums
+        names = [*after.names, *["sum"] * sums]
         label = "+".join(["depthwise convolution grad input", "grad weight", *dict.fromkeys(names)])
         add_kernel(lowering, node, label, kernel, [g, x, w, *operands], [y, parts], params)
     dw = lowering.place(node, 1, row_major(tuple(w_value.shape)), node, None)

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....graph.graph import Node
+from ....ops.array.view_rules import SLICED
 from ....ops.core import scalar as s
-from ....ops.nn.windows import out_size
-from ...layout import Layout, _sliced, channels_last, like_order, row_major, same_strides
+from ....ops.nn.window import Window
 from ...loop_ir import ir as loops
-from ..primitives import lowers
+from ...program.layout import Layout, channels_last, like_order, row_major, same_strides, viewed
+from ..registry import lowers
 from ..routines import Routine, native, over_rows
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
 
-@lowers("concat_axis")
+@lowers("concat_axis", any_strides=True)
 def lower_concat(lowering: Lowering, node: Node) -> bool:
     """Copy every part into the result, unless it was computed there (`weft.compiler.lowering.joins`)."""
     out = node.outputs[0]
@@ -83,7 +84,7 @@ def lower_put_into_zeros(lowering: Lowering, node: Node) -> bool:
 
 def _write_part(lowering: Lowering, node: Node, value: Layout, target: Layout, index: Any) -> None:
     shape = np.broadcast_to(np.empty((), np.int8), target.shape)[_thawed(index)].shape
-    part = _sliced(target, index, tuple(shape))
+    part = viewed(target, SLICED, tuple(shape), index)
     assert part is not None
     if 0 in part.shape:
         return
@@ -105,38 +106,38 @@ def _thawed(index: Any) -> Any:
 # Windows ----------------------------------------------------------------------------------------------------------------
 
 
-def _windows(x: Layout, kernel: Any, dilation: Any, stride: Any, sizes: Any) -> Layout:
+def _windows(x: Layout, window: Window, sizes: Any) -> Layout:
     """(N, C, *kernel, *sizes): every window of a padded (N, C, *spatial), as a view."""
     steps = x.strides[2:]
-    inner = tuple([st * d for st, d in zip(steps, dilation, strict=True)])
-    outer = tuple([st * t for st, t in zip(steps, stride, strict=True)])
-    return Layout(x.storage, x.dtype, (*x.shape[:2], *kernel, *sizes), (*x.strides[:2], *inner, *outer), x.offset)
+    inner = tuple([st * d for st, d in zip(steps, window.dilation, strict=True)])
+    outer = tuple([st * t for st, t in zip(steps, window.stride, strict=True)])
+    shape = (*x.shape[:2], *window.kernel, *sizes)
+    return Layout(x.storage, x.dtype, shape, (*x.strides[:2], *inner, *outer), x.offset)
 
 
-def _inner(padding: Any, spatial: Any) -> tuple[Any, ...]:
+def _inner(window: Window, spatial: Any) -> tuple[Any, ...]:
     from ....ops.array.indexing import Slice
 
     every = Slice(None, None, None)
-    return (every, every, *[Slice(low, low + n, None) for n, (low, _) in zip(spatial, padding, strict=True)])
+    return (every, every, *[Slice(low, low + n, None) for n, low in zip(spatial, window.before, strict=True)])
 
 
 @lowers("unfold_windows")
 def lower_unfold(lowering: Lowering, node: Node) -> bool:
     """A copy of the windows of the padded image, seen as overlapping views."""
     (x_value,) = node.inputs
-    kernel, dilation, padding, stride = node.attrs
+    (window,) = node.attrs
     if not native(x_value, *node.outputs):
         return False
     x = lowering.layout_of(x_value)
     spatial = x.shape[2:]
-    sizes = tuple([out_size(*item) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)])
-    if any(low or high for low, high in padding):
-        shape = (*x.shape[:2], *[n + low + high for n, (low, high) in zip(spatial, padding, strict=True)])
-        padded = lowering.temporary(shape, x.dtype)
+    sizes = window.counts(spatial)
+    if window.padded:
+        padded = lowering.temporary((*x.shape[:2], *window.padded_sizes(spatial, sizes)), x.dtype)
         lowering.fill(padded, 0, node)
-        _write_part(lowering, node, x, padded, _inner(padding, spatial))
+        _write_part(lowering, node, x, padded, _inner(window, spatial))
         x = padded
-    windows = _windows(x, kernel, dilation, stride, sizes)
+    windows = _windows(x, window, sizes)
     out = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = out if out.contiguous else lowering.temporary(out.shape, out.dtype)
     columns = Layout(target.storage, target.dtype, windows.shape, row_major(windows.shape), target.offset)
@@ -150,34 +151,33 @@ def lower_unfold(lowering: Lowering, node: Node) -> bool:
 def lower_fold(lowering: Lowering, node: Node) -> bool:
     """Add columns back to the image (col2im), one kernel position after another; images run in parallel."""
     g_value = node.inputs[0]
-    _, kernel, dilation, padding, stride = node.attrs
+    _, window = node.attrs
     if not native(g_value, *node.outputs) or g_value.dtype.itemsize == 2:
         return False
     out = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     spatial = out.shape[2:]
-    sizes = tuple([out_size(*item) for item in zip(spatial, padding, kernel, stride, dilation, strict=True)])
+    sizes = window.counts(spatial)
     g = lowering.layout_of(g_value)
     if not g.contiguous:
         g = lowering.copy(g, node)
-    apart = (*out.shape[:2], *kernel, *sizes)
+    apart = (*out.shape[:2], *window.kernel, *sizes)
     columns = Layout(g.storage, g.dtype, apart, row_major(apart), g.offset)
-    shape = (*out.shape[:2], *[n + low + high for n, (low, high) in zip(spatial, padding, strict=True)])
-    image = lowering.temporary(shape, out.dtype)
+    image = lowering.temporary((*out.shape[:2], *window.padded_sizes(spatial, sizes)), out.dtype)
     lowering.fill(image, 0, node)
     r = Routine(lowering, node, "fold")
-    source, target = r.reads(columns), r.writes(_windows(image, kernel, dilation, stride, sizes))
+    source, target = r.reads(columns), r.writes(_windows(image, window, sizes))
 
     def add(at: list[Any]) -> list[Any]:
-        names = [*[f"k{i}" for i in range(len(kernel))], *[f"o{i}" for i in range(len(sizes))]]
+        names = [*[f"k{i}" for i in range(window.axes)], *[f"o{i}" for i in range(len(sizes))]]
         place = (*at, *[s.index(v) for v in names])
         body: list[Any] = [loops.store(target.at(*place), target.at(*place) + source.at(*place))]
-        for position, (name, size) in enumerate(zip(reversed(names), reversed((*kernel, *sizes)), strict=True)):
+        for position, (name, size) in enumerate(zip(reversed(names), reversed((*window.kernel, *sizes)), strict=True)):
             body = [loops.loop(name, size, body, "vector" if position == 0 and size > 1 else "serial")]
         return body
 
     work = int(np.prod(apart[2:]))
     r.add(over_rows(out.shape[:2], add, work=work))
-    part = _sliced(image, _inner(padding, spatial), out.shape)
+    part = viewed(image, SLICED, out.shape, _inner(window, spatial))
     assert part is not None
     lowering.copy(part, node, out)
     return True

@@ -1,4 +1,4 @@
-"""Lowers matmuls to the blocked kernel (`kernels/blocked_matmul.py`) where it is faster than oneDNN on this machine.
+"""Lowers matmuls to the blocked kernel (`kernels/blocked_matmul.py`) where it is faster than the library on this machine.
 
 It leads by a few per cent where packed panels are reused often enough (`suits`), and its epilogue is free. One such
 product is timed once per machine, instead of every product of every program: a trial costs more time than most programs
@@ -15,21 +15,24 @@ import numpy as np
 from ....graph.graph import Node
 from ....ops.core.registry import table
 from ....ops.core.spec import Spec
+from ....ops.internal.epilogue import IDENTITY, Epilogue
 from ...flow import Flow
-from ...layout import Layout, row_major
 from ...loop_ir.kernels import deep_matmul
 from ...loop_ir.kernels.blocked_matmul import product_kernel
 from ...loop_ir.kernels.deep_matmul import deep_kernel
-from ...loop_ir.kernels.tiles import COLUMNS
+from ...loop_ir.kernels.tiles import tile_columns
+from ...program.layout import Layout, row_major
+from ...program.steps import KernelCall
+from ...target import Target
 from ...tuning import Sample, Way, choose
-from ..lower import Step
-from ..primitives import available
+from ..library import library
+from .labels import label_with
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
 MIN_ROWS, MIN_COLUMNS, MIN_DEPTH = 96, 48, 32
-"""Minimum sizes for blocking: a tile is 6 by 64 elements, and with few rows packing dominates."""
+"""Minimum sizes for blocking: with few rows packing dominates."""
 FLOAT = np.dtype(np.float32)
 TRIAL_SHAPE = (4096, 256, 256)
 
@@ -53,31 +56,29 @@ def suits(a: Layout, b: Layout) -> bool:
     )
 
 
-def suits_deep(a: Layout, b: Layout) -> bool:
+def suits_deep(a: Layout, b: Layout, target: Target) -> bool:
     """Whether `a @ b` suits `multiply_deep`, on machines where the native kernel leads."""
     return (
         len(a.shape) == len(b.shape) == 2
         and a.dtype == b.dtype == FLOAT
         and 1 in a.strides
         and 1 in b.strides
-        and deep_matmul.suits(a.shape[0], b.shape[1], a.shape[1])
+        and deep_matmul.suits(a.shape[0], b.shape[1], a.shape[1], target)
     )
 
 
-def leads(library: Way) -> bool:
-    """Whether the native kernel is faster than `library`, another way to lower a matmul."""
-    if not available():
+def leads(target: Target) -> bool:
+    """Whether the native kernel is faster than the library, if there is one."""
+    if not library().available():
         return True
-    from ....backends.llvm import target
-
     flow = Flow("ordinary")
     m, k, n = TRIAL_SHAPE
     inputs = [flow.placeholder(shape, FLOAT) for shape in ((m, k), (k, n))]
     node = flow.add(table["matmul"], inputs, (), (Spec((m, n), FLOAT),))
     sample = Sample(((m, k), (k, n)), ((m, n),), (), 1.0, lambda label: False)
-    ways: dict[str, Way] = {"library": library, "blocks": lower_blocks}
-    # a tile needs 24 long vector registers; elsewhere it would be spilled
-    preferred = "blocks" if target.host().vector_bytes >= 64 else "library"
+    ways: dict[str, Way] = {"library": library().matmul, "blocks": lower_blocks}
+    # with shorter vectors only a trial may choose it
+    preferred = "blocks" if target.vector_bytes >= 64 else "library"
     return choose(node, ways, preferred, "products", lambda: sample, variant="product").way == "blocks"
 
 
@@ -88,19 +89,19 @@ def lower_blocks(lowering: Lowering, node: Node) -> bool:
 
 
 def multiply(
-    lowering: Lowering, node: Node, a: Layout, b: Layout, steps: tuple[str, ...] = (), operands: Sequence[Layout] = ()
+    lowering: Lowering, node: Node, a: Layout, b: Layout, epilogue: Epilogue = IDENTITY, operands: Sequence[Layout] = ()
 ) -> bool:
-    """A step that computes the node as `a @ b` with the epilogue `steps`, whose operands have one element per column."""
+    """A step that computes the node as `a @ b` with an epilogue."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
-    kernel, (private, shared) = product_kernel(a, b, target, steps, operands)
+    kernel, (private, shared) = product_kernel(a, b, target, lowering.target, epilogue, operands)
     storages = [
         x.storage
         for x in (a, b, lowering.scratch(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)
     ]
     reads = [storages[0], storages[1], *storages[5:]]
-    label = " + ".join(["matmul", *steps])
-    lowering.steps.append(Step("kernel", label, [node], reads, storages[2:5], kernel, storages))
+    label = label_with("matmul", epilogue)
+    lowering.steps.append(KernelCall(label, [node], reads, storages[2:5], kernel, storages))
     if target is not c:
         lowering.copy(target, node, c)
     return True
@@ -110,11 +111,11 @@ def multiply_deep(lowering: Lowering, node: Node, a: Layout, b: Layout, out: Lay
     """A step for `out = a @ b` with a large depth."""
     # either side could provide the columns: operands are read unpacked. The choice is kept because it affects rounding
     short, long = sorted((a.shape[0], b.shape[1]))
-    if b.shape[1] != (short if short <= COLUMNS else long):
+    if b.shape[1] != (short if short <= tile_columns(lowering.target) else long):
         a, b, out = _transposed(b), _transposed(a), _transposed(out)
-    kernel, (sums, private) = deep_kernel(a, b, out)
+    kernel, (sums, private) = deep_kernel(a, b, out, lowering.target)
     storages = [x.storage for x in (a, b, lowering.temporary((sums,), FLOAT), lowering.scratch(private, FLOAT), out)]
-    lowering.steps.append(Step("kernel", label, [node], storages[:2], storages[2:], kernel, storages))
+    lowering.steps.append(KernelCall(label, [node], storages[:2], storages[2:], kernel, storages))
 
 
 def _transposed(x: Layout) -> Layout:

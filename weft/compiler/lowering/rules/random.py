@@ -12,11 +12,11 @@ from ....ops.array import philox
 from ....ops.array.random_ops import _threshold
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
-from ...layout import Layout, row_major
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Let
 from ...loop_ir.kernels.random import words
-from ..primitives import lowers
+from ...program.layout import Layout, row_major
+from ..registry import lowers
 from ..routines import Routine, native, over_rows
 from .sorting import order_into
 

@@ -8,18 +8,20 @@ host.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....graph.graph import Node, Value
+from ...flow import filled_with
 from ...fusion import base_of
-from ...layout import Layout, Storage, row_major
 from ...loop_ir.ir import Kernel
 from ...loop_ir.kernels import recurrent as kernels
 from ...loop_ir.kernels.panels import pack_panels
-from ..lower import Step
-from ..primitives import lowers
+from ...program.layout import Layout, Storage, row_major
+from ...program.steps import KernelCall, Move, Scan, Step
+from ..registry import lowers
 
 if TYPE_CHECKING:
     from ..lower import Lowering
@@ -50,13 +52,12 @@ def _dense(lowering: Lowering, value: Value | None, node: Node) -> Layout | None
 def _step(node: Node, label: str, kernel: Kernel, reads: Sequence[Layout | None], writes: Sequence[Layout]) -> Step:
     inputs = [x.storage for x in reads if x is not None]
     outputs = [x.storage for x in writes]
-    return Step("kernel", label, [node], inputs, outputs, kernel, [*inputs, *outputs])
+    return KernelCall(label, [node], inputs, outputs, kernel, [*inputs, *outputs])
 
 
 def _is_zero(value: Value) -> bool:
     """Whether the value is known to be zero everywhere."""
-    node = base_of(value).node
-    return node.op.name == "filled" and node.attrs[1] == 0
+    return filled_with(base_of(value)) == 0
 
 
 class _Walk:
@@ -64,7 +65,7 @@ class _Walk:
 
     def __init__(self, lowering: Lowering, node: Node) -> None:
         self.lowering, self.node = lowering, node
-        self.moves: list[tuple[Storage, Storage, int, int]] = []
+        self.moves: list[Move] = []
         self.wholes: list[Storage] = []
 
     @staticmethod
@@ -80,7 +81,7 @@ class _Walk:
             return None
         storage = self.lowering.new_storage("cursor", whole.storage.nbytes)
         stride = whole.strides[0] * whole.dtype.itemsize
-        self.moves.append((storage, whole.storage, whole.byte_offset + first * stride, direction * stride))
+        self.moves.append(Move(storage, whole.storage, whole.byte_offset + first * stride, direction * stride))
         self.wholes.append(whole.storage)
         return Layout(storage, whole.dtype, whole.shape[1:], whole.strides[1:])
 
@@ -88,9 +89,7 @@ class _Walk:
         """`count` iterations of `steps`, which also use the layouts `fixed`."""
         if count > 0:
             used = [*self.wholes, *[x.storage for x in fixed]]
-            self.lowering.steps.append(
-                Step("scan", "lstm", [self.node], used, used, parts=[steps], count=count, moves=self.moves)
-            )
+            self.lowering.steps.append(Scan("lstm", [self.node], used, used, list(steps), count, self.moves))
 
 
 def _pack(lowering: Lowering, node: Node, weight: Layout, kernel: Callable[[Layout, Layout], Kernel]) -> Layout:
@@ -118,7 +117,9 @@ def lower_lstm(lowering: Lowering, node: Node) -> bool:
 
     def one(a: Any, h: Any, c: Any, outs: Any) -> Step:
         w = packed if h is not None else None
-        return _step(node, "lstm step", kernels.lstm_step(a, h, c, w, *outs), [a, h, c, w], outs)
+        hidden, cells, acts = outs
+        kernel = kernels.lstm_step(a, h, c, w, hidden, cells, acts, lowering.target)
+        return _step(node, "lstm step", kernel, [a, h, c, w], outs)
 
     # a NaN weight shows up from the second step on
     start = None if count > 1 and _is_zero(h_value) else h0
@@ -144,7 +145,8 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
     out, g_h0, g_c0 = (
         lowering.place(node, i, row_major(tuple(v.shape)), node, None) for i, v in enumerate(node.outputs)
     )
-    packed = _pack(lowering, node, weight, pack_panels)
+    panels = partial(pack_panels, width=kernels.COLUMNS, target=lowering.target)
+    packed = _pack(lowering, node, weight, panels)
     lowering.fill(g_c0, 0, node)  # carries the gradient of the cells from step to step
     count = acts.shape[0]
     last, direction = (0, 1) if reverse else (count - 1, -1)  # start and direction of the loop
@@ -153,7 +155,7 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
 
     def one(later: Any, w: Any, xs: Sequence[Any], before: Any, out: Any) -> Step:
         gh, gc, acts, cells = xs
-        kernel = kernels.lstm_step_backward(later, w, gh, gc, acts, cells, before, g_c0, out)
+        kernel = kernels.lstm_step_backward(later, w, gh, gc, acts, cells, before, g_c0, out, lowering.target)
         return _step(node, "lstm step backward", kernel, [later, w, gh, gc, acts, cells, before], [g_c0, out])
 
     def fixed(time: int, later: Any, before: Any) -> Step:
@@ -174,6 +176,12 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
     assert whole is not None
     if lowering.is_read(node.outputs[1]):  # layers mostly start from zeros, whose gradient is not used
         lowering.steps.append(
-            _step(node, "lstm initial state", kernels.times_panels(whole, packed, g_h0), [whole, packed], [g_h0])
+            _step(
+                node,
+                "lstm initial state",
+                kernels.times_panels(whole, packed, g_h0, lowering.target),
+                [whole, packed],
+                [g_h0],
+            )
         )
     return True

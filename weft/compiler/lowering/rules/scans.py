@@ -13,11 +13,12 @@ import numpy as np
 
 from ....graph.graph import Node
 from ....ops.core import scalar as s
+from ....ops.core.reductions import MAX, MIN
 from ....ops.core.scalar import Expr
-from ...layout import Layout, row_major
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Buffer, Let, Local
-from ..primitives import lowers
+from ...program.layout import Layout, row_major
+from ..registry import lowers
 from ..routines import Routine, native, over_rows
 from .sorting import last_axis
 
@@ -90,25 +91,19 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return s.FLOAT32 if dtype in (s.FLOAT16, s.BFLOAT16) else dtype
 
 
-_RUNNING: dict[str, tuple[float, Callable[[Expr, Expr], Expr]]] = {
-    "accumulate_sum": (0, lambda a, b: a + b),
-    "accumulate_prod": (1, lambda a, b: a * b),
-    "accumulate_logsumexp": (float("-inf"), s.logaddexp),
-}
-
-
-@lowers(*_RUNNING)
+@lowers(fact="scan")
 def lower_running(lowering: Lowering, node: Node) -> bool:
+    """A running reduction without the places of its elements."""
     (x_value,) = node.inputs
-    start, combine = _RUNNING[node.op.name]
-    if not native(x_value) or s.kind(x_value.dtype) == "b":
+    scan = node.op.scan
+    if scan is None or len(node.outputs) != 1 or not native(x_value) or s.kind(x_value.dtype) == "b":
         return False
     x = lowering.layout_of(x_value)
     out = _place_like(lowering, node, 0)
     wide = _wide(x.dtype)
     scan_steps(
-        lowering, node, [x], [out], node.attrs[0], [s.const(start, wide)],
-        lambda state, new, place: [combine(state[0], s.cast(new[0], wide))], "scan",
+        lowering, node, [x], [out], node.attrs[0], [s.const(scan.identity_of(wide), wide)],
+        lambda state, new, place: [scan.combine(state[0], s.cast(new[0], wide))], "scan",
     )  # fmt: skip
     return True
 
@@ -122,12 +117,9 @@ def lower_running_extreme(lowering: Lowering, node: Node) -> bool:
     x = lowering.layout_of(x_value)
     values, places = (_place_like(lowering, node, i) for i in range(2))
     wide = _wide(x.dtype)
-    largest = node.op.name == "cummax_pair"
-    if s.kind(wide) == "f":
-        start = s.const(float("-inf") if largest else float("inf"), wide)
-    else:
-        info = np.iinfo(wide)
-        start = s.const(info.min if largest else info.max, wide)
+    assert node.op.scan in (MAX, MIN)
+    largest = node.op.scan is MAX
+    start = s.const(node.op.scan.identity_of(wide), wide)
 
     def advance(state: list[Expr], new: list[Expr], place: Expr) -> list[Expr]:
         value = s.cast(new[0], wide)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ....graph.graph import Node
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
-from ...layout import Layout, row_major
+from ...flow import filled_with
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Let
-from ..primitives import lowers
+from ...program.layout import Layout, row_major
+from ..registry import lowers
 from ..routines import Routine, native, over_rows, wrapped
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ def _copy_of(lowering: Lowering, node: Node, value: Any, others: Sequence[Layout
     If the result goes into the memory that holds `value` (a few rows of a variable are replaced), nothing is copied,
     unless the step reads that memory through its `others` too.
     """
-    if value.node.op.name == "filled":
+    number = filled_with(value)
+    if number is not None:
         out = lowering.place(node, 0, row_major(tuple(value.shape)), node, None)
         target = out if out.contiguous else lowering.temporary(tuple(value.shape), out.dtype)
-        lowering.fill(target, value.node.attrs[1], node)
+        lowering.fill(target, number, node)
         return target, out
     old = lowering.layout_of(value)
     reads: dict[int, list[Any]] = {id(x.storage): [None] for x in others}

@@ -9,11 +9,11 @@ import numpy as np
 from .... import dtypes
 from ....graph.graph import Node
 from ....ops.core import scalar as s
-from ...layout import Layout, row_major
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Accumulator, Let
 from ...loop_ir.kernels.sorting import key
-from ..primitives import lowers
+from ...program.layout import Layout, row_major
+from ..registry import lowers
 from ..routines import Routine, native, over_rows, wrapped
 from .sorting import last_axis
 

@@ -9,19 +9,19 @@ import numpy as np
 
 from ....graph.graph import Node
 from ....ops.core import scalar as s
-from ...layout import Layout, row_major
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Accumulator, Buffer, Let, Local
 from ...loop_ir.kernels.sorting import MAX_RANK_ELEMENTS, before, digit, digits, element, key, key_bits, key_dtype
-from ..primitives import lowers
+from ...program.layout import Layout, row_major
+from ..registry import lowers
 from ..routines import Operand, Routine, native, over_rows
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-CHUNKS = 16  # of one long row, sorted in parallel
-MIN_CHUNKED_ELEMENTS = 1 << 16  # of a row, from which chunks pay off
-MAX_SELECTED = 24  # up to which repeated selection beats sorting
+CHUNKS = 16  # parts of one long row that are sorted in parallel
+MIN_CHUNKED_ELEMENTS = 1 << 16  # elements of a row from which chunks are faster
+MAX_SELECTED = 24  # results per row up to which repeated selection is faster than sorting
 
 
 def last_axis(layout: Layout, axis: int) -> Layout:
@@ -81,7 +81,7 @@ def lower_topk(lowering: Lowering, node: Node) -> bool:
 
 
 def order_into(lowering: Lowering, node: Node, x: Layout, out: Layout, descending: bool) -> None:
-    """Steps that store the indices which sort the rows of `x` (its last axis) into `out`, of any integer dtype."""
+    """Steps that store the indices that sort the rows of `x` (its last axis) in `out`, of any integer dtype."""
     if x.shape[-1] <= MAX_RANK_ELEMENTS:
         _rank(lowering, node, x, out, descending)
     else:
@@ -252,7 +252,7 @@ def _radix_chunks(lowering: Lowering, node: Node, x: Layout, out: Layout, descen
 
 
 def _select(lowering: Lowering, node: Node, x: Layout, places: Layout, k: int, largest: bool) -> None:
-    """The k first elements of every row by repeated selection: each time the first that follows the previous one."""
+    """The first k elements of every row in sorted order, by repeated selection of the successor of the previous one."""
     r = Routine(lowering, node, "select")
     source, target = r.reads(x), r.writes(places)
     n = x.shape[-1]

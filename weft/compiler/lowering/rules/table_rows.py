@@ -14,13 +14,14 @@ import numpy as np
 
 from ....graph.graph import Node
 from ....ops.core import scalar as s
-from ...layout import Layout, row_major, same_strides
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Buffer, Kernel
 from ...loop_ir.kernels.tiles import parts
-from ..lower import Step
+from ...program.layout import Layout, row_major, same_strides
+from ...program.steps import KernelCall
+from ...target import Target
 from ..nests import grain
-from ..primitives import lowers
+from ..registry import lowers
 from ..routines import Operand, Routine, native, over_rows, wrapped
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def lower_row_numbers(lowering: Lowering, node: Node) -> bool:
     store = loops.store(b[1][k * out.strides[0] + out.offset], _clamped(i, rows))
     kernel = Kernel("row_numbers", b, (), (loops.loop("k", index.shape[0], [store]),))
     storages = [index.storage, out.storage]
-    lowering.steps.append(Step("kernel", "row numbers", [node], storages[:1], storages[1:], kernel, storages))
+    lowering.steps.append(KernelCall("row numbers", [node], storages[:1], storages[1:], kernel, storages))
     return True
 
 
@@ -77,7 +78,7 @@ def lower_row_places(lowering: Lowering, node: Node) -> bool:
     store = loops.store(b[2][k * out.strides[0] + out.offset], read)
     kernel = Kernel("row_places", b, (), (loops.loop("r", count, [note]), loops.loop("k", count, [store])))
     storages = [index.storage, notes.storage, out.storage]
-    lowering.steps.append(Step("kernel", "row places", [node], storages[:1], storages[1:], kernel, storages))
+    lowering.steps.append(KernelCall("row places", [node], storages[:1], storages[1:], kernel, storages))
     return True
 
 
@@ -139,26 +140,24 @@ def lower_put_rows(lowering: Lowering, node: Node) -> bool:
     sweep = loops.loop("k", count, copied, parallel=True, grain=grain(width))
     storages = [index.storage, place.storage, source.storage, target.storage]
     kernel = Kernel("put_rows", b, (), (sweep,))
-    lowering.steps.append(Step("kernel", "put rows", [node], storages, [target.storage], kernel, storages))
+    lowering.steps.append(KernelCall("put rows", [node], storages, [target.storage], kernel, storages))
     if target is not out:
         lowering.copy(target, node, out)
     return True
 
 
-PREFETCH_DISTANCE = 4
-"""rows between the one that is worked on and the one that is brought near"""
-MAX_PREFETCHED_LINES = 16
-"""cache lines of a row that are brought near; the processor itself finds those after them"""
-BLOCK = 64
-"""elements of a row that live in registers, with their means, while steps are replayed"""
+BLOCK_VECTORS = 4
+"""vectors of a row that live in registers, with their means, while steps are replayed"""
 
 
-def _prefetch_rows(k: Any, index: Operand, count: int, rows: int, tables: Sequence[Operand], write: bool) -> list[Any]:
+def _prefetch_rows(
+    k: Any, index: Operand, count: int, rows: int, tables: Sequence[Operand], write: bool, target: Target
+) -> list[Any]:
     """Prefetch a row a few positions ahead: hardware prefetchers cannot predict gathered rows."""
-    width, step = tables[0].layout.shape[1], 64 // tables[0].layout.dtype.itemsize
-    row = loops.Let("ahead", wrapped(index.at(s.minimum(k + PREFETCH_DISTANCE, count - 1)), rows))
+    width, step = tables[0].layout.shape[1], target.line_bytes // tables[0].layout.dtype.itemsize
+    row = loops.Let("ahead", wrapped(index.at(s.minimum(k + target.prefetch.gathered_rows, count - 1)), rows))
     asked = [loops.prefetch(_block_of(x, row.var, 0)(s.index("line") * step), write) for x in tables]
-    return [row, loops.loop("line", min(-(-width // step), MAX_PREFETCHED_LINES), asked, "unroll")]
+    return [row, loops.loop("line", min(-(-width // step), target.prefetch.row_lines), asked, "unroll")]
 
 
 Row = Callable[[Any], Any]
@@ -218,10 +217,10 @@ def _copied(width: int, pairs: Sequence[tuple[Any, Any]], lane: str) -> loops.Lo
     return loops.loop(lane, width, [loops.store(target(j), source(j)) for target, source in pairs], "vector")
 
 
-def _blocks(width: int, body: Callable[[Any, int, str], list[Any]]) -> list[Any]:
+def _blocks(width: int, target: Target, body: Callable[[Any, int, str], list[Any]]) -> list[Any]:
     """`body(start, size, tag)` for every block of a row."""
     made: list[Any] = []
-    for start, number, size in parts(width, BLOCK):
+    for start, number, size in parts(width, BLOCK_VECTORS * target.lanes):
         tag = str(start)
         at = s.index(f"block{tag}") * size + start if number > 1 else loops.as_index(start)
         inner = body(at, size, tag)
@@ -268,8 +267,8 @@ def lower_caught_up(lowering: Lowering, node: Node) -> bool:
                 _copied(size, made, f"o{tag}"),
             ]
 
-        near = _prefetch_rows(k, places, count, rows, old, False)
-        return [row, start, behind, *near, *_blocks(width, block)]
+        near = _prefetch_rows(k, places, count, rows, old, False, lowering.target)
+        return [row, start, behind, *near, *_blocks(width, lowering.target, block)]
 
     r.add(over_rows((count,), row_of, work=8 * width))
     for target, out in zip(targets, outs, strict=True):
@@ -290,7 +289,7 @@ def _dense_rows(lowering: Lowering, node: Node, x: Layout) -> Layout:
     return _as_rows(x) or _as_rows(lowering.copy(x, node))  # type: ignore[return-value]
 
 
-@lowers("adam_rows")
+@lowers("adam_rows", any_strides=True)
 def lower_adam_rows(lowering: Lowering, node: Node) -> bool:
     """One pass over the rows that are named, in place if the old table and means have no other readers.
 
@@ -358,8 +357,8 @@ def lower_adam_rows(lowering: Lowering, node: Node) -> bool:
                 made += _behind(old, there, size, start, behind, rest[2:], has_gradient.var, own.var, begin, tag)
             return [*made, _walk(old, there, size, [n.var for n in step_numbers], lambda j: sums[j], f"i{tag}")]
 
-        near = _prefetch_rows(k, where, count, shape[0], tables, True)
-        once = loops.loop("once", first.var, [*body, *step_numbers, *_blocks(width, block)])
+        near = _prefetch_rows(k, where, count, shape[0], tables, True, lowering.target)
+        once = loops.loop("once", first.var, [*body, *step_numbers, *_blocks(width, lowering.target, block)])
         return [row, first, *near, once]
 
     r.add(over_rows((count,), row_of, work=8 * width))

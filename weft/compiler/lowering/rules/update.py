@@ -3,29 +3,31 @@
     %g = matmul(%grad.T, %x); %m' = gather_speed(%m, %g); %w' = descend(%w, %m')          two steps, %g in memory
     %w', %m' = (one kernel, see `kernels/blocked_matmul.py`)                                 one step, %g in registers
 
-    %y = matmul(%x, %w.T); %z = add(%y, %b); %r = relu(%z)                                      likewise for other epilogues
+    %y = matmul(%x, %w.T); %z = add(%y, %b); %r = relu(%z)                                      likewise for other clusters
     %r = (one kernel)
 
 A product is deferred (`defer_product`) when its one reader is an elementwise cluster of the same shape, and computed inside
-that cluster's loops (`lower_update`), unless it is deep and oneDNN's matmul is faster on this machine.
+that cluster's loops (`lower_update`), unless it is deep and the library's matmul is faster on this machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ....graph.graph import CONSTANT, Node, Value
 from ....ops.core import scalar as s
 from ....ops.core.scalar import Expr
+from ....ops.internal.epilogue import PRODUCT, Apply, Constant, Epilogue, Input, Operand, Result, expression
 from ...fusion import Cluster, is_view
-from ...layout import Layout, Storage, row_major
 from ...loop_ir import ir as loops
 from ...loop_ir.ir import Buffer, Kernel, Let, Statement
 from ...loop_ir.kernels.blocked_matmul import blocked_product, blocks, scratch
-from ..lower import Step
+from ...loop_ir.kernels.epilogue import MatrixOperand
+from ...program.layout import Layout, Storage, row_major
+from ...program.steps import KernelCall
 
 if TYPE_CHECKING:
     from ..lower import Lowering
@@ -84,95 +86,112 @@ def _simple(cluster: Cluster, shape: tuple[int, ...]) -> bool:
     return True
 
 
+def _epilogue_of(
+    cluster: Cluster, members: list[Node], product: Value, stored: list[Node]
+) -> tuple[Epilogue, list[Value]]:
+    """The cluster as the epilogue of the product, whose results are those of `stored`, and its operands."""
+    inputs: dict[Value, Input] = {product: PRODUCT}
+    made: dict[Node, Result] = {}
+
+    def operand(v: Value) -> Operand:
+        if v.node in cluster.axes:
+            return made[v.node]
+        if v.node.op is CONSTANT and v.node.attrs[0].size == 1:
+            return Constant(float(v.node.attrs[0].item()))
+        return inputs.setdefault(v, Input(len(inputs)))
+
+    steps = []
+    for n in members:
+        steps.append(Apply(n.op.name, tuple([operand(v) for v in n.inputs])))
+        made[n] = Result(len(made))
+    return Epilogue(tuple(steps), tuple([made[n] for n in stored])), list(inputs)[1:]
+
+
+class _Place(NamedTuple):
+    """Where an operand or a result of the kernel is."""
+
+    buffer: Buffer
+    operand: MatrixOperand
+
+    @property
+    def streamed(self) -> bool:
+        """Whether every row is a contiguous piece of memory that other rows do not read."""
+        return self.operand.row_stride != 0 and self.operand.column_stride == 1
+
+    def at(self, row: Expr, column: Expr) -> Expr:
+        return self.operand.at(self.buffer, row, column)
+
+
+def _broadcast(layout: Layout) -> tuple[int, int]:
+    """The strides of an operand as a matrix of the product's shape."""
+    steps = [0 if d == 1 else st for d, st in zip(layout.shape, layout.strides, strict=True)]
+    rows, columns = [0, 0, *steps][-2:]
+    return rows, columns
+
+
 def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
     """Lower a cluster together with the product it was waiting for, if there is one."""
-    grad = next((v for n in cluster.members for v in n.inputs if v in lowering.deferred_products), None)
-    if grad is None:
+    product = next((v for n in cluster.members for v in n.inputs if v in lowering.deferred_products), None)
+    if product is None:
         return False
-    left, right = lowering.deferred_products.pop(grad)
-    size = blocks(left, right.shape[1])
-    private, shared = scratch(left, right, size)
+    left, right = lowering.deferred_products.pop(product)
+    size = blocks(left, right.shape[1], lowering.target)
+    private, shared = scratch(left, right, size, lowering.target)
     workspace, packed = lowering.scratch(private, right.dtype), lowering.temporary((shared,), right.dtype)
+    own = (left, right, workspace, packed)
     members = sorted(cluster.members, key=lambda n: n.order)
-    buffers: dict[int, tuple[Buffer, Storage]] = {}
+    stored = [n for n in members if lowering._used_outside(n, cluster)]
+    epilogue, values = _epilogue_of(cluster, members, product, stored)
+    read = [(x, _broadcast(x)) for x in [lowering.layout_of(v) for v in values]]
+    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in own}
+    for x, strides in read:
+        ways.setdefault(id(x.storage), []).append((x.offset, strides, cluster.space))
+    written = [lowering.place(n, 0, row_major(cluster.space), cluster, ways, joins=True) for n in stored]
+    buffers: dict[int, tuple[Buffer, Storage]] = {}  # several layouts may share a storage
 
-    def buffer(layout: Layout) -> Buffer:
+    def placed(layout: Layout, strides: tuple[int, ...]) -> _Place:
         key = id(layout.storage)
         if key not in buffers:
             buffers[key] = (Buffer.of(f"b{len(buffers)}", layout.dtype, (1 << 40,)), layout.storage)
-        return buffers[key][0]
+        return _Place(buffers[key][0], MatrixOperand(strides[0], strides[1], layout.offset))
 
-    read: dict[Value, tuple[Layout, tuple[int, int]]] = {}
-    for n in members:
-        for v in n.inputs:
-            outside = v is not grad and v.node not in cluster.axes
-            if outside and not (v.node.op is CONSTANT and v.node.attrs[0].size == 1):
-                layout = lowering.layout_of(v)
-                rows, columns = (
-                    [0, 0] + [0 if d == 1 else st for d, st in zip(layout.shape, layout.strides, strict=True)]
-                )[-2:]
-                read[v] = (layout, (rows, columns))
-    ways: dict[int, list[Any]] = {id(x.storage): [None] for x in (left, right, workspace, packed)}
-    for layout, strides in read.values():
-        ways.setdefault(id(layout.storage), []).append((layout.offset, strides, cluster.space))
-    stored = [n for n in members if lowering._used_outside(n, cluster)]
-    places = {n: lowering.place(n, 0, row_major(cluster.space), cluster, ways, joins=True) for n in stored}
+    factors = [placed(x, (*x.strides, 0)) for x in own]  # scratch buffers are vectors
+    targets = [placed(x, x.strides) for x in written]
+    operands = [placed(x, strides) for x, strides in read]
 
-    def at(layout: Layout, strides: Any, i: Expr, j: Expr) -> Expr:
-        return buffer(layout)[i * strides[0] + j * strides[1] + layout.offset]
+    def finish(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
+        lets: list[Let] = []
 
-    def update(i: Expr, j: Expr, value: Expr, tag: str) -> list[Statement]:
-        known: dict[Value, Expr] = {grad: value}
-        statements: list[Statement] = []
+        def step(op: str, given: list[Any]) -> Expr:
+            terms = [s.const(x, s.FLOAT32) if isinstance(x, float) else x for x in given]
+            lets.append(Let(f"{tag}v{len(lets)}", s.cast(expression(op, terms), s.FLOAT32)))
+            return lets[-1].var
 
-        def operand(v: Value) -> Expr:
-            if v not in known:
-                if v in read:
-                    known[v] = at(*read[v], i, j)
-                else:
-                    known[v] = s.const(v.node.attrs[0].item(), v.dtype)
-            return known[v]
+        results = epilogue.apply_all(step, [value, *[x.at(i, j) for x in operands]])
+        return [*lets, *[loops.store(x.at(i, j), result) for x, result in zip(targets, results, strict=True)]]
 
-        for number, n in enumerate(members):
-            made = Let(f"{tag}v{number}", s.cast(n.op.expression(*[operand(v) for v in n.inputs]), s.FLOAT32))
-            statements.append(made)
-            known[n.outputs[0]] = made.var
-        for n in stored:
-            target = places[n]
-            statements.append(loops.store(at(target, target.strides, i, j), known[n.outputs[0]]))
-        return statements
-
-    written = {id(x.storage) for x in places.values()}
-    touched = [(x, x.strides, True) for x in places.values()]
-    touched += [(x, st, False) for x, st in read.values() if st[0] and st[1] == 1 and id(x.storage) not in written]
+    changed = {x.buffer.name for x in targets}
+    touched = [(x, True) for x in targets]
+    touched += [
+        (x, False)
+        for x in operands
+        if x.operand.row_stride and x.operand.column_stride == 1 and x.buffer.name not in changed
+    ]
 
     def near(i: Expr, j: Expr) -> list[Statement]:
-        return [loops.prefetch(at(layout, strides, i, j), write) for layout, strides, write in touched]
-
-    own = [(x, x.strides) for x in (left, right, workspace, packed, *places.values())]
-    operands = [*own, *read.values()]
-    lie = {id(layout): (buffer(layout).name, layout.offset, tuple(strides)) for layout, strides in operands}
-
-    def reference(v: Value) -> Any:
-        if v in read:
-            return lie[id(read[v][0])]
-        if v is grad or v.node in cluster.axes:
-            return None if v is grad else members.index(v.node)
-        return v.node.attrs[0].tobytes()
+        return [loops.prefetch(x.at(i, j), write) for x, write in touched]
 
     # layers repeat, and an equal kernel that is another object costs time to compare
-    key = (
-        left.shape, right.shape[1], lie[id(left)], lie[id(right)], lie[id(workspace)], lie[id(packed)],
-        tuple([(n.op, *map(reference, n.inputs), lie[id(places[n])] if n in places else None) for n in members]),
-    )  # fmt: skip
+    places = tuple([(x.buffer.name, x.operand) for x in (*factors, *targets, *operands)])
+    key = (left.shape, right.shape[1], epilogue, places)
     kernel = lowering.kernels.get(key)
     if kernel is None:
-        a, b = (buffer(left), left), (buffer(right), right)
-        body = blocked_product(a, b, buffer(workspace), buffer(packed), size, update, near)
+        a, b, temporary, panels = (x.buffer for x in factors)
+        body = blocked_product((a, left), (b, right), temporary, panels, size, lowering.target, finish, near)
         kernel = lowering.kernels[key] = Kernel("update", tuple([x for x, _ in buffers.values()]), (), tuple(body))
     storages = [st for _, st in buffers.values()]
-    writes = [workspace.storage, packed.storage, *[x.storage for x in places.values()]]
-    reads = [left.storage, right.storage, *[layout.storage for layout, _ in read.values()]]
-    label = "matmul+" + "+".join(dict.fromkeys(n.op.name for n in members))
-    lowering.steps.append(Step("kernel", label, [grad.node, *members], reads, writes, kernel, storages))
+    writes = [x.storage for x in (workspace, packed, *written)]
+    reads = [x.storage for x in (left, right, *[x for x, _ in read])]
+    label = "matmul+" + "+".join(dict.fromkeys(epilogue.names))
+    lowering.steps.append(KernelCall(label, [product.node, *members], reads, writes, kernel, storages))
     return True

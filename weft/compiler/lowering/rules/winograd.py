@@ -1,4 +1,4 @@
-"""Lowers 3 x 3 convolutions to Winograd: transforms from `weft.compiler.loop_ir.kernels.winograd`, matmuls from oneDNN.
+"""Lowers 3 x 3 convolutions to Winograd: transforms from `weft.compiler.loop_ir.kernels.winograd`, matmuls from a library.
 
 The tiles of a batch are processed in blocks of whole rows of tiles, so that a block's transformed values are still in
 cache when they are multiplied and transformed back. The number of tiles in a block follows from the shapes alone.
@@ -12,57 +12,65 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....graph.graph import Node
-from ...layout import Layout
+from ....ops.internal.epilogue import IDENTITY, Epilogue
+from ....ops.nn.window import Window
 from ...loop_ir.kernels import winograd as w
-from ..lower import Step
-from ..primitives import add_primitive
+from ...program.layout import Layout
+from ...program.steps import KernelCall
+from ...target import Target
+from ..library import library
 
 if TYPE_CHECKING:
     from ..lower import Lowering
 
-BLOCK_BYTES = 8 << 20
-"""Transformed values of a block, together: what stays in the last cache until it is used."""
 MIN_TILES = 400
-"""Tiles of a block: with fewer, oneDNN arranges the weights for its kernels too often."""
-LINE_ELEMENTS = 16
-"""float32 elements of a cache line: the padding between matrices, so that equal positions do not share a cache set."""
+"""Tiles of a block: with fewer, the library packs the weights for its kernels too often."""
 FLOAT = np.dtype(np.float32)
 
 
-def suits(stride: Any, dilation: Any, groups: int, kernel: tuple[int, ...]) -> bool:
+def suits(window: Window, groups: int) -> bool:
     """Whether a convolution is supported by the Winograd transforms."""
-    return tuple(kernel) == (3, 3) and tuple(stride) == (1, 1) and tuple(dilation) == (1, 1) and groups == 1
+    return window.kernel == (3, 3) and window.stride == (1, 1) and window.dilation == (1, 1) and groups == 1
 
 
-def preferred(channels: int, out: int, images: int, height: int, width: int, frozen: bool = False) -> str:
-    """The way to take without a measurement: an estimate in seconds, with speeds of AVX-512.
+def preferred(
+    channels: int, out: int, images: int, height: int, width: int, target: Target, frozen: bool = False
+) -> str:
+    """The way to take without a measurement: an estimate in seconds, with the speeds of AVX-512 for products.
 
     `frozen`: the weights are transformed once, not in every call."""
     tiles = images * -(-height // 4) * -(-width // 4)
     both = channels * out
-    direct = 18 * both * images * height * width / 125e9
-    products = 72 * both * tiles / 115e9 * (1 + 25 / min(channels, out))
+    speed = target.lanes * target.fma_ports / 32  # relative to AVX-512; transforms are bound by memory
+    direct = 18 * both * images * height * width / (125e9 * speed)
+    products = 72 * both * tiles / (115e9 * speed) * (1 + 25 / min(channels, out))
     transforms = 144 * (channels + out) * tiles / 8e9 + (0 if frozen else 144 * both / 5e9)
     return "winograd_f4" if products + transforms < 0.9 * direct else "direct"
+
+
+def block_bytes(target: Target) -> int:
+    """Transformed values of a block, together: they stay in the last-level cache until they are used."""
+    return target.l3_bytes // 2
 
 
 class Tiling:
     """The tiles of a batch of results, in blocks of equal numbers of tile rows."""
 
-    def __init__(self, m: int, shape: tuple[int, ...], channels: int) -> None:
+    def __init__(self, m: int, shape: tuple[int, ...], channels: int, target: Target) -> None:
         n, _, height, width = shape
         self.m = m
         self.positions = (m + 2) ** 2
         self.down, self.across = -(-height // m), -(-width // m)
         rows = n * self.down
-        most = max(BLOCK_BYTES // (4 * self.positions * channels), MIN_TILES) // self.across
+        most = max(block_bytes(target) // (4 * self.positions * channels), MIN_TILES) // self.across
         per_block = max(r for r in range(1, rows + 1) if rows % r == 0 and r <= max(most, 1))
         self.blocks = rows // per_block
         self.tiles = per_block * self.across  # of one block
+        self.padding = target.line_elements  # between matrices: equal positions do not share a cache set
 
     def stride(self, channels: int) -> int:
         """The stride between the matrices of two positions, in elements."""
-        return self.tiles * channels + LINE_ELEMENTS
+        return self.tiles * channels + self.padding
 
     def buffer(self, lowering: Lowering, channels: int) -> Layout:
         """A buffer for the transformed values of a block."""
@@ -83,21 +91,12 @@ def _add(
 ) -> None:
     """A step that runs a kernel on buffers `reads` and then `write`."""
     storages = [x.storage for x in (*reads, write)]
-    lowering.steps.append(Step("kernel", label, [node], storages[:-1], storages[-1:], kernel, storages, params))
-
-
-def _matmul(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any], accumulate: bool = False) -> Any:
-    from ....backends.onednn.descriptors import MemoryDesc
-    from ....backends.onednn.primitives.base import Sum
-    from ....backends.onednn.shares import matmul
-
-    left, right, result = (MemoryDesc.strided(shape, FLOAT, strides) for shape, strides in (a, b, c))
-    return matmul(left, right, result, post_ops=(Sum(),) if accumulate else ())
+    lowering.steps.append(KernelCall(label, [node], storages[:-1], storages[-1:], kernel, storages, params))
 
 
 def convolve(
     lowering: Lowering, node: Node, m: int, x: Layout, weight: Layout, y: Layout, padding: tuple[int, int],
-    epilogue: tuple[str, ...] = (), operands: Sequence[Layout] = (), backward: bool = False,
+    epilogue: Epilogue = IDENTITY, operands: Sequence[Layout] = (), backward: bool = False,
 ) -> None:  # fmt: skip
     """Steps for y = x convolved with weight, then `epilogue` (see `output_transform`) with `operands`.
 
@@ -108,12 +107,10 @@ def convolve(
         weight: (K, C, 3, 3) with any strides, or (C, K, 3, 3) when `backward`.
         padding: rows above and columns to the left of x; those below and right follow from the size of y.
     """
-    from ....backends.onednn.capi import Arg
-
     channels, out = x.shape[1], y.shape[1]
-    tiling = Tiling(m, y.shape, channels + out)
+    tiling = Tiling(m, y.shape, channels + out, lowering.target)
     p, t = tiling.positions, tiling.tiles
-    apart = channels * out + LINE_ELEMENTS
+    apart = channels * out + tiling.padding
     u = lowering.temporary((p * apart,), FLOAT)
     label = f"winograd {m}x{m}"
     s0, s1, sh, sw = weight.strides
@@ -124,7 +121,7 @@ def convolve(
         taps = [weight.offset, s1, s0, sh, sw]
     params = [channels, out, apart, *taps]
     _add(lowering, node, f"{label} weight", w.weight_transform(m), [weight], u, params)
-    product = _matmul(
+    product = library().product(
         ((p, t, channels), (tiling.stride(channels), channels, 1)),
         ((p, channels, out), (apart, out, 1)),
         ((p, t, out), (tiling.stride(out), out, 1)),
@@ -133,8 +130,7 @@ def convolve(
         v, z = tiling.buffer(lowering, channels), tiling.buffer(lowering, out)
         params = [t, channels, tiling.stride(channels), *tiling.grid(block, padding), *_image(x)]
         _add(lowering, node, f"{label} input", w.input_transform(m), [x], v, params)
-        arguments = {int(Arg.SRC): v, int(Arg.WEIGHTS): u, int(Arg.DST): z}
-        add_primitive(lowering, node, product, arguments, f"{label} product")
+        product(lowering, node, v, u, z, f"{label} product")
         params = [t, out, tiling.stride(out), *tiling.grid(block), *_image(y)]
         params += [x.offset for x in operands]
         _add(lowering, node, f"{label} output", w.output_transform(m, epilogue), [z, *operands], y, params)
@@ -144,18 +140,16 @@ def weight_gradient(
     lowering: Lowering, node: Node, m: int, x: Layout, g: Layout, dw: Layout, padding: tuple[int, int]
 ) -> None:
     """Steps for the gradient of the weight, (K, C, 3, 3) with any strides, from channels-last x and g."""
-    from ....backends.onednn.capi import Arg
-
     channels, out = x.shape[1], g.shape[1]
-    tiling = Tiling(m, g.shape, channels + out)
+    tiling = Tiling(m, g.shape, channels + out, lowering.target)
     p, t = tiling.positions, tiling.tiles
-    apart = channels * out + LINE_ELEMENTS
+    apart = channels * out + tiling.padding
     u = lowering.temporary((p * apart,), FLOAT)
     label = f"winograd {m}x{m}"
     for block in range(tiling.blocks):
         v, z = tiling.buffer(lowering, channels), tiling.buffer(lowering, out)
         if block < 2:
-            product = _matmul(
+            product = library().product(
                 ((p, out, t), (tiling.stride(out), 1, out)),
                 ((p, t, channels), (tiling.stride(channels), channels, 1)),
                 ((p, out, channels), (apart, channels, 1)),
@@ -165,10 +159,7 @@ def weight_gradient(
         _add(lowering, node, f"{label} input", w.input_transform(m), [x], v, params)
         params = [t, out, tiling.stride(out), *tiling.grid(block), *_image(g)]
         _add(lowering, node, f"{label} gradient", w.gradient_transform(m), [g], z, params)
-        arguments = {int(Arg.SRC): z, int(Arg.WEIGHTS): v, int(Arg.DST): u}
-        add_primitive(lowering, node, product, arguments, f"{label} product")
-        if block:  # it adds to what is there
-            lowering.steps[-1].reads.append(u.storage)
+        product(lowering, node, z, v, u, f"{label} product")
     sk, sc, sh, sw = dw.strides
     params = [out, channels, apart, dw.offset, sk, sc, sh, sw]
     _add(lowering, node, f"{label} weight gradient", w.weight_gradient_transform(m), [u], dw, params)

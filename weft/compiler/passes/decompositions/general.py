@@ -11,8 +11,10 @@ from ....ops.array import elementwise as e
 from ....ops.array import gathering, indexing, reduction, shaping
 from ....ops.array.random_ops import random_dropout
 from ....ops.core.slow_path import check_memory
+from ....ops.nn.attention_call import Backward, Forward
 from ....tensor import wrap
-from ...lowering.rules.attention import serves_backward, serves_forward
+from ...flow import filled_with
+from ...loop_ir.kernels.attention import serves_backward, serves_forward
 from ..decompose import counting, decomposition
 
 
@@ -91,7 +93,7 @@ def put_into_zeros_like(x: Any, like: Any, index: Any) -> Any:
 def scatter_add(x: Any, index: Any, src: Any, axis: int = 0) -> Any:
     """One element per row added to zeros (the gradient of picking a class) is a comparison with the class numbers."""
     axis = axis % len(x.shape)
-    zeros = x._data.node.op.name == "filled" and x._data.node.attrs[1] == 0
+    zeros = filled_with(x._data) == 0
     rest_equal = all(a == b for i, (a, b) in enumerate(zip(index.shape, x.shape, strict=True)) if i != axis)
     if not zeros or index.shape[axis] != 1 or not rest_equal:
         return NotImplemented
@@ -174,11 +176,12 @@ def embedding_lookup(indices: Any, weight: Any, padding_idx: int | None, sparse:
     return gathering.take_axis(weight, gathering.checked_indices(indices, 0, rows, None, "embedding: index"), 0)
 
 
-def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-    scores = (query @ shaping.matrix_transpose(key)) * scale
+def _scores(call: Forward) -> Any:
+    mask = call.mask
+    scores = (call.query @ shaping.matrix_transpose(call.key)) * call.attention.scale
     if mask is not None:
         scores = e.where(mask, scores, -float("inf")) if mask.dtype == np.bool_ else scores + mask
-    if is_causal:
+    if call.attention.is_causal:
         rows, columns = scores.shape[-2:]
         check_memory("scaled_dot_product_attention", (rows, columns), np.dtype(np.bool_))
         seen = wrap(scores._data.node.graph.constant(np.tri(rows, columns, dtype=bool)))
@@ -187,12 +190,11 @@ def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> A
 
 
 @decomposition("attention_forward")
-def attention_forward(
-    query: Any, key: Any, value: Any, mask: Any, state: Any, dropout_p: float, is_causal: bool, scale: float
-) -> Any:
-    if query.dtype.itemsize == 2 or serves_forward(query, key, value, mask, dropout_p):
+def attention_forward(*values: Any) -> Any:
+    call = Forward(*values)
+    if call.query.dtype.itemsize == 2 or serves_forward(call):
         return NotImplemented
-    scores = _scores(query, key, mask, is_causal, scale)
+    scores, dropout_p = _scores(call), call.attention.dropout_p
     top = reduction.max_(scores, axis=-1, keepdims=True)
     top = e.where(e.isfinite(top), top, 0.0)
     weights = e.exp(scores - top)
@@ -200,33 +202,32 @@ def attention_forward(
     lse = e.log(total) + top
     probabilities = weights / e.where(e.equal(total, 0.0), 1.0, total)
     if dropout_p > 0:
-        probabilities = random_dropout(probabilities, state, dropout_p)
-    return probabilities @ value, shaping.squeeze(lse, -1)
+        probabilities = random_dropout(probabilities, call.state, dropout_p)
+    return probabilities @ call.value, shaping.squeeze(lse, -1)
 
 
 @decomposition("attention_backward")
-def attention_backward(
-    grad: Any, grad_lse: Any, query: Any, key: Any, value: Any, mask: Any, state: Any, result: Any, lse: Any,
-    dropout_p: float, is_causal: bool, scale: float, mask_grad: bool,
-) -> Any:  # fmt: skip
-    if query.dtype.itemsize == 2 or serves_backward(query, key, value, mask, dropout_p, mask_grad):
+def attention_backward(*values: Any) -> Any:
+    call = Backward(*values)
+    if call.query.dtype.itemsize == 2 or serves_backward(call):
         return NotImplemented
-    scores = _scores(query, key, mask, is_causal, scale)
-    column = shaping.expand_dims(lse, -1)
+    grad, query, key, value = call.grad, call.query, call.key, call.value
+    scores, dropout_p = _scores(call.forward), call.attention.dropout_p
+    column = shaping.expand_dims(call.lse, -1)
     weights = dropped = e.where(e.isfinite(column), e.exp(scores - column), 0.0)
     g_dropped = grad @ shaping.matrix_transpose(value)
     if dropout_p > 0:
-        dropped = random_dropout(weights, state, dropout_p)
-        g_dropped = random_dropout(g_dropped, state, dropout_p)
-    delta = reduction.reduce_sum(grad * result, -1, True)
-    if grad_lse is not None:
-        delta = delta - shaping.expand_dims(grad_lse, -1)
+        dropped = random_dropout(weights, call.state, dropout_p)
+        g_dropped = random_dropout(g_dropped, call.state, dropout_p)
+    delta = reduction.reduce_sum(grad * call.result, -1, True)
+    if call.grad_lse is not None:
+        delta = delta - shaping.expand_dims(call.grad_lse, -1)
     g_scores = weights * (g_dropped - delta)
-    if mask_grad:
-        g_mask = shaping.sum_to(g_scores, tuple(mask.shape))
+    if call.mask_grad:
+        g_mask = shaping.sum_to(g_scores, tuple(call.mask.shape))
     else:
         g_mask = wrap(query._data.node.graph.constant(np.zeros(0, query.dtype)))
-    scaled = g_scores * scale
+    scaled = g_scores * call.attention.scale
     gradients = (scaled @ key, shaping.matrix_transpose(scaled) @ query, shaping.matrix_transpose(dropped) @ grad)
     # sum over broadcast leading axes
     sums = [

@@ -1,6 +1,6 @@
 """Decompositions of ops that move elements into views, gathers at constant indices and comparisons of indices.
 
-Views are free and comparisons fuse with their readers, so most of these leave no kernel of their own.
+Views are free and comparisons fuse with their readers, so most of these need no kernel.
 """
 
 from __future__ import annotations
@@ -328,8 +328,8 @@ def advanced_index(arrays: Any, spec: tuple[Any, ...]) -> Any:
     rest = [a for a in range(len(x.shape)) if a not in parts.axes]
     places = parts.flat(x)
     size = int(np.prod([x.shape[a] for a in parts.axes]))
-    turned = shaping.permute_dims(x, (*parts.axes, *rest))
-    rows = shaping.reshape(turned, (size, *[x.shape[a] for a in rest]))
+    transposed = shaping.permute_dims(x, (*parts.axes, *rest))
+    rows = shaping.reshape(transposed, (size, *[x.shape[a] for a in rest]))
     taken = gathering.take_axis(rows, places, 0)
     k = len(places.shape)
     lead = parts.axes[0] if parts.adjacent else 0

@@ -15,10 +15,9 @@ from ....ops.nn.formulas import count, input_gradient, sum_tensors
 from ....ops.nn.norm import batch_norm
 from ....ops.nn.norm.group_norm import _group_norm_backward_ops, _groups
 from ....ops.nn.norm.layer_norm import _rms_norm_backward_ops
+from ...target import Target
 from ..decompose import decomposition
 from .moving import constant
-
-CACHED_BYTES = 1 << 19  # of a block that stays in L2 between two reads
 
 
 def _nothing(x: Any) -> Any:
@@ -61,7 +60,7 @@ def _column(v: Any, rank: int) -> Any:
 
 
 @decomposition("channel_moments", late=True)
-def channel_moments(x: Any) -> tuple[Any, Any]:
+def channel_moments(x: Any, *, target: Target) -> tuple[Any, Any]:
     """Mean and variance of every channel, with one pass over memory.
 
     Blocks that fit into a core's cache are read twice, for their own mean and squared deviation; the moments of all
@@ -71,9 +70,10 @@ def channel_moments(x: Any) -> tuple[Any, Any]:
     axes = tuple(a for a in range(rank) if a != 1)
     n = count(x, axes)
     block = axes[1:]
-    while len(block) > 1 and count(x, block) * x.shape[1] * x.dtype.itemsize > CACHED_BYTES:
+    cached = target.l2_bytes // 2  # a block stays in L2 between two reads
+    while len(block) > 1 and count(x, block) * x.shape[1] * x.dtype.itemsize > cached:
         block = block[1:]
-    if not block or n * x.shape[1] * x.dtype.itemsize <= CACHED_BYTES:
+    if not block or n * x.shape[1] * x.dtype.itemsize <= cached:
         mean = reduction.reduce_sum(x, axes, True) * (1.0 / n)
         return mean, reduction.reduce_sum(e.square(x - mean), axes, True) * (1.0 / n)
     k = count(x, block)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...compiler.target import Target
 from ...ops.core import scalar as s
 from ...ops.core.scalar import Expr
-from .ir import BITS, FLOATS, Function, Value, compute_type, full_type, literal, mangle
-from .target import Target
+from .ir import BITS, FLOATS, FunctionBuilder, Value, compute_type, full_type, literal, mangle
 
-Emitter = Callable[[Function, Expr, list[Value]], Value]
+Emitter = Callable[[FunctionBuilder, Expr, list[Value]], Value]
 EMITTERS: dict[str, Emitter] = {}
 
 
@@ -41,7 +41,7 @@ _ARITHMETIC = {"add": ("fadd contract", "add"), "sub": ("fsub contract", "sub"),
 
 
 @_emits("add", "sub", "mul", "div", "square")
-def _arithmetic(f: Function, e: Expr, v: list[Value]) -> Value:
+def _arithmetic(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     name = e.fn
     if name == "square":
         name, v = "mul", [v[0], v[0]]
@@ -53,7 +53,7 @@ def _arithmetic(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("fma")
-def _fma(f: Function, e: Expr, v: list[Value]) -> Value:
+def _fma(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     if not _is_float(v[0]):
         return f.binary("add", f.binary("mul", v[0], v[1]), v[2])
     if not f.module.fma:
@@ -62,35 +62,35 @@ def _fma(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("neg")
-def _neg(f: Function, e: Expr, v: list[Value]) -> Value:
+def _neg(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     x = v[0]
     return f.op(f"fneg {x}", x.type, x.lanes) if _is_float(x) else f.binary("sub", f.const(x.type, 0, x.lanes), x)
 
 
-def _intrinsic(f: Function, name: str, *v: Value) -> Value:
+def _intrinsic(f: FunctionBuilder, name: str, *v: Value) -> Value:
     return f.call(f"llvm.{name}.{mangle(v[0].type, v[0].lanes)}", v[0].type, v[0].lanes, *v)
 
 
 @_emits("abs")
-def _abs(f: Function, e: Expr, v: list[Value]) -> Value:
+def _abs(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     if _is_float(v[0]):
         return _intrinsic(f, "fabs", v[0])
     return _intrinsic(f, "abs", v[0], Value("false", "i1")) if _signed(e) else v[0]
 
 
 @_emits("sign")
-def _sign(f: Function, e: Expr, v: list[Value]) -> Value:
+def _sign(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     x = v[0]
     zero, one, minus = (f.const(x.type, number, x.lanes) for number in (0, 1, -1))
     if not _is_float(x):
         positive = f.select(f.compare("ne", x, zero), one, zero)
         return f.select(f.compare("slt", x, zero), minus, positive) if _signed(e) else positive
-    rest = f.select(f.compare("oeq", x, zero), zero, x)  # nan stays nan, -0 becomes 0
+    rest = f.select(f.compare("oeq", x, zero), zero, x)  # keeps nan, turns -0 into 0
     return f.select(f.compare("ogt", x, zero), one, f.select(f.compare("olt", x, zero), minus, rest))
 
 
 @_emits("minimum", "maximum")
-def _extremum(f: Function, e: Expr, v: list[Value]) -> Value:
+def _extremum(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     kind, (a, b) = s.kind(e.dtype), v
     for i, x in enumerate(e.args):
         if kind == "f" and x.fn == "const" and x.payload == x.payload:
@@ -99,7 +99,7 @@ def _extremum(f: Function, e: Expr, v: list[Value]) -> Value:
     return extremum(f, e.fn == "maximum", kind, a, b)
 
 
-def extremum(f: Function, greatest: bool, kind: str, a: Value, b: Value) -> Value:
+def extremum(f: FunctionBuilder, greatest: bool, kind: str, a: Value, b: Value) -> Value:
     """The greater or lesser of two values; nan wins. (`_extremum` has the case of a number beside it, one instruction.)"""
     if kind == "f":
         # The first select is one instruction on x86 (it yields b when unordered); the second lets a nan in `a` through.
@@ -114,7 +114,7 @@ _PREDICATES = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne":
 
 
 @_emits(*_PREDICATES)
-def _compare(f: Function, e: Expr, v: list[Value]) -> Value:
+def _compare(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     predicate = _PREDICATES[e.fn]
     if _is_float(v[0]):
         return f.compare(("u" if predicate == "ne" else "o") + predicate, v[0], v[1])
@@ -123,7 +123,7 @@ def _compare(f: Function, e: Expr, v: list[Value]) -> Value:
     return f.compare(("s" if _signed(e) else "u") + predicate, v[0], v[1])
 
 
-def truth(f: Function, x: Value) -> Value:
+def truth(f: FunctionBuilder, x: Value) -> Value:
     """x != 0 as i1."""
     if x.type == "i1":
         return x
@@ -131,27 +131,27 @@ def truth(f: Function, x: Value) -> Value:
 
 
 @_emits("logical_and", "logical_or", "logical_xor")
-def _logical(f: Function, e: Expr, v: list[Value]) -> Value:
+def _logical(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return f.binary(e.fn.removeprefix("logical_"), truth(f, v[0]), truth(f, v[1]))
 
 
 @_emits("logical_not")
-def _logical_not(f: Function, e: Expr, v: list[Value]) -> Value:
+def _logical_not(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return f.binary("xor", truth(f, v[0]), f.const("i1", 1, v[0].lanes))
 
 
 @_emits("bitwise_and", "bitwise_or", "bitwise_xor")
-def _bitwise(f: Function, e: Expr, v: list[Value]) -> Value:
+def _bitwise(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return f.binary(e.fn.removeprefix("bitwise_"), v[0], v[1])
 
 
 @_emits("bitwise_not")
-def _bitwise_not(f: Function, e: Expr, v: list[Value]) -> Value:
+def _bitwise_not(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return f.binary("xor", v[0], f.const(v[0].type, -1 if v[0].type != "i1" else 1, v[0].lanes))
 
 
 @_emits("left_shift", "right_shift")
-def _shift(f: Function, e: Expr, v: list[Value]) -> Value:
+def _shift(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     x, amount = v
     bits = BITS[x.type]
     left, signed = e.fn == "left_shift", _signed(e)
@@ -168,7 +168,7 @@ def _shift(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("floor_divide", "remainder")
-def _divide_integers(f: Function, e: Expr, v: list[Value]) -> Value:
+def _divide_integers(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     a, b = v
     quotient = e.fn == "floor_divide"
     zero, one = f.const(a.type, 0, a.lanes), f.const(a.type, 1, a.lanes)
@@ -178,10 +178,10 @@ def _divide_integers(f: Function, e: Expr, v: list[Value]) -> Value:
         safe = b if known else f.select(f.compare("eq", b, zero), one, b)
         result = f.binary("udiv" if quotient else "urem", a, safe)
         return result if known else f.select(f.compare("eq", b, zero), zero, result)
-    if known > 0 and known & (known - 1) == 0:  # shifts and masks round down as they are
+    if known > 0 and known & (known - 1) == 0:  # shifts and masks already round down
         bits, mask = known.bit_length() - 1, known - 1
         return f.binary("ashr" if quotient else "and", a, f.const(a.type, bits if quotient else mask, a.lanes))
-    # 0 and -1 would trap or overflow: divide by 1 instead and put the answer right afterwards.
+    # 0 and -1 would trap or overflow: divide by 1 instead and correct the result afterwards.
     if known > 0:
         safe = b
     else:
@@ -201,7 +201,7 @@ def _divide_integers(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("pow")
-def _pow_integers(f: Function, e: Expr, v: list[Value]) -> Value:
+def _pow_integers(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     """Square and multiply until every lane's exponent is used up."""
     base, exponent = v
     t, lanes = base.type, base.lanes
@@ -237,19 +237,19 @@ def _pow_integers(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("sqrt", "floor", "ceil", "trunc", "round")
-def _rounding(f: Function, e: Expr, v: list[Value]) -> Value:
+def _rounding(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     if not _is_float(v[0]):
         return v[0]
     return _intrinsic(f, "roundeven" if e.fn == "round" else e.fn, v[0])
 
 
 @_emits("copysign")
-def _copysign(f: Function, e: Expr, v: list[Value]) -> Value:
+def _copysign(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return _intrinsic(f, "copysign", v[0], v[1])
 
 
 @_emits("isnan", "isinf", "isfinite", "signbit")
-def _classify(f: Function, e: Expr, v: list[Value]) -> Value:
+def _classify(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     x = v[0]
     if not _is_float(x):
         if e.fn == "signbit" and _signed(e):
@@ -264,7 +264,7 @@ def _classify(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("mulhi")
-def _mulhi(f: Function, e: Expr, v: list[Value]) -> Value:
+def _mulhi(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     if v[0].type != "i32":
         raise TypeError(f"mulhi: defined for uint32 only. Got {e.args[0].dtype}; cast the operands.")
     wide = [f.convert("zext", x, "i64") for x in v]
@@ -273,12 +273,12 @@ def _mulhi(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("where")
-def _where(f: Function, e: Expr, v: list[Value]) -> Value:
+def _where(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return f.select(*v)
 
 
 @_emits("bitcast")
-def _bitcast(f: Function, e: Expr, v: list[Value]) -> Value:
+def _bitcast(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     source, result = e.args[0].dtype, e.dtype
     if s.FLOAT16 in (source, result) or s.BFLOAT16 in (source, result):
         return from_memory(f, to_memory(f, v[0], source, raw=True), result, raw=True)
@@ -287,11 +287,11 @@ def _bitcast(f: Function, e: Expr, v: list[Value]) -> Value:
 
 
 @_emits("cast")
-def _cast(f: Function, e: Expr, v: list[Value]) -> Value:
+def _cast(f: FunctionBuilder, e: Expr, v: list[Value]) -> Value:
     return convert(f, v[0], e.args[0].dtype, e.dtype)
 
 
-def convert(f: Function, x: Value, source: np.dtype, result: np.dtype) -> Value:
+def convert(f: FunctionBuilder, x: Value, source: np.dtype, result: np.dtype) -> Value:
     """Change dtype as `dtypes.convert`; a half-precision result is rounded but stays in a float register."""
     t = compute_type(result)
     kind = s.kind(source)
@@ -312,7 +312,7 @@ def convert(f: Function, x: Value, source: np.dtype, result: np.dtype) -> Value:
     return f.convert("trunc" if BITS[t] < BITS[x.type] else "sext" if kind == "i" else "zext", x, t)
 
 
-def _float_to_integer(f: Function, x: Value, result: np.dtype) -> Value:
+def _float_to_integer(f: FunctionBuilder, x: Value, result: np.dtype) -> Value:
     """Truncate; NaN becomes 0 and out-of-range values saturate, as in `dtypes.convert`: never poison."""
     wide = "i64" if result.itemsize == 8 or result == s.UINT32 else "i32"
     name = f"llvm.fptosi.sat.{mangle(wide, x.lanes)}.{mangle(x.type, x.lanes)}"
@@ -331,8 +331,8 @@ def _float_to_integer(f: Function, x: Value, result: np.dtype) -> Value:
     return y if BITS[t] == BITS[wide] else f.convert("trunc", y, t)
 
 
-def to_memory(f: Function, x: Value, dtype: np.dtype, raw: bool = False) -> Value:
-    """The value as it is stored; with `raw`, half precision as its bits."""
+def to_memory(f: FunctionBuilder, x: Value, dtype: np.dtype, raw: bool = False) -> Value:
+    """The value in its storage type; with `raw`, half precision as its bits."""
     if dtype == s.BOOL:
         return f.convert("zext", x, "i8")
     if dtype == s.FLOAT16:
@@ -350,7 +350,7 @@ def to_memory(f: Function, x: Value, dtype: np.dtype, raw: bool = False) -> Valu
     return x
 
 
-def from_memory(f: Function, x: Value, dtype: np.dtype, raw: bool = False) -> Value:
+def from_memory(f: FunctionBuilder, x: Value, dtype: np.dtype, raw: bool = False) -> Value:
     """The inverse of `to_memory`."""
     if dtype == s.BOOL:
         return f.compare("ne", x, f.const("i8", 0, x.lanes))
@@ -363,7 +363,7 @@ def from_memory(f: Function, x: Value, dtype: np.dtype, raw: bool = False) -> Va
     return x
 
 
-def library_call(f: Function, name: str, v: list[Value]) -> Value:
+def library_call(f: FunctionBuilder, name: str, v: list[Value]) -> Value:
     """Call a C function once per lane: for rare arguments whose treatment would bloat every kernel."""
     t, lanes = v[0].type, v[0].lanes
     symbol = name + ("f" if t == "float" else "")
@@ -377,7 +377,7 @@ def library_call(f: Function, name: str, v: list[Value]) -> Value:
     return result
 
 
-def scale(f: Function, target: Target, v: list[Value]) -> Value | None:
+def scale(f: FunctionBuilder, target: Target, v: list[Value]) -> Value | None:
     """x * 2**n by the target's own instruction, if it has one for this vector; operands x, n, n as a float."""
     x, _, n = v
     if not target.has("avx512f") or BITS[x.type] * x.lanes != 512:
@@ -390,6 +390,6 @@ def scale(f: Function, target: Target, v: list[Value]) -> Value | None:
     return f.call(name, x.type, x.lanes, x, n, nothing, mask, nearest)
 
 
-def constant(f: Function, e: Expr) -> Value:
+def constant(f: FunctionBuilder, e: Expr) -> Value:
     """A `const` leaf."""
     return literal(compute_type(e.dtype), e.payload)

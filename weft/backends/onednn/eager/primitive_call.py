@@ -1,7 +1,7 @@
-"""`Kernel`: a computation split into shares that eager code calls with addresses; and the bounded cache of prepared calls.
+"""`PrimitiveCall`: a computation split into shares that eager code calls with addresses; and the bounded cache of them.
 
-Python overhead around the native call, one thread: 4 to 5 µs for a matmul, 12 µs for a convolution, which calls two
-kernels (its weights are reordered first).
+Python overhead around the native call, one thread: 4 to 5 µs for a matmul, 12 µs for a convolution, which runs two
+primitives (its weights are reordered first).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _scratch_address(nbytes: int) -> int:
     return _scratch.address
 
 
-class Kernel:
+class PrimitiveCall:
     """A computation with a pool of reusable argument sets. Thread-safe.
 
     Call it with the addresses of `work.arguments` in their order, without the scratchpad. The caller keeps the arrays
@@ -120,7 +120,7 @@ class _Prepared:
         slots = {argument.index: start + 8 * i for i, argument in enumerate(work.arguments)}
         self._keep: list[Any] = []
         scratch = slots.get(int(Arg.SCRATCHPAD), 0)
-        words = share_words(work, self._keep, lambda execution, index, offset: (slots[index], offset), scratch)
+        words = share_words(work, self._keep.append, lambda execution, index, offset: (slots[index], offset), scratch)
         self._address = _words(words, self._keep)
         self._call = _shares_routine()
 
@@ -131,7 +131,7 @@ class _Prepared:
 
 
 def _words(words: Sequence[Any], keep: list[Any]) -> int:
-    """The address of words in memory, where a list of words stands for its address."""
+    """The address of words in memory; a nested list of words is replaced by its address."""
     made = (ctypes.c_int64 * len(words))(*[_words(w, keep) if isinstance(w, list) else w for w in words])
     keep.append(made)
     return ctypes.addressof(made)
@@ -213,7 +213,7 @@ cache = Cache()
 
 
 def is_reference(primitive: Primitive | Shares) -> bool:
-    """Whether oneDNN only has its plain loops for this, hundreds of times slower than anything else."""
+    """Whether oneDNN has only its reference loops for this, which are hundreds of times slower."""
     return "ref" in primitive.implementation.split(":")[0]
 
 

@@ -2,8 +2,8 @@
 
     (2048, 1024, 1, 1) as "Acdb48a": 43 blocks, each 1024 rows of 48 elements; the last block is padded with zeros
 
-For 1 x 1 kernels oneDNN gathers the elements of a block one by one, at a fifth of the speed of a copy; ours is a
-transposing copy (see `kernels/copy.py`). For larger kernels oneDNN's reorder is faster.
+For 1 x 1 kernels oneDNN's reorder gathers the elements of a block one by one; Weft's transposing copy (see
+`kernels/copy.py`) is five times as fast. For larger kernels oneDNN's reorder is faster.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....compiler.lowering.rules.labels import REORDER_GRADIENT, REORDER_WEIGHTS
+from ....compiler.program.layout import Layout
 from ....graph.graph import Node
-from ...layout import Layout
-from ..primitives import add_primitive, desc
+from ..capi import Arg
+from ..primitives.reorder import reorder
+from .primitives import add_primitive, desc
 
 if TYPE_CHECKING:
-    from ..lower import Lowering
-
-INTO, OUT_OF = "reorder weights", "reorder grad weight"
-"""Labels of the steps."""
+    from ....compiler.lowering.lower import Lowering
 
 
 def into_blocks(lowering: Lowering, node: Node, weight: Layout, wanted: Any) -> Layout:
@@ -32,14 +32,14 @@ def into_blocks(lowering: Lowering, node: Node, weight: Layout, wanted: Any) -> 
     packed: Layout = lowering.temporary((wanted.nbytes // 4,), np.dtype(np.float32))
     parts = _parts(weight, wanted, packed)
     if parts is None:
-        _by_library(lowering, node, (weight, source), (packed, wanted), INTO)
+        _by_library(lowering, node, (weight, source), (packed, wanted), REORDER_WEIGHTS)
         return packed
     if sum(math.prod(blocked.shape) for _, blocked in parts) < packed.shape[0]:  # the last block is not full
         at = parts[-1][1].offset
         rest = packed.shape[0] - (at - packed.offset)
-        lowering.fill(Layout(packed.storage, packed.dtype, (rest,), (1,), at), 0, node, INTO)
+        lowering.fill(Layout(packed.storage, packed.dtype, (rest,), (1,), at), 0, node, REORDER_WEIGHTS)
     for plain, blocked in parts:
-        lowering.copy(plain, node, blocked, INTO)
+        lowering.copy(plain, node, blocked, REORDER_WEIGHTS)
     return packed
 
 
@@ -47,18 +47,15 @@ def out_of_blocks(lowering: Lowering, node: Node, packed: Layout, has: Any, targ
     """Steps that copy weights from the layout `has` in `packed` to `target`."""
     parts = _parts(target, has, packed)
     if parts is None:
-        _by_library(lowering, node, (packed, has), (target, desc(target)), OUT_OF)
+        _by_library(lowering, node, (packed, has), (target, desc(target)), REORDER_GRADIENT)
         return
     for plain, blocked in parts:
-        lowering.copy(blocked, node, plain, OUT_OF)
+        lowering.copy(blocked, node, plain, REORDER_GRADIENT)
 
 
 def _by_library(
     lowering: Lowering, node: Node, source: tuple[Layout, Any], target: tuple[Layout, Any], label: str
 ) -> None:
-    from ....backends.onednn.capi import Arg
-    from ....backends.onednn.primitives.reorder import reorder
-
     arguments = {int(Arg.SRC): source[0], int(Arg.DST): target[0]}
     add_primitive(lowering, node, reorder(source[1], target[1]), arguments, label)
 

@@ -12,22 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....compiler.lowering.registry import lowers
+from ....compiler.lowering.rules.channels_last import applies, channels_last_layout, channels_last_result
 from ....graph.graph import Node
-from ..primitives import add_primitive, lowers
-from .channels_last import applies, channels_last_layout, channels_last_result, primitive_or_none, window_of
+from ..capi import Alg, Arg
+from ..shares import pool_backward, pool_forward
+from .primitives import add_primitive, primitive_or_none
 
 if TYPE_CHECKING:
-    from ..lower import Lowering
-
-
-def _padding(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """Padding that makes the windows of `ceil_mode` end where oneDNN expects."""
-    made = []
-    for i in range(len(kernel)):
-        before = padding[i][0]
-        reach = (y[i + 2] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1
-        made.append((before, max(reach - x[i + 2] - before, 0)))
-    return tuple(made)
+    from ....compiler.lowering.lower import Lowering
 
 
 @lowers("max_pool")
@@ -39,16 +32,9 @@ def lower_max_pool(lowering: Lowering, node: Node) -> bool:
     private = places not in lowering.wanted and all(
         u.op.name == "max_pool_backward" for u in lowering._users(node) if places in u.inputs
     )
-    from ....backends.onednn.capi import Alg, Arg
-    from ....backends.onednn.shares import pool_forward
-
-    kernel, stride, padding, dilation, _ = node.attrs
     x_shape, y_shape = tuple(x_value.shape), tuple(y_value.shape)
-    full = _padding(x_shape, y_shape, kernel, stride, padding, dilation)
-    window = window_of(stride, full, dilation)
-    primitive = primitive_or_none(
-        lambda: pool_forward(Alg.POOLING_MAX, x_shape, y_shape, x_value.dtype, tuple(kernel), window)
-    )
+    window = node.attrs[0].covering(x_shape[2:], y_shape[2:])
+    primitive = primitive_or_none(lambda: pool_forward(Alg.POOLING_MAX, x_shape, y_shape, x_value.dtype, window))
     if primitive is None:
         return False
     plain = primitive.workspace_nbytes == places.nbytes
@@ -73,15 +59,9 @@ def lower_max_pool_backward(lowering: Lowering, node: Node) -> bool:
     g_value, places_value = node.inputs[:2]
     if not applies(g_value):
         return False
-    from ....backends.onednn.capi import Alg, Arg
-    from ....backends.onednn.shares import pool_backward
-
-    _, kernel, stride, padding, dilation, _ = node.attrs
     x_shape, y_shape = tuple(node.outputs[0].shape), tuple(g_value.shape)
-    window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, dilation), dilation)
-    primitive = primitive_or_none(
-        lambda: pool_backward(Alg.POOLING_MAX, x_shape, y_shape, g_value.dtype, tuple(kernel), window)
-    )
+    window = node.attrs[1].covering(x_shape[2:], y_shape[2:])
+    primitive = primitive_or_none(lambda: pool_backward(Alg.POOLING_MAX, x_shape, y_shape, g_value.dtype, window))
     places = lowering.layout_of(places_value)
     if primitive is None:
         return False
@@ -99,31 +79,20 @@ def lower_max_pool_backward(lowering: Lowering, node: Node) -> bool:
 
 
 def _average(include: bool) -> Any:
-    from ....backends.onednn.capi import Alg
-
     return Alg.POOLING_AVG_INCLUDE_PADDING if include else Alg.POOLING_AVG_EXCLUDE_PADDING
-
-
-def _exact(x: tuple[int, ...], y: tuple[int, ...], kernel: Any, stride: Any, padding: Any) -> bool:
-    """Whether the windows end inside the padding: oneDNN counts padding that `ceil_mode` adds differently."""
-    return all((y[i + 2] - 1) * stride[i] + kernel[i] <= x[i + 2] + sum(padding[i]) for i in range(len(kernel)))
 
 
 @lowers("avg_pool", "avg_pool_backward")
 def lower_avg_pool(lowering: Lowering, node: Node) -> bool:
     backward = node.op.name == "avg_pool_backward"
     value, out = node.inputs[0], node.outputs[0]
-    kernel, stride, padding, _, include, divisor = node.attrs[1:] if backward else node.attrs
+    window, include, divisor = node.attrs[-3:]
     x_shape, y_shape = (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))
-    if not applies(value) or divisor is not None or not _exact(x_shape, y_shape, kernel, stride, padding):
+    # oneDNN counts the padding that covers an overhang differently
+    if not applies(value) or divisor is not None or any(window.overhang(x_shape[2:], y_shape[2:])):
         return False
-    from ....backends.onednn.capi import Arg
-    from ....backends.onednn.shares import pool_backward, pool_forward
-
-    ones = (1,) * len(kernel)
-    window = window_of(stride, _padding(x_shape, y_shape, kernel, stride, padding, ones), ones)
     make = pool_backward if backward else pool_forward
-    primitive = primitive_or_none(lambda: make(_average(include), x_shape, y_shape, value.dtype, tuple(kernel), window))
+    primitive = primitive_or_none(lambda: make(_average(include), x_shape, y_shape, value.dtype, window))
     if primitive is None:
         return False
     source = channels_last_layout(lowering, lowering.layout_of(value), node)

@@ -1,9 +1,9 @@
-"""1 x 1 convolutions of MobileNetV2 and ResNet-50, forward and the gradient of the input: oneDNN's kernels beside our own.
+"""1 x 1 convolutions of MobileNetV2 and ResNet-50, forward and the gradient of the input: oneDNN's kernels beside Weft's.
 
-    python -m benchmarks.pixels [--batch N] [--seconds N]
+    python -m benchmarks.pointwise_conv [--batch N] [--seconds N]
 
-Both ways of a layer are compiled as programs of their own and run in turn; figures are the least milliseconds and the
-GFLOP/s they make.
+Both forms of a layer are compiled as separate programs and run in turn; figures are the least milliseconds and the
+GFLOP/s that follow from them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ OPS = ("forward", "grad input")
 
 
 def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-untyped-def]
+    from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv as rules
     from weft.ops.nn.conv import convolution
+    from weft.ops.nn.window import Window
 
     x, y, w = (n, c, size, size), (n, k, size, size), (k, c, 1, 1)
-    attrs = ((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    attrs = (Window((1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1)), 1)
+    library = OneDNN()
     record, inputs, first, result, direct, own = {
-        "forward": (convolution.convolution, (x, w, None), (), y, rules._direct, rules._pixels),
+        "forward": (convolution.convolution, (x, w, None), (), y, library.convolution, rules._pixels),
         "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x,
-                       rules._direct_input, rules._pixels_input),
+                       library.convolution_backward_input, rules._pixels_input),
     }[op]  # fmt: skip
     return both_ways(record, inputs, (*first, *attrs), result, direct, own)
 
