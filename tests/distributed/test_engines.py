@@ -16,9 +16,13 @@ from weft.distributed.engine import EngineError, LocalEngine, Task
 from weft.distributed.host import MARK, Ended, HostJoined, HostLost, Listens
 from weft.distributed.processes import with_variable
 
+from . import conftest
+from .clusters import ray_cluster
+
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="pidfd is Linux's"),
     pytest.mark.xdist_group("distributed"),
+    pytest.mark.timeout(240, method="signal"),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
 ]
 SECONDS = 60.0
@@ -29,25 +33,11 @@ SLEEP = ("-c", "import time; time.sleep(300)")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     """Ray with two raylets on this machine, and the file with its token."""
     pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    from weft.distributed import ray_engine
-
     token = tmp_path_factory.mktemp("ray") / "token"
     token.touch(0o600)
     token.write_text("5" * 64)
-    before = dict(os.environ)
-    os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
-    ray_engine._use_token(str(token))
-    node = {"num_cpus": 1, "object_store_memory": ray_engine.STORE_BYTES, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args={**node, "_system_config": dict(ray_engine.HEALTH)})
-    try:
-        made.add_node(num_cpus=1, object_store_memory=ray_engine.STORE_BYTES)
+    with ray_cluster(str(token)) as made:
         yield made, str(token)
-    finally:
-        made.shutdown()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 Make = Callable[[], Any]
@@ -153,7 +143,9 @@ def test_wrong_tokens_and_addresses_are_reported_in_plain_words(cluster: tuple[A
         ray_engine._use_token(token)
 
 
-def test_the_death_of_a_raylet_is_the_loss_of_its_host(cluster: tuple[Any, str], tmp_path: Path) -> None:
+def test_the_death_of_a_raylet_is_the_loss_of_its_host(
+    cluster: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from weft.distributed.ray_engine import RayEngine
 
     made, token = cluster
@@ -170,6 +162,7 @@ def test_the_death_of_a_raylet_is_the_loss_of_its_host(cluster: tuple[Any, str],
         for pid in with_variable(MARK, f"{directory}:"):  # these programs do not watch the lifeline
             os.kill(pid, signal.SIGKILL)
         assert engine.start(Task("worker-2", SLEEP)) > 0
+        monkeypatch.setenv(conftest.VARIABLE, conftest.MODULE)  # the node is there for the other tests, too
         made.add_node(num_cpus=1)
         assert until(engine, HostJoined)[0].host == 2
     finally:

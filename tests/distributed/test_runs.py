@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,85 +15,13 @@ import pytest
 from weft.distributed import failpoints
 from weft.distributed.launch import Run
 
+from .launched import PROGRAMS, SECONDS, TIMEOUT, Launched, disturb, in_session, result, send
+
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="memfd and pidfd are Linux's"),
     pytest.mark.xdist_group("distributed"),
+    pytest.mark.timeout(TIMEOUT, method="signal"),
 ]
-
-PROGRAMS = str(Path(__file__).with_name("programs.py"))
-SECONDS = 240.0
-LAUNCH = """
-import dataclasses, sys
-from weft.distributed.launch import Run
-workers, shards, hosts = map(int, sys.argv[1:4])
-run = Run(sys.argv[4:], workers, shards, threads=1, hosts=hosts)
-run.plan = dataclasses.replace(run.plan, seed=5)
-print("PIDFILE", run.directory, flush=True)
-sys.exit(run.run())
-"""
-
-
-class Launched:
-    """A run in a process of its own, as `weft run` would have it."""
-
-    def __init__(
-        self, workers: int, *words: str, shards: int = 4, hosts: int = 1, environment: dict[str, str] | None = None
-    ) -> None:
-        program = [sys.executable, "-c", LAUNCH, str(workers), str(shards), str(hosts), PROGRAMS, *words]
-        env = {**os.environ, **(environment or {})}
-        self.process = subprocess.Popen(
-            program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
-        )
-        assert self.process.stdout is not None
-        self.directory = self.process.stdout.readline().split()[1]
-
-    def wait(self) -> tuple[int, str, str]:
-        """(status, output, errors); everything the run started is gone."""
-        try:
-            out, err = self.process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            out, err = self.process.communicate()
-            raise AssertionError(f"the run hangs\n{out}\n{err}") from None
-        assert not _group(self.process.pid), "processes of the run are left behind"
-        assert not os.path.exists(self.directory), "the directory of the run is left behind"
-        return self.process.returncode, out, err
-
-    def workers(self) -> list[int]:
-        """The process numbers of the workers."""
-        return [pid for pid, command in _group(self.process.pid) if "weft.distributed.task" in command]
-
-    def keeper(self) -> list[int]:
-        return [pid for pid, command in _group(self.process.pid) if "keeper.py" in command]
-
-    def driver(self) -> list[int]:
-        return [pid for pid, command in _group(self.process.pid) if "weft.distributed.driver" in command]
-
-    def relays(self) -> list[int]:
-        return [pid for pid, command in _group(self.process.pid) if "weft.distributed.relay" in command]
-
-
-def _group(leader: int) -> list[tuple[int, str]]:
-    """(pid, command) of the processes of a session that run."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdecimal():
-            try:
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                command = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(fields[3]) == leader and fields[0] != "Z":
-                found.append((int(entry), command))
-    return found
-
-
-def result(workers: int, *words: str, **given: object) -> str:
-    """The line that a run prints at its end."""
-    status, out, err = Launched(workers, *words, **given).wait()  # type: ignore[arg-type]
-    lines = [line for line in out.splitlines() if line.startswith("RESULT")]
-    assert status == 0 and len(lines) == 1, f"status {status}\n{out}\n{err}"
-    return lines[0]
 
 
 @pytest.mark.parametrize("options", [(), ("clip", "ema", "accumulate")], ids=["plain", "all-features"])
@@ -131,43 +57,19 @@ def test_a_worker_killed_at_a_fail_point_changes_nothing(point: str, undisturbed
         assert os.path.exists(marker), "no worker came to this point"
 
 
-def _disturb(run: Launched, act: Callable[[Launched, int], None]) -> threading.Thread:
-    """Do something to a run every now and then while it lasts."""
-
-    def work() -> None:
-        number = 0
-        while run.process.poll() is None and number < 6:
-            time.sleep(0.5)
-            if len(run.workers()) >= 2:
-                act(run, number)
-                number += 1
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue
-
-
 def test_killed_and_frozen_workers_and_keepers_change_nothing() -> None:
     expected = result(1, "trainer", "epochs=30")
     run = Launched(2, "trainer", "epochs=30")
 
     def act(run: Launched, number: int) -> None:
         if number % 3 == 0:
-            _signal(run.keeper(), signal.SIGKILL)
+            send(run.keeper(), signal.SIGKILL)
         elif number == 2:
-            _signal(run.workers()[:1], signal.SIGSTOP)
+            send(run.workers()[:1], signal.SIGSTOP)
         else:
-            _signal(run.workers()[-1:], signal.SIGKILL)
+            send(run.workers()[-1:], signal.SIGKILL)
 
-    thread = _disturb(run, act)
+    thread = disturb(run, act)
     status, out, err = run.wait()
     thread.join()
     assert status == 0 and expected in out, f"{out}\n{err}"
@@ -176,9 +78,7 @@ def test_killed_and_frozen_workers_and_keepers_change_nothing() -> None:
 def test_a_killed_driver_is_replaced_and_nothing_changes() -> None:
     expected = result(1, "trainer", "epochs=30")
     run = Launched(2, "trainer", "epochs=30")
-    thread = _disturb(
-        run, lambda run, number: _signal(run.driver() if number % 2 else run.workers()[:1], signal.SIGKILL)
-    )
+    thread = disturb(run, lambda run, number: send(run.driver() if number % 2 else run.workers()[:1], signal.SIGKILL))
     status, out, err = run.wait()
     thread.join()
     assert status == 0 and expected in out and "the driver was killed" in err, f"{out}\n{err}"
@@ -189,9 +89,9 @@ def test_several_hosts_give_the_same_bits_whatever_is_killed() -> None:
     run = Launched(2, "trainer", "clip", "epochs=150", hosts=2)
 
     def act(run: Launched, number: int) -> None:
-        _signal((run.relays if number % 2 else run.workers)()[-1:], signal.SIGKILL)
+        send((run.relays if number % 2 else run.workers)()[-1:], signal.SIGKILL)
 
-    thread = _disturb(run, act)
+    thread = disturb(run, act)
     status, out, err = run.wait()
     thread.join()
     assert status == 0 and expected in out and "took over the state" in err, f"{out}\n{err}"
@@ -224,7 +124,7 @@ def test_the_death_of_the_command_ends_its_workers() -> None:
         time.sleep(0.05)
     os.kill(run.process.pid, signal.SIGKILL)
     run.process.wait()
-    while _group(run.process.pid):
+    while in_session(run.process.pid):
         assert time.monotonic() < deadline, "workers outlive the command"
         time.sleep(0.05)
     run.process.communicate(timeout=10)
