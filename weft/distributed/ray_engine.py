@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault(
@@ -39,7 +40,7 @@ from ray.exceptions import ActorUnavailableError, AuthenticationError, GetTimeou
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .engine import GLANCE_SECONDS, EngineError, Task
-from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place
+from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place, Sampled, Told
 from .processes import start_time, wait_gone
 
 LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of the machine, where others can reach it
@@ -59,7 +60,7 @@ UNAVAILABLE_SECONDS = 8.0  # how long an agent may be out of reach
 ORPHANED_SECONDS = 60.0  # agents end when no driver calls them for this long
 MOST_AGENTS = 3  # that are started on one node
 MOST_OUTPUT = 16 << 20  # bytes of the tasks' output that are kept while no driver asks for them
-EVENTS: dict[str, Any] = {kind.__name__: kind for kind in (Ended, Listens, Note)}
+EVENTS: dict[str, Any] = {kind.__name__: kind for kind in (Ended, Listens, Note, Sampled, Told)}
 
 
 class Agent:
@@ -96,9 +97,8 @@ class Agent:
         """A driver takes over: what it needs to know, as JSON. Calls of earlier drivers return nothing from now on."""
         with self._lock:
             self._driver, self._called = self._driver + 1, time.monotonic()
-            self._host._heard = ""
             self._host.collect()  # tasks that ended meanwhile do not run, which is what the new driver sees
-            self._host._heard = ""
+            self._host.forget()
             place = dataclasses.asdict(self._host.place)
             return json.dumps({"driver": self._driver, "node": self._node, "index": self._host.index, "place": place})
 
@@ -505,16 +505,29 @@ def _connect(address: str, token: str | None, namespace: str, working_dir: str |
     options: dict[str, Any] = {"runtime_env": {"working_dir": working_dir}} if working_dir else {}
     local = host.startswith("127.")
     try:
-        ray.init(
-            address=address, namespace=namespace, log_to_driver=False, logging_level=logging.ERROR,
-            _node_ip_address=host if local else None, **options,
-        )  # fmt: skip
+        with _own_signals():
+            ray.init(
+                address=address, namespace=namespace, log_to_driver=False, logging_level=logging.ERROR,
+                _node_ip_address=host if local else None, **options,
+            )  # fmt: skip
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise EngineError(
             f"This machine cannot use the Ray cluster at {address}: {cause[:300]} (It must be a node of the cluster: "
             f"`ray start --address={address}`.)"
         ) from None
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep this process's handler of SIGTERM: Ray's would end it at once, and training with it, without a checkpoint."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if main and before is not None and signal.getsignal(signal.SIGTERM) is not before:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _greet(address: str) -> None:
