@@ -123,6 +123,11 @@ PROGRAM_MEMORY: Setting[int | None] = Setting(
 ALL: tuple[Setting[Any], ...] = tuple(value for value in globals().values() if isinstance(value, Setting))
 
 
+def inherited() -> dict[str, str]:
+    """The variables of Weft that are set, for processes of the same run on other machines."""
+    return {name: value for name, value in os.environ.items() if name.startswith("WEFT_")}
+
+
 def table() -> str:
     """The settings as a Markdown table."""
     rows = [f"| `{s.name}` | {s.doc} | {s.shown} |" for s in ALL]

@@ -39,6 +39,7 @@ from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ig
 from ray.exceptions import ActorUnavailableError, AuthenticationError, GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from .. import settings
 from .engine import GLANCE_SECONDS, EngineError, Task
 from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place, Sampled, Told
 from .processes import start_time, wait_gone
@@ -248,8 +249,8 @@ class RayEngine:
         return found
 
     def start(self, task: Task) -> int:
-        ours = {name: value for name, value in os.environ.items() if name.startswith("WEFT_")}
-        made = {"name": task.name, "arguments": list(task.arguments), "environment": {**ours, **task.environment}}
+        environment = {**settings.inherited(), **task.environment}
+        made = {"name": task.name, "arguments": list(task.arguments), "environment": environment}
         return self._call(task.host, "start", json.dumps(made)) or 0
 
     def wait(self, seconds: float) -> list[Event]:
