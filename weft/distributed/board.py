@@ -29,8 +29,9 @@ _STEP_SHIFT = _PHASE_BITS + _MEMBER_BITS
 MAGIC = 0x5745_4654_0001
 LINE = 8  # words of a cache line
 
-# The fields of a member's row.
-PID, INCARNATION, BEAT, SEEN, SHARD_TIME, STEP_TIME, SHARDS_DONE = range(7)
+# The fields of a member's row. The last four are figures for those who watch the run; see `figures`.
+PID, INCARNATION, BEAT, SEEN, SHARD_TIME, STEP_TIME, SHARDS_DONE, POSITION = range(LINE)
+SENT_BYTES, RECEIVED_BYTES = SHARD_TIME, STEP_TIME  # of a relay, which computes no shards
 MOST_MEMBERS = 256
 
 
@@ -102,6 +103,7 @@ class Shape:
 # Words of the header. Those that are written often have a cache line each.
 COMMITTED, GENERATION, BELL, PIN, WIDTH, LEAD, INITIALISED, STOP = (line * LINE for line in range(1, 9))
 STATE_BYTES, SLOT_BYTES, SHARED_BYTES = 4, 5, 6  # what the relay must know of the other segments
+ROWS_AT = 7  # at which byte the rows of the members begin, for readers that do not know the shape (`progress`)
 
 # Words by which a relay and the members of its host speak to each other; see `relay`.
 BLOCK, RELEASED, LEADING, STOP_AT, HOLD, PERMIT, WORLD = (line * LINE for line in range(9, 16))
@@ -150,7 +152,7 @@ class Board:
     def format(self, sizes: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Write the header of a new, zeroed board; `sizes` are the bytes of the state, of a slot and of what is shared once."""
         self.header[1:4] = (self.shape.shards, self.shape.slices, self.shape.members)
-        self.header[STATE_BYTES : SHARED_BYTES + 1] = sizes
+        self.header[STATE_BYTES : ROWS_AT + 1] = (*sizes, self._at["members"] - self._at["header"])
         self._f.store(self._at["header"], MAGIC)
 
     def check(self) -> None:

@@ -28,6 +28,7 @@ class Context:
         hosts: how many hosts the run began with; with more than one, each has a relay.
         joins: whether this host came after the run began, so its state comes from another host.
         address: where this host's relay listens.
+        trace: the first and the last step whose spans are recorded; None if none are.
     """
 
     directory: str
@@ -42,6 +43,7 @@ class Context:
     hosts: int = 1
     joins: bool = False
     address: str = "127.0.0.1"
+    trace: tuple[int, int] | None = None
 
     @property
     def socket(self) -> str:

@@ -22,9 +22,11 @@ from .. import settings
 from .context import VARIABLE, WORKER, Context
 from .engine import Engine, EngineError, LocalEngine, Task
 from .host import Ended, Event, HostJoined, HostLost, Listens, Note, Place
+from .processes import signal_name
+from .status import PLAN, Watch
 from .supervisor import KEEPER, RELAY, Kill, Reset, Start, Stop, Supervisor, number, role
 
-PLAN, STATE, RESULT = "plan.json", "supervisor.json", "result.json"
+STATE, RESULT = "supervisor.json", "result.json"
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 20.0
 
@@ -44,6 +46,9 @@ class Plan:
         working_dir: the directory of the user's code, which Ray copies to other nodes.
         seed, results, fit: see `Context`.
         token: the secret of the run, in hex.
+        command: the process number of the command, and when it started.
+        events: a file for the events of the run.
+        trace: a file for spans of all tasks; `trace_steps` are the first and the last step to record.
     """
 
     arguments: list[str]
@@ -59,6 +64,10 @@ class Plan:
     engine: str = "local"
     address: str | None = None
     working_dir: str | None = None
+    command: tuple[int, int] = (0, 0)
+    events: str | None = None
+    trace: str | None = None
+    trace_steps: tuple[int, int] | None = None
 
 
 class Driver:
@@ -76,6 +85,7 @@ class Driver:
             self.supervisor = Supervisor.load(state["supervisor"])
             self.addresses = {int(host): value for host, value in state["addresses"].items()}
             self.lost = state["lost"]
+        self.watch = Watch(directory, plan, engine)
 
     def say(self, text: str) -> None:
         print(f"weft: {text}", file=sys.stderr, flush=True)
@@ -86,12 +96,15 @@ class Driver:
             signal.signal(signal_number, self._ask)
         self._catch_up()
         while True:
+            self.watch.tick()
             if self._orphaned():
+                self.watch.finish(Stop(1, "the command is gone"))
                 self.engine.close()
                 shutil.rmtree(self.directory, ignore_errors=True)
                 return Stop(1)
             if self._asked and not self.supervisor.stopping:
                 self._deadline = time.monotonic() + GRACE_SECONDS
+                self.watch.asked(self._asked)
                 for name in self.supervisor.workers:
                     self.engine.signal(name, self._asked)
                 stop = self._act(self.supervisor.stop(self._asked))
@@ -100,6 +113,7 @@ class Driver:
             if stop is None and self._deadline is not None and time.monotonic() > self._deadline:
                 stop = Stop(128 + self.supervisor.stopping, "workers did not end in time and were killed")
             if stop is not None:
+                self.watch.finish(stop)
                 self._write(RESULT, dataclasses.asdict(stop))
                 self.engine.close()
                 return stop
@@ -125,6 +139,8 @@ class Driver:
 
     def _decide(self, events: list[Event]) -> list[Any]:
         actions: list[Any] = []
+        for event in events:
+            self.watch.see(event)
         joined = {e.host: e.workers for e in events if isinstance(e, HostJoined)}
         if joined:
             actions += self.supervisor.hosts_joined(joined)
@@ -132,7 +148,7 @@ class Driver:
             if isinstance(event, Ended):
                 found = self.supervisor.ended(event.name, event.status, event.version)
                 if event.status < 0 and any(isinstance(a, Start) and a.name == event.name for a in found):
-                    self.say(f"{event.name} was killed by {_signal_name(-event.status)} and is started again")
+                    self.say(f"{event.name} was killed by {signal_name(-event.status)} and is started again")
                 actions += found
             elif isinstance(event, HostLost):
                 self.say(f"host {event.host} is lost: {event.reason}")
@@ -164,6 +180,7 @@ class Driver:
             if isinstance(action, Start):
                 self._start(action)
             elif isinstance(action, Kill):
+                self.watch.removed(action.name)
                 self.engine.signal(action.name, signal.SIGKILL)
             elif isinstance(action, Reset):
                 self.addresses.pop(action.host, None)
@@ -175,7 +192,7 @@ class Driver:
     def _start(self, action: Start) -> None:
         place = self.engine.places().get(action.host)
         if place is not None:
-            self.engine.start(self._task(action, place))
+            self.watch.started(action.name, action.host, self.engine.start(self._task(action, place)))
 
     def _task(self, action: Start, place: Place) -> Task:
         plan, host = self.plan, action.host
@@ -188,7 +205,7 @@ class Driver:
             return Task(action.name, (program, socket, str(place.lifeline), journal), {}, host)
         context = Context(
             place.directory, plan.shards, plan.most, place.lifeline, seed=plan.seed, results=plan.results, fit=plan.fit,
-            host=host, hosts=plan.hosts, joins=self._joins(host), address=place.address,
+            host=host, hosts=plan.hosts, joins=self._joins(host), address=place.address, trace=plan.trace_steps,
         )  # fmt: skip
         threads = str(plan.threads)
         environment = {
@@ -217,13 +234,6 @@ class Driver:
         with open(f"{path}.new", "w") as file:
             json.dump(value, file)
         os.replace(f"{path}.new", path)
-
-
-def _signal_name(signal_number: int) -> str:
-    try:
-        return signal.Signals(signal_number).name
-    except ValueError:
-        return f"signal {signal_number}"
 
 
 def make_engine(directory: str, lifeline: int, plan: Plan) -> Engine:

@@ -5,19 +5,23 @@ Only the member writes them, once per step, without atomics: a reader may see a 
 
 from __future__ import annotations
 
-from .board import SHARD_TIME, SHARDS_DONE, Board
+from .board import POSITION, SHARD_TIME, Board
 
 SUDDEN = 4.0  # times: after such a fall (the first shard compiles) the old durations say nothing
-_KEEP = 0.8  # of the average of durations, at each new one
+MOST_SHARE, LEAST_SHARE = 0.2, 0.01  # of a new duration in the average
+LONG_SECONDS = 0.05  # durations of a fifth of it and more have the largest share
+BATCH_BITS = 32
 
 
 class Figures:
     """The figures of the member with row number `row`."""
 
     def __init__(self, board: Board, row: int) -> None:
-        self._row = board.members[row]
+        self._row = board.members[row, SHARD_TIME : POSITION + 1]
         self.shard_seconds = self.step_seconds = 0.0  # averages
         self.shards = 0
+        self.position = 0
+        """where training is: (epoch + 1) << 32 | batches of the epoch, as far as it is known; see `position`"""
         self._publish()  # those of the predecessor in the row are not this member's
 
     def shard_done(self, seconds: float) -> None:
@@ -31,11 +35,25 @@ class Figures:
         self._publish()
 
     def _publish(self) -> None:
-        self._row[SHARD_TIME : SHARDS_DONE + 1] = (
-            int(self.shard_seconds * 1e9), int(self.step_seconds * 1e9), self.shards,
-        )  # fmt: skip
+        self._row[:] = (int(self.shard_seconds * 1e9), int(self.step_seconds * 1e9), self.shards, self.position)
+
+
+def position(epoch: int, batches: int) -> int:
+    """The word for a place in the training.
+
+    >>> divmod(position(2, 17), 1 << 32)
+    (3, 17)
+    """
+    return (epoch + 1) << BATCH_BITS | batches
 
 
 def _average(before: float, seconds: float) -> float:
-    """The moving average of durations; it starts anew when they fall suddenly."""
-    return seconds if seconds * SUDDEN < before or not before else _KEEP * before + (1 - _KEEP) * seconds
+    """The moving average of durations.
+
+    It starts anew when they fall suddenly. Short durations are averaged over more of them, and one outlier counts little: a
+    worker that lost the processor for a moment is no straggler.
+    """
+    if not before or seconds * SUDDEN < before:
+        return seconds
+    share = min(MOST_SHARE, max(LEAST_SHARE, before / LONG_SECONDS))
+    return before + share * (min(seconds, SUDDEN * before) - before)

@@ -15,15 +15,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
-from .processes import FROZEN_SECONDS, is_stopped, wait_gone, with_variable
+from .events import LOG, MOST_TOLD, TOLD
+from .processes import FROZEN_SECONDS, is_stopped, variable, wait_gone, with_variable
 from .progress import Progress
 
 MARK = "WEFT_DISTRIBUTED_TASK"
 """names the run's directory and the task in the environment of its process; tasks do not pass it on"""
 REAPED = "reaped"  # a directory with the exit statuses of orphaned tasks, one file per process number
 LISTENING = "listening"  # a file in which a task says where it listens
+OF_THE_RUN = (REAPED, "plan.json", "supervisor.json", "result.json", LOG, "status.json")
+"""what command and driver keep in the run's directory; it is not lost with the memory of a host"""
 STATUS_SECONDS = 1.0  # how long to wait for the exit status of an adopted task
+SAMPLE_SECONDS = 1.0  # how often figures are read from the boards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +72,27 @@ class Note:
     text: str
 
 
-Event = Ended | Listens | HostJoined | HostLost | Note
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """Events that tasks of a host report: lines of JSON, see `events`."""
+
+    host: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """What there is to see on a host: the process numbers of its tasks by name, those that are stopped, the load of the machine,
+    and what its boards say (`Progress.sample`)."""
+
+    host: int
+    tasks: dict[str, int]
+    stopped: list[str]
+    load: float
+    boards: list[dict[str, Any]]
+
+
+Event = Ended | Listens | HostJoined | HostLost | Note | Told | Sampled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +146,13 @@ class Host:
         self.place = Place(directory, lifeline, os.path.dirname(os.path.abspath(__file__)), address)
         self.tasks: dict[str, _Process] = {}
         self._progress = Progress(os.path.join(directory, "keeper.sock"))
-        self._heard = ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Report once more what is the case: there is a new driver."""
+        self._heard = ""  # where a task listens
+        self._told = 0  # bytes of events that were passed on
+        self._sampled = 0.0
 
     def start(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> int:
         """Start a task in a process group of its own, so that Ctrl-C reaches only the command; returns its process number."""
@@ -149,7 +180,7 @@ class Host:
 
     def collect(self) -> list[Event]:
         """What happened since the last call."""
-        events: list[Event] = []
+        events: list[Event] = self._watch()
         for name, task in list(self.tasks.items()):
             if wait_gone(task.handle, 0):
                 del self.tasks[name]
@@ -165,6 +196,23 @@ class Host:
         if text != self._heard:
             self._heard = text
             events += [Listens(self.index, text)] if text else []
+        return events
+
+    def _watch(self) -> list[Event]:
+        """What those who watch the run want to know."""
+        events: list[Event] = []
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(self.place.directory, TOLD), "rb") as file:
+            file.seek(self._told)
+            data = file.read(MOST_TOLD)
+            whole = data[: data.rfind(b"\n") + 1]
+            self._told += len(whole)
+            events += [Told(self.index, whole.decode(errors="replace"))] if whole else []
+        now = time.monotonic()
+        if self.tasks and now - self._sampled >= SAMPLE_SECONDS:
+            self._sampled = now
+            stopped = [name for name, task in self.tasks.items() if is_stopped(task.pid)]
+            tasks = {name: task.pid for name, task in self.tasks.items()}
+            events.append(Sampled(self.index, tasks, stopped, os.getloadavg()[0], self._progress.sample()))
         return events
 
     def _orphan_status(self, pid: int) -> int:
@@ -226,12 +274,18 @@ class Host:
         """End every task and empty the directory, as before the start."""
         self.end_tasks()
         self._progress.close()
-        self._heard = ""
+        self.forget()
         for entry in os.scandir(self.place.directory):
-            if entry.name.startswith("host-") or entry.name in (REAPED, "driver"):
-                continue  # of other hosts, and of the command, where directories are nested
+            if entry.name.startswith("host-") or entry.name in OF_THE_RUN:
+                continue  # of other hosts, and of command and driver, where directories are nested
             shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
 
     def close(self) -> None:
         self.end_tasks()
         self._progress.close()
+
+
+def task_of(pid: int) -> str | None:
+    """The name of the task that a process of this machine runs; None if it runs none, or has ended."""
+    mark = variable(pid, MARK)
+    return None if mark is None else mark.rpartition(":")[2]

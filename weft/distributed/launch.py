@@ -19,9 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from .driver import PLAN, RESULT, Plan
+from .driver import RESULT, Plan
 from .host import MARK, REAPED
-from .processes import adopt_orphans, kill_all, with_variable
+from .processes import adopt_orphans, kill_all, start_time, with_variable
+from .status import PLAN, PREFIX
 from .supervisor import Stop
 
 MOST_RESTARTS = 3
@@ -42,6 +43,8 @@ class Run:
         results, fit: see `Context`.
         engine: "local", or "ray".
         address: of a Ray cluster that runs already.
+        events: a file for the events of the run; by default it is beside the checkpoints.
+        trace: a file for spans of all tasks, and the first and last step to record.
     """
 
     def __init__(
@@ -56,13 +59,17 @@ class Run:
         fit: int = 0,
         engine: str = "local",
         address: str | None = None,
+        events: str | None = None,
+        trace: tuple[str, tuple[int, int]] | None = None,
     ) -> None:
         least, most = workers if isinstance(workers, tuple) else (workers, workers)
-        self.directory = tempfile.mkdtemp(prefix="weft-run-")  # mode 0700
+        self.directory = tempfile.mkdtemp(prefix=PREFIX)  # mode 0700
         self.plan = Plan(
             list(arguments), least, most, hosts, shards, threads or max(1, len(os.sched_getaffinity(0)) // most),
             secrets.randbits(31), secrets.token_hex(32), results, fit, engine, address,
-            os.getcwd() if address is not None else None,
+            os.getcwd() if address is not None else None, (os.getpid(), start_time(os.getpid()) or 0),
+            None if events is None else os.path.abspath(events),
+            *((None, None) if trace is None else (os.path.abspath(trace[0]), trace[1])),
         )  # fmt: skip
         self._read, self._write = os.pipe()
         self.say = say or (lambda text: print(f"weft: {text}", file=sys.stderr, flush=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -29,9 +30,47 @@ def start_time(pid: int) -> int | None:
     return None if not fields or fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+def identity(pid: int, started: int) -> int:
+    """One word for a process: its number, and the low bits of its start time, so that a reused number is another process."""
+    return pid << 32 | started & 0xFFFFFFFF
+
+
+class Handles:
+    """Pidfds of processes, by their identity."""
+
+    def __init__(self) -> None:
+        self._handles: dict[int, int] = {}
+
+    def of(self, who: int) -> int:
+        """The pidfd of a process; -1 if it was gone when it was first asked for."""
+        handle = self._handles.get(who)
+        if handle is None:
+            pid = who >> 32
+            started = start_time(pid)
+            handle = -1
+            if started is not None and identity(pid, started) == who:
+                with contextlib.suppress(ProcessLookupError):
+                    handle = os.pidfd_open(pid)
+            self._handles[who] = handle
+        return handle
+
+    def alive(self, who: int) -> bool:
+        """Whether a process runs; the kernel says so, not its silence."""
+        handle = self.of(who)
+        return handle >= 0 and not wait_gone(handle, 0)
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal and not continued."""
     return _status(pid)[:1] == [b"T"]
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def all_pids() -> list[int]:
@@ -39,19 +78,24 @@ def all_pids() -> list[int]:
     return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
 
 
+def variable(pid: int, name: str) -> str | None:
+    """A variable of the environment that a process was started with; None if it has none of that name, or cannot be looked at."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:  # it ended meanwhile, or belongs to another user
+        return None
+    start = f"{name}=".encode()
+    return next((word[len(start) :].decode() for word in words if word.startswith(start)), None)
+
+
 def with_variable(name: str, prefix: str) -> dict[int, str]:
     """The running processes that were started with an environment variable that begins with `prefix`: pid -> its value."""
-    wanted = f"{name}={prefix}".encode()
     found = {}
     for pid in all_pids():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:  # it ended meanwhile, or belongs to another user
-            continue
-        value = next((word for word in words if word.startswith(wanted)), None)
-        if value is not None and start_time(pid) is not None:
-            found[pid] = value.partition(b"=")[2].decode()
+        value = variable(pid, name)
+        if value is not None and value.startswith(prefix) and start_time(pid) is not None:
+            found[pid] = value
     return found
 
 

@@ -10,8 +10,14 @@ import dataclasses
 import statistics
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from .board import PID, SHARD_TIME, SHARDS_DONE, Board
+from . import events
+from .host import task_of
+from .progress import PID, SHARD_TIME, SHARDS_DONE
+
+if TYPE_CHECKING:
+    from .board import Board
 
 EVERY = 4  # steps between two checks
 FACTOR = 1.5  # times the median of the others
@@ -79,8 +85,16 @@ def durations(board: Board) -> dict[int, float]:
     }
 
 
+def describe(verdict: Verdict) -> tuple[str, dict[str, Any]]:
+    """A verdict as an event: its kind and its fields."""
+    kind = "straggler_named" if verdict.slow else "straggler_recovered"
+    return kind, {"seconds": verdict.seconds, "others": verdict.others, "ratio": round(verdict.ratio, 3)}
+
+
 def report(verdict: Verdict, step: int) -> None:
-    """Tell the user; called on the lead."""
+    """Tell the user, and the log; called on the first member of a host."""
+    kind, fields = describe(verdict)
+    events.tell(kind, step, task_of(verdict.worker), **{**fields, "pid": verdict.worker})
     own, others = verdict.seconds * 1e3, verdict.others * 1e3
     what = (
         f"is {verdict.ratio:.1f}× slower than the others ({own:.3g} ms per shard, they take {others:.3g} ms)"
