@@ -35,6 +35,7 @@ LAYERS: list[set[str]] = [
         "graph.execute.regions",
         "graph.execute.executor",
         "graph.execute.partition",
+        "graph.execute.resumable",
         "graph.execute.session",
         "graph.declared.serialize",
         "graph.declared.graph_files",
@@ -50,7 +51,7 @@ LAYERS: list[set[str]] = [
     {"compiler.program"},  # what a program consists of: steps, layouts, storages
     {"graph"},  # what a graph is, and how one is recorded
     {"io.durable", "io.tensor_file", "io.checked"},  # files of bytes and of arrays
-    {"sparse", "linalg", "fft", "debug", "array_api_info"},  # built from ops
+    {"sparse", "linalg", "fft", "special", "debug", "array_api_info"},  # built from ops
     {
         "tensor",
         "typing",

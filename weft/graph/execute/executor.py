@@ -34,7 +34,7 @@ ndarray = np.ndarray
 class Unit:
     """The unit of execution: a region, or a single node."""
 
-    __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start", "size")
+    __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start", "size", "seconds")
 
     def __init__(self, nodes: Sequence[Node], device: Any = None) -> None:
         self.nodes = list(nodes)
@@ -47,6 +47,7 @@ class Unit:
         self.index = 0
         self.start: Callable[..., Any] | None = None  # for blocking nodes
         self.size = len(nodes)  # in nodes of the graph
+        self.seconds = 0.0  # how long it took the last time
 
     @property
     def node(self) -> Node:

@@ -12,9 +12,9 @@ from typing import Any
 
 from ...runtime.device import Device
 from ..graph import Value
-from .executor import Engine, Plan, Unit
-from .run import Run
-from .threads import run_together
+from .executor import Plan, Unit
+from .resumable import ResumableEngine, run_engines
+from .run import CancelledError, Run
 from .transport import Done, Key, Transport
 
 
@@ -110,15 +110,51 @@ def _key(source: Device, destination: Device, edge: str) -> Callable[[int], Key]
 
 
 def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport: Transport) -> dict[Value, Any]:
-    """Run every part on a separate thread (the first on this one); returns all values that were computed."""
+    """Run all parts; returns all values that were computed.
+
+    The calling thread runs them in turn, each as far as it comes: most parts of a step wait for each other, and waking a
+    thread takes longer than a small part. Long units that could run beside others go to the pool of threads.
+    """
+    failed: list[BaseException] = []
+    left = len(parts)
+
+    def finished(error: BaseException | None) -> None:
+        nonlocal left
+        with run.changed:
+            left -= 1
+            if error is not None:
+                failed.append(error)
+            run.changed.notify_all()
+
     environments = [dict(env) for _ in parts]
-    engines = [Engine(p, run, e, False) for p, e in zip(parts, environments, strict=True)]  # type: ignore[arg-type]
+    engines = [ResumableEngine(p, run, e, finished) for p, e in zip(parts, environments, strict=True)]
     try:
-        run_together([e.execute for e in engines], run)
-    except BaseException:
+        run_engines(engines)
+        with run.changed:
+            while left and not failed:
+                if not run.wait(any(engine.waiting() for engine in engines)):
+                    break
+        if left and not failed:
+            run.check([node for engine in engines for node in engine.waiting()])
+    except BaseException as error:  # also Ctrl-C
+        failed.append(error)
+    if failed:
+        _end(engines, run, failed[0], lambda: left)
         transport.forget(run.step_id)
-        raise
+        raise next((e for e in failed if not isinstance(e, CancelledError)), failed[0])
     merged: dict[Value, Any] = {}
-    for values in environments:
-        merged.update(values)
+    for engine in engines:
+        run.executed += engine.executed
+        merged.update(engine.env)
     return merged
+
+
+def _end(engines: Sequence[ResumableEngine], run: Run, error: BaseException, left: Callable[[], int]) -> None:
+    """Stop all parts and wait for the units that run."""
+    given_up = not isinstance(error, Exception)
+    run.cancel("It was interrupted." if given_up else f"Another device failed: {error}")
+    for engine in engines:
+        engine.stop()
+    with run.changed:
+        while left():
+            run.changed.wait(1.0)

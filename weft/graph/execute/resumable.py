@@ -1,0 +1,219 @@
+"""Run the units of a plan on whichever thread brings what they wait for.
+
+`Engine` keeps the calling thread until the step ends. A `ResumableEngine` keeps none while it waits: the thread that brings
+an event (a value from another part, an element of a queue, the end of a unit) runs what that event made ready, and leaves.
+So a part that waits costs no thread, and a value is used on the thread that brought it, without a hand-over.
+
+A thread that is inside one engine when it wakes another runs that one afterwards, not inside: chains of queues do not nest.
+Units that took long the last time are shared with the pool of threads if there is other work.
+
+Contract: as `Engine`. When a unit fails or `stop` is called no further unit starts, waiting nodes are withdrawn, units
+that run are completed, and then `finished(error)` is called, once; with None when all units have run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+from ...runtime.interrupts import watched
+from ..graph import Node, Value
+from .executor import Unit
+from .interpret import located
+from .run import Run
+from .threads import pool
+
+SHARED_SECONDS = 2e-4  # a unit that took longer is worth another thread
+
+
+class _Here(threading.local):
+    todo: deque[ResumableEngine] | None = None  # engines to run on this thread, after the current one
+
+
+_here = _Here()
+
+
+def run_engines(engines: Iterable[ResumableEngine]) -> None:
+    """Run what is ready in all of `engines`, and in those that they wake, on this thread; returns when they wait or ended."""
+    before = watched.by
+    _here.todo = todo = deque(engines)
+    try:
+        while todo:
+            engine = todo.popleft()
+            watched.by = engine.run_state
+            engine._drain(todo)
+    finally:
+        _here.todo = None
+        watched.by = before
+
+
+class ResumableEngine:
+    """One run of a plan, or of a part of one."""
+
+    __slots__ = (
+        "plan", "run_state", "env", "finished", "error", "executed", "_lock", "_counts", "_ready", "_pending", "_left",
+        "_running", "_stopped", "_over",
+    )  # fmt: skip
+
+    def __init__(
+        self, plan: Any, run: Run, env: dict[Value, Any], finished: Callable[[BaseException | None], None]
+    ) -> None:
+        self.plan, self.run_state, self.env, self.finished = plan, run, env, finished
+        self.error: BaseException | None = None
+        self.executed = 0
+        self._lock = threading.Lock()
+        self._counts = list(plan.counts)
+        self._ready: deque[Unit] = deque(plan.initial)
+        self._pending: dict[
+            Unit, Any
+        ] = {}  # started and not done: how to withdraw them; None while they are being started
+        self._left = len(plan.units)
+        self._running = 0
+        self._stopped = self._over = False
+
+    def start(self) -> None:
+        """Run what is ready; a plan without units is over at once."""
+        self.resume()
+        self._settle()
+
+    def resume(self) -> None:
+        """Run what is ready, on this thread; if it is inside an engine, after that one."""
+        todo = _here.todo
+        if todo is None:
+            run_engines((self,))
+        else:
+            todo.append(self)
+
+    def waiting(self) -> list[Node]:
+        """The nodes that wait for something outside of the step."""
+        with self._lock:
+            return [u.node for u in self._pending if u.size]
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Start nothing more, withdraw what waits, and end with `error` once no unit runs."""
+        with self._lock:
+            if self._over:
+                return
+            if self.error is None:
+                self.error = error
+            self._stopped = True
+            self._ready.clear()
+            waiting = {u: w for u, w in self._pending.items() if w is not None}
+            for unit in waiting:
+                del self._pending[unit]
+        for withdraw in waiting.values():
+            withdraw()
+        self._settle()
+
+    # Units ----------------------------------------------------------------------------------------------------------------
+
+    def _drain(self, todo: deque[ResumableEngine]) -> None:
+        run, ready, lock = self.run_state, self._ready, self._lock
+        while True:
+            with lock:
+                if not ready:
+                    return
+                unit = ready.popleft()
+                others = bool(ready)
+                self._running += 1
+            try:
+                run.check_start()
+                if unit.start is not None:
+                    self._start(unit)
+                else:
+                    if unit.seconds > SHARED_SECONDS and (others or todo):
+                        self._share(todo, others)
+                    begun = perf_counter()
+                    outputs = unit.run(self._inputs(unit))
+                    unit.seconds = perf_counter() - begun
+                    self._complete(unit, outputs)
+            except BaseException as error:  # kept, and given to `finished`
+                self.stop(error)
+            with lock:
+                self._running -= 1
+            if not ready:
+                self._settle()
+
+    def _share(self, todo: deque[ResumableEngine], others: bool) -> None:
+        """Let other threads take what this one would do after a long unit."""
+        while todo:
+            pool().submit(todo.popleft().resume)
+        if others:
+            pool().submit(self.resume)
+
+    def _inputs(self, unit: Unit) -> list[Any]:
+        env, constants = self.env, self.plan.constants
+        return [(env[v] if v in env else constants[v]) if v.__class__ is Value else v for v in unit.inputs]
+
+    def _start(self, unit: Unit) -> None:
+        """Start a node that blocks; it reports from any thread, perhaps at once."""
+        with self._lock:
+            self._pending[unit] = None
+        assert unit.start is not None
+        try:
+            withdraw = unit.start(
+                self._inputs(unit), lambda error, outputs: self._done(unit, error, outputs), self.run_state
+            )
+        except Exception as error:
+            with self._lock:
+                self._pending.pop(unit, None)
+            raise located(error, unit.node) from error.__cause__
+        with self._lock:
+            if unit not in self._pending:
+                return
+            if not self._stopped:
+                self._pending[unit] = withdraw or _nothing
+                return
+            del self._pending[unit]
+        if withdraw is not None:
+            withdraw()
+
+    def _done(self, unit: Unit, error: BaseException | None, outputs: Sequence[Any]) -> None:
+        with self._lock:
+            known = unit in self._pending
+            if known:
+                del self._pending[unit]
+                self._running += 1  # until its consumers are ready
+        if not known:
+            return
+        if error is not None:
+            self.stop(located(error, unit.node))
+        elif not self._stopped:
+            self._complete(unit, outputs)
+        with self._lock:
+            self._running -= 1
+            ready = bool(self._ready)
+        if ready:
+            self.resume()
+        else:
+            self._settle()
+
+    def _complete(self, unit: Unit, outputs: Sequence[Any]) -> None:
+        env, fed = self.env, self.plan.fed
+        for v, a in zip(unit.outputs, outputs, strict=True):
+            if v not in fed:
+                env[v] = a
+        counts, units = self._counts, self.plan.units
+        with self._lock:
+            self.executed += unit.size
+            self._left -= 1
+            for i in unit.consumers:
+                counts[i] -= 1
+                if not counts[i] and not self._stopped:
+                    self._ready.append(units[i])
+
+    def _settle(self) -> None:
+        """Report the end if this is it."""
+        with self._lock:
+            ended = not self._left or (self._stopped and not self._pending)
+            if self._over or self._running or not ended:
+                return
+            self._over = True
+        self.finished(self.error)
+
+
+def _nothing() -> None:
+    """Nothing to withdraw: the node reports by itself."""
