@@ -44,7 +44,9 @@ from .board import (
     NO_SLOT,
     PERMIT,
     READY,
+    RECEIVED_BYTES,
     RELEASED,
+    SENT_BYTES,
     SHARED_BYTES,
     SLOT_BYTES,
     STATE_BYTES,
@@ -67,10 +69,11 @@ from .members import Peers
 from .memory import KeeperError, Memory
 from .task import end_with
 from .team import Team
+from .trace import clock_offset, recorder
 from .tree import block
 from .wire import Connection, Frame, WireError
 
-PING, NODE, NEED, STATE, FILE, STOPPING, STOP_REQUEST, STOP_ACK = range(1, 9)
+PING, NODE, NEED, STATE, FILE, STOPPING, STOP_REQUEST, STOP_ACK, CLOCK, CLOCK_ANSWER = range(1, 11)
 
 LOOK_SECONDS = 0.02
 PING_SECONDS = 0.2
@@ -309,6 +312,9 @@ class Peer:
         self.needs: set[tuple[int, bool]] = set()
         self.has: dict[str, tuple[int, int]] = {}
         self.next_decision = 0
+        self.clocks: list[
+            tuple[int, int]
+        ] = []  # messages about its clock to answer: when they were sent, and when they came
         self.heard = time.monotonic()
         self.reading = False
         self.closed = threading.Event()
@@ -339,6 +345,8 @@ class Relay:
             int, tuple[int, int, float, set[int]]
         ] = {}  # part -> (step, signal, deadline, hosts to answer)
         self._ended = threading.Event()
+        self.recorder = recorder()
+        self._moved = [0, 0]  # bytes sent and received by connections that are closed
         self._hopeful = time.monotonic()  # when this host had the state, or another one that could give it
         self._server = socket.create_server((context.address, 0))
 
@@ -419,6 +427,8 @@ class Relay:
             if peer.closed.is_set():
                 return
             peer.close()
+            self._moved[0] += peer.connection.bytes_sent
+            self._moved[1] += peer.connection.bytes_received
             if self.peers.get(peer.host) is peer:
                 del self.peers[peer.host]
         if error is not None and any(part.peers.live() for part in self.parts):
@@ -478,6 +488,19 @@ class Relay:
             self._judge(part)
             self._stop_together(part)
         self._arrange()
+        self._publish_figures()
+
+    def _publish_figures(self) -> None:
+        """For those who watch the run: the bytes that this relay has moved, in its row of the first board; and its spans."""
+        if self.parts:
+            with self._lock:
+                connections = [peer.connection for peer in self.peers.values()]
+                sent = self._moved[0] + sum(c.bytes_sent for c in connections)
+                received = self._moved[1] + sum(c.bytes_received for c in connections)
+            row = self.parts[0].board.members[self.parts[0].peers.row]
+            row[SENT_BYTES], row[RECEIVED_BYTES] = sent, received
+        if self.recorder is not None:
+            self.recorder.flush()
 
     def _find_parts(self) -> None:
         while len(self.parts) < MOST_PARTS:
@@ -628,6 +651,8 @@ class Relay:
             if now - pinged > PING_SECONDS or workers != said:
                 pinged, said = now, workers
                 self._ping(peer)
+                if self.recorder is not None:
+                    peer.connection.send(Frame(CLOCK, 0, time.monotonic_ns(), 0, 0, 0))
             self._send_decisions(peer)
             if now - files > 0.05:
                 files = now
@@ -635,6 +660,9 @@ class Relay:
             with self._lock:
                 wants, peer.wants = peer.wants, []
                 needs, peer.needs = peer.needs, set()
+                clocks, peer.clocks = peer.clocks, []
+            for sent, received in clocks:
+                peer.connection.send(Frame(CLOCK_ANSWER, 0, sent, received, time.monotonic_ns(), 0))
             for frame, buffers in wants:
                 peer.connection.send(frame, buffers)
             for number, warm in needs:
@@ -700,10 +728,20 @@ class Relay:
         nbytes = rows.nbytes + payload.nbytes + 1
         a = place.level << 32 | place.position
         frame = Frame(NODE, part.number, step, a, len(shards) << 32 | log.width << 1 | trains, nbytes)
+        started = time.monotonic_ns()
         peer.connection.send(frame, [rows, payload])
         reach("relay sent")
         intact = part.version < step + 1  # else the slot may have been used again while it was sent
         peer.connection._write(b"\x01" if intact else b"\x00")
+        self._record("send", peer, frame, started)
+
+    def _record(self, name: str, peer: Peer, frame: Frame, started: int) -> None:
+        """A partial sum was sent or received."""
+        if self.recorder is not None and self.recorder.wants(frame.step):
+            track = f"{'to' if name == 'send' else 'from'} host {peer.host}"
+            self.recorder.add(
+                name, track, started, step=frame.step, part=frame.part, node=frame.a, host=peer.host, bytes=frame.nbytes
+            )
 
     def _send_state(self, peer: Peer, part: Part, warm: bool) -> None:
         if not part.initialised:
@@ -767,6 +805,7 @@ class Relay:
         handlers = {
             PING: self._on_ping, NODE: self._on_node, NEED: self._on_need, STATE: self._on_state, FILE: self._on_file,
             STOPPING: self._on_stopping, STOP_REQUEST: self._on_stop_request, STOP_ACK: self._on_stop_ack,
+            CLOCK: self._on_clock, CLOCK_ANSWER: self._on_clock_answer,
         }  # fmt: skip
         while not peer.closed.is_set():
             peer.reading = True
@@ -788,7 +827,20 @@ class Relay:
         standing.version, standing.warm = frame.step - 1, bool(frame.a)
         standing.workers, standing.joins_us = frame.b & 0xFFFF, bool(frame.b >> 32)
 
+    def _on_clock(self, peer: Peer, frame: Frame) -> None:
+        if frame.nbytes:
+            raise WireError("a malformed message about the clock")
+        with self._lock:
+            peer.clocks = [*peer.clocks[-3:], (frame.step, time.monotonic_ns())]
+
+    def _on_clock_answer(self, peer: Peer, frame: Frame) -> None:
+        if frame.nbytes:
+            raise WireError("a malformed message about the clock")
+        if self.recorder is not None:
+            self.recorder.clock(peer.host, *clock_offset(frame.step, frame.a, frame.b, time.monotonic_ns()))
+
     def _on_node(self, peer: Peer, frame: Frame) -> None:
+        started = time.monotonic_ns()
         part, step = self.parts[frame.part], frame.step
         level, position = frame.a >> 32, frame.a & 0xFFFFFFFF
         count, width, trains = frame.b >> 32, frame.b >> 1 & 0x7FFFFFFF, bool(frame.b & 1)
@@ -817,6 +869,7 @@ class Relay:
             peer.connection.read(part.slot(part.peers.row, slot))
         intact = bytearray(1)
         peer.connection.read(intact)
+        self._record("receive", peer, frame, started)
         if intact[0] == 1 and part.version == step - 1:
             part.put(step, place, rows)
 

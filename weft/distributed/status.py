@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from . import trace
 from .events import LOG, TOLD, EventLog, History, read
 from .host import Ended, Event, HostJoined, HostLost, Sampled, Told
 from .processes import FROZEN_SECONDS, signal_name, start_time
@@ -64,6 +65,7 @@ class Watch:
         self._rate_from: tuple[float, int, int] | None = None
         self._restarts = -1
         self._stopping = 0
+        self._traced = plan.trace is None
         self._begin()
 
     def _begin(self) -> None:
@@ -238,6 +240,24 @@ class Watch:
             self._restarts = self.history.restarts
             for host in self._engine.places():
                 self._engine.write(host, RESTARTS, str(self._restarts).encode())
+        last = None if self._plan.trace_steps is None else self._plan.trace_steps[1]
+        steps = [board["step"] for sample in self._samples.values() for board in sample.boards]
+        if last is not None and not self._traced and steps and min(steps) > last + 1:
+            self._write_trace()
+
+    def _write_trace(self) -> None:
+        """Put the spans of all tasks into one file."""
+        self._traced, path = True, self._plan.trace
+        assert path is not None
+        made = trace.merge(trace.collect(self._engine, self.history.tasks))
+        try:
+            trace.write(path, made)
+        except OSError as error:
+            print(f"weft: the trace could not be written to {path}: {error.strerror}", file=sys.stderr, flush=True)
+            return
+        spans = sum(event["ph"] == "X" for event in made["traceEvents"])
+        self._write("trace", "driver", path=path, spans=spans)
+        print(f"weft: {spans:,} spans of the run are in {path}", file=sys.stderr, flush=True)
 
     def finish(self, stop: Stop) -> None:
         """The run is over; its tasks may still be there, and its hosts are."""
@@ -245,6 +265,8 @@ class Watch:
             told = self._engine.read(host, TOLD)
             for event in self.log.repeat((told or b"").decode(errors="replace")):
                 self._told(event)
+        if not self._traced and not stop.restart:
+            self._write_trace()
         self._report_rate(now_or_never=True)
         self._write("stop", "driver", status=stop.status, reason=stop.reason, restart=stop.restart)
         self._publish(self.snapshot())

@@ -23,6 +23,7 @@ from .board import (
     CLAIMED,
     FREE,
     HOLD,
+    LEAD,
     LINE,
     NO_SLOT,
     READY,
@@ -42,6 +43,7 @@ from .figures import Figures
 from .members import Peers
 from .shelf import Shelf
 from .stragglers import EVERY, Stragglers, durations, report
+from .trace import recorder, traced
 
 SPIN_ROUNDS = 4000  # polls before a member sleeps, about 0.1 ms
 NAP_SECONDS = 0.02  # how long it sleeps before it looks after the others
@@ -92,6 +94,7 @@ class Team:
         self._cpus = usable_cpus()
         self.figures = Figures(board, self.peers.row)
         self.stragglers = Stragglers()
+        self.recorder = recorder()
         self._stop = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="weft-heartbeat", daemon=True)
         self._beating.start()
@@ -163,14 +166,15 @@ class Team:
         board, number = self.board, self.version + 1
         if self.version >= self._steps:
             raise RuntimeError(f"distributed: the run's log holds {self._steps:,} steps, and they are used up.")
-        work = _Step(self, leaf, list(shards), dict(zip(shards, weights)), number, trains)
+        kind = _Step if self.recorder is None or not self.recorder.wants(number) else traced(_Step)
+        work = kind(self, leaf, list(shards), dict(zip(shards, weights)), number, trains)
         if board.shape.relayed:
             self._await_permission(number)
         if board.committed()[0] < number:
             started = time.perf_counter()
             work.run()
             self.figures.step_done(time.perf_counter() - started)
-            if number % EVERY == 0 and self.peers.lead():
+            if number % EVERY == 0 and board.load("header", LEAD) == self.peers.me:
                 for verdict in self.stragglers.check(durations(board)):
                     report(verdict, number)
         self.version = number
@@ -282,9 +286,16 @@ class _Step:
         else:
             self._update_slices({}, None)
         if not self.over:
-            reach("before commit")
-            self.board.commit(self.number - 1, self.buffer, self.trains)
-            reach("after commit")
+            self._commit()
+
+    def _commit(self) -> None:
+        reach("before commit")
+        self.board.commit(self.number - 1, self.buffer, self.trains)
+        reach("after commit")
+
+    def _await(self, kind: str, count: int) -> bool:
+        """Wait until all units of a kind are ready; False after a short time, to look after the others."""
+        return self.board.all_ready(kind, count, self.number, self.team.rounds, NAP_SECONDS)
 
     # Shards ---------------------------------------------------------------------------------------------------------
 
@@ -301,7 +312,7 @@ class _Step:
             if shard not in self.weights and board.claim("shards", shard, self.number, team.member):
                 self._compute(shard, team.member)
         waited = time.perf_counter()
-        while not board.all_ready("shards", board.shape.shards, self.number, team.rounds, NAP_SECONDS):
+        while not self._await("shards", board.shape.shards):
             if self.over:
                 return
             team.nap()
@@ -447,7 +458,7 @@ class _Step:
                     reach(f"{kind} written")
                     board.ready(kind, index, self.number, team.member)
             board.ring()
-            if board.all_ready(kind, count, self.number, team.rounds, NAP_SECONDS):
+            if self._await(kind, count):
                 return not self.over
             if self.over:
                 return False
