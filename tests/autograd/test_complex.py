@@ -104,3 +104,64 @@ def test_complex64():
     assert z.dtype == wf.complex64
     wf.abs(z).sum().backward()
     assert z.grad.dtype == wf.complex64
+
+
+W = wf.tensor([1 + 0.5j, 0.3 - 0.2j, -0.4 + 0.1j], dtype=wf.complex128)
+
+
+def _core(z):
+    return wf.exp(z) * z * W
+
+
+class _Core(wf.Function):
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return wf.exp(z) * z * W
+
+    @staticmethod
+    def backward(ctx, g):
+        (z,) = ctx.saved_tensors
+        return g * wf.conj(wf.exp(z) * W * (1 + z))
+
+
+WAYS = {
+    "captured": wf.function(_core),
+    "captured in captured": wf.function(lambda z: wf.function(_core)(z)),
+    "cond": wf.function(lambda z: wf.cond(wf.real(z).sum() > -99, _core, lambda z: z, z)),
+    "scan": wf.function(lambda z: wf.scan(lambda c, _: (_core(c), None), z, None, length=1)[0]),
+    "while": wf.function(lambda z: wf.while_loop(lambda i, c: i < 1, lambda i, c: (i + 1, _core(c)), (wf.asarray(0), z))[1]),
+    "map": wf.function(lambda z: wf.map(_core, z[None])[0]),
+    "vmap": wf.function(lambda z: wf.vmap(_core)(z[None])[0]),
+    "Function": _Core.apply,
+    "Function in captured": wf.function(lambda z: _Core.apply(z)),
+}  # fmt: skip
+
+
+def _loss(y):
+    return (wf.real(y) * 2 + wf.imag(y) * wf.real(y)).sum()
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_to_run_a_function_has_its_complex_gradient(name):
+    """Called from eager code, inside of a captured function, and in a declared graph; first and second order."""
+    fn = WAYS[name]
+    whole = lambda f: lambda z: _loss(f(z * W))
+    expected = wf.grad_fn(whole(_core))(_z().detach()).numpy()
+    outside = _z()
+    whole(fn)(outside).backward()
+    np.testing.assert_allclose(outside.grad.numpy(), expected, rtol=1e-12)
+    inside = wf.function(wf.grad_fn(whole(fn)))(_z().detach())
+    np.testing.assert_allclose(inside.numpy(), expected, rtol=1e-12)
+    with wf.Graph("complex").as_default() as graph:
+        given = wf.placeholder(wf.complex128, (3,))
+        declared = wf.grad_fn(whole(fn))(given)
+    with wf.Session(graph) as session:
+        np.testing.assert_allclose(session.run(declared, {given: _z().detach()}).numpy(), expected, rtol=1e-12)
+
+    def second(f, z):
+        (g,) = wf.grad(whole(f)(z), [z], create_graph=True)
+        return wf.grad((wf.abs(g) ** 2).sum(), [z])[0].numpy()
+
+    if name != "Function in captured":  # refused: its gradient cannot be differentiated from outside
+        np.testing.assert_allclose(second(fn, _z()), second(_core, _z()), rtol=1e-12)

@@ -24,6 +24,7 @@ from ..ops.core import define
 from ..ops.core.short_floats import widened
 from ..ops.core.spec import Spec, is_known, same_size
 from ..tensor import Tensor, current_grad_hook, wrap
+from . import shards
 from .tape import FREED, Leaf, Node, Output, check_saved, grad_mode, memory_of, mutations
 
 ndarray = np.ndarray
@@ -53,21 +54,27 @@ def run_backward(
     create_graph: bool = False,
     inputs: Sequence[Tensor] | None = None,
     beyond: bool = True,
+    transposed: bool = False,
 ) -> list[Any] | None:
     """Backpropagate from `outputs`. Without `inputs`, gradients are added to the leaves' `.grad`; with them, the
     gradients of exactly these tensors are returned (None for one that was not reached) and `.grad` stays untouched.
 
     Inputs may have been computed from each other: with `beyond`, gradients propagate beyond an input; otherwise every input
-    gets only what reaches it without passing through another one."""
+    gets only what reaches it without passing through another one.
+
+    `transposed` is for gradient rules that call the engine: complex gradients are plain transposes at both ends, as they are
+    between two nodes, instead of following the user's convention."""
     if retain_graph is None:
         retain_graph = create_graph
-    seeds = [_seed(t, g, create_graph) for t, g in zip(outputs, gradients, strict=True)]
+    seeds = [_seed(t, g, create_graph, transposed) for t, g in zip(outputs, gradients, strict=True)]
+    if inputs is None and shards.current.shard is not None:
+        seeds = shards.current.shard.seeds(outputs, seeds)
     wanted = None if inputs is None else _targets(inputs)
     needed = None if wanted is None else _ancestors_of(outputs, wanted)
     previous = grad_mode.enabled
     grad_mode.enabled = create_graph
     try:
-        found = _run([t._node for t in outputs], seeds, retain_graph, create_graph, wanted, needed, beyond)
+        found = _run([t._node for t in outputs], seeds, retain_graph, create_graph, wanted, needed, beyond, transposed)
     finally:
         grad_mode.enabled = previous
     if inputs is None:
@@ -87,7 +94,7 @@ def _targets(inputs: Sequence[Tensor]) -> set[Any]:
     return {t._node for t in inputs}
 
 
-def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
+def _seed(output: Tensor, gradient: Any, create_graph: bool, transposed: bool) -> Tensor:
     if not isinstance(output, Tensor):
         raise TypeError(f"backward: expected a tensor. Got {type(output).__name__}.")
     if output._node is None:
@@ -117,7 +124,7 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Tensor:
         gradient = ops().astype(gradient, output.dtype)
     if not create_graph:
         gradient = gradient.detach()
-    return ops().conj(gradient) if dtypes.is_complex(gradient.dtype) else gradient
+    return gradient if transposed else _conjugate(gradient)
 
 
 def _may_agree(a: Any, b: Any) -> bool:
@@ -161,6 +168,7 @@ def _run(
     wanted: set[Any] | None,
     needed: set[int] | None,
     beyond: bool,
+    transposed: bool,
 ) -> dict[Any, Any]:
     """Run the nodes by falling number; returns the gradients of the nodes in `wanted`, or, if that is None, adds those of
     the leaves to their `.grad`. Only nodes in `needed` are run, and unless `beyond` none in `wanted`."""
@@ -170,6 +178,7 @@ def _run(
     found: dict[Any, Any] = {}
     push, pop = heapq.heappush, heapq.heappop
     modes = define.current_modes() if define.modes.active else ()
+    finish = dense if transposed else _finish
 
     bare = (
         not create_graph and not define.modes.active
@@ -194,7 +203,7 @@ def _run(
             if g.__class__ is ndarray:
                 g = wrap(g)
             if wanted is not None and node in wanted:
-                found[node] = _finish(g)
+                found[node] = finish(g)
                 if not beyond:
                     continue
             parent = node.parent
@@ -209,7 +218,7 @@ def _run(
         edges = node.edges
         if wanted is not None and needed is not None:
             if node in wanted:
-                found[node] = _finish(wrap(g) if g.__class__ is ndarray else g)
+                found[node] = finish(wrap(g) if g.__class__ is ndarray else g)
                 if not beyond:
                     continue
             edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
@@ -258,7 +267,7 @@ def _run(
         if wanted is None:
             _accumulate(leaf, g, taken)
         elif leaf in wanted:
-            found[leaf] = _finish(g)
+            found[leaf] = finish(g)
     for node, g in found.items():
         found[node] = _owned(g, taken)
     return found
@@ -438,7 +447,10 @@ def dense(g: Any) -> Any:
 
 
 def _finish(g: Any) -> Any:
-    g = dense(g)
+    return _conjugate(dense(g))
+
+
+def _conjugate(g: Any) -> Any:
     return ops().conj(g) if dtypes.is_complex(g.dtype) else g
 
 
@@ -450,7 +462,7 @@ def run_hooks(hooks: list[Any], g: Any) -> Any:
                 raise ValueError(
                     f"hook: expected None or a gradient of shape {format_shape(g.shape)}. Got {describe(replaced)}."
                 )
-            g = ops().conj(replaced) if dtypes.is_complex(replaced.dtype) else replaced
+            g = _conjugate(replaced)
     return g
 
 

@@ -83,7 +83,7 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
             wanted += [(made, wrap(made.value, made.leaf)) for made in trace.relinks.targets]
         # an outside tensor that was itself computed ends the tape of the function; the caller's tape continues it
         gradients = run_backward(
-            roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False
+            roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False, transposed=True
         )
     assert gradients is not None
     reached = [(target, g._data) for (target, _), g in zip(wanted, gradients, strict=True) if g is not None]
@@ -265,7 +265,12 @@ class Backward:
             wanted = [values[graph.inputs[t] if isinstance(t, int) else entry[id(t)]] for t in targets]
             return tuple(
                 run_backward(
-                    [values[r] for r in self.roots], list(cotangents), create_graph=True, inputs=wanted, beyond=False
+                    [values[r] for r in self.roots],
+                    list(cotangents),
+                    create_graph=True,
+                    inputs=wanted,
+                    beyond=False,
+                    transposed=True,
                 )
                 or ()
             )

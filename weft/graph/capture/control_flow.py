@@ -171,7 +171,11 @@ def _partial_gradients(
         if pairs and places:
             # recorded, because the gradient of this gradient is traced from it
             found = run_backward(
-                [o for o, _ in pairs], [s for _, s in pairs], create_graph=True, inputs=list(places.values())
+                [o for o, _ in pairs],
+                [s for _, s in pairs],
+                create_graph=True,
+                inputs=list(places.values()),
+                transposed=True,
             )
             assert found is not None
             grads = found

@@ -239,19 +239,10 @@ class DeferredGradient(DeferredOp):
         pairs = [(o, g) for o, g in zip(outs, tensors[first:], strict=True) if g is not None and o._node is not None]
         found: Any = [None] * len(self.wanted)
         if pairs:
-            # the engine conjugates seeds and results; gradients between two of its steps are not conjugated
-            seeds = [_conjugate(g) for _, g in pairs]
+            outs, seeds = [o for o, _ in pairs], [g for _, g in pairs]
             targets = [inputs[i] for i in self.wanted]
-            found = run_backward([o for o, _ in pairs], seeds, record, record, targets) or found
-        return [zeros_like(tensors[i]) if g is None else _conjugate(g) for i, g in zip(self.wanted, found, strict=True)]
-
-
-def _conjugate(x: Tensor) -> Tensor:
-    if not dtypes.is_complex(x.dtype):
-        return x
-    from ...ops.array.elementwise import conj
-
-    return conj(x)
+            found = run_backward(outs, seeds, record, record, targets, transposed=True) or found
+        return [zeros_like(tensors[i]) if g is None else g for i, g in zip(self.wanted, found, strict=True)]
 
 
 class DeferredRule(DeferredOp):

@@ -70,6 +70,7 @@ def composed_vjp(
                 [g for _, g in pairs],
                 create_graph=create_graph,
                 inputs=[watched[i] for i in wanted],
+                transposed=True,
             )
             for i, g in zip(wanted, found or (), strict=True):
                 results[i] = g
