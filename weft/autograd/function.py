@@ -22,6 +22,7 @@ user stores an output on `ctx` by hand.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,21 @@ class _FunctionOp:
 
     def pullback(self, node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> list[Any]:
         return _run_backward(self.cls, node, g, edges)
+
+
+def has_custom_gradient(results: Sequence[Any], since: int) -> bool:
+    """Whether what `results` were computed by after the tick `since` has hooks, or Functions of the user's."""
+    stack = [t._node for t in results if isinstance(t, Tensor)]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if node is None or node.seq <= since or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.hooks or isinstance(getattr(node, "op", None), _FunctionOp):
+            return True
+        stack.extend((node.parent,) if node.__class__ is Output else getattr(node, "edges", ()))
+    return False
 
 
 def _unaliased(ctx: FunctionContext, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:

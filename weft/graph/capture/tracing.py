@@ -19,9 +19,11 @@ Note [Capture rules].
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -127,6 +129,15 @@ class CapturedGraph(Graph):
         for r in made:
             if type(r._data) is Value:
                 self.links.setdefault(r._data, r._node is not None)
+
+    @contextlib.contextmanager
+    def ignoring_cuts(self) -> Iterator[None]:
+        """Context manager in which the tape may be cut, because the result is put on it as a whole."""
+        links, cuts = dict(self.links), dict(self.cuts)
+        try:
+            yield
+        finally:
+            self.links, self.cuts = links, cuts
 
     def outside(self, tensor: Tensor) -> Value:
         # by the array, not the tensor: a tensor and what it was detached from are one variable
