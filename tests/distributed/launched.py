@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 PROGRAMS = str(Path(__file__).with_name("programs.py"))
-SECONDS = 60.0
+SECONDS = 90.0
 """for one run on a busy machine; a test's time-out must be longer than all its runs together"""
-TIMEOUT = 4 * SECONDS
+TIMEOUT = 3.5 * SECONDS
 """of a test, by a signal: the test's own cleaning up still runs. pytest's thread would end the whole process"""
 LAUNCH = """
 import dataclasses, sys

@@ -42,7 +42,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from .. import settings
 from .engine import GLANCE_SECONDS, EngineError, Task
 from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place, Sampled, Told
-from .processes import start_time, wait_gone
+from .processes import adopt_orphans, descendants, kill_all, start_time, wait_gone
 
 LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of the machine, where others can reach it
 HEAD_FILE, TOKEN_FILE, HEAD_LOG = "ray.json", "ray-token", "ray-head.log"
@@ -579,6 +579,7 @@ def head(directory: str, lifeline: int) -> None:
 
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    adopt_orphans()  # so that what the raylet started is found when the raylet is gone
     os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
     _use_token(os.path.join(directory, TOKEN_FILE))
     temporary = tempfile.mkdtemp(prefix="weft-ray-")  # mode 0700; short, because it is part of the names of sockets
@@ -604,6 +605,7 @@ def head(directory: str, lifeline: int) -> None:
     finally:
         if node is not None:
             node.kill_all_processes(check_alive=False, allow_graceful=False)
+        kill_all(descendants(os.getpid()))  # the raylet's agents would notice its death after many seconds
         shutil.rmtree(temporary, ignore_errors=True)
 
 
