@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...autograd import shards
 from ...errors import format_shape
 from ...tensor import Tensor, wrap
 from ..array.creation import zeros_like, zeros_like_spec
@@ -364,7 +365,7 @@ def _weighted_nll(
     _class_weights(op, weight, x)
     if weight is None:
         if reduction == "mean":
-            return reduce_sum(loss, None, False) / _counted(target, ignore_index, loss.dtype)
+            return shards.mean(reduce_sum(loss, None, False), _counted(target, ignore_index, loss.dtype))
         return reduced(loss, reduction)
     from ..array.gathering import take_axis
 
@@ -372,7 +373,7 @@ def _weighted_nll(
     weights = where(counts, take_axis(weight, where(counts, target, 0), 0), 0.0)
     loss = loss * weights
     if reduction == "mean":
-        return reduce_sum(loss, None, False) / reduce_sum(weights, None, False)
+        return shards.mean(reduce_sum(loss, None, False), reduce_sum(weights, None, False))
     return reduced(loss, reduction)
 
 
@@ -492,12 +493,12 @@ def cross_entropy(
     from ..array.gathering import take_axis
 
     weights = where(counts, take_axis(weight, where(counts, target, 0), 0), 0.0)
-    return reduce_sum(loss, None, False) / reduce_sum(weights, None, False)
+    return shards.mean(reduce_sum(loss, None, False), reduce_sum(weights, None, False))
 
 
 def _mean_at_once(input: Any, target: Any, ignore_index: Any) -> Tensor | None:
     """Shortcut for small matrices outside the tape: mean cross entropy in one native call, else None."""
-    found = small_arrays.arrays(input)
+    found = small_arrays.arrays(input) if shards.current.shard is None else None
     if found is None or target.__class__ is not Tensor or target._data.__class__ is not np.ndarray:
         return None
     native = native_kernels()
