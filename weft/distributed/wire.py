@@ -67,7 +67,8 @@ class Connection:
         self._send_key, self._receive_key = keys
         self._sent = self._received = 0
         self.bytes_sent = self.bytes_received = 0
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if peer.family != socket.AF_UNIX:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, frame: Frame, buffers: Sequence[Any] = ()) -> None:
         """Send a frame; the buffers together have `nbytes`, straight from their memory."""
@@ -121,14 +122,15 @@ class Connection:
         self.socket.close()
 
 
-def connect(address: tuple[str, int], token: bytes, host: int, seconds: float) -> Connection:
-    """Connect to the relay of another host.
+def connect(address: tuple[str, int] | str, token: bytes, host: int, seconds: float) -> Connection:
+    """Connect to a peer: the relay of another host, or the Unix socket of that path.
 
     Raises:
         WireError: the peer does not know the token.
         OSError: it cannot be reached.
     """
-    peer = socket.create_connection(address, seconds)
+    name = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+    peer = _open(address, seconds)
     try:
         peer.settimeout(HANDSHAKE_SECONDS)
         mine = secrets.token_bytes(NONCE)
@@ -137,12 +139,25 @@ def connect(address: tuple[str, int], token: bytes, host: int, seconds: float) -
         theirs, proof, other = answer[:NONCE], answer[NONCE : NONCE + 32], answer[NONCE + 32 :]
         said = mine + theirs + _HOST.pack(host) + other
         if not hmac.compare_digest(proof, _mac(token, b"server" + said)):
-            raise WireError(f"{address[0]}:{address[1]} does not know the token of this run")
+            raise WireError(f"{name} does not know the token of this run")
         peer.sendall(_mac(token, b"client" + said))
         if _exactly(peer, 1) != b"!":
-            raise WireError(f"{address[0]}:{address[1]} did not accept the token of this run")
+            raise WireError(f"{name} did not accept the token of this run")
         peer.settimeout(None)
         return Connection(peer, _keys(token, said), _HOST.unpack(other)[0])
+    except BaseException:
+        peer.close()
+        raise
+
+
+def _open(address: tuple[str, int] | str, seconds: float) -> socket.socket:
+    if not isinstance(address, str):
+        return socket.create_connection(address, seconds)
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        peer.settimeout(seconds)
+        peer.connect(address)
+        return peer
     except BaseException:
         peer.close()
         raise
