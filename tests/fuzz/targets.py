@@ -198,6 +198,17 @@ def _read_checkpoint(name: str, reader: Callable[[Path], Any]) -> Callable[[Path
     return read
 
 
+def _branch_seeds() -> list[bytes]:
+    return [b'{"schema": 1, "serial": 9, "branches": [[0, null], [1, 7]], "start": "step-00000007"}']
+
+
+def _read_branch(folder: Path, content: bytes) -> Any:
+    """A damaged note of a branch is ignored; one that was changed may name a start in another directory."""
+    _read_checkpoint("loader.json", lambda p: p)(folder, _checkpoint()["loader.json"])
+    (folder / "branch.json").write_bytes(content)
+    return checkpoint.latest(folder)
+
+
 def _checked_task(path: Path) -> Any:
     found = checkpoint.open_checkpoint(path)
     return predict._checked(path, found.facts.get("task"))
@@ -345,6 +356,7 @@ TARGETS = [
     Target("variables", _variables_seeds, mutate.safetensors_header, _file(_restore), (FileError, KeyError, ValueError), cost=4),
     Target("manifest", lambda: [_checkpoint()["manifest.json"]], mutate.json_text,
            _read_checkpoint("manifest.json", lambda p: checkpoint.open_checkpoint(p).load()), (CheckpointError,)),
+    Target("branch", _branch_seeds, mutate.json_text, _read_branch, (CheckpointError,)),
     Target("checkpoint-json", lambda: [_checkpoint()["loader.json"]], mutate.json_text,
            _read_checkpoint("loader.json", lambda p: checkpoint.open_checkpoint(p).load()), (CheckpointError,)),
     Target("checkpoint-tensors", lambda: [_checkpoint()["model.safetensors"]], mutate.safetensors_header,

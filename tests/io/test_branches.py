@@ -136,6 +136,66 @@ def test_a_branch_keeps_its_checkpoints_and_latest_follows_it(tmp_path: Path) ->
     assert lineage == [[0, None], [2, 30]]
 
 
+def test_latest_follows_a_branch_that_ended_before_its_first_checkpoint(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path, keep=3) as manager:
+        for step in (10, 20, 30):
+            manager.save(step, parts(step, "old"))
+    for _ in range(2):  # also if it is killed again
+        with CheckpointManager(tmp_path, keep=3) as manager:
+            manager.branch_from(open_checkpoint(tmp_path / "step-00000010"))
+        assert latest(tmp_path).part("note") == [10, "old"]
+    with CheckpointManager(tmp_path, keep=3) as manager:  # a process that goes on with the latest
+        manager.save(40, parts(40, "new"))  # beyond all steps that were abandoned
+        manager.wait()
+        assert latest(tmp_path).part("note") == [40, "new"]
+        assert json.loads((tmp_path / "step-00000040" / "manifest.json").read_text())["branches"] == [
+            [0, None],
+            [1, 10],
+        ]
+        flip(tmp_path / "step-00000040")
+        with pytest.warns(CheckpointWarning, match="step-00000040 is damaged"):
+            assert latest(tmp_path) is not None
+
+
+def test_going_on_from_the_newest_takes_a_begun_branch_back(tmp_path: Path) -> None:
+    for step in (10, 20):
+        write_checkpoint(tmp_path, step, parts(step))
+    with CheckpointManager(tmp_path) as manager:
+        manager.branch_from(open_checkpoint(tmp_path / "step-00000010"))
+    with CheckpointManager(tmp_path) as manager:
+        assert manager.branch_from(open_checkpoint(tmp_path / "step-00000020")) == []
+    assert latest(tmp_path).step == 20
+
+
+def test_a_begun_branch_whose_start_is_damaged_falls_back(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        write_checkpoint(tmp_path, step, parts(step))
+    with CheckpointManager(tmp_path) as manager:
+        manager.branch_from(open_checkpoint(tmp_path / "step-00000020"))
+    flip(tmp_path / "step-00000020")
+    with pytest.warns(CheckpointWarning, match="step-00000020 is damaged"):
+        assert latest(tmp_path).step == 10
+
+
+def test_a_branch_from_another_directory_is_not_silently_left(tmp_path: Path) -> None:
+    elsewhere = write_checkpoint(tmp_path / "other", 7, parts(7))
+    write_checkpoint(tmp_path / "run", 50, parts(50, "old"))
+    with CheckpointManager(tmp_path / "run") as manager:
+        manager.branch_from(open_checkpoint(elsewhere))
+    with pytest.raises(CheckpointError, match="was resumed from .*step-00000007 and wrote no checkpoint"):
+        latest(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"\xff", b'{"schema": 1}', b'{"schema": 1, "serial": 9, "branches": 3}', b"[" * 9000]
+)
+def test_a_damaged_note_of_a_branch_is_named_and_ignored(tmp_path: Path, content: bytes) -> None:
+    write_checkpoint(tmp_path, 10, parts(10))
+    (tmp_path / "branch.json").write_bytes(content)
+    with pytest.warns(CheckpointWarning, match="branch.json"):
+        assert latest(tmp_path).step == 10
+
+
 def test_going_back_again_and_again_keeps_a_bounded_number(tmp_path: Path) -> None:
     start = write_checkpoint(tmp_path / "other", 5, parts(5))
     for turn in range(6):  # a job that is queued again with the same `resume=`
@@ -244,7 +304,7 @@ def test_a_crash_at_any_operation_leaves_a_good_checkpoint(tmp_path: Path) -> No
         crashed = crashes(at, MODULES, lambda directory=directory: save_and_prune(directory))
         with CheckpointManager(directory, keep=1):  # clears away what was left half done
             found = latest(directory)
-        assert found is not None and found.part("note") in ([3, "old"], [2, "new"])
+        assert found is not None and found.part("note") in ([3, "old"], [1, "old"], [2, "new"])
         assert [3, "old"] in good_notes(directory), "the last one of the abandoned branch is kept"
         if not crashed:
             break

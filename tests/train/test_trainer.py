@@ -386,6 +386,20 @@ def test_a_run_that_goes_back_is_a_branch_that_auto_follows(tmp_path: Path, caps
     assert old[there[-1].name] in kept
 
 
+def test_auto_follows_a_branch_that_ended_before_its_first_checkpoint(tmp_path: Path) -> None:
+    class Bomb(Callback):
+        def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
+            raise RuntimeError("bang")
+
+    options: dict[str, Any] = {"checkpoint_dir": tmp_path, "checkpoint_every": 2, "keep": 5}
+    make(**options).fit(loader(), epochs=3)
+    older = list_checkpoints(tmp_path)[0]
+    with pytest.raises(RuntimeError, match="bang"):
+        make(**options, resume=older, callbacks=[Bomb()]).fit(loader(), epochs=3)
+    found = latest(tmp_path)
+    assert found is not None and found.path == older
+
+
 def test_an_old_run_is_not_overwritten(tmp_path: Path) -> None:
     make(checkpoint_dir=tmp_path).fit(loader(), epochs=1)
     with pytest.raises(CheckpointError, match="holds checkpoints of an earlier run. Go on with resume='auto'"):

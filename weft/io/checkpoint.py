@@ -7,6 +7,7 @@
         optimizer.safetensors
         loader.json              … and parts that hold no tensor as JSON
         manifest.sha256          so that the manifest itself is covered
+      branch.json                where a branch without checkpoints starts (`weft.io.branch_point`)
 
 A directory with that name is complete: it is renamed into place after its files are synced to disk. Later damage (bit
 flips, truncation) is detected by the checksums: `latest` and `best` verify them, name a damaged checkpoint in a warning
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError
+from .branch_point import BranchPoint, branch_point
 from .branches import Lineage, Record, by_age, entries, going_on, next_serial, position
 from .checked import file_error
 from .durable import explain_os_error, write_directory
@@ -139,12 +141,14 @@ def write_snapshot(
     facts: Mapping[str, Any] | None = None,
     lineage: Lineage | None = None,
 ) -> Path:
-    """`write_checkpoint` for a `snapshot`; `lineage` defaults to that of the newest checkpoint."""
+    """`write_checkpoint` for a `snapshot`; `lineage` defaults to that of the newest checkpoint, or of a new branch."""
     if step < 0:
         raise ValueError(f"checkpoint: step must be at least 0. Got {step}.")
     path = checkpoint_path(directory, step)
     records = list_records(directory)
-    lineage = going_on(records, step) if lineage is None else lineage
+    if lineage is None:
+        begun = _begun_branch(directory, records)
+        lineage = going_on(records, step) if begun is None else begun.lineage
     there = next((r for r in records if r.path == path), None)
     # Keep the checkpoint of the same step of another branch.
     aside = None if there is None or there.branch == lineage.branch else _branch_path(path, there.branch)
@@ -258,14 +262,34 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 def latest(directory: str | os.PathLike[str]) -> Checkpoint | None:
     """The newest valid checkpoint, or None; newer damaged ones are named in a warning.
 
-    The newest is the one written last: after a resume from an older checkpoint, one of the new branch.
+    The newest is the one written last: after a resume from an older checkpoint, one of the new branch, and before it has any,
+    that older checkpoint.
 
     >>> path = wf.io.write_checkpoint("run", 7, {"model": {"weight": wf.ones(2)}})
     >>> checkpoint = wf.io.latest("run")
     >>> checkpoint.step, checkpoint.part("model")["weight"].tolist()
     (7, [1.0, 1.0])
     """
-    return next(_good(r.path for r in reversed(list_records(directory))), None)
+    records = list_records(directory)
+    begun = _begun_branch(directory, records)
+    if begun is not None:
+        # Python's sort is stable: ancestors of the new branch last, each kind in the order of writing
+        records.sort(key=lambda r: begun.lineage.holds(r.branch, r.step))
+        if records and not begun.lineage.holds(records[-1].branch, records[-1].step):
+            raise CheckpointError(
+                f"checkpoint: the latest run in {directory} was resumed from {begun.start} and wrote no checkpoint. Resume "
+                f"from there again, or from {records[-1].path} to abandon that."
+            )
+    return next(_good(r.path for r in reversed(records)), None)
+
+
+def _begun_branch(directory: str | os.PathLike[str], records: list[Record]) -> BranchPoint | None:
+    """The branch that has no checkpoint yet, or None; a damaged file is named in a warning."""
+    try:
+        return branch_point(directory, records)
+    except (FileError, OSError) as error:
+        warnings.warn(f"{error} The newest checkpoint is used instead.", CheckpointWarning, stacklevel=4)
+        return None
 
 
 def best(directory: str | os.PathLike[str], score: str, mode: str = "min") -> Checkpoint | None:

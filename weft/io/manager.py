@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from .branch_point import remove_branch_point, write_branch_point
 from .branches import Lineage, Record, new_branch, newest
 from .checkpoint import (
     Checkpoint,
@@ -40,9 +41,9 @@ class CheckpointManager:
     may write to a directory.
 
     A run that resumes from an older checkpoint calls `branch_from`. Its checkpoints then form a new branch, which `latest`
-    follows from its first checkpoint on. The checkpoints after the older one are abandoned: they are kept until the new
-    branch has `keep` checkpoints; then only the last of them is kept, for at most `keep` abandoned branches. A `save` of
-    a lower step than the newest one's does the same implicitly.
+    follows from then on, also if the run is killed before it writes one. The checkpoints after the older one are abandoned:
+    they are kept until the new branch has `keep` checkpoints; then only the last of them is kept, for at most `keep`
+    abandoned branches. A `save` of a lower step than the newest one's does the same implicitly.
 
     Args:
         directory: the directory; created if missing.
@@ -138,12 +139,14 @@ class CheckpointManager:
         at = next((i for i, r in enumerate(records) if r.path.resolve() == start.path.resolve()), None)
         if last is None or at is not None and records[at] is last:
             self.lineage = None if last is None else last.lineage
+            remove_branch_point(self.directory)
             return []
         branch = new_branch(records)
         if at is None:
             self.lineage = Lineage(((branch, None),))
         else:
             self.lineage = records[at].lineage.fork(branch, start.step)
+        write_branch_point(self.directory, records, self.lineage, start.path)
         return [
             r.path for r in records
             if last.lineage.holds(r.branch, r.step) and not self.lineage.holds(r.branch, r.step)

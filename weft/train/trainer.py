@@ -475,7 +475,7 @@ class Trainer:
         names = ", ".join(path.name for path in paths)
         self.progress.say(
             f"a new branch: {names} in {self.checkpoint_dir} came later and {'is' if len(paths) == 1 else 'are'} abandoned. "
-            f"resume='auto' follows the new branch from its first checkpoint on. Once it has {self.keep}, only "
+            f"resume='auto' follows the new branch. Once it has {self.keep}, only "
             f"{paths[-1].name} of the abandoned ones is kept."
             if self.keep is not None
             else f"a new branch: {names} in {self.checkpoint_dir} came later. resume='auto' follows the new branch."
