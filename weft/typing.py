@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, Union
 
@@ -48,6 +48,13 @@ Shape: TypeAlias = tuple[int, ...]
 
 ShapeLike: TypeAlias = int | Sequence[int]
 """A shape as users write it: `3`, `(2, 3)` or `[2, 3]`."""
+
+OutputSize: TypeAlias = int | Sequence[int | None] | None
+"""The size that adaptive pooling gives: one number for all axes or one per axis; None keeps the size of the input."""
+
+Params: TypeAlias = Iterable["Tensor"] | Iterable[tuple[str, "Tensor"]] | Iterable[Mapping[str, Any]]
+"""What an optimiser trains: tensors (`model.parameters()`), names and tensors (`model.named_parameters()`), or groups of them:
+`{"params": tensors, "lr": 0.1}`."""
 
 DTypeLike: TypeAlias = Union["np.dtype[Any]", type, str]
 """A dtype as users write it: `wf.float32`, `np.float32`, `float` or `"float32"`."""

@@ -22,6 +22,8 @@ MISTAKES = {
     "wrong_tensor": ("wf.argsort(y, axis=1", 'wf.argsort("y", axis=1', "argsort"),
     "wrong_result": ("features: wf.Tensor = net(image)", "features: str = F.relu(image)", "Tensor"),
     "wrong_operand": ("wf.no_grad():\n        x -= 0.1 * again", 'wf.no_grad():\n        x -= "0.1"', "Tensor"),
+    "wrong_layer_size": ("nn.Conv2d(3, 8, 3, padding=1)", "nn.Conv2d(3, 8, 3.5, padding=1)", "float"),
+    "wrong_parameters": ("optim.AdamW(model.parameters(),", "optim.AdamW(model.parameters,", "Iterable"),
     "wrong_module": ("nn.LayerNorm(width)", "nn.LayerNrom(width)", "LayerNrom"),
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from ..random import Generator as Generator
 from ..tensor import Tensor as Tensor
 from ..typing import ArrayLike
 from ..typing import Operand
+from ..typing import OutputSize
 from ..typing import ShapeLike
 
 __all__ = [
@@ -32,23 +33,23 @@ __all__ = [
     "triplet_margin_loss", "unfold", "upsample",
 ]
 
-def adaptive_avg_pool1d(x: ArrayLike, output_size: ShapeLike) -> Tensor:
+def adaptive_avg_pool1d(x: ArrayLike, output_size: OutputSize) -> Tensor:
     """The means over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
-def adaptive_avg_pool2d(x: ArrayLike, output_size: ShapeLike) -> Tensor:
+def adaptive_avg_pool2d(x: ArrayLike, output_size: OutputSize) -> Tensor:
     """The means over windows that cover the image evenly."""
-def adaptive_avg_pool3d(x: ArrayLike, output_size: ShapeLike) -> Tensor:
+def adaptive_avg_pool3d(x: ArrayLike, output_size: OutputSize) -> Tensor:
     """The means over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly."""
 @overload
 def adaptive_max_pool1d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     return_indices: Literal[False] = False,
 ) -> Tensor:
     """The maxima over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
 @overload
 def adaptive_max_pool1d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     *,
     return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]:
@@ -56,21 +57,21 @@ def adaptive_max_pool1d(
 @overload
 def adaptive_max_pool1d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
 @overload
 def adaptive_max_pool2d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     return_indices: Literal[False] = False,
 ) -> Tensor:
     """The maxima over windows that cover the image evenly."""
 @overload
 def adaptive_max_pool2d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     *,
     return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]:
@@ -78,21 +79,21 @@ def adaptive_max_pool2d(
 @overload
 def adaptive_max_pool2d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover the image evenly."""
 @overload
 def adaptive_max_pool3d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     return_indices: Literal[False] = False,
 ) -> Tensor:
     """The maxima over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly."""
 @overload
 def adaptive_max_pool3d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     *,
     return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]:
@@ -100,7 +101,7 @@ def adaptive_max_pool3d(
 @overload
 def adaptive_max_pool3d(
     x: ArrayLike,
-    output_size: ShapeLike,
+    output_size: OutputSize,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly."""

@@ -17,6 +17,7 @@ from ..ops.core.short_floats import widened
 from ..ops.core.spec import number
 from ..tensor import Tensor
 from . import packed as rnn  # noqa: F401  # `nn.utils.rnn`, where PyTorch has these
+from .module import Module
 from .packed import pack_padded_sequence as pack_padded_sequence
 from .packed import pack_sequence as pack_sequence
 from .packed import pad_packed_sequence as pad_packed_sequence
@@ -24,7 +25,7 @@ from .packed import pad_sequence as pad_sequence
 from .parameter import Parameter
 
 
-def _with_grad(action: str, parameters: Any) -> list[Tensor]:
+def _with_grad(action: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     """The tensors that have a gradient, for `action`. Raises if none has because a captured function withheld them."""
     tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     found = [p for p in tensors if p.grad is not None]
@@ -60,7 +61,7 @@ def _scaled(grad: Any, scale: Tensor) -> Any:
     return (grad * scale).to(grad.dtype)
 
 
-def get_total_norm(parameters: Any, norm_type: float = 2.0) -> Tensor:
+def get_total_norm(parameters: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
     """Norm of all gradients, taken together as one vector.
 
     Args:
@@ -118,7 +119,7 @@ def clip_grad_norm_(
     return norm
 
 
-def clip_grad_value_(parameters: Any, clip_value: float) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Clamp every element of the gradients to [-clip_value, clip_value], in place.
 
     >>> p = nn.Parameter(wf.zeros(2)); p.grad = wf.tensor([-3.0, 0.5])
@@ -164,7 +165,7 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
             start += p.size
 
 
-def count_parameters(module: Any, trainable_only: bool = False) -> int:
+def count_parameters(module: Module, trainable_only: bool = False) -> int:
     """Number of elements in a module's parameters; with `trainable_only`, of those that require gradients.
 
     >>> nn.utils.count_parameters(nn.Linear(2, 3))

@@ -10,6 +10,7 @@ from ..ops.array.elementwise import maximum, sqrt
 from ..ops.array.row_sparse import RowSparse
 from ..ops.internal.deferred_tables import Table, table_of
 from ..tensor import Tensor
+from ..typing import Params
 from .deferred import defer, update_deferred, update_rows_in_place
 from .group import ParamGroup
 from .optimizer import Optimizer
@@ -42,7 +43,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -185,7 +186,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -207,7 +208,7 @@ class SparseAdam(Adam):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -232,7 +233,7 @@ class Adamax(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

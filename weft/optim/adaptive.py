@@ -6,6 +6,7 @@ from typing import Any
 
 from ..ops.array.elementwise import sqrt
 from ..tensor import Tensor
+from ..typing import Params
 from .optimizer import Optimizer
 from .steps import descend, gather_speed, running_mean, running_square
 
@@ -33,7 +34,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
@@ -102,7 +103,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-2,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,
@@ -158,7 +159,7 @@ class Adadelta(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
@@ -209,7 +210,7 @@ class Lion(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ..autograd.tape import no_grad
 from ..runtime import epoch
 from ..tensor import Tensor, to_array, wrap
 from .group import update_dtype
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 
 class EMA:
@@ -30,7 +33,7 @@ class EMA:
     [0.5]
     """
 
-    def __init__(self, source: Any, decay: float = 0.999, *, warmup: bool = False) -> None:
+    def __init__(self, source: Module | Iterable[Tensor], decay: float = 0.999, *, warmup: bool = False) -> None:
         if not 0 <= decay <= 1:
             raise ValueError(f"EMA: decay must be between 0 and 1. Got {decay}.")
         self.decay, self.warmup = float(decay), warmup
@@ -111,7 +114,7 @@ class SWA(EMA):
     [0.5]
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Module | Iterable[Tensor]) -> None:
         super().__init__(source, decay=0.0)
 
     def rate(self, steps: Any = None) -> Any:

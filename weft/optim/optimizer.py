@@ -42,6 +42,7 @@ from ..graph.capture.tracing import outside
 from ..ops.array.row_sparse import RowSparse
 from ..runtime import epoch
 from ..tensor import Tensor, to_array, wrap
+from ..typing import Params
 from .group import ParamGroup, update_dtype
 from .rows import update_rows
 
@@ -61,7 +62,7 @@ class Optimizer:
     """whether each element of a parameter is updated from the same elements of its gradient and state alone, so that any range of
     it can be updated by itself (`weft.distributed` cuts parameters there)"""
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = dict(defaults)
         self.state: dict[Tensor, dict[str, Any]] = {}
         self.param_groups: list[ParamGroup] = []
@@ -69,7 +70,7 @@ class Optimizer:
         if isinstance(params, Tensor) or hasattr(params, "parameters"):
             hint = "`model.parameters()`" if hasattr(params, "parameters") else "a list, `[tensor]`"
             raise TypeError(f"{type(self).__name__}: params must be an iterable of tensors or dicts. Pass {hint}.")
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ValueError(
                 f"{type(self).__name__}: there are no parameters. Is the model empty, or a generator used up?"

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..ops.array.elementwise import where
 from ..tensor import Tensor
+from ..typing import Params
 from .optimizer import Optimizer
 from .steps import descend, gather_speed
 
@@ -35,7 +36,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Params,
         lr: float = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,

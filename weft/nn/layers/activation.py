@@ -6,11 +6,10 @@ that is safe.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...ops.array.creation import full
 from ...ops.core.spec import check_size
 from ...tensor import Tensor
+from ...typing import DTypeLike
 from .. import functional as F
 from .. import init
 from ..module import Layer
@@ -182,7 +181,7 @@ class PReLU(Layer):
     [-1.0, 4.0]
     """
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: DTypeLike | None = None) -> None:
         super().__init__()
         num_parameters = check_size("PReLU", num_parameters, "num_parameters")
         self.num_parameters, self.init = num_parameters, init

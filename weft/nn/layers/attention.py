@@ -15,6 +15,7 @@ from ...ops.array.shaping import concat
 from ...ops.core.define import constant
 from ...ops.core.spec import check_size
 from ...tensor import Tensor
+from ...typing import DTypeLike
 from .. import functional as F
 from .. import init
 from ..module import Module
@@ -57,7 +58,7 @@ class MultiheadAttention(Module):
         vdim: int | None = None,
         batch_first: bool = False,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         embed_dim = check_size("MultiheadAttention", embed_dim, "embed_dim", 1)

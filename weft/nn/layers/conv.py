@@ -9,6 +9,7 @@ from typing import Any
 from ...ops.array.creation import empty
 from ...ops.core.spec import check_size
 from ...tensor import Tensor
+from ...typing import DTypeLike, ShapeLike
 from .. import functional as F
 from .. import init
 from ..module import Layer
@@ -36,15 +37,15 @@ class _ConvNd(Layer):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: ShapeLike,
+        stride: ShapeLike = 1,
+        padding: ShapeLike | str = 0,
+        dilation: ShapeLike = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        output_padding: Any = 0,
-        dtype: Any = None,
+        output_padding: ShapeLike = 0,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         op, n = type(self).__name__, self._axes
@@ -115,15 +116,15 @@ class _Conv(_ConvNd):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: ShapeLike,
+        stride: ShapeLike = 1,
+        padding: ShapeLike | str = 0,
+        dilation: ShapeLike = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype=dtype
@@ -190,16 +191,16 @@ class _ConvTranspose(_ConvNd):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: ShapeLike,
+        stride: ShapeLike = 1,
+        padding: ShapeLike | str = 0,
+        output_padding: ShapeLike = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: ShapeLike = 1,
         padding_mode: str = "zeros",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         if padding_mode != "zeros" or isinstance(padding, str):
             raise ValueError(
@@ -211,11 +212,11 @@ class _ConvTranspose(_ConvNd):
             output_padding, dtype,
         )  # fmt: skip
 
-    def _spread(self, convolution: Any, x: Tensor, output_size: Any) -> Tensor:
+    def _spread(self, convolution: Any, x: Tensor, output_size: Sequence[int] | None) -> Tensor:
         extra = self.output_padding if output_size is None else self._extra(x, output_size)
         return convolution(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
-    def _extra(self, x: Tensor, output_size: Any) -> tuple[int, ...]:
+    def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
         """The output padding that gives `output_size`, one of the `stride` valid sizes."""
         op, n = type(self).__name__, self._axes
         wanted = _sizes(op, "output_size", tuple(output_size)[-n:], n)
@@ -239,7 +240,7 @@ class ConvTranspose1d(_ConvTranspose):
 
     _axes = 1
 
-    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return self._spread(F.conv_transpose1d, x, output_size)
 
 
@@ -258,7 +259,7 @@ class ConvTranspose2d(_ConvTranspose):
 
     _axes = 2
 
-    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return self._spread(F.conv_transpose2d, x, output_size)
 
 
@@ -267,5 +268,5 @@ class ConvTranspose3d(_ConvTranspose):
 
     _axes = 3
 
-    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return self._spread(F.conv_transpose3d, x, output_size)

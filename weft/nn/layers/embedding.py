@@ -7,6 +7,7 @@ from typing import Any
 from ...ops.array.creation import empty
 from ...ops.core.spec import check_size
 from ...tensor import Tensor
+from ...typing import DTypeLike
 from .. import functional as F
 from .. import init
 from ..module import Layer
@@ -41,7 +42,7 @@ class Embedding(Layer):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         num_embeddings = check_size("Embedding", num_embeddings, "num_embeddings")
@@ -114,7 +115,7 @@ class EmbeddingBag(Layer):
         *,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         num_embeddings = check_size("EmbeddingBag", num_embeddings, "num_embeddings")

@@ -14,6 +14,7 @@ from typing import Any
 from ...graph.capture.tracing import outside
 from ...runtime import epoch
 from ...tensor import Tensor
+from ...typing import DTypeLike, ShapeLike
 from .. import init
 from ..module import Module
 from ..parameter import UninitializedParameter
@@ -76,7 +77,7 @@ class LazyLinear(_Lazy, Linear):
 
     _becomes, _size, _axis = Linear, "in_features", -1
 
-    def __init__(self, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
+    def __init__(self, out_features: int, bias: bool = True, *, dtype: DTypeLike | None = None) -> None:
         super().__init__(0, out_features, bias, dtype=dtype)
         self._wait(dtype)
 
@@ -91,7 +92,9 @@ class _LazyConv(_Lazy):
     _size = "in_channels"
     _min_in_channels = 0  # unknown until the first input
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, dtype: Any = None, **settings: Any) -> None:
+    def __init__(
+        self, out_channels: int, kernel_size: ShapeLike, *args: Any, dtype: DTypeLike | None = None, **settings: Any
+    ) -> None:
         super().__init__(0, out_channels, kernel_size, *args, dtype=dtype, **settings)  # type: ignore[call-arg]
         self._wait(dtype)
 

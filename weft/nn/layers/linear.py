@@ -8,6 +8,7 @@ from typing import Any
 from ...ops.array.creation import empty
 from ...ops.core.spec import check_size
 from ...tensor import Tensor
+from ...typing import DTypeLike
 from .. import functional as F
 from .. import init
 from ..module import Layer, Module
@@ -42,7 +43,9 @@ class Linear(Layer):
     (2, 5)
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, dtype: DTypeLike | None = None
+    ) -> None:
         super().__init__()
         in_features = check_size("Linear", in_features, "in_features")
         out_features = check_size("Linear", out_features, "out_features")
@@ -79,7 +82,13 @@ class Bilinear(Layer):
     """
 
     def __init__(
-        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         in1_features = check_size("Bilinear", in1_features, "in1_features")

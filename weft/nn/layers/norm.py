@@ -11,6 +11,7 @@ from ...ops.array.creation import ones, zeros
 from ...ops.core.spec import check_shape, check_size
 from ...ops.nn.norm.batch_norm import check_momentum
 from ...tensor import Tensor, wrap
+from ...typing import DTypeLike, ShapeLike
 from .. import functional as F
 from .. import init
 from ..module import Layer
@@ -75,7 +76,7 @@ class _BatchNorm(_RunningNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
 
@@ -137,7 +138,7 @@ class _InstanceNorm(_RunningNorm):
         affine: bool = False,
         track_running_stats: bool = False,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
 
@@ -196,12 +197,12 @@ class LayerNorm(Layer):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: ShapeLike,
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _trailing_shape("LayerNorm", normalized_shape)
@@ -236,7 +237,12 @@ class RMSNorm(Layer):
     """
 
     def __init__(
-        self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, *, dtype: Any = None
+        self,
+        normalized_shape: ShapeLike,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _trailing_shape("RMSNorm", normalized_shape)
@@ -269,7 +275,13 @@ class GroupNorm(Layer):
     """
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, dtype: Any = None
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         num_groups = check_size("GroupNorm", num_groups, "num_groups", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor import Tensor
+from ...typing import OutputSize, ShapeLike
 from .. import functional as F
 from ..module import Layer, Module
 
@@ -12,10 +13,10 @@ from ..module import Layer, Module
 class _MaxPool(Module):
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: ShapeLike,
+        stride: ShapeLike | None = None,
+        padding: ShapeLike = 0,
+        dilation: ShapeLike = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -76,7 +77,7 @@ class MaxPool3d(_MaxPool):
 
 
 class _MaxUnpool(Layer):
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(self, kernel_size: ShapeLike, stride: ShapeLike | None = None, padding: ShapeLike = 0) -> None:
         super().__init__()
         self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
 
@@ -87,30 +88,30 @@ class _MaxUnpool(Layer):
 class MaxUnpool1d(_MaxUnpool):
     """Inverse of `MaxPool1d`: scatter the maxima back to their `indices`, zeros elsewhere."""
 
-    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, x: Tensor, indices: Tensor, output_size: ShapeLike | None = None) -> Tensor:
         return F.max_unpool1d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool2d(_MaxUnpool):
     """Inverse of `MaxPool2d`: scatter the maxima back to their `indices`, zeros elsewhere."""
 
-    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, x: Tensor, indices: Tensor, output_size: ShapeLike | None = None) -> Tensor:
         return F.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool3d(_MaxUnpool):
     """Inverse of `MaxPool3d`: scatter the maxima back to their `indices`, zeros elsewhere."""
 
-    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, x: Tensor, indices: Tensor, output_size: ShapeLike | None = None) -> Tensor:
         return F.max_unpool3d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class _AvgPool(Layer):
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: ShapeLike,
+        stride: ShapeLike | None = None,
+        padding: ShapeLike = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -132,9 +133,9 @@ class AvgPool1d(_AvgPool):
 class _AvgPoolDivisor(_AvgPool):
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: ShapeLike,
+        stride: ShapeLike | None = None,
+        padding: ShapeLike = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -175,7 +176,9 @@ class AvgPool3d(_AvgPoolDivisor):
 
 
 class _LPPool(Layer):
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+    def __init__(
+        self, norm_type: float, kernel_size: ShapeLike, stride: ShapeLike | None = None, ceil_mode: bool = False
+    ) -> None:
         super().__init__()
         self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
 
@@ -205,7 +208,7 @@ class LPPool3d(_LPPool):
 
 
 class _Adaptive(Module):
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: OutputSize) -> None:
         super().__init__()
         self.output_size = output_size
 
@@ -244,7 +247,7 @@ class AdaptiveAvgPool3d(_Adaptive):
 
 
 class _AdaptiveMax(_Adaptive):
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: OutputSize, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 

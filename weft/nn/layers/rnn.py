@@ -8,6 +8,7 @@ from ...errors import format_shape
 from ...ops.array.creation import empty, zeros
 from ...ops.core.spec import MAX_LAYERS, check_size
 from ...tensor import Tensor
+from ...typing import DTypeLike
 from .. import functional as F
 from .. import init
 from ..module import Module
@@ -32,7 +33,7 @@ class _Recurrent(Module):
         bidirectional: bool = False,
         proj_size: int = 0,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         op = type(self).__name__
@@ -137,7 +138,7 @@ class RNN(_Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNN: nonlinearity must be 'tanh' or 'relu'. Got {nonlinearity!r}.")
@@ -201,7 +202,7 @@ class LSTM(_Recurrent):
 class _Cell(Module):
     _gates: int
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: DTypeLike | None = None) -> None:
         super().__init__()
         input_size = check_size(type(self).__name__, input_size, "input_size", 1)
         hidden_size = check_size(type(self).__name__, hidden_size, "hidden_size", 1)
@@ -234,7 +235,13 @@ class RNNCell(_Cell):
     _gates = 1
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", *, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        *,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, dtype=dtype)
         if nonlinearity not in ("tanh", "relu"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ...errors import format_shape
 from ...ops.core.spec import check_integer, check_size
 from ...tensor import Tensor
+from ...typing import ShapeLike
 from .. import functional as F
 from ..module import Layer
 from .words import explain_torch_names
@@ -39,7 +40,7 @@ class Unflatten(Layer):
     (2, 3, 4)
     """
 
-    def __init__(self, axis: int, unflattened_size: Any) -> None:
+    def __init__(self, axis: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()
         self.axis, self.unflattened_size = axis, tuple(unflattened_size)
 
@@ -58,7 +59,11 @@ class Upsample(Layer):
     """
 
     def __init__(
-        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+        self,
+        size: ShapeLike | None = None,
+        scale_factor: float | Sequence[float] | None = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
     ) -> None:
         super().__init__()
         if (size is None) == (scale_factor is None):
@@ -76,14 +81,14 @@ class Upsample(Layer):
 class UpsamplingNearest2d(Upsample):
     """Two-dimensional nearest-neighbour resampling."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: ShapeLike | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
     """Two-dimensional bilinear resampling with aligned corners."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: ShapeLike | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 
@@ -146,7 +151,9 @@ class Unfold(Layer):
     (1, 18, 9)
     """
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(
+        self, kernel_size: ShapeLike, dilation: ShapeLike = 1, padding: ShapeLike = 0, stride: ShapeLike = 1
+    ) -> None:
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
 
@@ -165,7 +172,12 @@ class Fold(Layer):
     """
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        output_size: ShapeLike,
+        kernel_size: ShapeLike,
+        dilation: ShapeLike = 1,
+        padding: ShapeLike = 0,
+        stride: ShapeLike = 1,
     ) -> None:
         super().__init__()
         self.output_size, self.kernel_size = output_size, kernel_size
@@ -184,7 +196,7 @@ class _Pad(Layer):
     _axes: int
     _mode = "constant"
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
         op, given = type(self).__name__, (padding,) * (2 * self._axes) if isinstance(padding, int) else padding
         if not isinstance(given, (tuple, list)):
@@ -202,7 +214,7 @@ class _Pad(Layer):
 
 
 class _ConstantPad(_Pad):
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
 

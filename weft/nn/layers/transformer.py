@@ -11,6 +11,7 @@ import numpy as np
 
 from ...ops.core.spec import MAX_LAYERS, check_size
 from ...tensor import Tensor, wrap
+from ...typing import DTypeLike
 from .. import functional as F
 from .. import init
 from ..containers import ModuleList
@@ -47,13 +48,13 @@ class _Layer(Layer):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Any = "relu",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
@@ -229,7 +230,7 @@ class Transformer(Layer):
         num_decoder_layers: int = 6,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Any = "relu",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
         custom_encoder: Module | None = None,
         custom_decoder: Module | None = None,
         layer_norm_eps: float = 1e-5,
@@ -237,7 +238,7 @@ class Transformer(Layer):
         norm_first: bool = False,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         settings = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)

@@ -10,7 +10,7 @@ import numpy as np
 from .... import dtypes
 from ....errors import format_shape
 from ....tensor import Tensor
-from ....typing import ShapeLike
+from ....typing import OutputSize, ShapeLike
 from ...array.shaping import flatten, reshape, squeeze
 from ...core.define import composite, primitive
 from ...core.samples import Bad, Sample
@@ -507,7 +507,7 @@ def _adaptive_bad(kind: str, n: int) -> Any:
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 1),
     samples=lambda m: [Sample(m.normal(2, 3, 7), 3), Sample(m.normal(2, 3, 6), 3)],
 )  # fmt: skip
-def adaptive_avg_pool1d(x: Tensor, output_size: ShapeLike) -> Tensor:
+def adaptive_avg_pool1d(x: Tensor, output_size: OutputSize) -> Tensor:
     """The means over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
     return _adaptive_avg_pool(1, x, output_size)
 
@@ -520,7 +520,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: ShapeLike) -> Tensor:
         Sample(m.normal(3, 5, 7), (None, 3)), Sample(m.normal(1, 2, 2, 3), (5, 5)),
     ],
 )  # fmt: skip
-def adaptive_avg_pool2d(x: Tensor, output_size: ShapeLike) -> Tensor:
+def adaptive_avg_pool2d(x: Tensor, output_size: OutputSize) -> Tensor:
     """The means over windows that cover the image evenly.
 
     Args:
@@ -539,7 +539,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: ShapeLike) -> Tensor:
     namespace="nn", reference=_adaptive_avg_reference, errors=_adaptive_bad("avg", 3),
     samples=lambda m: [Sample(m.normal(1, 2, 3, 4, 5), (2, 2, 2)), Sample(m.normal(1, 2, 3, 4, 2), 1)],
 )  # fmt: skip
-def adaptive_avg_pool3d(x: Tensor, output_size: ShapeLike) -> Tensor:
+def adaptive_avg_pool3d(x: Tensor, output_size: OutputSize) -> Tensor:
     """The means over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly. See `adaptive_avg_pool2d`."""
     return _adaptive_avg_pool(3, x, output_size)
 
@@ -618,7 +618,7 @@ def _adaptive_max_reference(x: Any, output_size: Any, return_indices: bool = Fal
     samples=lambda m: [Sample(m.distinct(2, 3, 7), 3), Sample(m.distinct(2, 3, 6), 3, return_indices=True)],
 )  # fmt: skip
 def adaptive_max_pool1d(
-    x: Tensor, output_size: ShapeLike, return_indices: bool = False
+    x: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over `output_size` windows that cover (N, C, L) or (C, L) evenly."""
     return _adaptive_max_pool(1, x, output_size, return_indices)
@@ -632,7 +632,7 @@ def adaptive_max_pool1d(
     ],
 )  # fmt: skip
 def adaptive_max_pool2d(
-    x: Tensor, output_size: ShapeLike, return_indices: bool = False
+    x: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover the image evenly. Windows as for `adaptive_avg_pool2d`."""
     return _adaptive_max_pool(2, x, output_size, return_indices)
@@ -643,7 +643,7 @@ def adaptive_max_pool2d(
     samples=lambda m: [Sample(m.distinct(1, 2, 3, 4, 5), (2, 2, 2))],
 )  # fmt: skip
 def adaptive_max_pool3d(
-    x: Tensor, output_size: ShapeLike, return_indices: bool = False
+    x: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The maxima over windows that cover (N, C, D, H, W) or (C, D, H, W) evenly."""
     return _adaptive_max_pool(3, x, output_size, return_indices)
