@@ -12,6 +12,7 @@ import pytest
 
 import weft
 from tools import reference
+from tools.stubs import record_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +37,20 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
         module = reference.module_of(name)
         missing += [f"weft.{name}.{n}" for n in reference.exports(module) if f"weft.{name}.{n}" not in anchors]
     assert missing == []
+
+
+def test_every_op_is_on_the_page_of_its_family() -> None:
+    pages = list(reference.pages())
+    others = next(page for page in pages if page.path == "reference/rest.md")
+    assert [path for path, value in others.entries if record_of(value) is not None] == []
+    titles = [page.title for page in pages]
+    assert len(titles) == len(set(titles))
+    assert [name for name in weft.__all__ if _is_module(name) and name not in reference.MODULES] == []
+
+
+def test_examples_keep_the_layout_of_their_output() -> None:
+    text = reference.markdown("One.\n\n    >>> f(2)\n    tensor([[1, 2],\n            [1, 2]])\n\nMore.")
+    assert ">>> f(2)\ntensor([[1, 2],\n        [1, 2]])\n```" in text
 
 
 def _is_module(name: str) -> bool:

@@ -40,12 +40,13 @@ MODULES = {
     "io": "Checkpoints and TensorBoard",
     "linalg": "Linear algebra",
     "fft": "Fourier transforms",
-    "random": "Random numbers",
+    "random": "Module weft.random",
     "sparse": "Sparse tensors",
     "debug": "Debugging",
     "memory": "Memory",
     "profiler": "Profiler",
     "multiprocessing": "Processes",
+    "distributed": "Distributed training",
     "sklearn": "scikit-learn",
     "typing": "Types",
 }
@@ -66,7 +67,7 @@ _FAMILY_OF_FILE = {
     "statistics": "reduction", "cumulative": "reduction", "shaping": "shaping", "repeating": "shaping",
     "indexing": "shaping", "gathering": "shaping", "searching": "searching", "sorting": "searching", "sets": "searching",
     "comparison": "elementwise", "products": "products", "linalg_structure": "products", "einsum": "products",
-    "random": "random", "softmax": "elementwise", "row_sparse": "rest",
+    "random": "random", "softmax": "elementwise", "row_sparse": "rest", "padding": "shaping",
 }  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def family_of(name: str, value: Any) -> str:
         return "autograd"
     if name in api.LAZY or parts[:2] == ["weft", "graph"]:
         return "graph" if parts[:2] == ["weft", "graph"] else "rest"
-    return _FAMILY_OF_FILE.get(parts[-1], "rest")
+    return next((_FAMILY_OF_FILE[part] for part in reversed(parts) if part in _FAMILY_OF_FILE), "rest")
 
 
 # One entry -----------------------------------------------------------------------------------------------------------
@@ -214,13 +215,15 @@ def markdown(doc: str) -> str:
     """A docstring as Markdown: sections become lists, examples become fenced blocks."""
     out: list[str] = []
     fenced = section = False
+    margin = 0
     for line in doc.splitlines():
         example = line.lstrip().startswith((">>>", "...")) if not fenced else bool(line.strip())
         if example != fenced:
             out += ["", "```pycon"] if example else ["```", ""]
             fenced = example
+            margin = len(line) - len(line.lstrip())
         if fenced:
-            out.append(line.strip() if not line.lstrip().startswith("...") else line.strip())
+            out.append(line[margin:].rstrip())
             continue
         head = line.strip().rstrip(":")
         if line.strip().endswith(":") and head in SECTIONS and not line.startswith(" "):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from . import data as data
 from . import debug as debug
+from . import distributed as distributed
 from . import fft as fft
 from . import io as io
 from . import linalg as linalg
@@ -112,9 +113,9 @@ __all__ = [
     "complex128", "complex64", "concat", "cond", "configure_devices", "conj", "constant",
     "control_dependencies", "copysign", "cos", "cosh", "count_nonzero", "cross", "cummax", "cummin",
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "data", "debug", "default_generator",
-    "detect_anomaly", "device", "devices", "diag", "diag_embed", "diagonal", "diff", "divide", "e", "einsum",
-    "empty", "empty_like", "enable_grad", "enter", "equal", "erf", "erfc", "exit", "exp", "exp2",
-    "expand_dims", "expm1", "eye", "fft", "finfo", "flatten", "flip", "fliplr", "flipud", "float16",
+    "detect_anomaly", "device", "devices", "diag", "diag_embed", "diagonal", "diff", "distributed", "divide",
+    "e", "einsum", "empty", "empty_like", "enable_grad", "enter", "equal", "erf", "erfc", "exit", "exp",
+    "exp2", "expand_dims", "expm1", "eye", "fft", "finfo", "flatten", "flip", "fliplr", "flipud", "float16",
     "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like", "function", "gather",
     "get_default_dtype", "get_default_graph", "get_num_threads", "get_rng_state", "grad", "grad_fn",
     "gradcheck", "gradgradcheck", "gradients", "greater", "greater_equal", "group", "hessian", "histogram",

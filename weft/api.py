@@ -106,6 +106,7 @@ LAZY: dict[str, str] = {
     "random": ".random",
     "memory": ".runtime.memory",
     "multiprocessing": ".multiprocessing",
+    "distributed": ".distributed",
     "set_num_threads": ".runtime.threads:set_num_threads",
     "get_num_threads": ".runtime.threads:get_num_threads",
     "info": ".runtime.info:info",
