@@ -32,9 +32,9 @@ def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-un
     attrs = (Window((1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1)), 1)
     library = OneDNN()
     record, inputs, first, result, direct, own = {
-        "forward": (convolution.convolution, (x, w, None), (), y, library.convolution, rules._pixels),
+        "forward": (convolution.convolution, (x, w, None), (), y, library.convolution, rules._pointwise),
         "grad input": (convolution.convolution_backward_input, (y, w, None), ((size, size),), x,
-                       library.convolution_backward_input, rules._pixels_input),
+                       library.convolution_backward_input, rules._pointwise_input),
     }[op]  # fmt: skip
     return both_ways(record, inputs, (*first, *attrs), result, direct, own)
 

@@ -348,7 +348,7 @@ def test_a_dropped_program_and_its_code_are_freed():
             step(wf.ones((n, 5)))
     gc.collect()
     assert len(program.alive) <= programs + 1
-    assert jit.loaded() <= code + native.RECENT + 8
+    assert jit.loaded() <= code + native.MAX_RECENT_MODULES + 8
     native._recent.clear()
     step.clear()
     gc.collect()

@@ -307,14 +307,14 @@ def test_cached_blocks_are_given_up_before_a_request_fails(monkeypatch: pytest.M
 
     monkeypatch.setattr(_host, "memory_available", available)
     monkeypatch.setattr(_host, "anonymous_resident", lambda: None)
-    monkeypatch.setattr(memory, "_READING_LASTS", -1.0)
+    monkeypatch.setattr(memory, "_READING_SECONDS", -1.0)
     memory.empty((70 * MIB,), np.uint8)
     assert memory.stats().released > 0
 
 
 def test_the_cache_shrinks_under_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_host, "memory_total", lambda: 1024 * MIB)
-    monkeypatch.setattr(memory, "_READING_LASTS", -1.0)
+    monkeypatch.setattr(memory, "_READING_SECONDS", -1.0)
     arrays = [memory.empty((16 * MIB,), np.uint8) for _ in range(4)]
     monkeypatch.setattr(_host, "memory_available", lambda: 512 * MIB)
     del arrays[:2]

@@ -60,7 +60,7 @@ def test_workers_follow_when_the_caller_moves_but_not_at_once(two_threads, monke
     first, second = sorted(everywhere)[:2]
     place = [first]
     monkeypatch.setattr(spreading, "_processor", lambda: place[0])
-    monkeypatch.setattr(spreading, "MIN_MOVE_INTERVAL", 1e9)
+    monkeypatch.setattr(spreading, "MIN_MOVE_SECONDS", 1e9)
     spreading.forget()
     threads.spread_out()
     place[0] = second
@@ -94,7 +94,7 @@ def test_staying_costs_no_parallel_region(two_threads, monkeypatch):
     monkeypatch.setattr(spreading, "_processor", lambda: cpu)
     spreading.forget()
     threads.spread_out()
-    monkeypatch.setattr(spreading, "_tell", lambda *_: pytest.fail("told again"))
+    monkeypatch.setattr(spreading, "_set_affinity", lambda *_: pytest.fail("set again"))
     threads.spread_out()
     with threads.compute_token:
         assert threads.compute_token.held()

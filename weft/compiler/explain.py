@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Location
-from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
+from ..graph.graph import CONSTANT, PLACEHOLDER, Node
 from ..ops.core.costs import FAMILIES
 from ..ops.core.spec import num_elements
 from ..runtime.memory import format_bytes
@@ -18,16 +18,12 @@ def flops(node: Node) -> int:
     op = node.op
     if op is PLACEHOLDER or op is CONSTANT:
         return 0
-    cost = getattr(op, "cost", None)
+    cost = op.cost
     if isinstance(cost, str):  # a family of costs, see `weft.ops.core.costs`
         return int(FAMILIES[cost](op.tensors(op.merge(node.inputs, node.attrs)), node.outputs).flops)
     if cost is not None:
         return int(op.run(cost, op.merge(node.inputs, node.attrs)))
-    if op.expression is not None:
-        return num_elements(node.outputs[0].shape) or 0
-    if node.inputs and isinstance(node.inputs[0], Value) and op.name.startswith("reduce"):
-        return num_elements(node.inputs[0].shape) or 0
-    return 0
+    return (num_elements(node.outputs[0].shape) or 0) if op.expression is not None else 0
 
 
 def traffic(step: Step) -> int:

@@ -34,9 +34,9 @@ PROGRAM_SECONDS = 2.0
 """Time limit for all trials of one program."""
 NODE_SECONDS = 0.04
 """Target time for the trials of one node."""
-CLEARLY, BUSY_CLEARLY = 0.97, 0.8
-"""Required speed-up over the preferred way, on an idle and on a busy machine: noise should not decide."""
-BUSY_TRIES = 3
+MAX_TIME_RATIO, BUSY_MAX_TIME_RATIO = 0.97, 0.8
+"""Maximum time relative to the preferred way, on an idle and on a busy machine: noise should not decide."""
+MAX_BUSY_TRIES = 3
 """How often later processes repeat a measurement taken on a busy machine; minimum times count."""
 FORMAT = 2
 
@@ -242,7 +242,7 @@ def _measured(
             tries = earlier.tries + 1
     if len(seconds) < 2 or preferred not in seconds:
         return None
-    handicap = CLEARLY if found.calm else BUSY_CLEARLY
+    handicap = MAX_TIME_RATIO if found.calm else BUSY_MAX_TIME_RATIO
     way = min(seconds, key=lambda w: seconds[w] * (handicap if w == preferred else 1.0))
     _remember(current.store, key, _Entry(way, seconds, found.calm, tries))
     return Choice(key, title, way, "measured", seconds)
@@ -297,7 +297,7 @@ def _entry(store: Store | None, key: str) -> _Entry | None:
 
 def _remembered(store: Store | None, key: str, title: str, ways: Iterable[str]) -> Choice | None:
     entry = _entry(store, key)
-    if entry is None or entry.way not in ways or not (entry.calm or entry.tries >= BUSY_TRIES):
+    if entry is None or entry.way not in ways or not (entry.calm or entry.tries >= MAX_BUSY_TRIES):
         return None
     return Choice(key, title, entry.way, "remembered", entry.seconds)
 

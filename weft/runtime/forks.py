@@ -22,7 +22,7 @@ import time
 import weakref
 from typing import Any, Protocol
 
-PATIENCE = 10.0  # seconds; an import that takes longer may be waiting for the forking thread itself
+MAX_IMPORT_SECONDS = 10.0  # seconds; an import that takes longer may be waiting for the forking thread itself
 
 
 class _Lock(Protocol):
@@ -38,7 +38,7 @@ class _Imports:
     def acquire(self, blocking: bool = True) -> bool:
         while self._busy():
             now = time.monotonic()
-            self.deadline = self.deadline or now + PATIENCE
+            self.deadline = self.deadline or now + MAX_IMPORT_SECONDS
             if now >= self.deadline:
                 return True
             if not blocking:

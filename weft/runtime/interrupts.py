@@ -12,7 +12,7 @@ import os
 import threading
 from typing import Any
 
-INTERVAL = 0.1  # seconds between two calls back into Python
+TICK_SECONDS = 0.1  # seconds between two calls back into Python
 
 
 class Interrupted(RuntimeError):
@@ -72,7 +72,7 @@ class _Ticker:
         pause = threading.Event()
         while True:
             self._wake.wait()
-            pause.wait(INTERVAL)
+            pause.wait(TICK_SECONDS)
             if not self._ticks:
                 self._wake.clear()
                 if self._ticks:  # a loop began between the two lines above

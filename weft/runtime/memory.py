@@ -43,10 +43,10 @@ from . import _host, forks
 __all__ = ["MemoryStats", "reset_peak", "stats", "trim"]
 
 THRESHOLD = 32 * 1024  # bytes
-_HUGE = 2 * 1024 * 1024
-_SETTLE_AT_ONCE = 1024 * 1024  # bytes; larger blocks are accounted for when they are freed, smaller ones lazily
-_READING_LASTS = 1.0  # seconds for which a reading of the system's free memory is valid
-_RESERVE = 64 * 1024 * 1024  # bytes; a single request leaves this much to the rest of the system
+_HUGE_PAGE_BYTES = 2 * 1024 * 1024
+_EAGER_ACCOUNTING_BYTES = 1024 * 1024  # bytes; larger blocks are accounted for when they are freed, smaller ones lazily
+_READING_SECONDS = 1.0  # seconds for which a reading of the system's free memory is valid
+_RESERVED_BYTES = 64 * 1024 * 1024  # bytes; a single request leaves this much to the rest of the system
 _FLOAT32 = np.dtype(np.float32)
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -96,10 +96,10 @@ class _Mapping:
     __slots__ = ("address", "fresh", "memory", "size")
 
     def __init__(self, size: int) -> None:
-        huge = size >= _HUGE
+        huge = size >= _HUGE_PAGE_BYTES
         # A mapping starts at any page; the slack allows the block to start at a huge-page boundary. It is never
         # touched, so it costs address space only.
-        length = size + _HUGE if huge else size
+        length = size + _HUGE_PAGE_BYTES if huge else size
         if hasattr(mmap, "MAP_ANONYMOUS"):
             self.memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         else:
@@ -109,11 +109,12 @@ class _Mapping:
         self.size = size
         self.fresh = True
         if huge:
-            self.address = -(-start // _HUGE) * _HUGE
+            self.address = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 # Only whole huge pages of the block: a huge page at its end would reach into the slack.
                 try:
-                    self.memory.madvise(mmap.MADV_HUGEPAGE, self.address - start, size // _HUGE * _HUGE)
+                    whole = size // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
+                    self.memory.madvise(mmap.MADV_HUGEPAGE, self.address - start, whole)
                 except OSError:  # a kernel without huge pages
                     return
 
@@ -164,7 +165,7 @@ class _Pool:
         self.in_use = self.cached = self.peak = self.hits = self.misses = self.released = 0
         self.headroom = 0  # bytes that may be mapped without another reading of free memory
         self.cache_limit = 0
-        self.read_at = -_READING_LASTS
+        self.read_at = -_READING_SECONDS
         self.anonymous_before: int | None = None
 
     # ---- taking and giving back
@@ -176,7 +177,7 @@ class _Pool:
             found = self.classes.get(size)
             if found is None:
                 # Taking the lock to account for a freed small block would cost as much as the work on the block.
-                give_back = self.give_back if size >= _SETTLE_AT_ONCE else self.returned.append
+                give_back = self.give_back if size >= _EAGER_ACCOUNTING_BYTES else self.returned.append
                 found = self.classes[size] = _SizeClass(size, give_back)
             return found
 
@@ -216,7 +217,7 @@ class _Pool:
         self.returned.append(address)
         with self.lock:
             self._settle()
-            if time.monotonic() - self.read_at > _READING_LASTS:
+            if time.monotonic() - self.read_at > _READING_SECONDS:
                 self._look()
             if self.cached > self.cache_limit:
                 self._evict(self.cached - self.cache_limit)
@@ -265,7 +266,7 @@ class _Pool:
     # ---- the system's limits
 
     def _map(self, size: int) -> _Mapping:
-        if size > self.headroom or time.monotonic() - self.read_at > _READING_LASTS:
+        if size > self.headroom or time.monotonic() - self.read_at > _READING_SECONDS:
             self._make_room(size)
         try:
             mapping = _Mapping(size)
@@ -295,7 +296,7 @@ class _Pool:
         if available is None:
             self.headroom = self.cache_limit = sys.maxsize
             return None
-        free = available - self._untouched() - _RESERVE
+        free = available - self._untouched() - _RESERVED_BYTES
         self.headroom = max(free // 16, 0)
         spare = available - (_host.memory_total() or 0) // 8
         self.cache_limit = max(self.cached + spare, 0)

@@ -24,13 +24,13 @@ import threading
 import time
 from collections.abc import Callable
 
-MIN_MOVE_INTERVAL = 0.005
+MIN_MOVE_SECONDS = 0.005
 """Seconds between two changes of affinity: each one wakes the workers, and a caller that migrated may migrate again."""
 
-LOAD_POLL_INTERVAL = 0.025
+LOAD_POLL_SECONDS = 0.025
 """Seconds between two readings of the number of runnable threads: one costs as much as a small step's Python code."""
 
-CROWDED_FOR = 0.5
+CROWDED_SECONDS = 0.5
 """Seconds for which a machine counts as crowded after a reading."""
 
 _PROCESSORS = os.cpu_count() or 1  # cached: the call is slower than everything else here
@@ -94,17 +94,17 @@ def crowded() -> bool:
 def spread(library: ctypes.CDLL, width: int) -> None:
     """Make this thread's workers avoid its processor, or on a crowded machine run anywhere, if that has changed.
 
-    Checked at most once per `MIN_MOVE_INTERVAL`; a call in between costs 0.1 µs.
+    Checked at most once per `MIN_MOVE_SECONDS`; a call in between costs 0.1 µs.
     """
     now = time.monotonic()
     if now < _team.since or _processor is None:
         return
-    _team.since = now + MIN_MOVE_INTERVAL
+    _team.since = now + MIN_MOVE_SECONDS
     if now >= _team.looked:
-        _team.looked = now + LOAD_POLL_INTERVAL
+        _team.looked = now + LOAD_POLL_SECONDS
         before, _team.full = _team.full, crowded()
         if before and _team.full:  # a single reading may be a short spike
-            _team.since = now + CROWDED_FOR
+            _team.since = now + CROWDED_SECONDS
             _release()
             return
     cpu = _processor()
@@ -112,10 +112,10 @@ def spread(library: ctypes.CDLL, width: int) -> None:
         return
     allowed = os.sched_getaffinity(0)
     if len(allowed) >= width and cpu in allowed:
-        _tell(library, width, allowed - {cpu})
+        _set_affinity(library, width, allowed - {cpu})
         _team.cpu, _team.free = cpu, False
     elif not _team.free:  # a worker of a narrower team may be restricted
-        _tell(library, width, allowed)
+        _set_affinity(library, width, allowed)
         _team.cpu, _team.free = -1, True
 
 
@@ -133,12 +133,12 @@ def _release() -> None:
     _team.cpu = -1
 
 
-def _tell(library: ctypes.CDLL, width: int, processors: set[int]) -> None:
+def _set_affinity(library: ctypes.CDLL, width: int, processors: set[int]) -> None:
     """Set the affinity of every worker from within that worker, since thread ids may be reused."""
     caller = threading.get_native_id()
     workers: list[int] = []
 
-    def ask(_: int | None) -> None:
+    def in_worker(_: int | None) -> None:
         me = threading.get_native_id()
         if me == caller:
             return
@@ -148,5 +148,5 @@ def _tell(library: ctypes.CDLL, width: int, processors: set[int]) -> None:
         except OSError:
             return  # its processors were just removed; keep the affinity
 
-    library.GOMP_parallel(_ANYWHERE(ask), None, width, 0)
+    library.GOMP_parallel(_ANYWHERE(in_worker), None, width, 0)
     _team.workers = tuple(workers)

@@ -52,4 +52,4 @@ def test_tasks_cover_all_tiles() -> None:
             each, tasks = p.split(rows, columns, host())
             tiles = -(-rows // p.tile_of(columns, host())[0])
             assert each * tasks >= tiles > each * (tasks - 1)
-            assert each * p.tile_of(columns, host())[0] <= p.TASK_ROWS
+            assert each * p.tile_of(columns, host())[0] <= p.MAX_TASK_ROWS

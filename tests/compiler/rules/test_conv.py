@@ -89,7 +89,8 @@ def test_samples_do_the_same_in_small(op: str, n: int, size: int) -> None:
     }[op]
     node = flow.add(getattr(ops, op).op, inputs, (*first, *attrs), [Spec(result.shape, dtype)])
     places = tuple(i for i, v in enumerate(inputs) if v is x or v is y)
-    sample = conv._sample(node, conv.Images("", x, y, places))
+    images = [node.outputs[0] if v is result else v for v in (x, y)]
+    sample = conv._sample(node, conv.Images("", *images, places))
     assert sample is not None and sample.scale > 1
     small = dict(zip((id(v) for v in inputs if v is not None), (s for s in sample.inputs if s), strict=True))
     small[id(result)] = sample.outputs[0]

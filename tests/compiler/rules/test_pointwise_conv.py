@@ -67,7 +67,7 @@ def captured(way: str, inputs: list[np.ndarray]) -> tuple[list[np.ndarray], str]
 def test_result_and_gradient(case: Case) -> None:
     inputs = arrays(case)
     x, w, b, g = (a.astype(np.float64) for a in inputs)
-    made, explained = captured("pixels", inputs)
+    made, explained = captured("pointwise", inputs)
     expected = [
         np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0]) + b[:, None, None],
         np.einsum("nkhw,kc->nchw", g, w[:, :, 0, 0]),
@@ -75,7 +75,7 @@ def test_result_and_gradient(case: Case) -> None:
     for got, wanted in zip(made, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
     ways = 1 + pointwise_conv.suits(case.outputs, case.inputs, host())  # 33 input channels are no panel of a gradient
-    assert explained.count("pixels (forced)") == ways
+    assert explained.count("pointwise (forced)") == ways
 
 
 def test_plain_layouts_and_turned_weights() -> None:
@@ -87,7 +87,7 @@ def test_plain_layouts_and_turned_weights() -> None:
     def f(x: wf.Tensor, w: wf.Tensor) -> wf.Tensor:
         return F.conv2d(x, w.transpose(0, 1))
 
-    with tuning.forced("pixels"):
+    with tuning.forced("pointwise"):
         made = f(*map(wf.asarray, (x, w))).numpy()
     np.testing.assert_allclose(made, np.einsum("nchw,ck->nkhw", x, w[:, :, 0, 0]), rtol=1e-4, atol=1e-4)
 
@@ -102,9 +102,9 @@ def test_frozen_functions_take_what_follows(residual: bool) -> None:
         return F.relu6(y + other if residual else y)
 
     f = wf.function(plain, freeze=True)
-    with tuning.forced("pixels"), wf.no_grad():
+    with tuning.forced("pointwise"), wf.no_grad():
         made = f(wf.asarray(x), wf.asarray(other)).numpy()
-        assert "pixels (forced)" in f.explain()
+        assert "pointwise (forced)" in f.explain()
     wanted = np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0]) + b[:, None, None]
     np.testing.assert_allclose(made, np.clip(wanted + other if residual else wanted, 0, 6), rtol=1e-4, atol=1e-4)
 
@@ -116,13 +116,13 @@ def test_bits_depend_neither_on_threads_nor_on_the_number_of_images() -> None:
     try:
         for count in (1, 2):
             threads.set_num_threads(count)
-            results.append(captured("pixels", inputs)[0])
+            results.append(captured("pointwise", inputs)[0])
     finally:
         threads.set_num_threads(before)
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
     x, w, bias, g = inputs
-    one = captured("pixels", [x[:1], w, bias, g[:1]])[0]
+    one = captured("pointwise", [x[:1], w, bias, g[:1]])[0]
     for a, b in zip(results[0], one, strict=True):
         np.testing.assert_array_equal(a[:1], b)
 
@@ -131,7 +131,7 @@ def test_nan_and_infinity_stay_in_their_pixel() -> None:
     x, w, b, g = arrays(Case(1, 16, 24, (12, 12)))
     x = x.copy()
     x[0, 3, 5, 7], x[0, 2, 6, 1] = np.nan, np.inf
-    y = captured("pixels", [x, w, b, g])[0][0]
+    y = captured("pointwise", [x, w, b, g])[0][0]
     assert np.isnan(y[0, :, 5, 7]).all() and not np.isfinite(y[0, :, 6, 1]).any()
     assert np.isfinite(y).sum() == y.size - 2 * 24
 
@@ -151,6 +151,6 @@ def test_which_convolutions_qualify() -> None:
     def strided(x: wf.Tensor, w: wf.Tensor, b: wf.Tensor) -> Any:
         return F.conv2d(x, w, b, 2), F.conv2d(x, w, b, padding=1)
 
-    with tuning.forced("pixels"):
+    with tuning.forced("pointwise"):
         strided(*map(wf.asarray, (x, w, b)))
-        assert "pixels (" not in strided.explain()
+        assert "pointwise (" not in strided.explain()

@@ -25,7 +25,7 @@ SCAN_SECONDS = 600.0
 SCAN_SHARE = 1 / 64
 ABANDONED_SECONDS = 3600.0
 """Age from which an unfinished entry is attributed to a dead process."""
-TARGET = 0.9
+PRUNED_SHARE = 0.9
 """Fraction of the limit to prune to, so that the next entry does not trigger pruning again."""
 
 _written = 0  # bytes written since this process last scanned
@@ -57,7 +57,7 @@ def wrote(folder: Path, size: int, is_owned: Callable[[os.stat_result], bool]) -
 
 
 def prune(folder: Path, limit: int, is_owned: Callable[[os.stat_result], bool]) -> int:
-    """Remove entries until the rest takes at most `TARGET` of `limit`; returns the number removed."""
+    """Remove entries until the rest takes at most `PRUNED_SHARE` of `limit`; returns the number removed."""
     now = time.time()
     entries: list[tuple[float, int, str]] = []
     removed = 0
@@ -77,7 +77,7 @@ def prune(folder: Path, limit: int, is_owned: Callable[[os.stat_result], bool]) 
     if total <= limit:
         return removed
     for _, size, path in sorted(entries):
-        if total <= limit * TARGET:
+        if total <= limit * PRUNED_SHARE:
             break
         removed += _remove(path)
         total -= size

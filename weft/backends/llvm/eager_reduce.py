@@ -16,9 +16,9 @@ from ...runtime import memory, threads
 from . import jit
 from .eager_elementwise import MAX_PREPARED_CALLS, MIN_PARALLEL_ELEMENTS, dense_strides, element_strides, serves
 
-CHUNK = 8192
+CHUNK_ELEMENTS = 8192
 """Elements of a long row per task: enough tasks to run in parallel, and short sums with small rounding errors."""
-TASKS = 64
+TARGET_TASKS = 64
 MAX_STRIP_ELEMENTS = 32
 """Maximum reduced elements for the strips scheme, in which each lane iterates over its elements."""
 
@@ -184,14 +184,14 @@ def _scheme(labels: str, sizes: tuple[int, ...], count: int, indexed: bool) -> t
         if not inner_reduced:
             outer = rows // lane
             # Enough chunks for all threads, and about as many as rows in each, which keeps rounding errors small.
-            chunks = max(1, min(count // 64, max(-(-TASKS // outer), isqrt(count) // 2)))
+            chunks = max(1, min(count // 64, max(-(-TARGET_TASKS // outer), isqrt(count) // 2)))
             chunk = -(-count // chunks)
             return "columns", -(-count // chunk), chunk, True
     cut = sizes[labels.index("r")]
     per_step = count // cut
-    if count < (8 if rows >= TASKS else 2) * CHUNK:
+    if count < (8 if rows >= TARGET_TASKS else 2) * CHUNK_ELEMENTS:
         return "rows", 1, cut, False
-    chunks = max(1, min(count // CHUNK, cut))
+    chunks = max(1, min(count // CHUNK_ELEMENTS, cut))
     chunk = -(-cut // chunks)
     if per_step == 1:
         chunk = -(-chunk // 64) * 64

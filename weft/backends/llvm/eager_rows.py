@@ -390,7 +390,7 @@ def batch_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 # Batch norm: columns are channels. With too few channels to fill a few vectors, k pixels form one row: the matrix
 # (pixels, channels) is viewed as (pixels / k, k * channels), and the k columns of a channel are combined afterwards.
 
-_WIDE_ENOUGH = 64
+_MIN_COLUMNS = 64
 
 
 def _columns(x: np.ndarray) -> tuple[np.ndarray, int]:
@@ -398,7 +398,7 @@ def _columns(x: np.ndarray) -> tuple[np.ndarray, int]:
     pixels = _dense(x.transpose(0, *range(2, x.ndim), 1), None).reshape(-1, x.shape[1])
     count, n = pixels.shape
     k = 1
-    while k * n < _WIDE_ENOUGH and count % (2 * k) == 0:
+    while k * n < _MIN_COLUMNS and count % (2 * k) == 0:
         k *= 2
     return pixels.reshape(count // k, k * n), k
 

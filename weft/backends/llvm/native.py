@@ -25,12 +25,12 @@ from . import cache, jit
 from .emit import emit_kernel
 from .routines import NAMES, TEXT, words
 
-RECENT = 256
+MAX_RECENT_MODULES = 256
 BOXED = "boxed"
 _routines: list[jit.Code] = []
 _kernels: WeakValueDictionary[Kernel, jit.Code] = WeakValueDictionary()  # of live programs
 _recent: deque[jit.Code] = deque(
-    maxlen=RECENT
+    maxlen=MAX_RECENT_MODULES
 )  # kept after their program is gone: the kernels of a trial are soon reused
 
 

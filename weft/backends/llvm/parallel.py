@@ -26,13 +26,13 @@ START = "GOMP_parallel"
 ME = "omp_get_thread_num"
 SET_WIDTH = "omp_set_num_threads"
 RUN = "weft_parallel"
-RANGES = 16
+RANGES_PER_THREAD = 16
 """Approximate number of ranges per thread: with four, one thread ran 16 of 28 expensive iterations and the other 12."""
-FINE = 64
+FINE_RANGES_PER_THREAD = 64
 """The same for loops whose single iterations are large enough for a thread."""
 _CAPTURED = 4  # the first word of captured values in a job
 
-ANY = 1 << 30  # threads: no limit
+NO_THREAD_LIMIT = 1 << 30  # threads: no limit
 # job: { shares, block, threads, range function, captured values ... }; a share: { next iteration (atomic), end }, a line each
 TEAM = f"""@{WIDTH} = external global i32
 declare void @{START}(ptr, ptr, i32, i32)
@@ -55,7 +55,7 @@ single:
   ret void
 team:
   %heavy = icmp eq i64 %some, 1
-  %each = select i1 %heavy, i64 {FINE}, i64 {RANGES}
+  %each = select i1 %heavy, i64 {FINE_RANGES_PER_THREAD}, i64 {RANGES_PER_THREAD}
   %ranges = mul i64 %threads, %each
   %n1 = add i64 %n, %ranges
   %n2 = sub i64 %n1, 1
@@ -188,7 +188,7 @@ def emit(outer: KernelEmitter, statement: Loop) -> None:
         field = f.op(f"getelementptr i64, ptr {job.ref}, i64 {position}", "ptr")
         f.store(value, field, 8)
     unit = literal("i64", 64 if statement.kind == "vector" else 1)
-    most = literal("i64", ANY if statement.workers is None else statement.workers)
+    most = literal("i64", NO_THREAD_LIMIT if statement.workers is None else statement.workers)
     f.do(f"call void @{RUN}(ptr @{unpacked.name}, {job}, {extent}, {grain}, {unit}, {most})")
     outer.forget(*outer.changed_in(statement))
 

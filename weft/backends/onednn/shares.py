@@ -31,7 +31,7 @@ from .primitives.matmul import gemm_is_faster
 from .primitives.matmul import matmul as matmul_primitive
 from .primitives.pooling import pooling_backward, pooling_forward
 
-SHARES = 16
+TARGET_SHARES = 16
 """Shares of large work, about: enough for as many threads, and for two to finish together."""
 MIN_WORK = 1 << 21
 """Minimum multiply-adds of a share: some 40 µs, about the time to wake a thread."""
@@ -46,7 +46,7 @@ MIN_DEPTH = 512
 PIXELS_PER_SUM, MIN_PIXELS_PER_SUM = 512, 64
 """Minimum pixels of a share of a weight gradient: for more than two shares, and for two. Writing and rereading a partial
 gradient takes as long as some 25 pixels."""
-SCRATCHPADS = 16
+MAX_SCRATCHPADS = 16
 """Maximum threads that run shares concurrently: each has a scratchpad."""
 
 _Ints = tuple[int, ...]
@@ -92,7 +92,7 @@ class Shares:
     @property
     def pads(self) -> int:
         """How many threads may run shares at once."""
-        return min(len(self.shares), SCRATCHPADS)
+        return min(len(self.shares), MAX_SCRATCHPADS)
 
     @property
     def scratchpad_nbytes(self) -> int:
@@ -236,7 +236,7 @@ def _by_image(n: int, parts: int, make: Callable[[int], Primitive], nbytes: Mapp
 
 
 def _parts(work: int, least: int = MIN_WORK) -> int:
-    return max(1, min(SHARES, work // least))
+    return max(1, min(TARGET_SHARES, work // least))
 
 
 def conv_forward(
@@ -271,7 +271,7 @@ def conv_forward(
 
 def _band_count(n: int, parts: int, rows: int) -> int:
     """The number of bands per image, if n images alone make too few shares."""
-    return _power(max(1, min(parts // n, rows // MIN_ROWS))) if n < SHARES // 2 else 1
+    return _power(max(1, min(parts // n, rows // MIN_ROWS))) if n < TARGET_SHARES // 2 else 1
 
 
 def _sliced(op: PostOp, y_shape: _Ints) -> bool:
@@ -479,7 +479,7 @@ def matmul(
     batch = out.shape[0] if len(out.shape) > 2 else 1
     if parts == 1 or any(d.strides is None for d in operands.values()):
         return whole(make(operands))
-    if batch >= min(parts, SHARES // 2):
+    if batch >= min(parts, TARGET_SHARES // 2):
         return _blocks(operands, {0: cut(batch, parts)}, make)
     rows, columns = _grid(m, n, k, parts, transposed=(a.strides[-1] != 1, b.strides[-1] != 1))  # type: ignore[index]
     if rows * columns > 1:
@@ -492,7 +492,7 @@ def matmul(
     return whole(make(operands))
 
 
-PACK, PACK_TRANSPOSED, READ = 7, 28, 3
+PACKING_COST, TRANSPOSED_PACKING_COST, READING_COST = 7, 28, 3
 """Cost of an operand per element and share, in multiply-adds: packing it by rows or transposed, or reading a left operand
 unpacked."""
 MAX_PACKING = 0.03
@@ -502,7 +502,10 @@ MAX_PACKING = 0.03
 def _grid(m: int, n: int, k: int, parts: int, transposed: tuple[bool, bool]) -> tuple[int, int]:
     """The grid of blocks of a matmul, at most `parts` in total: a block packs its columns of the right operand, and reads (or
     packs) its rows of the left one."""
-    left, right = PACK_TRANSPOSED if transposed[0] else READ, PACK_TRANSPOSED if transposed[1] else PACK
+    left, right = (
+        TRANSPOSED_PACKING_COST if transposed[0] else READING_COST,
+        TRANSPOSED_PACKING_COST if transposed[1] else PACKING_COST,
+    )
     count = _power(parts)
     while count > 1:
         grids = [(1 << i, count >> i) for i in range(count.bit_length())]

@@ -43,7 +43,7 @@ FLOAT64_SUM_ELEMENTS = 4096  # from which float32 sums are accumulated in float6
 TARGET_BLOCKS = 64  # approximate number of row blocks of a column sum
 BLOCK_ROWS = (16, 1024)  # minimum and maximum rows of a block
 MIN_BLOCK_ELEMENTS = 8192  # minimum elements of a block
-LANES = 32  # minimum independent partial sums of a vector reduction
+MIN_PARTIAL_SUMS = 32  # minimum independent partial sums of a vector reduction
 
 
 # signature -> (strides of results, loads with the numbers of their storages, places of results -> the finished kernel with
@@ -290,7 +290,7 @@ class Nest(Expressions):
         for _ in groups[:-2]:
             level = level[3][0]
         length = self._size(groups[-1])
-        asked = [
+        prefetches = [
             (
                 "near",
                 ld,
@@ -300,7 +300,7 @@ class Nest(Expressions):
             )
             for ld in rows
         ]
-        level[3][:0] = asked
+        level[3][:0] = prefetches
 
     def overwritable(self) -> list[tuple[Storage, Storage]]:
         """(written, read): results that may overwrite a dead operand. Every element of such an operand is read at one point of
@@ -398,7 +398,7 @@ class Nest(Expressions):
             updates: list[Any] = []
             for n in self.members:
                 if self._is_reduction(n) and self.level[n] - 1 == phase:
-                    dtype = _accumulator_dtype(n, inner_size // LANES)
+                    dtype = _accumulator_dtype(n, inner_size // MIN_PARTIAL_SUMS)
                     acc = Accumulator(f"a{phase}_{len(accumulators)}", reduction_of(n).name, dtype)
                     accumulators.append((n, acc))
                     updates.append(("update", acc, self.operand(n.inputs[0], n, phase)))

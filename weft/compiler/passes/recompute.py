@@ -17,7 +17,7 @@ from ..flow import Flow, rebuild
 from ..fusion import is_view
 
 MAX_RECOMPUTED_OPS = 24  # for one value
-WAIT = 50  # a value must be idle for more than 1 / WAIT of the nodes
+IDLE_DIVISOR = 50  # a value must be idle for more than a fiftieth of the nodes
 NEGLIGIBLE_RATIO = 16  # the lifetime of an operand this many times smaller may be extended
 
 
@@ -36,7 +36,7 @@ def candidates(flow: Flow, expensive: int = 0) -> list[Candidate]:
     readers = _readers(flow)
     kept = set(flow.outputs)
     found = []
-    least = max(8, len(flow.nodes) // WAIT)
+    least = max(8, len(flow.nodes) // IDLE_DIVISOR)
     for node in flow.nodes:
         if not (_cheap(node) or expensive and _pure(node)) or is_view(node) or node.outputs[0] in kept:
             continue

@@ -18,7 +18,7 @@ from ..flow import Flow, rebuild
 from ..target import Target
 
 _MATMUL, _MULTIPLY, _RESHAPE, _SUM = map(get, ("matmul", "multiply", "reshape", "reduce_sum"))
-SHORTEST, FEWEST = 64, 2048
+MIN_ROW_ELEMENTS, MIN_ROWS = 64, 2048
 """Minimum row length, and minimum rows."""
 
 
@@ -29,9 +29,9 @@ def thin_products(flow: Flow, target: Target) -> Flow:
         if node.op is not _MATMUL or not all(map(_plain, args)):
             return None
         (rows, depth), columns = args[0].shape, args[1].shape[1]
-        if columns == 1 and rows >= FEWEST and _large(rows, depth, target):
+        if columns == 1 and rows >= MIN_ROWS and _large(rows, depth, target):
             return _column(new, *args)
-        if rows == 1 and depth >= FEWEST and _large(depth, columns, target):
+        if rows == 1 and depth >= MIN_ROWS and _large(depth, columns, target):
             return _row(new, *args)
         return None
 
@@ -43,7 +43,7 @@ def _plain(x: Value) -> bool:
 
 
 def _large(rows: int, length: int, target: Target) -> bool:
-    return length >= SHORTEST and 4 * rows * length >= target.l2_bytes  # smaller ones stay in cache
+    return length >= MIN_ROW_ELEMENTS and 4 * rows * length >= target.l2_bytes  # smaller ones stay in cache
 
 
 def _column(new: Flow, x: Value, w: Value) -> tuple[Value, ...]:

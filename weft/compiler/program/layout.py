@@ -16,9 +16,9 @@ from ...ops.core.views import row_major as row_major
 class Storage:
     """A contiguous memory region of a program.
 
-    `kind` is its owner: an "argument" of the call, a "variable" (an outside tensor), a "constant", the program's
-    "arena" (then `offset` is planned), or an "output" that is allocated at every call. `alias` is the storage
-    whose memory this one takes over (an output written over a variable, an in-place update).
+    `kind` is its owner: an "argument" of the call, a "variable" (an outside tensor), a "constant", the program's "arena"
+    (then `offset` is planned), memory "kept" between calls (see `weft.compiler.lowering.frozen`), an "output" that is
+    allocated at every call, or the "cursor" of a loop, which advances through the memory of another storage.
     """
 
     kind: str

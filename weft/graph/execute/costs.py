@@ -26,7 +26,7 @@ from .interpret import run_alone, run_node
 from .naive import Interpreter
 
 # Seconds: rough estimates for nodes without a measurement; only their ratios matter.
-START, PER_ELEMENT, PER_BYTE, PER_FLOP = 1e-6, 4e-10, 5e-11, 5e-11
+SECONDS_PER_START, SECONDS_PER_ELEMENT, SECONDS_PER_BYTE, SECONDS_PER_FLOP = 1e-6, 4e-10, 5e-11, 5e-11
 REFERENCE_FACTOR = 8.0  # time of NumPy kernels relative to native ones
 REPEATS = 3
 
@@ -87,7 +87,9 @@ def _estimate(node: Node, kind: str) -> float:
         except (TypeError, ValueError, IndexError):
             moved = 0  # a size is not known yet
     elements = sum([num_elements(v.shape) or 1 for v in node.outputs])
-    seconds = START + max(elements * PER_ELEMENT, moved * PER_BYTE) + flops * PER_FLOP
+    seconds = (
+        SECONDS_PER_START + max(elements * SECONDS_PER_ELEMENT, moved * SECONDS_PER_BYTE) + flops * SECONDS_PER_FLOP
+    )
     return seconds * (REFERENCE_FACTOR if kind == "ref" else 1.0)
 
 

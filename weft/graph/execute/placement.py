@@ -25,7 +25,7 @@ from ..graph import CONSTANT, PLACEHOLDER, Node, Value
 from .costs import node_seconds
 
 # Seconds of a crossing: rough estimates, only their ratio to the costs of nodes matters.
-TRANSFER, PER_BYTE = 2e-5, 1e-10
+SECONDS_PER_TRANSFER, SECONDS_PER_BYTE = 2e-5, 1e-10
 
 
 class Constraint(NamedTuple):
@@ -233,7 +233,7 @@ class Placement:
             total += node_seconds(node, device.kind)[0]
             for v in node.inputs:
                 if isinstance(v, Value) and self.of.get(v.node, device) != device:
-                    total += TRANSFER + v.nbytes * PER_BYTE
+                    total += SECONDS_PER_TRANSFER + v.nbytes * SECONDS_PER_BYTE
         return total
 
     def report(self) -> str:

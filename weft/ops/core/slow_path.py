@@ -210,14 +210,14 @@ def check_integers(op: Op, attrs: Sequence[Any]) -> None:
     for i in op.integer_attrs:
         value = attrs[i]
         if value.__class__ is int:
-            if _LEAST <= value <= _MOST:
+            if _MIN_INTEGER <= value <= _MAX_INTEGER:
                 continue
-        elif value is None or all([_LEAST <= v <= _MOST for v in _integers(value)]):  # noqa: C419 - a list is faster
+        elif value is None or all([_MIN_INTEGER <= v <= _MAX_INTEGER for v in _integers(value)]):  # noqa: C419 - a list is faster
             continue
         raise OverflowError(f"{op.title}: {op.attr_names[i]} does not fit into 64 bits. Got {value}.")
 
 
-_LEAST, _MOST = -(1 << 63), 1 << 64  # the end of a range of unsigned integers is one more than the last
+_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), 1 << 64  # the end of a range of unsigned integers is one more than the last
 
 
 def _integers(value: Any) -> Iterator[int]:

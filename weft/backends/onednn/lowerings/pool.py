@@ -15,12 +15,15 @@ import numpy as np
 from ....compiler.lowering.registry import lowers
 from ....compiler.lowering.rules.channels_last import applies, channels_last_layout, channels_last_result
 from ....graph.graph import Node
+from ....ops.core.registry import get
 from ..capi import Alg, Arg
 from ..shares import pool_backward, pool_forward
 from .primitives import add_primitive, primitive_or_none
 
 if TYPE_CHECKING:
     from ....compiler.lowering.lower import Lowering
+
+MAX_POOL_BACKWARD = get("max_pool_backward")
 
 
 @lowers("max_pool")
@@ -30,7 +33,7 @@ def lower_max_pool(lowering: Lowering, node: Node) -> bool:
     if not applies(x_value):
         return False
     private = places not in lowering.wanted and all(
-        u.op.name == "max_pool_backward" for u in lowering._users(node) if places in u.inputs
+        u.op is MAX_POOL_BACKWARD for u in lowering._users(node) if places in u.inputs
     )
     x_shape, y_shape = tuple(x_value.shape), tuple(y_value.shape)
     window = node.attrs[0].covering(x_shape[2:], y_shape[2:])
@@ -82,9 +85,17 @@ def _average(include: bool) -> Any:
     return Alg.POOLING_AVG_INCLUDE_PADDING if include else Alg.POOLING_AVG_EXCLUDE_PADDING
 
 
-@lowers("avg_pool", "avg_pool_backward")
+@lowers("avg_pool")
 def lower_avg_pool(lowering: Lowering, node: Node) -> bool:
-    backward = node.op.name == "avg_pool_backward"
+    return _lower_average(lowering, node, backward=False)
+
+
+@lowers("avg_pool_backward")
+def lower_avg_pool_backward(lowering: Lowering, node: Node) -> bool:
+    return _lower_average(lowering, node, backward=True)
+
+
+def _lower_average(lowering: Lowering, node: Node, backward: bool) -> bool:
     value, out = node.inputs[0], node.outputs[0]
     window, include, divisor = node.attrs[-3:]
     x_shape, y_shape = (tuple(out.shape), tuple(value.shape)) if backward else (tuple(value.shape), tuple(out.shape))

@@ -34,23 +34,23 @@ from .tiles import parts, product, row_tiles, tile_columns
 
 MAX_SLICE_DEPTH = 640
 """Maximum depth of a slice."""
-CHUNK, MAX_BLOCK_COLUMNS = 2048, 256
+MAX_CHUNK_ROWS, MAX_BLOCK_COLUMNS = 2048, 256
 """Maximum rows and columns of a task that packs its own columns."""
-PAGE = 1024
+PAGE_ELEMENTS = 1024
 """float32 elements of a page."""
 MAX_UNPACKED_DEPTH = 128
 """Maximum depth at which the right operand is read unpacked."""
-HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
+TASK_HEIGHTS = (64, 80, 96, 48, 56, 72, 88, 40, 32)
 """Rows of a task that copies its left operand, in order of preference."""
-FEWEST, ENOUGH, LOWEST = 8, 16, 256
-"""Number of tasks, for load balance: at least `FEWEST` as long as each keeps `LOWEST` rows; beyond `ENOUGH` tasks are not made
-smaller."""
+MIN_TASKS, ENOUGH_TASKS, MIN_TASK_ROWS = 8, 16, 256
+"""Number of tasks, for load balance: at least `MIN_TASKS` as long as each keeps `MIN_TASK_ROWS` rows; beyond `ENOUGH_TASKS`
+tasks are not made smaller."""
 
 Finish = Callable[[Expr, Expr, Expr, str], Sequence[Statement]]
 """`finish(row, column, value, tag)`: the epilogue of an element. The tag makes names unique."""
 Near = Callable[[Expr, Expr], Sequence[Statement]]
 """`near(row, column)`: prefetches of the memory that `finish` touches there."""
-Asking = Callable[[Expr], Sequence[Statement]]
+Prefetches = Callable[[Expr], Sequence[Statement]]
 """Prefetches, given the number of a step of the depth."""
 
 
@@ -77,8 +77,8 @@ def blocks(left: Layout, columns: int, target: Target) -> Blocks:
     panel = tile_columns(target)
     deep = _piece(depth, MAX_SLICE_DEPTH)
     most = min(max(_operand_bytes(target) // (4 * deep) // panel, 1) * panel, MAX_BLOCK_COLUMNS)
-    chunks = max(-(-rows // CHUNK), min(-(-FEWEST // -(-columns // panel)), rows // LOWEST))
-    widths = [w for w in range(most, 0, -panel) if chunks * -(-columns // w) >= ENOUGH] or [panel]
+    chunks = max(-(-rows // MAX_CHUNK_ROWS), min(-(-MIN_TASKS // -(-columns // panel)), rows // MIN_TASK_ROWS))
+    widths = [w for w in range(most, 0, -panel) if chunks * -(-columns // w) >= ENOUGH_TASKS] or [panel]
     wide = min(
         next((w for w in widths if columns % w == 0), widths[0]), columns
     )  # without a remainder there is less code
@@ -94,10 +94,10 @@ def blocks(left: Layout, columns: int, target: Target) -> Blocks:
 def _copied_blocks(rows: int, columns: int, depth: int, target: Target) -> Blocks:
     """Blocks for a copied left operand: few rows and many columns per task, so that it is copied only once or twice."""
     deep, panel = _piece(depth, MAX_SLICE_DEPTH), tile_columns(target)
-    heights = [h for h in HEIGHTS if 4 * h * depth <= _operand_bytes(target)] or [HEIGHTS[-1]]
-    many = [h for h in heights if -(-rows // h) >= ENOUGH] or heights
+    heights = [h for h in TASK_HEIGHTS if 4 * h * depth <= _operand_bytes(target)] or [TASK_HEIGHTS[-1]]
+    many = [h for h in heights if -(-rows // h) >= ENOUGH_TASKS] or heights
     high = min(next((h for h in (*many, *heights) if rows % h == 0), many[0]), rows)
-    groups = min(-(-ENOUGH // -(-rows // high)), -(-columns // (2 * panel)))
+    groups = min(-(-ENOUGH_TASKS // -(-rows // high)), -(-columns // (2 * panel)))
     group = min(_up(-(-columns // groups), panel), columns)
     if deep == depth:
         return Blocks(high, group, deep, (high, group))
@@ -172,7 +172,7 @@ def _is_unpacked(right: Layout) -> bool:
 
 def _workspace_elements(left: Layout, size: Blocks) -> int:
     """Elements of the operand that a task packs or copies, rounded up to pages."""
-    return _up(left.shape[1] * (size.task[1] if left.strides[1] == 1 else size.task[0]), PAGE)
+    return _up(left.shape[1] * (size.task[1] if left.strides[1] == 1 else size.task[0]), PAGE_ELEMENTS)
 
 
 def blocked_product(
@@ -362,7 +362,7 @@ class _Block:
         tile = product(name, size, of_left, of_right, finish, wait, target=self.target, each=each, unless=(ended, keep))
         return [left, start, *tile]
 
-    def _end_of_tile(self, i: Expr, j: Expr, rows: int, columns: int) -> Asking:
+    def _end_of_tile(self, i: Expr, j: Expr, rows: int, columns: int) -> Prefetches:
         """Prefetch what the epilogue of a tile touches, its lines spread over the steps of the depth."""
         near = self.near
         if near is None:
@@ -382,7 +382,7 @@ class _Block:
 
         return prefetch_next
 
-    def _next_right(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
+    def _next_right(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Prefetches:
         """Prefetch the next columns if they are not packed: one line of each row per tile."""
         down = self.right.down
         if down is None:
@@ -391,7 +391,7 @@ class _Block:
         start = self.right.tile(self.j0 + j + self.panel, k0, 0, 0)[0] + line
         return lambda k: [loops.prefetch(self.right.buffer[start + k * down])]
 
-    def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Asking:
+    def _next_left(self, i: Expr, j: Expr, k0: Expr, rows: int) -> Prefetches:
         """Prefetch the left operand's rows of the next tile, or those that the next task copies: their lines are far apart,
         which hardware prefetchers do not predict."""
         down, along = self.a_layout.strides

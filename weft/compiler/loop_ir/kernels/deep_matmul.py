@@ -26,7 +26,7 @@ from .tiles import parts, product, row_tiles, rows_beside, tile_columns
 
 SLICE_DEPTH = 128
 """Approximate depth of a slice."""
-SHARES = 8, 32
+MIN_SHARES, MAX_SHARES = 8, 32
 """Minimum and maximum number of shares."""
 
 
@@ -55,7 +55,7 @@ def shares(rows: int, columns: int, depth: int, target: Target) -> Deep:
     """The split of the depth. The sums of all shares together stay in the last-level cache."""
     piece = next((p for p in range(SLICE_DEPTH + 64, SLICE_DEPTH - 65, -SQUARE) if depth % p == 0), SLICE_DEPTH)
     whole = depth // piece
-    count = max(SHARES[0], min(SHARES[1], target.l3_bytes // 4 // (4 * rows * columns)))
+    count = max(MIN_SHARES, min(MAX_SHARES, target.l3_bytes // 4 // (4 * rows * columns)))
     each = -(-whole // min(count, whole))
     return Deep(piece, each, -(-whole // each))
 

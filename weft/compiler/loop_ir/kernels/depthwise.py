@@ -30,7 +30,7 @@ from .epilogue import Operands, evaluate
 
 FLOAT, INT = np.dtype(np.float32), np.dtype(np.int32)
 MEMORY = (1 << 40,)
-TASKS = 32
+MIN_TASKS = 32
 """Minimum number of tasks of a convolution that has as many tiles."""
 MAX_TILE_ROWS = 8
 """Maximum rows of a tile, or of the image rows it starts at: more would be evicted from L1 before they are reused."""
@@ -150,7 +150,7 @@ class Grid:
 
     def split(self, images: int) -> list[int]:
         """(strips, tasks) for so many images, independent of the thread count: the sums of a gradient are per task."""
-        strips = min(self.tiles, -(-TASKS // images))
+        strips = min(self.tiles, -(-MIN_TASKS // images))
         return [strips, strips * images]
 
     def over_tiles(self, make: Callable[[str, Tile], list[Statement]], around: Around | None = None) -> list[Statement]:

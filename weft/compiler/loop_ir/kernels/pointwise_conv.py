@@ -4,9 +4,9 @@ The matrix stays in cache; rows are streamed from memory and back, one tile afte
 per byte, and it reads several rows side by side, which hardware prefetchers do not predict: so each tile prefetches the
 next tile's rows, one or two cache lines per step of the depth.
 
-Up to two vectors of columns are computed in halves: with AVX-512, 24 columns fill three, where a whole vector would be half
-empty.
-Each element of a row is then also used for more vectors, and a broadcast load costs as much as a multiply-add.
+Up to two vectors of columns are computed in halves: with AVX-512, 24 columns fill three half-length vectors, where two whole
+ones would leave a quarter of their lanes idle. Each element of a row is then also used for more vectors, and a broadcast load
+costs as much as a multiply-add.
 
 Kernels are the same for any number of rows: trials run on a few of them.
 """
@@ -32,7 +32,7 @@ MAX_VECTORS = 4
 """Maximum vectors of columns for a tile with all columns."""
 TILES = {6: 1 / 6, 4: 5 / 24, 3: 1 / 4}
 """Vectors of columns of a tile for more columns, in order of preference, and its rows as a share of the accumulators."""
-TASKS, TASK_ROWS = 32, 768
+TARGET_TASKS, MAX_TASK_ROWS = 32, 768
 """Approximate number of tasks, and maximum rows of a task."""
 
 
@@ -56,15 +56,15 @@ def split(rows: int, columns: int, target: Target) -> list[int]:
     """(tiles of a task, number of tasks) for so many rows."""
     high = tile_of(columns, target)[0]
     tiles = -(-rows // high)
-    each = max(1, min(TASK_ROWS // high, tiles // TASKS))
+    each = max(1, min(MAX_TASK_ROWS // high, tiles // TARGET_TASKS))
     return [each, -(-tiles // each)]
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def pointwise_conv(depth: int, columns: int, target: Target, epilogue: Epilogue = IDENTITY) -> Kernel:
-    """pixels(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w, then `epilogue`.
+    """pointwise_conv(x, w, *operands, y, rows, tiles of a task, tasks, offsets of x, w, y and operands): y = x @ w.
 
-    Rows of x, w and y are contiguous. A channel is a column.
+    The result gets the `epilogue`. Rows of x, w and y are contiguous. A channel is a column.
     """
     x, w, y = (Buffer.of(name, s.FLOAT32, MEMORY) for name in ("x", "w", "y"))
     operands = Operands(epilogue.operands)
@@ -95,7 +95,7 @@ def pointwise_conv(depth: int, columns: int, target: Target, epilogue: Epilogue 
     grain = s.floor_divide(loops.as_index(1 << 17), s.param("each") * (high * depth * columns)) + 1
     task = loops.loop("task", s.param("tasks"), body, parallel=True, grain=grain)
     params = ("rows", "each", "tasks", "x_offset", "w_offset", "y_offset", *operands.params)
-    return Kernel("_".join(["pixels", *epilogue.names]), (x, w, *operands.buffers, y), params, (whole, task))
+    return Kernel("_".join(["pointwise_conv", *epilogue.names]), (x, w, *operands.buffers, y), params, (whole, task))
 
 
 def _tile(

@@ -17,12 +17,11 @@ from ...program.layout import Layout
 from ...target import Target
 from .. import ir as loops
 from ..ir import Buffer, Kernel, Local, Statement
-from .tiles import tile_columns
+from .tiles import parts, tile_columns
 
 TILE_ROWS = 4
 MAX_MULTIPLY_ADDS = 96 * 96 * 96  # up to which this beats a library call
 THREAD_MULTIPLY_ADDS = 1 << 17  # worth a thread
-
 
 Place = tuple[tuple[int, ...], int]
 """Strides and offset, in elements."""
@@ -41,16 +40,10 @@ def _kernel(sizes: tuple[int, int, int], dtype: np.dtype, a: Place, b: Place, c:
     m, k, n = sizes
     buffers = [Buffer.of(f"b{i}", dtype, (1 << 40,)) for i in range(3)]
     body: list[Statement] = []
-    for row, rows, row_tile in _parts(m, TILE_ROWS):
-        for column, columns, column_tile in _parts(n, tile_columns(target)):
+    for row, rows, row_tile in parts(m, TILE_ROWS):
+        for column, columns, column_tile in parts(n, tile_columns(target)):
             body += _tiles(len(body), buffers, (a, b, c), k, (row, rows, row_tile), (column, columns, column_tile))
     return Kernel("matmul", tuple(buffers), (), tuple(body))
-
-
-def _parts(size: int, tile: int) -> list[tuple[int, int, int]]:
-    """(start, number of tiles, tile size): whole tiles, then the remainder."""
-    whole, rest = divmod(size, tile)
-    return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
 
 
 def _tiles(

@@ -20,7 +20,7 @@ from ..library import library
 from ..registry import lowers
 from . import depthwise, pointwise_conv, winograd
 from .channels_last import applies, channels_last_layout, channels_last_result
-from .epilogue import image_epilogue
+from .epilogue import fused_epilogue, image_epilogue
 from .labels import FIXED, label_with
 from .product import leads, multiply_deep, suits_deep
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 def convolution_label(name: str, node: Node) -> str:
     """The label of a `convolution` or `convolution_epilogue`; a bias is part of the former."""
-    return name if node.op.name == "convolution" else label_with(name, node.attrs[0])
+    epilogue = fused_epilogue(node)
+    return name if epilogue is None else label_with(name, epilogue)
 
 
 # Winograd ------------------------------------------------------------------------------------------------------------
@@ -122,16 +123,16 @@ def _matmul_weight(lowering: Lowering, node: Node) -> bool:
         multiply_deep(lowering, node, grads, images, flat, "convolution grad weight")
         return True
     # The longer side should be the columns of the matmul: compute its transpose if that is the other one.
-    turned = k > c
-    left, right, rows, columns = (x, g, c, k) if turned else (g, x, k, c)
-    straight = not turned and target.strides[:2] == (c, 1)
+    transposed = k > c
+    left, right, rows, columns = (x, g, c, k) if transposed else (g, x, k, c)
+    straight = not transposed and target.strides[:2] == (c, 1)
     made = target if straight else lowering.temporary((rows, columns), x.dtype)
     multiply = library().product(
         ((rows, pixels), (1, rows)), ((pixels, columns), (columns, 1)), ((rows, columns), (columns, 1))
     )
     multiply(lowering, node, left, right, made, "convolution grad weight")
     if not straight:
-        strides = (1, k, 1, 1) if turned else (c, 1, 1, 1)
+        strides = (1, k, 1, 1) if transposed else (c, 1, 1, 1)
         lowering.copy(Layout(made.storage, made.dtype, (k, c, 1, 1), strides, made.offset), node, target)
     return True
 
@@ -143,7 +144,7 @@ def _weight_matrix(lowering: Lowering, node: Node, backward: bool = False) -> La
     return Layout(w.storage, w.dtype, tuple([w.shape[a] for a in axes]), tuple([w.strides[a] for a in axes]), w.offset)
 
 
-def _pixels(lowering: Lowering, node: Node) -> bool:
+def _pointwise(lowering: Lowering, node: Node) -> bool:
     x = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     epilogue, operands = image_epilogue(lowering, node)
     matrix, label = _weight_matrix(lowering, node), convolution_label("convolution", node)
@@ -152,7 +153,7 @@ def _pixels(lowering: Lowering, node: Node) -> bool:
     return True
 
 
-def _pixels_input(lowering: Lowering, node: Node) -> bool:
+def _pointwise_input(lowering: Lowering, node: Node) -> bool:
     g = channels_last_layout(lowering, lowering.layout_of(node.inputs[0]), node)
     with channels_last_result(lowering, node) as x:
         pointwise_conv.multiply(
@@ -167,19 +168,20 @@ MIN_TRIAL_MULTIPLY_ADDS = 20e6
 """Minimum multiply-adds worth a trial."""
 FEW_CHANNELS = 32
 """Channels up to which half-length vectors may be faster in a 1 x 1 convolution: fewer idle lanes."""
-SAMPLE, DEPTHWISE_SAMPLE = 0.3e9, 0.05e9
+SAMPLE_MULTIPLY_ADDS, DEPTHWISE_SAMPLE_MULTIPLY_ADDS = 0.3e9, 0.05e9
 """Multiply-adds of a sample: some milliseconds. Depthwise samples exceed every cache."""
 
 
 def _lower_image(
-    lowering: Lowering, node: Node, images: Images, direct: Any, tiled: Any, by_channel: Any, by_pixel: Any
+    lowering: Lowering, node: Node, images: Images, direct: Any, tiled: Any, by_channel: Any, pointwise: Any
 ) -> bool:
     """Lower a convolution or one of its gradients in the fastest way: a library (`direct`), Winograd (`tiled`, by tile size), or
-    the native kernels for depthwise (`by_channel`) and 1 x 1 convolutions (`by_pixel`)."""
+    the native kernels for depthwise (`by_channel`) and 1 x 1 convolutions (`pointwise`)."""
     ways = {"direct": direct}
-    least = MIN_TRIAL_MULTIPLY_ADDS
+    min_work = MIN_TRIAL_MULTIPLY_ADDS
     certain = False  # the preferred way is known to be the fastest: a trial would only cost compile time
-    frozen = node.inputs[1] in lowering.constant_values and not node.op.name.startswith("convolution_backward_w")
+    computes_weight, computes_input = images.results(node)
+    frozen = not computes_weight and node.inputs[1] in lowering.constant_values
     window, groups = node.attrs[-2:]
     kernel = window.kernel
     (_, c, _, _), (n, k, height, width) = (images.x.shape, images.y.shape) if len(kernel) == 2 else ((0,) * 4,) * 2
@@ -189,10 +191,10 @@ def _lower_image(
         tried = ["direct", "winograd_f4"]  # the smaller tile is more accurate, but never the fastest
     elif depthwise.suits(images.x.shape, images.y.shape, window, groups):
         ways["depthwise"] = by_channel
-        preferred, tried, least = depthwise.preferred(c), ["direct", "depthwise"], MIN_TRIAL_MULTIPLY_ADDS / 10
+        preferred, tried, min_work = depthwise.preferred(c), ["direct", "depthwise"], MIN_TRIAL_MULTIPLY_ADDS / 10
         certain = depthwise.leads(images.x.shape, lowering.target)
-    elif _is_product(window, groups) and node.op.name == "convolution_backward_weight":
-        ways["matmul"] = by_pixel
+    elif _is_pointwise(window, groups) and computes_weight:
+        ways["matmul"] = pointwise
         certain = (
             min(c, k) >= FEW_CHANNELS
             and deep_matmul.suits(k, c, n * height * width, lowering.target)
@@ -200,26 +202,27 @@ def _lower_image(
         )
         preferred = "matmul" if certain or min(c, k) >= 128 else "direct"
         tried = ["direct", "matmul"]
-    elif _is_product(window, groups) and pointwise_conv.suits(
-        *((k, c) if node.op.name == "convolution_backward_input" else (c, k)), lowering.target
+    elif _is_pointwise(window, groups) and pointwise_conv.suits(
+        *((k, c) if computes_input else (c, k)), lowering.target
     ):
-        ways["pixels"] = by_pixel
+        ways["pointwise"] = pointwise
         certain = not frozen and pointwise_conv.leads(images.y.shape, lowering.target)
-        preferred, tried, least = "pixels" if certain else "direct", ["direct", "pixels"], MIN_TRIAL_MULTIPLY_ADDS / 10
+        preferred, tried = "pointwise" if certain else "direct", ["direct", "pointwise"]
+        min_work = MIN_TRIAL_MULTIPLY_ADDS / 10
         if frozen and min(c, k) <= FEW_CHANNELS:
             ways["narrow"] = partial(direct, isa="avx2")
             tried.append("narrow")
     elif frozen and kernel == (1, 1) and groups == 1 and min(c, k) <= FEW_CHANNELS:
         ways["narrow"] = partial(direct, isa="avx2")
-        preferred, tried, least = "direct", ["direct", "narrow"], MIN_TRIAL_MULTIPLY_ADDS / 10
+        preferred, tried, min_work = "direct", ["direct", "narrow"], MIN_TRIAL_MULTIPLY_ADDS / 10
     else:
         return direct(lowering, node)
     title = f"{images.title} {kernel[0]}x{kernel[1]} {c}->{k} @{height}x{width} batch {n}"
-    sample = None if certain else partial(_sample, node, images, frozen, least)
+    sample = None if certain else partial(_sample, node, images, frozen, min_work)
     return lower_tuned(lowering, node, ways, preferred, title, sample, tried, "frozen" if frozen else "")
 
 
-def _is_product(window: Window, groups: int) -> bool:
+def _is_pointwise(window: Window, groups: int) -> bool:
     """Whether a convolution is pointwise: every pixel times one matrix."""
     return (window.kernel, window.stride, groups) == ((1, 1), (1, 1), 1) and not window.padded
 
@@ -232,18 +235,25 @@ class Images(NamedTuple):
     y: Any
     inputs: tuple[int, ...]  # which inputs of the node are images
 
+    def results(self, node: Node) -> tuple[bool, bool]:
+        """Whether the node computes the gradient of the weight, and whether that of the input."""
+        result = node.outputs[0]
+        return result is not self.x and result is not self.y, result is self.x
 
-def _sample(node: Node, images: Images, frozen: bool = False, least: float = MIN_TRIAL_MULTIPLY_ADDS) -> Sample | None:
+
+def _sample(
+    node: Node, images: Images, frozen: bool = False, min_work: float = MIN_TRIAL_MULTIPLY_ADDS
+) -> Sample | None:
     """The convolution on fewer images, with fewer rows if one image is still too large."""
     (n, c, _, _), (_, k, height, width) = images.x.shape, images.y.shape
     window, groups = node.attrs[-2:]
     work = window.positions * c * k // groups * n * height * width
-    if work < least or min(c, k) < 16:
+    if work < min_work or min(c, k) < 16:
         return None
-    size = SAMPLE if groups == 1 else DEPTHWISE_SAMPLE
+    size = SAMPLE_MULTIPLY_ADDS if groups == 1 else DEPTHWISE_SAMPLE_MULTIPLY_ADDS
     count, cut = min(n, max(1, round(n * size / work))), 0
     if count == 1 and height > 32 and groups == 1:
-        cut = max(0, height - max(16, 4 * round(height * SAMPLE * n / work / 4)))
+        cut = max(0, height - max(16, 4 * round(height * SAMPLE_MULTIPLY_ADDS * n / work / 4)))
 
     def smaller(shape: Any) -> tuple[int, ...]:
         return count, shape[1], shape[2] - cut, shape[3]
@@ -254,9 +264,10 @@ def _sample(node: Node, images: Images, frozen: bool = False, least: float = MIN
     ]
     shape = tuple(node.outputs[0].shape)
     attrs = node.attrs
-    if node.op.name != "convolution_backward_weight":
+    computes_weight, computes_input = images.results(node)
+    if not computes_weight:
         shape = smaller(shape)
-    if node.op.name == "convolution_backward_input" and attrs[0] is not None:
+    if computes_input and attrs[0] is not None:
         attrs = (shape[2:], *attrs[1:])
     scale = n * height / (count * (height - cut))
     return Sample(tuple(inputs), (shape,), attrs, scale, FIXED.__contains__, frozen)
@@ -267,7 +278,7 @@ def lower_convolution(lowering: Lowering, node: Node) -> bool:
     if not applies(*node.inputs):
         return False
     images = Images("conv", node.inputs[0], node.outputs[0], (0,))
-    return _lower_image(lowering, node, images, library().convolution, _winograd, _depthwise, _pixels)
+    return _lower_image(lowering, node, images, library().convolution, _winograd, _depthwise, _pointwise)
 
 
 @lowers("convolution_epilogue")
@@ -279,7 +290,7 @@ def lower_convolution_epilogue(lowering: Lowering, node: Node) -> bool:
     operands = node.attrs[0].operands
     full = [1 + operand.index for operand in operands if not operand.per_channel]
     images = Images(convolution_label("conv", node), node.inputs[0], node.outputs[0], (0, *full))
-    return _lower_image(lowering, node, images, library().convolution, _winograd, _depthwise, _pixels)
+    return _lower_image(lowering, node, images, library().convolution, _winograd, _depthwise, _pointwise)
 
 
 @lowers("convolution_backward_input")
@@ -288,7 +299,7 @@ def lower_backward_input(lowering: Lowering, node: Node) -> bool:
         return False
     images = Images("conv grad input", node.outputs[0], node.inputs[0], (0, 2))
     direct = library().convolution_backward_input
-    return _lower_image(lowering, node, images, direct, _winograd_input, _depthwise_input, _pixels_input)
+    return _lower_image(lowering, node, images, direct, _winograd_input, _depthwise_input, _pointwise_input)
 
 
 @lowers("convolution_backward_weight")

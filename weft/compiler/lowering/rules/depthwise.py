@@ -44,7 +44,7 @@ def suits(x: Sequence[int], y: Sequence[int], window: Window, groups: int) -> bo
     return (
         shape.taps <= MAX_TAPS
         and 4 * shape.taps * shape.channels <= loops.MAX_LOCAL_BYTES
-        and all(d.Grid(shape, turned).pieces <= MAX_PIECES for turned in (False, True))
+        and all(d.Grid(shape, transposed).pieces <= MAX_PIECES for transposed in (False, True))
     )
 
 
@@ -104,18 +104,18 @@ def ordered_weights(lowering: Lowering, node: Node, shape: d.Shape, weight: Layo
 
 
 def convolve(
-    lowering: Lowering, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, turned: bool = False,
+    lowering: Lowering, node: Node, shape: d.Shape, x: Layout, weight: Layout, y: Layout, transposed: bool = False,
     epilogue: Epilogue = IDENTITY, operands: Sequence[Layout] = (), label: str = "depthwise convolution",
 ) -> None:  # fmt: skip
     """Steps for y = x convolved with weight, then `epilogue` with `operands`; see `d.convolution`.
 
     Args:
-        x, y: channels-last and contiguous; the gradients of result and image if `turned`.
+        x, y: channels-last and contiguous; the gradients of result and image if `transposed`.
         weight: (channels, 1, rows, columns) with any strides.
     """
     w = ordered_weights(lowering, node, shape, weight)
-    kernel = d.convolution(shape, turned, epilogue, streams(y, lowering.target))
-    params = [*d.Grid(shape, turned).split(x.shape[0]), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
+    kernel = d.convolution(shape, transposed, epilogue, streams(y, lowering.target))
+    params = [*d.Grid(shape, transposed).split(x.shape[0]), x.offset, w.offset, y.offset, *[z.offset for z in operands]]
     add_kernel(lowering, node, label, kernel, [x, w, *operands], [y], params)
 
 

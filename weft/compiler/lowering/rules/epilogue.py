@@ -25,12 +25,17 @@ def matrix_operands(lowering: Lowering, node: Node) -> list[Layout]:
     return made
 
 
+def fused_epilogue(node: Node) -> Epilogue | None:
+    """The attribute of a `convolution_epilogue`; None for a plain `convolution`."""
+    first = node.attrs[0]
+    return first if isinstance(first, Epilogue) else None
+
+
 def image_epilogue(lowering: Lowering, node: Node) -> tuple[Epilogue, list[Layout]]:
     """The epilogue of a `convolution` (its bias) or `convolution_epilogue`, and its operands as channels-last images."""
-    if node.op.name == "convolution":
+    epilogue = fused_epilogue(node)
+    if epilogue is None:
         epilogue = IDENTITY if node.inputs[2] is None else BIAS
-    else:
-        epilogue = node.attrs[0]
     _, channels, *spatial = node.outputs[0].shape
     column = (1, channels, *[1] * len(spatial))
     made = []

@@ -131,8 +131,17 @@ def lower_index_add(lowering: Lowering, node: Node) -> bool:
     return _finish(lowering, node, target, out)
 
 
-@lowers("scatter", "scatter_add")
+@lowers("scatter")
 def lower_scatter(lowering: Lowering, node: Node) -> bool:
+    return _scatter(lowering, node, _new, "scatter")
+
+
+@lowers("scatter_add")
+def lower_scatter_add(lowering: Lowering, node: Node) -> bool:
+    return _scatter(lowering, node, _sum, "scatter add")
+
+
+def _scatter(lowering: Lowering, node: Node, combine: Combine, label: str) -> bool:
     x_value, index_value, source_value = node.inputs
     if not native(x_value, index_value, source_value) or not len(x_value.shape):
         return False
@@ -141,7 +150,6 @@ def lower_scatter(lowering: Lowering, node: Node) -> bool:
     index, source = lowering.layout_of(index_value), lowering.layout_of(source_value)
     lowering.check_indices(index, -size, size, node)
     target, out = _copy_of(lowering, node, x_value, (index, source))
-    combine, label = (_sum, "scatter add") if node.op.name == "scatter_add" else (_new, "scatter")
     write_along(lowering, node, target, index, source, axis, combine, label)
     return _finish(lowering, node, target, out)
 

@@ -62,9 +62,9 @@ def lower_row_numbers(lowering: Lowering, node: Node) -> bool:
 
 @lowers("row_places")
 def lower_row_places(lowering: Lowering, node: Node) -> bool:
-    """A note per row of the table, written from the last position to the first, then read by every position.
+    """For every position the first one of the same row: positions are stored in `notes[row]` from the last to the first.
 
-    The notes are never cleared: only what was written in this run is read.
+    The notes are not cleared beforehand: only entries that this step has written are read.
     """
     rows, index_value = node.attrs[0], node.inputs[0]
     count = index_value.shape[0]
@@ -84,7 +84,7 @@ def lower_row_places(lowering: Lowering, node: Node) -> bool:
 
 @lowers("row_chain")
 def lower_row_chain(lowering: Lowering, node: Node) -> bool:
-    """One walk from the first position to the last, with a note per first position: which one was met last."""
+    """Counts and linked lists of the positions of each row, in one pass; `met[first]` is the latest position of the row."""
     place = lowering.layout_of(node.inputs[0])
     count = place.shape[0]
     times_out, following_out = (lowering.place(node, i, (1,), node, None) for i in range(2))
@@ -109,7 +109,7 @@ def lower_row_chain(lowering: Lowering, node: Node) -> bool:
 
 @lowers("put_rows")
 def lower_put_rows(lowering: Lowering, node: Node) -> bool:
-    """In place if the old table has no other readers: then only the named rows are touched."""
+    """In place if the old table has no other readers: then only the rows of `index` are touched."""
     x_value, index_value, source_value, place_value = node.inputs
     shape = tuple(x_value.shape)
     rows, count = shape[0], index_value.shape[0]
@@ -156,8 +156,8 @@ def _prefetch_rows(
     """Prefetch a row a few positions ahead: hardware prefetchers cannot predict gathered rows."""
     width, step = tables[0].layout.shape[1], target.line_bytes // tables[0].layout.dtype.itemsize
     row = loops.Let("ahead", wrapped(index.at(s.minimum(k + target.prefetch.gathered_rows, count - 1)), rows))
-    asked = [loops.prefetch(_block_of(x, row.var, 0)(s.index("line") * step), write) for x in tables]
-    return [row, loops.loop("line", min(-(-width // step), target.prefetch.row_lines), asked, "unroll")]
+    prefetches = [loops.prefetch(_block_of(x, row.var, 0)(s.index("line") * step), write) for x in tables]
+    return [row, loops.loop("line", min(-(-width // step), target.prefetch.row_lines), prefetches, "unroll")]
 
 
 Row = Callable[[Any], Any]
@@ -230,7 +230,7 @@ def _blocks(width: int, target: Target, body: Callable[[Any, int, str], list[Any
 
 @lowers("caught_up")
 def lower_caught_up(lowering: Lowering, node: Node) -> bool:
-    """Each row is copied, then walks through the steps it has missed; rows are shared out among threads.
+    """Each row is copied, and the steps it has missed are applied to the copy; rows run in parallel.
 
     Means without readers are not stored.
     """
@@ -291,10 +291,10 @@ def _dense_rows(lowering: Lowering, node: Node, x: Layout) -> Layout:
 
 @lowers("adam_rows", any_strides=True)
 def lower_adam_rows(lowering: Lowering, node: Node) -> bool:
-    """One pass over the rows that are named, in place if the old table and means have no other readers.
+    """One pass over the rows of `index`, in place if the old table and means have no other readers.
 
-    Only the first place of a row does anything, so no two threads meet in one. It adds up the gradients of the row, then
-    lets the row catch up, unless it is known how that ends, and walks one step with it.
+    Only the first position of a row does work, so no two threads write one row. It sums the row's gradients, applies the
+    steps that the row has missed, unless their result is given (`known`), and then the current step.
     """
     index_v, place_v, times_v, following_v, values_v, table_v, mean_v, square_v, last_v, step_v, history_v, known_v = (
         node.inputs[:12]
@@ -392,8 +392,8 @@ def _behind(
     row: Sequence[Row], table: Sequence[Row], size: int, start: Any, behind: Any, rest: Sequence[Operand],
     has: Any, own: Any, begin: Any, tag: str,
 ) -> list[Any]:  # fmt: skip
-    """A row read from its table that catches up, with the help of the `rest`: the history and, if there are, the rows that
-    have caught up already. Of such a row (it `has` a gradient) only the means have to: neither roots nor divisions."""
+    """Load a row and apply the steps it has missed. `rest` is the history and, optionally, rows that a look-up has already
+    updated: for those (`has` is 1) only the means are updated, without roots and divisions."""
     history = rest[0]
     if len(rest) == 1:
         pairs = list(zip(row, table, strict=True))

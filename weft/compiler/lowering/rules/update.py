@@ -36,8 +36,8 @@ MIN_RESULT_ELEMENTS = 1 << 17  # elements of a product that are worth a fused ke
 MAX_SHALLOW_DEPTH = 128  # depth up to which a weight gradient and its update are memory-bound: always fused
 
 
-def defer_product(lowering: Lowering, node: Node, a: Layout, b: Layout, own: Callable[[], bool]) -> bool:
-    """Whether the product `a @ b` waits for the cluster that reads it. `own()`: whether our kernel for blocks suits it."""
+def defer_product(lowering: Lowering, node: Node, a: Layout, b: Layout, suits: Callable[[], bool]) -> bool:
+    """Whether the product `a @ b` is deferred to the cluster that reads it. `suits()`: whether it suits the blocked kernel."""
     out = node.outputs[0]
     shape = tuple(out.shape)
     if (
@@ -46,14 +46,14 @@ def defer_product(lowering: Lowering, node: Node, a: Layout, b: Layout, own: Cal
         or len(b.shape) != 2
         or out.dtype != np.float32
         or out in lowering.wanted
-        or any(x.storage.kind == "cursor" for x in (a, b))  # moves on before it is read
+        or any(x.storage.kind == "cursor" for x in (a, b))  # its address advances before the product is computed
     ):
         return False
     unit = _reader(lowering, node)
-    if unit is None or not _simple(unit, shape) or not (_shallow(a, b) or own()):
+    if unit is None or not _simple(unit, shape) or not (_shallow(a, b) or suits()):
         return False
     if any(_reader(lowering, v.node) is unit for v in lowering.deferred_products):
-        return False  # one product per sweep
+        return False  # one product per loop nest
     lowering.deferred_products[out] = (a, b)
     return True
 
@@ -130,7 +130,7 @@ def _broadcast(layout: Layout) -> tuple[int, int]:
 
 
 def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
-    """Lower a cluster together with the product it was waiting for, if there is one."""
+    """Lower a cluster together with the product that was deferred to it, if there is one."""
     product = next((v for n in cluster.members for v in n.inputs if v in lowering.deferred_products), None)
     if product is None:
         return False
