@@ -45,6 +45,8 @@ ALONG = {  # what a number gives along its one thought axis, as PyTorch
     "take_along_axis": (lambda x, a: wf.take_along_axis(x, wf.asarray(0), axis=a), 2.5),
     "scatter_add": (lambda x, a: wf.scatter_add(x, wf.asarray(0), x, a), 5.0),
     "squeeze": (lambda x, a: wf.squeeze(x, axis=a), 2.5),
+    "swapaxes": (lambda x, a: wf.swapaxes(x, a, 0), 2.5),
+    "moveaxis": (lambda x, a: wf.moveaxis(x, a, -1), 2.5),
 }
 
 

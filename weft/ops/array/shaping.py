@@ -26,6 +26,7 @@ from ..core.spec import (
     normalize_axes,
     normalize_axis,
     num_elements,
+    rank_of,
     same_size,
 )
 from ..core.spec import broadcast_shapes as _broadcast_shapes
@@ -217,10 +218,11 @@ def swapaxes(x: Tensor, /, axis1: int, axis2: int) -> Tensor:
     >>> wf.swapaxes(wf.zeros(2, 3, 4), 0, 2).shape
     (4, 3, 2)
     """
-    n = x.ndim
+    n = rank_of(x)
     a, b = normalize_axis("swapaxes", axis1, n, "axis1"), normalize_axis("swapaxes", axis2, n, "axis2")
-    order = list(range(n))
-    order[a], order[b] = b, a
+    order = list(range(x.ndim))
+    if order:
+        order[a], order[b] = b, a
     return permute_dims(x, tuple(order))
 
 
