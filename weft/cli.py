@@ -60,6 +60,22 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
     run.set_defaults(run=command("run"))
 
+    status = commands.add_parser("status", help="what the runs on several workers are doing")
+    status.add_argument(
+        "target", nargs="?", metavar="RUN", help="its name, a process number, or a directory of checkpoints"
+    )
+    status.add_argument("--watch", action="store_true", help="repeat every second, until Ctrl-C")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    status.set_defaults(run=command("status"))
+
+    cluster = commands.add_parser("cluster", help="measure what workers would run on, and say what is wrong with it")
+    actions = cluster.add_subparsers(title="actions", metavar="action", required=True)
+    check = actions.add_parser("check", help="latency, bandwidth, compute, start of workers; and what is wrong")
+    _add_cluster_options(check)
+    check.add_argument("--workers", type=_workers, metavar="N", help="how many workers (the processors)")
+    check.add_argument("--json", metavar="FILE", help="write what was measured to a file, as JSON")
+    check.set_defaults(run=command("cluster"))
+
     predict = commands.add_parser("predict", help="use a trained model")
     predict.add_argument("checkpoint", help="the directory of a run or of a checkpoint")
     predict.add_argument("file", nargs="?", help="an image or .npy file; for language models a text to continue")
@@ -93,11 +109,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=_workers, metavar="N", help="train with N worker processes; 2..8 is elastic between 2 and 8"
     )
-    parser.add_argument(
-        "--engine", choices=["local", "ray"], help="what starts the workers (local; ray if there is an --address)"
-    )
-    parser.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster that runs already")
-    parser.add_argument("--hosts", type=_positive, default=1, metavar="N", help="spread the workers over N hosts (1)")
+    _add_cluster_options(parser)
     parser.add_argument(
         "--shards",
         type=_positive,
@@ -106,8 +118,32 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         help="into how many shards a batch is cut (8); part of the result",
     )
     parser.add_argument(
+        "--events", metavar="FILE", help="append the events of the run to FILE (beside the checkpoints)"
+    )
+    parser.add_argument("--trace", metavar="FILE", help="write spans of all tasks to FILE, for Perfetto")
+    parser.add_argument("--trace-steps", type=_steps, metavar="A..B", help="which steps --trace records (10..29)")
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say where workers run."""
+    parser.add_argument(
+        "--engine", choices=["local", "ray"], help="what starts the workers (local; ray if there is an --address)"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster that runs already")
+    parser.add_argument("--hosts", type=_positive, default=1, metavar="N", help="spread the workers over N hosts (1)")
+    parser.add_argument(
         "--threads", type=_positive, metavar="N", help="threads of each worker (the processors, divided)"
     )
+
+
+def _steps(text: str) -> tuple[int, int]:
+    """`10..29`, or `10`: the first step and the last."""
+    first, dots, last = text.partition("..")
+    low = _positive(first)
+    high = _positive(last) if dots else low
+    if high < low:
+        raise argparse.ArgumentTypeError(f"the first step of {text!r} must not come after the last.")
+    return low, high
 
 
 def _workers(text: str) -> tuple[int, int]:

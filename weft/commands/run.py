@@ -34,11 +34,37 @@ def run_workers(program: Sequence[str], arguments: argparse.Namespace) -> int:
         raise CommandError(
             f"--hosts {arguments.hosts} needs at least as many workers. Got --workers {arguments.workers[1]}."
         )
-    engine = arguments.engine or ("local" if arguments.address is None else "ray")
-    if arguments.address is not None and engine == "local":
-        raise CommandError("--address names a Ray cluster; it does not go with --engine local.")
     run = Run(
-        program, arguments.workers, arguments.shards, arguments.threads, arguments.hosts, engine=engine,
-        address=arguments.address,
+        program, arguments.workers, arguments.shards, arguments.threads, arguments.hosts, engine=engine_of(arguments),
+        address=arguments.address, events=_writable(arguments.events, "--events"), trace=_trace(arguments),
     )  # fmt: skip
     return run.run()
+
+
+def engine_of(arguments: argparse.Namespace) -> str:
+    """The engine that the options `--engine` and `--address` mean."""
+    if arguments.address is not None and arguments.engine == "local":
+        raise CommandError("--address names a Ray cluster; it does not go with --engine local.")
+    return arguments.engine or ("local" if arguments.address is None else "ray")
+
+
+def _trace(arguments: argparse.Namespace) -> tuple[str, tuple[int, int]] | None:
+    from ..distributed.trace import STEPS
+
+    path = _writable(arguments.trace, "--trace")
+    if path is None:
+        if arguments.trace_steps is not None:
+            raise CommandError("--trace-steps says which steps are recorded; say where to with --trace FILE.")
+        return None
+    return path, arguments.trace_steps or STEPS
+
+
+def _writable(path: str | None, option: str) -> str | None:
+    """A file that the run will write; whether it can is known before the run begins, not after."""
+    if path is None:
+        return None
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        why = "is a directory" if os.path.isdir(path) else f"cannot be written: see the directory {folder}"
+        raise CommandError(f"{option}: {path} {why}.")
+    return path

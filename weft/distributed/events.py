@@ -38,22 +38,32 @@ def line(event: str, step: int, task: str, fields: dict[str, Any]) -> str:
     return json.dumps({**dict(zip(_FIRST_FIELDS, common)), **fields})
 
 
-def tell(event: str, step: int, task: str | None = None, **fields: Any) -> None:
+def tell(event: str, task: str | None = None, step: int | None = None, **fields: Any) -> None:
     """Add an event to the log of the run that this process belongs to; nothing happens in an ordinary process.
 
     Args:
         event: its kind.
-        step: how many steps are committed.
         task: the task that it is about; by default this one.
+        step: how many steps are committed; by default those that this worker has seen.
         fields: more about it, as for JSON.
     """
+    from . import _team
+
     context = contexts.current()
     if context is None:
         return
+    if step is None:
+        step = 0 if _team is None else int(_team.version)
     own = f"{WORKER}-{os.environ.get(contexts.WORKER, '0')}"
     text = line(event, step, task or own, {"host": context.host, "pid": os.getpid(), **fields})
     with contextlib.suppress(OSError):  # a full disk loses the event, not the run
         _append(os.path.join(context.directory, TOLD), text + "\n")
+
+
+def say(text: str) -> None:
+    """Print a line for the user."""
+    with contextlib.suppress(OSError):  # the command is gone, and the terminal with it
+        print(f"weft: {text}", file=sys.stderr, flush=True)
 
 
 def read(path: str) -> Iterator[dict[str, Any]]:
@@ -137,8 +147,7 @@ class EventLog:
 
     def _lost(self, error: OSError) -> None:
         if self.copy is not None:
-            text = f"weft: the events of the run are not kept in {self.copy}: {error.strerror}"
-            print(text, file=sys.stderr, flush=True)
+            say(f"the events of the run are not kept in {self.copy}: {error.strerror}")
             self.copy = None
 
 
@@ -222,10 +231,12 @@ class History:
         self.killed.pop(task, None)
 
     def _on_task_ended(self, event: dict[str, Any], task: str) -> None:
-        if "cause" in event:  # it was not needed any more
-            self.tasks.pop(task, None)
-        elif task in self.tasks:
-            self.tasks[task].update(state="finished" if event["status"] == 0 else f"status {event['status']}")
+        if task in self.tasks:
+            text = f"status {event['status']}"
+            self.tasks[task].update(state="finished" if event["status"] == 0 else text, cause=text)
+
+    def _on_task_removed(self, event: dict[str, Any], task: str) -> None:
+        self.tasks.pop(task, None)
 
     def _on_straggler_named(self, event: dict[str, Any], task: str) -> None:
         self.stragglers[task] = event["ratio"]

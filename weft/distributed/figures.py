@@ -5,7 +5,12 @@ Only the member writes them, once per step, without atomics: a reader may see a 
 
 from __future__ import annotations
 
-from .board import POSITION, SHARD_TIME, Board
+from typing import TYPE_CHECKING
+
+from .progress import POSITION, SHARD_TIME
+
+if TYPE_CHECKING:
+    from .board import Board
 
 SUDDEN = 4.0  # times: after such a fall (the first shard compiles) the old durations say nothing
 MOST_SHARE, LEAST_SHARE = 0.2, 0.01  # of a new duration in the average

@@ -24,6 +24,7 @@ from .host import MARK, REAPED
 from .processes import adopt_orphans, kill_all, start_time, with_variable
 from .status import PLAN, PREFIX
 from .supervisor import Stop
+from .terminal import Terminal, of_run
 
 MOST_RESTARTS = 3
 MOST_DRIVERS = 100
@@ -74,13 +75,19 @@ class Run:
         self._read, self._write = os.pipe()
         self.say = say or (lambda text: print(f"weft: {text}", file=sys.stderr, flush=True))
         self.driver: subprocess.Popen[bytes] | None = None
+        self._terminal: Terminal | None = None  # draws a table while the run lasts
         self._orphans: set[int] = set()
 
     def run(self) -> int:
         """Wait until the run is over; returns its exit status."""
         adopt_orphans()
         previous = {number: signal.signal(number, self._forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        say = self.say
         try:
+            self._terminal = of_run(self.directory)
+            if self._terminal is not None:
+                self._terminal.start()
+                self.say = self._terminal.say
             for _ in range(MOST_RESTARTS):
                 ended = self._drive()
                 if not ended.restart:
@@ -96,6 +103,9 @@ class Run:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self.close()
+            if self._terminal is not None:
+                self._terminal.stop()
+                self.say = say
 
     def _forward(self, number: int, _: object) -> None:
         if self.driver is not None:
@@ -111,6 +121,7 @@ class Run:
                 [sys.executable, "-m", "weft.distributed.driver", self.directory, str(self._read)],
                 pass_fds=(self._read,),
                 process_group=0,  # Ctrl-C comes through this process
+                **(self._terminal.streams() if self._terminal is not None else {}),
             )
             while (status := self._wait_for_driver()) is None:
                 self._reap_orphans()

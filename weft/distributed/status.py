@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from . import trace
-from .events import LOG, TOLD, EventLog, History, read
+from .events import LOG, TOLD, EventLog, History, read, say
 from .host import Ended, Event, HostJoined, HostLost, Sampled, Told
 from .processes import FROZEN_SECONDS, signal_name, start_time
 from .stragglers import EVERY, LEAST_SHARDS, Stragglers, describe
@@ -138,7 +138,7 @@ class Watch:
             self._write("task_ended", event.name, **where, status=event.status)
         elif event.name in self._removed:
             self._removed.discard(event.name)
-            self._write("task_ended", event.name, **where, status=0, cause="there are more workers than are needed")
+            self._write("task_removed", event.name, **where)
         else:
             self._write("task_killed", event.name, **where, cause=self._cause(event, entry.get("pid")))
 
@@ -182,7 +182,7 @@ class Watch:
             kind, fields = describe(verdict)
             self._write(kind, f"host-{verdict.worker}", **{"host": verdict.worker, **fields})
             what = f"{verdict.ratio:.1f}× slower than" if verdict.slow else "as fast again as"
-            print(f"weft: step {self.step}: host {verdict.worker} is {what} the others", file=sys.stderr, flush=True)
+            say(f"step {self.step}: host {verdict.worker} is {what} the others")
 
     def _figures(self, sample: Sampled) -> dict[str, dict[str, Any]]:
         """The figures of the workers of a host by name, summed over the optimisers of the program."""
@@ -253,11 +253,11 @@ class Watch:
         try:
             trace.write(path, made)
         except OSError as error:
-            print(f"weft: the trace could not be written to {path}: {error.strerror}", file=sys.stderr, flush=True)
+            say(f"the trace could not be written to {path}: {error.strerror}")
             return
         spans = sum(event["ph"] == "X" for event in made["traceEvents"])
         self._write("trace", "driver", path=path, spans=spans)
-        print(f"weft: {spans:,} spans of the run are in {path}", file=sys.stderr, flush=True)
+        say(f"{spans:,} spans of the run are in {path}")
 
     def finish(self, stop: Stop) -> None:
         """The run is over; its tasks may still be there, and its hosts are."""

@@ -94,7 +94,7 @@ def describe(verdict: Verdict) -> tuple[str, dict[str, Any]]:
 def report(verdict: Verdict, step: int) -> None:
     """Tell the user, and the log; called on the first member of a host."""
     kind, fields = describe(verdict)
-    events.tell(kind, step, task_of(verdict.worker), **{**fields, "pid": verdict.worker})
+    events.tell(kind, task_of(verdict.worker), step, **{**fields, "pid": verdict.worker})
     own, others = verdict.seconds * 1e3, verdict.others * 1e3
     what = (
         f"is {verdict.ratio:.1f}× slower than the others ({own:.3g} ms per shard, they take {others:.3g} ms)"

@@ -76,6 +76,8 @@ def main(argv: list[str]) -> None:
         end_with(context.lifeline)
     seed_everything(context.seed)
     path = os.path.join(context.directory, f"worker-{os.getpid()}.log")
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # a pipe to the command, which shows each line when it comes
     with open(path, "w", buffering=1) as log:
         sys.stdout = LeadOutput(sys.stdout, log)
         try:

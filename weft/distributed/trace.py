@@ -1,9 +1,9 @@
 """Spans of the steps of all tasks in one trace file, for Perfetto or chrome://tracing.
 
-Every task appends its spans to a file on its host. After the last of the wanted steps the driver reads these files, brings them to
-one clock and writes the trace. Processes of one host share a clock (CLOCK_MONOTONIC); how far the clocks of two hosts are apart,
-their relays estimate from messages with time stamps (`clock_offset`). A task that does not record pays nothing: its step is an
-instance of another class.
+Every task appends its spans to a file on its host. After the last of the wanted steps the driver reads these files, brings
+them to one clock and writes the trace. Processes of one host share a clock (CLOCK_MONOTONIC); how far the clocks of two hosts
+are apart, their relays estimate from messages with time stamps (`clock_offset`). A task that does not record pays nothing: its
+step is an instance of another class.
 """
 
 from __future__ import annotations

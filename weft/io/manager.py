@@ -6,8 +6,9 @@ import errno
 import os
 import queue
 import threading
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -78,6 +79,8 @@ class CheckpointManager:
         """the error of the latest write, or None"""
         self.lineage: Lineage | None = None
         """lineage of the next checkpoint, after `branch_from`; None: follow the newest in the directory"""
+        self.on_written: Callable[[int, Path, float], None] | None = None
+        """called with step, path and seconds after a checkpoint is written, by the thread that wrote it"""
         self._unsaid: CheckpointError | None = None
         self._remarks: list[str] = []  # further warnings for the next call
         self._state: dict[Path, bool] = {}  # whether each checkpoint is valid
@@ -196,7 +199,7 @@ class CheckpointManager:
 
     def _write(self, step: int, packed: Any, scores: dict[str, float], facts: dict[str, Any]) -> None:
         self.failure = None
-        lineage = self.lineage
+        lineage, started = self.lineage, time.perf_counter()
         try:
             path = write_snapshot(self.directory, step, packed, scores, facts, lineage)
             verify(path)  # before older checkpoints are removed
@@ -207,6 +210,8 @@ class CheckpointManager:
             self.failure = self._unsaid = CheckpointError(f"checkpoint: step {step} could not be written: {error!r}.")
             return
         self._state[path] = True
+        if self.on_written is not None:
+            self.on_written(step, path, time.perf_counter() - started)
         try:
             self._prune(path)
         except Exception as error:  # retried after the next write

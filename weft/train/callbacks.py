@@ -18,6 +18,7 @@ import numpy as np
 
 from ..io import SummaryWriter, save
 from ..io.durable import write_file
+from . import watching
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -287,7 +288,7 @@ class TensorBoard(_Recorder):
     def on_step_end(self, trainer: Trainer, logs: dict[str, float]) -> None:
         if self.writer is not None and trainer.step % self.every == 0:
             rates = {f"learning_rate/{k}": v for k, v in learning_rates(trainer.optimizer).items()}
-            self.writer.scalars({"loss/step": logs["loss"], **rates}, trainer.step)
+            self.writer.scalars({"loss/step": logs["loss"], **rates, **watching.scalars(trainer)}, trainer.step)
 
     @_recording
     def on_epoch_end(self, trainer: Trainer, logs: dict[str, float]) -> None:

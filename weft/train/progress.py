@@ -7,6 +7,7 @@ import time
 from typing import Any, TextIO
 
 from ..distributed import is_lead
+from ..distributed.terminal import RemoteBar, drawn_elsewhere
 
 REFRESH_SECONDS = 0.1  # a step may take microseconds; drawing takes a thousand times longer
 
@@ -30,8 +31,8 @@ class Progress:
         """Start a bar of `total` batches (None: unknown), `done` of which are complete."""
         if not self.enabled:
             return
-        if self._bar is None and self._file.isatty():
-            self._bar = _bar(self._file)
+        if self._bar is None and (drawn_elsewhere() or self._file.isatty()):
+            self._bar = RemoteBar(self._file) if drawn_elsewhere() else _bar(self._file)
             self._bar.start()
         if self._bar is not None:
             self._task = self._bar.add_task(f"epoch {epoch}/{epochs}", total=total, completed=done, loss="", rate="")
@@ -77,19 +78,10 @@ class Progress:
 
 def _bar(file: TextIO) -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[loss]}"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=Console(file=file),
-        transient=True,
-    )
+    from ..distributed.table import bar
+
+    return bar(Console(file=file), transient=True)
 
 
 def format_logs(logs: dict[str, float]) -> str:

@@ -22,7 +22,7 @@ import weft as wf
 from ..distributed import context
 from ..io import Checkpoint, CheckpointError, CheckpointManager, latest, list_checkpoints, open_checkpoint
 from ..tensor import Tensor
-from . import state
+from . import state, watching
 from .callbacks import Callback, CSVLogger, LossCurve, TensorBoard, better_mode
 from .interrupt import Interrupt
 from .metrics import as_metrics, batch_length
@@ -304,6 +304,7 @@ class Trainer:
             if self._sharded is not None:
                 loss = self._count(self.totals, self._sharded.train_on(batch), n)
                 self.batches += batch.parts - 1
+                watching.moved(self)
             elif self.grad_accumulation == 1:
                 loss = self._count(self.totals, self._steps.train(batch), n)
             else:
@@ -440,7 +441,7 @@ class Trainer:
         else:
             from .sharded import base_checkpoint
 
-            found = base_checkpoint(run, self._found_checkpoint)
+            found = base_checkpoint(run, lambda: watching.resumed(self._found_checkpoint()))
         if found is not None:
             state.restore(self, found, train_loader, val_loader)
             if run is None:
@@ -454,6 +455,8 @@ class Trainer:
             assert self.mode is not None
             self._manager = CheckpointManager(self.checkpoint_dir, self.keep, self.monitor, self.mode)
             self._manager.lineage = self._lineage
+            if context.current() is not None:
+                self._manager.on_written = watching.written
 
     def _found_checkpoint(self) -> Checkpoint | None:
         """The checkpoint that `resume` asks for."""
@@ -510,6 +513,7 @@ class Trainer:
             from .sharded import Sharded
 
             self._sharded = Sharded(self, run)
+            watching.entered(self)
 
     def _leave_run(self) -> None:
         sharded, self._sharded = self._sharded, None
