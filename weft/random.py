@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,8 @@ def _seed_value(seed: Any) -> int:
 
 
 _ONE = np.array([0, 1], np.int64)
+live: weakref.WeakSet[Generator] = weakref.WeakSet()
+"""every generator of this process; a distributed step gives each of them a state per shard"""
 
 
 class Generator:
@@ -74,6 +77,7 @@ class Generator:
         self.state: Tensor = wrap(np.array([_seed_value(value), 0], np.int64))
         self._lock = threading.Lock()
         forks.renewed_in_child(self)
+        live.add(self)
 
     def next_state(self) -> Tensor:
         """The state of the next draw, as a new tensor; advances the generator by one."""

@@ -16,7 +16,7 @@ from weft import nn, optim
 from weft.distributed import failpoints
 from weft.distributed.board import Board, Shape
 from weft.distributed.members import Peers
-from weft.distributed.shelf import Shelf
+from weft.distributed.shelf import PRESENT, Shelf
 from weft.distributed.team import Team
 from weft.multiprocessing import Segment
 
@@ -100,8 +100,9 @@ class Sandbox:
 
                 def leaf(shard: int, slot: Any, step: int = step) -> list[float]:
                     for name, array in slot.items():
-                        array[...] = np.random.default_rng([step, shard, name[0]]).normal(size=array.shape)
-                    return [float(step * 10 + shard)]
+                        family = 99 if name == PRESENT else name[0]
+                        array[...] = np.random.default_rng([step, shard, family]).normal(size=array.shape)
+                    return [1.0, float(step * 10 + shard), 0.0]
 
                 row = team.step(leaf, range(SHARDS), [1.0] * SHARDS, True)
                 assert row[1] / row[0] == step * 10 + 2.0
@@ -202,7 +203,7 @@ def test_a_shard_with_another_number_of_metrics_is_refused() -> None:
     )  # fmt: skip
     try:
         team.log(4)
-        with pytest.raises(RuntimeError, match="reports 2 metrics, but the run began with 1"):
+        with pytest.raises(RuntimeError, match="reports 2 numbers, but the run began with 1"):
             team.log(5)
     finally:
         team._stop.set()

@@ -62,14 +62,14 @@ class MapFetcher:
     """Batches of a dataset with random access."""
 
     def __init__(self, source: Source, epoch: Epoch) -> None:
-        self._source, self._epoch = source, epoch
+        self.source, self._epoch = source, epoch
         self._gather = None
         if source.collate_fn is None and source.batch_size is not None:
             self._gather = getattr(source.dataset, "gather", None)
 
     def fetch(self, batch: int, indices: np.ndarray) -> tuple[Any, Any]:
         """The plan of a batch, and None: a dataset with random access has no stream state."""
-        source, epoch = self._source, self._epoch
+        source, epoch = self.source, self._epoch
         try:
             if self._gather is not None:
                 with_rows = self._locate(lambda: self._gather(indices), "batch", batch)  # type: ignore[misc]

@@ -15,7 +15,8 @@ import numpy as np
 from ..autograd.tree import flatten, unflatten
 from ..data._tensor import arrays_to_tensors
 from ..data.collate import fill
-from ..data.fetch import LoadError, MapFetcher
+from ..data.dataset import Subset, TensorDataset
+from ..data.fetch import LoadError, MapFetcher, Source
 from ..data.loader import DataLoader
 from ..runtime import memory
 from ..tensor import Tensor
@@ -26,6 +27,8 @@ class GlobalBatch:
     """A batch of which any shard can be read."""
 
     samples: int
+    runs_code = False
+    """whether reading a shard runs the user's code, which may draw random numbers"""
 
     def shard(self, number: int, shards: int) -> Any:
         """The samples of one shard, as the loader would give them in a batch."""
@@ -38,6 +41,7 @@ class IndexedBatch(GlobalBatch):
     def __init__(self, fetcher: MapFetcher, number: int, indices: np.ndarray, as_numpy: bool) -> None:
         self._fetcher, self._number, self._indices, self._as_numpy = fetcher, number, indices, as_numpy
         self.samples = len(indices)
+        self.runs_code = _runs_code(fetcher.source)
 
     def shard(self, number: int, shards: int) -> Any:
         start, stop = tree.bounds(self.samples, shards, number)
@@ -49,6 +53,14 @@ class IndexedBatch(GlobalBatch):
             raise error.__cause__ from error.__cause__.__cause__
         made = fill(found, memory.empty)
         return made if self._as_numpy else arrays_to_tensors(made)
+
+
+def _runs_code(source: Source) -> bool:
+    """Whether samples are read by code of the user's, and not just taken from arrays."""
+    dataset = source.dataset
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return source.collate_fn is not None or type(dataset) is not TensorDataset
 
 
 class WholeBatch(GlobalBatch):

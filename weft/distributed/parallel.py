@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,21 +16,43 @@ from typing import Any
 
 import numpy as np
 
-import weft as wf
-
 from ..autograd.tape import no_grad
-from ..graph.capture.function import CapturedFunction, function
 from ..multiprocessing import Segment
-from ..optim.group import update_dtype
-from ..random import Generator, default_generator
+from ..ops.array.creation import arange
+from ..ops.array.row_sparse import RowSparse
+from ..ops.array.shaping import reshape
 from ..tensor import Tensor, wrap
-from . import join, tree
+from . import join, rows, tree
 from .board import INITIALISED, PERMIT, Board, Shape
+from .buffers import named_buffers
+from .communicator import begin_step
 from .context import Context
 from .failpoints import reach
 from .memory import Memory
-from .shelf import AVERAGE, Shelf, disagreement, gradient_into
+from .randomness import Randomness
+from .shard import MOST_MEANS, LogicalShard, Report, scales
+from .shelf import PRESENT, Shelf
 from .team import Team
+from .updates import Updates
+
+
+@dataclasses.dataclass
+class Computed:
+    """What a shard gave: the mean loss, other numbers that are summed over the shards, and its report.
+
+    `counts` has a list per batch of the group, of the counts of its means.
+    """
+
+    loss: float
+    numbers: Sequence[float]
+    weight: float
+    void: bool
+    counts: Sequence[Sequence[float]]
+
+
+Compute = Callable[[int, "np.ndarray | None", bool], Computed]
+"""(shard, counts, collects) -> what it gave. `counts` are those of the whole batch, one row per batch of the group, if they are
+known. With `collects` nothing but the counts of the shard is asked for"""
 
 
 class DataParallel:
@@ -43,6 +66,7 @@ class DataParallel:
         clip_grad_norm: the maximum global norm of the gradients.
         ema: an `optim.EMA` of the model.
         name: tells the parts of a run apart that are trained by different steps.
+        batches: how many batches make one update.
     """
 
     def __init__(
@@ -54,14 +78,15 @@ class DataParallel:
         clip_grad_norm: float | None = None,
         ema: Any = None,
         name: str = "",
+        batches: int = 1,
     ) -> None:
-        self.context, self.optimizer, self.seed, self.ema = context, optimizer, seed, ema
+        self.context, self.optimizer, self.ema, self.batches = context, optimizer, ema, batches
+        self.randomness = Randomness(seed)
         trained = {id(p) for group in optimizer.param_groups for p in group.params if p.requires_grad}
         models = model if isinstance(model, (list, tuple)) else [model]
         named = [(f"{i}.{name}", p) for i, m in enumerate(models) for name, p in m.named_parameters()]
         frozen = [(name, p) for name, p in named if id(p) not in trained]
-        buffers = [(f"{i}.{name}", b) for i, m in enumerate(models) for name, b in m.named_buffers()]
-        self.shelf = Shelf(optimizer, buffers, frozen, context.shards, ema)
+        self.shelf = Shelf(optimizer, named_buffers(models), frozen, context.shards, ema)
         slices = len(self.shelf.slices)
         self.memory = Memory(context.socket)
 
@@ -73,21 +98,24 @@ class DataParallel:
         self.board = Board(segment("board", Board.nbytes(shape)), shape)
         self.shelf.attach(segment("state", self.shelf.nbytes))
         gradients = segment("gradients", Team.gradient_bytes(self.shelf, shape))
-        self._order = [slices - 1, *range(slices - 1)]  # counters and buffers first: unit 0 also writes the log
+        self._updates = Updates(self.shelf, optimizer, ema)
         self.team = Team(
-            self.board, self.shelf, gradients, self._update, segment, context.log,
-            self._norm if clip_grad_norm is not None else None, _clip(clip_grad_norm), self._look_after_keeper,
+            self.board, self.shelf, gradients, self._updates.update, segment, context.log,
+            self._updates.norm if clip_grad_norm is not None else None, _clip(clip_grad_norm), self._look_after_keeper,
         )  # fmt: skip
         atexit.register(self.team.close)
         join(self.team)
         self._initialise()
         self._slot_tensors = [wrap(a) for a in self.shelf.slot_tensors(self.team.slot(self.team.row, 0))]
         self._slot_arrays: dict[int, list[np.ndarray]] = {}
-        self._programs: dict[Any, CapturedFunction[..., Any]] = {}
         self._lifeline = context.lifeline
-        self._random = [default_generator]
-        self._slot: Any = None
+        self._slot: Any = None  # of the shard that is computed
+        self._target: Any = None  # where its gradients go: the slot, or the spare one
         self._spare: dict[Any, np.ndarray] | None = None
+        self._collects = {
+            True: False,
+            False: False,
+        }  # whether steps that train, or do not, need the counts of all shards
 
     def _initialise(self) -> None:
         """The first member writes its weights into buffer 0; the others wait and take them over."""
@@ -131,44 +159,69 @@ class DataParallel:
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
-    def run(
-        self,
-        compute: Callable[[int, float], Sequence[float]],
-        samples: Sequence[int],
-        trains: bool,
-        position: tuple[int, ...],
-    ) -> np.ndarray:
+    def run(self, compute: Compute, samples: Sequence[int], trains: bool, position: tuple[int, ...]) -> Row:
         """One global step.
 
         Args:
-            compute: (shard, weight) -> statistics; the first is the loss. When training it calls `store_gradients`, once for each
-                batch that has samples in this shard, within `accumulating`.
+            compute: computes a shard. When training it calls `store_gradients` and `store_rows`, once for each batch that
+                has samples in this shard, within `accumulating`.
             samples: of each batch that contributes to the step.
             trains: whether the weights are updated.
             position: of the step in the whole training, on which its random numbers depend.
         """
+        begin_step(type(self.optimizer).__name__, list(samples), trains)
         shards = self.context.shards
         weights = dict.fromkeys(range(shards), 0.0)
         for n in samples:
             for s in tree.present(n, shards):
-                weights[s] += relative_size(n, shards, s)
+                weights[s] += share(n, shards, s)
         weights = {s: w for s, w in weights.items() if w}
+        room = self.batches * MOST_MEANS
 
-        def leaf(shard: int, slot: Any) -> Sequence[float]:
-            self._slot = slot
-            if slot is not None:
+        def collect(shard: int, slot: Any) -> Sequence[float]:
+            with self.randomness.shard(position, shard):
+                found = compute(shard, None, True)
+            return [1.0, 0.0, *[0.0] * self._numbers(room), *_padded(found.counts, self.batches), 0.0]
+
+        def step(leaf: Callable[[int, Any], Sequence[float]], trains: bool) -> np.ndarray:
+            self.shelf.buffers.take()
+            return self.team.step(leaf, list(weights), list(weights.values()), trains)
+
+        stop = 0.0
+        while True:
+            counts = None
+            if self._collects[trains]:
+                row = step(collect, False)
+                counts, stop = row[-2 - room : -2].reshape(self.batches, MOST_MEANS).copy(), stop or row[-1]
+
+            def leaf(shard: int, slot: Any, counts: np.ndarray | None = counts) -> Sequence[float]:
+                self._slot = slot
                 self._use_slot(slot)
-            states = [g.state._data.copy() for g in self._random]
-            for number, generator in enumerate(self._random):
-                generator._write(mix(self.seed, *position, shard, number), 0)
-            try:
-                return compute(shard, weights[shard])
-            finally:
-                for generator, state in zip(self._random, states):
-                    generator.state._data[...] = state
+                with self.randomness.shard(position, shard):
+                    found = compute(shard, counts, False)
+                return [found.weight, found.loss, *found.numbers, *[0.0] * room, float(found.void)]
 
-        self.shelf.take_buffers()
-        return self.team.step(leaf, list(weights), list(weights.values()), trains)
+            row = step(leaf, trains)
+            stop = stop or row[-1]
+            if not row[-2]:
+                return Row(row, room, int(stop))
+            self._collects[trains] = True
+
+    def _numbers(self, room: int) -> int:
+        """How many numbers the shards of this run report beside their loss."""
+        return self.team.log().width - room - 4
+
+    def scales(self, samples: int, shard: int, counts: np.ndarray | None = None) -> Tensor:
+        """The argument of `computing` for a shard of a batch; `counts` are those of the whole batch, if known."""
+        shards = self.context.shards
+        part = share(samples, shards, shard)
+        return scales(part, shards / samples, None if counts is None else list(counts * (part / shards)))
+
+    @contextlib.contextmanager
+    def computing(self, given: Tensor) -> Iterator[LogicalShard]:
+        """A context for the user's function on a shard. Part of a captured function."""
+        with self.randomness.python(), LogicalShard(given, self.batches > 1).running() as shard:
+            yield shard
 
     @contextlib.contextmanager
     def accumulating(self, more: bool) -> Iterator[None]:
@@ -177,169 +230,109 @@ class DataParallel:
             yield
             return
         if self._spare is None:
-            self._spare = {name: np.zeros(n, d) for name, (d, n, _) in self.shelf.slot.fields.items()}
+            self._spare = self.shelf.slot.allocate()
         self._use_slot(self._spare)
         yield
-        for name, value in self._spare.items():
-            if name[0] != "buffers":
-                np.add(self._slot[name], value, out=self._slot[name])
+        self.shelf.add_gradients(self._slot, self._spare)
 
     @contextlib.contextmanager
     def showing_averages(self) -> Iterator[None]:
         """A context in which the model has the moving averages as weights, in memory of this process."""
         shown = []
+        buffers = {id(tensor): view for tensor, view in self.shelf.buffers.views}
         for source, average in zip(self.ema.sources, self.ema.averages, strict=True):
-            shown.append((source, source._data))
-            source._data = average._data.astype(source.dtype)
+            value = average._data.astype(source.dtype)
+            if id(source) in buffers:
+                self.shelf.buffers.shown.append((buffers[id(source)], value))
+            else:
+                shown.append((source, source._data))
+                source._data = value
         try:
             yield
         finally:
+            self.shelf.buffers.shown.clear()
             for source, array in shown:
                 source._data = array
-            self.shelf._bound = None
-            self.team.settle()
+            self.shelf.rebind(self.board.committed()[1])
 
-    def _use_slot(self, slot: dict[Any, np.ndarray]) -> None:
+    def _use_slot(self, slot: dict[Any, np.ndarray] | None) -> None:
+        """Let gradients be stored in a slot."""
+        self._target = slot
+        if slot is None:
+            return
         arrays = self._slot_arrays.get(id(slot))
         if arrays is None:
             arrays = self._slot_arrays[id(slot)] = self.shelf.slot_tensors(slot)
         for tensor, array in zip(self._slot_tensors, arrays):
             tensor._data = array
 
-    def store_gradients(self, weight: Tensor | None = None) -> None:
-        """Move the parameters' gradients, times `weight`, into the slot of this shard. Part of a captured function."""
+    def store_gradients(self) -> list[Any]:
+        """Move the parameters' gradients into the slot of this shard. Part of a captured function.
+
+        Returns the row-sparse gradients, as (indices, values) or None, which `store_rows` is called with after it.
+        """
+        found: list[Any] = []
         with no_grad():
-            for p, target in zip(self.shelf.parameters, self._slot_tensors):
-                gradient = p.grad
-                if weight is not None and gradient is not None:
-                    gradient = gradient * wf.astype(weight, gradient.dtype)
-                gradient_into(target, gradient)
-                p.grad = None
+            *targets, presence = self._slot_tensors
+            number, present = 0, np.zeros(presence.shape, np.float32)
+            for family in self.shelf.families:
+                for p in family.params:
+                    gradient, p.grad = p.grad, None
+                    present[number] = gradient is not None
+                    if family.rows is not None:
+                        found.append(_as_rows(gradient, family.rows.rows, family.rows.width))
+                    elif gradient is None:
+                        targets[number].zero_()
+                    elif isinstance(gradient, RowSparse):
+                        targets[number].copy_(self._dense(gradient, p))
+                    else:
+                        targets[number].copy_(gradient)
+                    number += 1
+            presence.copy_(wrap(present))
+        return found
 
-    # Updates --------------------------------------------------------------------------------------------------------
+    def _dense(self, gradient: RowSparse, p: Tensor) -> Tensor:
+        group = next(g for g in self.optimizer.param_groups if any(p is q for q in g.params))
+        if self.optimizer.updates_rows(group.settings(p.dtype)):
+            raise RuntimeError(
+                f"distributed: a parameter of shape {tuple(p.shape)} got a row-sparse gradient that was not expected. Make it "
+                "with `nn.Parameter(…, sparse_grad=True)`, as nn.Embedding(sparse=True) does."
+            )
+        return gradient.to_dense()
 
-    def _norm(self, index: int, places: dict[tuple[int, int], Any], plan: Any, scale: float) -> float:
-        """The sum of the squares of a slice's gradient."""
-        part = self.shelf.slices[self._order[index]]
-        if part.family < 0:
-            return 0.0
-        key = ("norm", plan)
-        program = self._programs.get(key)
-        if program is None:
-
-            def norm(factor: Tensor, *roots: Tensor) -> Tensor:
-                gradient = _sum(plan, dict(zip(nodes_of(plan), roots, strict=True))) * factor
-                return (gradient * gradient).sum()
-
-            program = self._programs[key] = function(norm)
-        roots = [wrap(places[node][part.family, ""][part.start : part.stop]) for node in nodes_of(plan)]
-        return float(program(wrap(np.array(scale, roots[0].dtype)), *roots))
-
-    def _update(
-        self, index: int, places: dict[tuple[int, int], Any], plan: Any, scale: float, weight: float, old: int, new: int
-    ) -> None:
-        part = self.shelf.slices[self._order[index]]
-        if part.family < 0:
-            self._update_rest(places, plan, weight, old, new)
-            return
-        family = self.shelf.families[part.family]
-        key = (part.family, plan)
-        program = self._programs.get(key)
-        if program is None:
-            program = self._programs[key] = function(self._updater(part.family, plan))
-        cut = slice(part.start, part.stop)
-        shape = family.params[0].shape if family.whole else None
-
-        def at(memory: dict[Any, np.ndarray], state: str) -> Tensor:
-            array = memory[part.family, state][cut]
-            return wrap(array if shape is None else array[: family.params[0].size].reshape(shape))
-
-        before, after = self.shelf.memory[old], self.shelf.memory[new]
-        counts = [self._count(before, c) for c in (family.counter, self._averages_of(family)) if c is not None]
-        olds = [at(before, key) for key in ("", *family.keys)]
-        news = [at(after, key) for key in ("", *family.keys)]
-        roots = [at(places[node], "") for node in nodes_of(plan)]
-        factor = wrap(np.array(scale, update_dtype(family.params[0].dtype)))
-        program(factor, *counts, *olds, *news, *roots)
-
-    def _averages_of(self, family: Any) -> Tensor | None:
-        """The count of updates of the moving averages, if this family has any."""
-        return self.shelf.average_steps if AVERAGE in family.keys else None
-
-    def _count(self, memory: dict[Any, np.ndarray], counter: Tensor) -> Tensor:
-        number = next(i for i, c in enumerate(self.shelf.counters) if c is counter)
-        return wrap(memory["counters"][number : number + 1].reshape(()))
-
-    def _updater(self, number: int, plan: Any) -> Callable[..., None]:
-        """The update of any range of a family, from the old buffer to the new one."""
-        family, optimizer = self.shelf.families[number], self.optimizer
-        group = optimizer.param_groups[family.group]
-        count = 1 + len(family.keys)
-        nodes = nodes_of(plan)
-        dtype = update_dtype(family.params[0].dtype)
-        ema = self.ema
-
-        def update(scale: Tensor, *tensors: Tensor) -> None:
-            with no_grad():
-                rest = list(tensors)
-                step = rest.pop(0) + 1.0 if family.counter is not None else None
-                averaged = rest.pop(0) + 1.0 if AVERAGE in family.keys else None
-                olds, news, roots = rest[:count], rest[count : 2 * count], rest[2 * count :]
-                for a, b in zip(olds, news, strict=True):
-                    b.copy_(a)
-                by_node = dict(zip(nodes, roots, strict=True))
-                gradient = _sum(plan, by_node) * scale
-                base = group.settings(dtype)
-                settings = {**base, **optimizer.prepare(step, base)}
-                state: dict[str, Any] = dict(zip(family.keys, news[1:], strict=True))
-                if step is not None:
-                    state["step"] = step
-                average = state.pop(AVERAGE, None)
-                optimizer.update(news[0], gradient, state, settings)
-                if average is not None:
-                    average += (news[0] - average) * ema.rate(averaged)
-
-        update.__name__ = f"update_{number}"
-        return update
-
-    def _update_rest(self, places: dict[tuple[int, int], Any], plan: Any, weight: float, old: int, new: int) -> None:
-        """Counters, and the averages of the model's buffers."""
-        before, after = self.shelf.memory[old], self.shelf.memory[new]
-        after["counters"][...] = before["counters"] + np.float32(1)
-        for name in self.shelf.scratch:
-            values = {node: slot[name] for node, slot in places.items()}
-            if after[name].dtype.kind in "fc":
-                np.multiply(_sum(plan, values), after[name].dtype.type(1.0 / weight), out=after[name])
+    def store_rows(self, found: list[Any]) -> None:
+        """Put the row-sparse gradients that `store_gradients` returned into the slot of this shard."""
+        fields = [f.rows for f in self.shelf.families if f.rows is not None]
+        for field, gradient in zip(fields, found, strict=True):
+            if gradient is None:
+                self._target[field.indices][0] = 0
             else:
-                first = values[nodes_of(plan)[0]]
-                for other in values.values():
-                    if not np.array_equal(first, other):
-                        raise disagreement(self.shelf, first.dtype)
-                np.copyto(after[name], first)
-            self._average_buffers(("averages", name[1]), after[name], before, after)
-
-    def _average_buffers(self, name: Any, value: np.ndarray, before: dict[Any, Any], after: dict[Any, Any]) -> None:
-        """The moving average of buffers, as `EMA.update` does it."""
-        if name not in after:
-            return
-        if value.dtype.kind not in "fc":
-            np.copyto(after[name], value)
-            return
-        assert self.shelf.average_steps is not None
-        with no_grad():
-            old = wrap(before[name])
-            rate = self.ema.rate(wrap(self._count(after, self.shelf.average_steps)._data))
-            after[name][...] = (old + (wrap(value) - old) * rate).numpy()
+                indices, values = (v.numpy() for v in gradient)
+                field.write(self._target, rows.coalesce(indices, values))
 
     def close(self) -> None:
         """Leave the run; the tensors keep the committed values in memory of their own."""
         self.team.settle()
-        for tensor, *_ in self.shelf._tensors:
-            tensor._data = tensor._data.copy()
-        for buffer, _ in self.shelf._buffer_views:
-            buffer._data = buffer._data.copy()
+        self.shelf.release()
         self.team.close()
         self.memory.close()
+
+
+class Row:
+    """The result of a step: a row of the log.
+
+    Attributes:
+        loss: the mean over the batch.
+        numbers: the sums of the other numbers that the shards gave.
+        weight: the sum of the weights of the shards.
+        stop: the signal at which the run ends after this step, or 0.
+    """
+
+    def __init__(self, values: np.ndarray, room: int, stop: int) -> None:
+        self.weight = float(values[0])
+        self.loss = float(values[1] / values[0]) if values[0] else math.nan
+        self.numbers: np.ndarray = values[2 : -2 - room]
+        self.stop = stop
 
 
 def _clip(limit: float | None) -> Callable[[float], float]:
@@ -349,34 +342,31 @@ def _clip(limit: float | None) -> Callable[[float], float]:
     return lambda square: min(1.0, limit / (math.sqrt(square) + 1e-6)) if square == square else math.nan
 
 
-def nodes_of(plan: Any) -> list[tuple[int, int]]:
-    """The partial sums of a plan, from left to right."""
-    if isinstance(plan[0], int):
-        return [plan]
-    return [node for part in plan for node in nodes_of(part)]
+def share(samples: int, shards: int, shard: int) -> float:
+    """The samples of a shard, relative to the mean over all shards: exactly 1 if all have the same.
 
-
-def _sum(plan: Any, values: dict[Any, Any]) -> Any:
-    if isinstance(plan[0], int):
-        return values[plan]
-    return _sum(plan[0], values) + _sum(plan[1], values)
-
-
-def relative_size(samples: int, shards: int, shard: int) -> float:
-    """The size of a shard relative to the mean of those that have samples: exactly 1 if all have the same."""
+    >>> [share(6, 4, s) for s in range(4)]
+    [0.6666666666666666, 1.3333333333333333, 0.6666666666666666, 1.3333333333333333]
+    """
     start, stop = tree.bounds(samples, shards, shard)
-    if samples % shards == 0 or samples < shards:
-        return 1.0 if stop > start else 0.0
     return (stop - start) * shards / samples
 
 
-def mix(seed: int, *position: int) -> int:
-    """A 63-bit seed for the random numbers at one position of a run, such as (epoch, batch, shard)."""
-    value = seed & 0xFFFFFFFFFFFFFFFF
-    for part in position:
-        value = (value ^ (part + 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
-        value ^= value >> 31
-    return value >> 1
+def _padded(counts: Sequence[Sequence[float]], batches: int) -> list[float]:
+    """The counts of each batch, in a fixed number of places."""
+    made = np.zeros((batches, MOST_MEANS))
+    for row, given in zip(made, counts):
+        row[: len(given)] = given
+    return [float(v) for v in made.reshape(-1)]
 
 
-__all__ = ["DataParallel", "Generator", "mix", "wf"]
+def _as_rows(gradient: Any, count: int, width: int) -> Any:
+    """A gradient of a table as (indices, values); None if there is none."""
+    if gradient is None:
+        return None
+    if isinstance(gradient, RowSparse):
+        return gradient.indices, reshape(gradient.values, (gradient.indices.shape[0], width))
+    return arange(count), reshape(gradient, (count, width))
+
+
+__all__ = ["Computed", "DataParallel", "Report", "Row", "share", "PRESENT"]

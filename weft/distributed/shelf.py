@@ -18,32 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from ..multiprocessing import ALIGNMENT, Segment
-from ..ops.array.row_sparse import RowSparse
+from ..multiprocessing import Segment
+from ..optim.group import update_dtype
 from ..runtime import epoch
 from ..tensor import Tensor, wrap
+from .buffers import Buffer, Buffers
+from .flat import Flat, round_up
+from .rows import RowField
 
 AVERAGE = "moving average"  # the kind of state that an EMA keeps
+PRESENT = "present"  # of a slot: in how many shards each parameter has a gradient
 MIN_SLICE = 16384  # elements; below this the call costs more than the update
 
 _shelves: weakref.WeakSet[Shelf] = weakref.WeakSet()  # of this process: a program with two optimisers has two
-
-
-class Flat:
-    """Named arrays, each aligned to a cache line, in one piece of memory."""
-
-    def __init__(self) -> None:
-        self.fields: dict[Any, tuple[np.dtype, int, int]] = {}  # name -> dtype, length, byte offset
-        self.nbytes = 0
-
-    def add(self, name: Any, dtype: Any, length: int) -> None:
-        dtype = np.dtype(dtype)
-        self.fields[name] = (dtype, length, self.nbytes)
-        self.nbytes += _aligned(length * dtype.itemsize)
-
-    def views(self, segment: Segment, offset: int) -> dict[Any, np.ndarray]:
-        """The arrays, in the memory that begins at `offset`."""
-        return {name: segment.array((length,), dtype, offset + at) for name, (dtype, length, at) in self.fields.items()}
 
 
 @dataclasses.dataclass
@@ -56,10 +43,12 @@ class Family:
     length: int
     keys: list[str]
     """the kinds of optimiser state that have a parameter's shape"""
-    counter: Tensor | None
-    """the shared count of updates"""
     whole: bool
     """the one parameter is updated in its shape and never cut"""
+    first: int = 0
+    """the number of its first parameter among all of the shelf"""
+    rows: RowField | None = None
+    """of a table whose gradients are row-sparse: only the rows of a gradient are updated"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +58,8 @@ class Slice:
     family: int
     start: int
     stop: int
+    number: int = 0
+    """of the slice among those of its family"""
 
 
 class Shelf:
@@ -76,59 +67,69 @@ class Shelf:
 
     Args:
         optimizer: whose parameters are trained; its state is created now.
-        buffers: (name, tensor) of the model's buffers.
+        buffers: the model's buffers.
         extra: (name, tensor) of other values that all workers start with, such as frozen parameters.
         pieces: into how many slices a large family is cut.
         averages: an `EMA` of the parameters, or None.
+        copies: 2, or 1 to keep the state once and update it in place.
     """
 
     def __init__(
         self,
         optimizer: Any,
-        buffers: Iterable[tuple[str, Tensor]],
+        buffers: Iterable[Buffer],
         extra: Iterable[tuple[str, Tensor]],
         pieces: int,
         averages: Any = None,
+        copies: int = 2,
     ) -> None:
-        self.optimizer = optimizer
+        self.optimizer, self.copies = optimizer, copies
         self.averages: dict[int, Tensor] = {}
         self.average_steps: Tensor | None = None if averages is None else averages.steps
         if averages is not None:
             self.averages = {id(s): a for s, a in zip(averages.sources, averages.averages, strict=True)}
         self.families = list(_families(optimizer, self.averages))
-        self.buffers = [(name, b) for name, b in buffers if b.size]
+        for p in self.parameters:
+            if any(other.holds(p) for other in _shelves):
+                raise RuntimeError(
+                    f"distributed: a parameter of shape {tuple(p.shape)} is trained by two steps. Each parameter belongs to "
+                    "one optimiser, and each optimiser to one step or Trainer; make one step that does both."
+                )
+        self.counted = _count_separately(optimizer, self.parameters)
+        self.buffers = Buffers(buffers)
         self.extra = [(name, t) for name, t in extra if not any(other.holds(t) for other in _shelves)]
-        self.state, self.slot = Flat(), Flat()
+        self.state, self.small, self.slot = Flat(), Flat(), Flat()
+        if copies == 2:
+            self.small = self.state
         self._lay_out()
         self.slices = [*_cut(self.families, pieces), Slice(-1, 0, 0)]
         self._bound: int | None = None
-        self._newer: list[tuple[np.ndarray, np.ndarray]] = []
         _shelves.add(self)
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether this shelf trains a parameter."""
-        return any(tensor is p for family in self.families for p in family.params)
+        return any(tensor is p for p in self.parameters)
 
     def _lay_out(self) -> None:
+        first = 0
         for i, family in enumerate(self.families):
-            dtype = family.params[0].dtype
-            self.state.add((i, ""), dtype, family.length)
-            self.slot.add((i, ""), dtype, family.length)
+            family.first, first = first, first + len(family.params)
+            p = family.params[0]
+            self.state.add((i, ""), p.dtype, family.length)
             for key in family.keys:
-                self.state.add((i, key), self.tensor_of(family.params[0], key).dtype, family.length)
-        self.counters = _unique([*[f.counter for f in self.families], self.average_steps])
-        self.state.add("counters", np.float32, len(self.counters))
-        self._buffer_kinds: dict[np.dtype, list[tuple[Tensor, int]]] = {}
-        for _, buffer in self.buffers:
-            members = self._buffer_kinds.setdefault(buffer.dtype, [])
-            members.append((buffer, sum(_round(b.size, b.dtype.itemsize) for b, _ in members)))
-        for dtype, members in self._buffer_kinds.items():
-            last, start = members[-1]
-            length = start + _round(last.size, dtype.itemsize)
-            self.state.add(("buffers", dtype.name), dtype, length)
-            self.slot.add(("buffers", dtype.name), dtype, length)
-            if all(id(b) in self.averages for b, _ in members):
-                self.state.add(("averages", dtype.name), self.averages[id(members[0][0])].dtype, length)
+                self.state.add((i, key), self.tensor_of(p, key).dtype, family.length)
+            # 16-bit gradients are summed in single precision
+            self.slot.add((i, ""), p.dtype if p.dtype.kind == "c" else update_dtype(p.dtype), family.length)
+            if family.rows is not None:
+                self.slot.add(family.rows.indices, np.int64, family.rows.length)
+        self.slot.add(PRESENT, np.float32, first)
+        # What other slices read while it is updated is there twice, also if the rest of the state is not.
+        self.small.add("counters", np.float32, first + 1)  # updates of each parameter, and of the moving averages
+        self.small.add("updates", np.int64, 1)
+        for i, family in enumerate(self.families):
+            if family.rows is not None:  # see `updates`: two words per slice, and its rows
+                self.small.add(("changed", i), np.int64, family.rows.rows + 2 * MOST_ROW_SLICES)
+        self.buffers.lay_out(self.small, self.slot, self.averages)
         self.shared = Flat()
         for name, tensor in self.extra:
             self.shared.add(name, tensor.dtype, tensor.size)
@@ -145,7 +146,7 @@ class Shelf:
     def digest(self) -> str:
         """A short text that differs if shapes, dtypes, order or settings do."""
         text = repr((
-            list(self.state.fields.items()), list(self.slot.fields.items()), list(self.shared.fields.items()),
+            [list(f.fields.items()) for f in (self.state, self.small, self.slot, self.shared)],
             [[(tuple(p.shape), s) for p, s in zip(f.params, f.starts)] for f in self.families],
             type(self.optimizer).__name__,
         ))  # fmt: skip
@@ -155,49 +156,48 @@ class Shelf:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the two buffers and of what is shared once."""
-        return 2 * self.state.nbytes + self.shared.nbytes
+        """Bytes of the state, in all its copies, and of what is shared once."""
+        return self._at_shared + self.shared.nbytes
+
+    @property
+    def _at_shared(self) -> int:
+        """Where begins what is shared once."""
+        return 2 * self.state.nbytes if self.copies == 2 else self.state.nbytes + 2 * self.small.nbytes
 
     def attach(self, segment: Segment) -> None:
         """Use this memory for the state."""
-        self.memory = [self.state.views(segment, i * self.state.nbytes) for i in range(2)]
-        self.shared_memory = self.shared.views(segment, 2 * self.state.nbytes)
+        if self.copies == 2:
+            self.memory = [self.state.views(segment, i * self.state.nbytes) for i in range(2)]
+        else:
+            large = self.state.views(segment, 0)
+            smalls = [self.small.views(segment, self.state.nbytes + i * self.small.nbytes) for i in range(2)]
+            self.memory = [{**large, **small} for small in smalls]
+        self.shared_memory = self.shared.views(segment, self._at_shared)
         self._tensors = [(t, _read_only(a), _read_only(b)) for t, a, b in self._placed()]
-        self.scratch = {name: np.empty_like(self.memory[0][name]) for name in self._buffer_fields()}
-        self._buffer_views = [
-            (b, self.scratch["buffers", dtype.name][start : start + b.size].reshape(b.shape))
-            for dtype, members in self._buffer_kinds.items()
-            for b, start in members
-        ]
-
-    def _buffer_fields(self) -> list[Any]:
-        return [("buffers", dtype.name) for dtype in self._buffer_kinds]
+        self.buffers.attach()
 
     def _placed(self) -> Iterator[tuple[Tensor, np.ndarray, np.ndarray]]:
         """Every tensor of parameters and optimiser state with its two views."""
         for i, family in enumerate(self.families):
-            for p, start in zip(family.params, family.starts):
+            for number, (p, start) in enumerate(zip(family.params, family.starts), family.first):
                 for key in ("", *family.keys):
                     a, b = (m[i, key][start : start + p.size].reshape(p.shape) for m in self.memory)
                     yield self.tensor_of(p, key), a, b
-        for dtype, members in self._buffer_kinds.items():
-            for buffer, start in members if ("averages", dtype.name) in self.state.fields else ():
-                a, b = (
-                    m["averages", dtype.name][start : start + buffer.size].reshape(buffer.shape) for m in self.memory
-                )
-                yield self.averages[id(buffer)], a, b
-        for i, counter in enumerate(self.counters):
-            a, b = (m["counters"][i : i + 1].reshape(()) for m in self.memory)
-            yield counter, a, b
+                if "step" in self.optimizer.state[p]:
+                    a, b = (m["counters"][number : number + 1].reshape(()) for m in self.memory)
+                    yield self.optimizer.state[p]["step"], a, b
+        if self.average_steps is not None:
+            a, b = (m["counters"][-1:].reshape(()) for m in self.memory)
+            yield self.average_steps, a, b
+        olds, news = (self.buffers.averaged(self.averages, m) for m in self.memory)
+        for (tensor, a), (_, b) in zip(olds, news, strict=True):
+            yield tensor, a, b
 
     def initialise(self) -> None:
         """Write the values that this worker has into buffer 0."""
         for tensor, a, _ in self._placed():
             a[...] = tensor._data
-        for buffer, view in self._buffer_views:
-            view[...] = buffer._data
-        for name, value in self.scratch.items():
-            self.memory[0][name][...] = value
+        self.buffers.write(self.memory[0])
         for name, tensor in self.extra:
             self.shared_memory[name][...] = tensor._data.reshape(-1)
 
@@ -205,7 +205,7 @@ class Shelf:
         """Take over what is shared once, after another worker wrote it."""
         for name, tensor in self.extra:
             tensor._data[...] = self.shared_memory[name].reshape(tensor.shape)
-        for buffer, view in self._buffer_views:
+        for buffer, view in self.buffers.views:
             buffer._data = view
         epoch.bump()
 
@@ -215,65 +215,54 @@ class Shelf:
             for entry in self._tensors:
                 entry[0]._data = entry[1 + buffer]
             self._bound = buffer
-        self.take_buffers()
-        self._newer = []
-        self.load_buffers(buffer)
+        self.buffers.bind(self.memory[buffer])
 
-    def take_buffers(self) -> None:
-        """Before a step: make the model's buffers those of this shelf.
+    def rebind(self, buffer: int) -> None:
+        """As `bind`, also after other code has given the tensors other memory."""
+        self._bound = None
+        self.bind(buffer)
 
-        A buffer that the step of another optimiser changed since keeps the value that was committed there: each member
-        calls the steps in the same order, so all begin with the same value.
-        """
-        for tensor, view in self._buffer_views:
-            if tensor._data is not view:
-                self._newer.append((view, tensor._data.copy()))
-                tensor._data = view
-
-    def load_buffers(self, buffer: int) -> None:
-        """Copy the committed values of the model's buffers to where the model reads and writes them."""
-        for name, scratch in self.scratch.items():
-            np.copyto(scratch, self.memory[buffer][name])
-        for view, value in self._newer:
-            np.copyto(view, value)
+    def release(self) -> None:
+        """Leave the run: the tensors keep their values, in memory of this process."""
+        for tensor, *_ in self._tensors:
+            tensor._data = tensor._data.copy()
+        for buffer, _ in self.buffers.views:
+            buffer._data = buffer._data.copy()
+        if self.counted:
+            _count_together(self.optimizer)
+        _shelves.discard(self)
+        epoch.bump()
 
     # Gradients ------------------------------------------------------------------------------------------------------
 
     def slot_tensors(self, slot: dict[Any, np.ndarray]) -> list[np.ndarray]:
-        """Where the gradient of each parameter goes in a slot, in the order of `parameters`."""
-        return [
+        """Where the gradient of each parameter goes in a slot, in the order of `parameters`, and where it says which have one.
+
+        None for tables: their gradients are row-sparse.
+        """
+        found = [
             slot[i, ""][start : start + p.size].reshape(p.shape)
             for i, family in enumerate(self.families)
             for p, start in zip(family.params, family.starts)
         ]
+        return [*found, slot[PRESENT]]
 
     @property
     def parameters(self) -> list[Tensor]:
         return [p for family in self.families for p in family.params]
 
-    def store_buffers(self, slot: dict[Any, np.ndarray], weight: float) -> None:
-        """Put this shard's buffers into its slot: floating ones times the weight of the shard, others as they are."""
-        for name, value in self.scratch.items():
-            if value.dtype.kind in "fc":
-                np.multiply(value, value.dtype.type(weight), out=slot[name])
-            else:
-                np.copyto(slot[name], value)
-
     def add(self, into: dict[Any, np.ndarray], other: dict[Any, np.ndarray]) -> None:
         """Add one partial sum to another."""
-        for name, value in into.items():
-            if value.dtype.kind in "fc":
-                np.add(value, other[name], out=value)
-            elif not np.array_equal(value, other[name]):
-                raise disagreement(self, value.dtype)
+        self.add_gradients(into, other)
+        self.buffers.add(into, other)
 
-
-def disagreement(shelf: Shelf, dtype: np.dtype) -> RuntimeError:
-    names = ", ".join(name for name, b in shelf.buffers if b.dtype == dtype)
-    return RuntimeError(
-        f"distributed: shards disagree about buffers of dtype {dtype}: one of {names}. Integer buffers must have the same "
-        "value on every shard; keep what depends on the data in a floating buffer, which is averaged."
-    )
+    def add_gradients(self, into: dict[Any, np.ndarray], other: dict[Any, np.ndarray]) -> None:
+        for i, family in enumerate(self.families):
+            if family.rows is not None:
+                family.rows.add(into, other)
+            else:
+                np.add(into[i, ""], other[i, ""], out=into[i, ""])
+        np.add(into[PRESENT], other[PRESENT], out=into[PRESENT])
 
 
 def _families(optimizer: Any, averages: dict[int, Tensor]) -> Iterator[Family]:
@@ -286,8 +275,8 @@ def _families(optimizer: Any, averages: dict[int, Tensor]) -> Iterator[Family]:
         for p in group.params:
             if not p.requires_grad:
                 continue
+            _undefer(p, optimizer.state[p])
             state = optimizer.state[p]
-            counter = state.get("step")
             keys = [k for k in state if k != "step"]
             odd = [k for k in keys if not isinstance(state[k], Tensor) or state[k].shape != p.shape]
             if odd:
@@ -299,14 +288,50 @@ def _families(optimizer: Any, averages: dict[int, Tensor]) -> Iterator[Family]:
             if id(p) in averages:
                 keys = [*keys, AVERAGE]
                 kinds = (*kinds, (AVERAGE, averages[id(p)].dtype))
-            key = (number, p.dtype, id(counter), kinds) if elementwise else id(p)
+            settings = group.settings(update_dtype(p.dtype))
+            table = elementwise and getattr(p, "sparse_grad", False) and optimizer.updates_rows(settings)
+            key = (number, p.dtype, kinds) if elementwise and not table else id(p)
             family = made.get(key)
             if family is None:
-                family = made[key] = Family(number, [], [], 0, keys, counter, not elementwise)
+                family = made[key] = Family(number, [], [], 0, keys, not elementwise)
             family.params.append(p)
             family.starts.append(family.length)
-            family.length += _round(p.size, p.dtype.itemsize)
+            family.length += round_up(p.size, p.dtype.itemsize)
+            if table:
+                family.rows = RowField(len(made) - 1, p.shape[0], p.size // max(p.shape[0], 1))
     yield from made.values()
+
+
+def _undefer(p: Tensor, state: dict[str, Any]) -> None:
+    """Make a table whose rows are updated late (`Adam(deferred=True)`) an ordinary parameter: the result is the same."""
+    if "history" in state:
+        p._data = p._data.copy()  # reading brings it up to date, new memory ends the deferral
+        del state["last"], state["history"]
+
+
+def _count_separately(optimizer: Any, parameters: list[Tensor]) -> bool:
+    """Give each parameter a counter of its own: one without a gradient is not updated. Returns whether there are counters."""
+    states = [optimizer.state[p] for p in parameters]
+    counted = [state for state in states if "step" in state]
+    for state in counted:
+        own = wrap(np.array(state["step"]._data, np.float32))
+        optimizer._sharing[id(own)] = 1
+        state["step"] = own
+    return bool(counted)
+
+
+def _count_together(optimizer: Any) -> None:
+    """Let parameters share a counter again where they were updated equally often."""
+    counters: dict[float, Tensor] = {}
+    optimizer._sharing.clear()
+    for state in optimizer.state.values():
+        if "step" in state:
+            counter = counters.setdefault(float(state["step"]), state["step"])
+            optimizer._sharing[id(counter)] = optimizer._sharing.get(id(counter), 0) + 1
+            state["step"] = counter
+
+
+MOST_ROW_SLICES = 64
 
 
 def _cut(families: list[Family], pieces: int) -> Iterator[Slice]:
@@ -317,9 +342,15 @@ def _cut(families: list[Family], pieces: int) -> Iterator[Slice]:
             yield Slice(i, 0, family.length)
             continue
         count = max(1, round(family.length / most))
-        size = _round(-(-family.length // count), family.params[0].dtype.itemsize)
-        for start in range(0, family.length, size):
-            yield Slice(i, start, min(start + size, family.length))
+        if family.rows is not None:
+            rows, width = family.rows.rows, family.rows.width
+            size = -(-rows // min(count, MOST_ROW_SLICES)) * width
+            length = rows * width
+        else:
+            size = round_up(-(-family.length // count), family.params[0].dtype.itemsize)
+            length = family.length
+        for number, start in enumerate(range(0, length, max(size, 1))):
+            yield Slice(i, start, min(start + size, length), number)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -329,25 +360,4 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _unique(tensors: Iterable[Tensor | None]) -> list[Tensor]:
-    return list({id(t): t for t in tensors if t is not None}.values())
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def _round(length: int, itemsize: int) -> int:
-    """`length` elements, rounded up to whole cache lines."""
-    return _aligned(length * itemsize) // itemsize
-
-
-def gradient_into(target: Tensor, gradient: Any) -> None:
-    """Write a gradient, or zeros if there is none, into its slot."""
-    if gradient is None:
-        target.zero_()
-    else:
-        target.copy_(gradient.to_dense() if isinstance(gradient, RowSparse) else gradient)
-
-
-__all__ = ["Family", "Flat", "Shelf", "Slice", "gradient_into", "wrap"]
+__all__ = ["AVERAGE", "PRESENT", "Family", "Shelf", "Slice"]

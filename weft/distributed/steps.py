@@ -20,7 +20,8 @@ from ..nn.module import Module
 from ..random import default_generator
 from ..tensor import Tensor, wrap
 from . import context, ledger
-from .parallel import DataParallel, relative_size
+from .parallel import Computed, DataParallel, Report, share
+from .programs import Program
 
 _made = 0  # steps that have joined the run, in the order of their first calls
 
@@ -38,8 +39,8 @@ class DistributedStep:
         self._structure: Any = None
         self._calls = 0
         self._alone = function(self._whole)
-        self._leaf = function(self._shard)
-        self._weighted_leaf = function(self._weighted_shard)
+        self._leaf: Any = None  # programs, once the step has joined the run
+        self._counter: Any = None
 
     def __call__(self, *batch: Any) -> Any:
         if capturing() is not None:
@@ -57,16 +58,22 @@ class DistributedStep:
         self.optimizer.zero_grad()
         return _detached(result)
 
-    def _shard(self, *batch: Any) -> Any:
-        return self._weighted_shard(None, *batch)
-
-    def _weighted_shard(self, weight: Tensor | None, *batch: Any) -> Any:
-        self._clear()  # gradients that a step of another optimiser left
-        result = self.fn(*batch)
+    def _body(self, scales: Tensor, batch: tuple[Any, ...]) -> tuple[Any, list[Any], Tensor]:
+        """The user's function on a shard: its result, row-sparse gradients, and its report."""
         assert self._parallel is not None
-        self._parallel.store_gradients(weight)
+        self._clear()  # gradients that a step of another optimiser left
+        with self._parallel.computing(scales) as shard:
+            result = self.fn(*batch)
+        rows = self._parallel.store_gradients()
         self._clear()
-        return _detached(result)
+        return result, rows, shard.report()
+
+    def _shard(self, scales: Tensor, *batch: Any) -> Any:
+        result, rows, report = self._body(scales, batch)
+        return _detached(result), rows, report
+
+    def _count(self, scales: Tensor, *batch: Any) -> Any:
+        return self._body(scales, batch)[2]
 
     def _clear(self) -> None:
         self.optimizer.zero_grad()
@@ -79,33 +86,38 @@ class DistributedStep:
         if self._parallel is None:
             seed = default_generator.random_seed()
             self._parallel = DataParallel(run, self.modules, self.optimizer, seed, name=f"{_made}-")
+            self._leaf = Program(self._shard, run.directory, self.__name__)
+            self._counter = Program(self._count, run.directory, self.__name__)
             _made += 1
+        parallel = self._parallel
         batch = ledger.WholeBatch(arguments)
         position, self._calls = self._calls, self._calls + 1
 
-        def compute(shard: int, weight: float) -> list[float]:
+        def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
             part = batch.shard(shard, run.shards)
-            share = relative_size(batch.samples, run.shards, shard)
-            if share == 1.0:
-                result = self._leaf(*part)
-            else:
-                result = self._weighted_leaf(wrap(np.array(share, np.float32)), *part)
-            return self._numbers(result, weight)
+            if collects:
+                report = Report.read(self._counter(parallel.scales(batch.samples, shard), *part))
+                return Computed(0.0, [], 0.0, False, [report.counts])
+            scales = parallel.scales(batch.samples, shard, None if counts is None else counts[0])
+            result, rows, values = self._leaf(scales, *part)
+            parallel.store_rows(rows)
+            report = Report.read(values)
+            loss, *rest = self._numbers(result)
+            size = share(batch.samples, run.shards, shard)
+            return Computed(loss, [size * v for v in rest], report.weight, report.void, [report.counts])
 
-        row = self._parallel.run(compute, [batch.samples], True, (position,))
-        values = [row[1] / row[0], *(row[2:-1] / row[0])]
-        return self._result(values)
+        row = parallel.run(compute, [batch.samples], True, (position,))
+        return self._result([row.loss, *(row.numbers / run.shards)])
 
-    def _numbers(self, result: Any, weight: float) -> list[float]:
-        """The returned scalars; each becomes the mean over shards, weighted by their samples."""
+    def _numbers(self, result: Any) -> list[float]:
+        """The returned scalars; each becomes the mean over shards, the others than the loss weighted by their samples."""
         leaves, self._structure = flatten(result)
         if not leaves or not all(isinstance(v, (Tensor, int, float)) and np.size(v) == 1 for v in leaves):
             raise TypeError(
                 f"{self.__name__}: a distributed step returns a loss, or a tuple or dict of numbers, which are averaged over the "
                 f"shards. Got {[getattr(v, 'shape', type(v).__name__) for v in leaves]}."
             )
-        first, *rest = [float(v) for v in leaves]
-        return [first, *[weight * v for v in rest]]
+        return [float(v) for v in leaves]
 
     def _result(self, values: list[float]) -> Any:
         tensors = [wrap(np.array(v, np.float32)) for v in values]

@@ -8,6 +8,7 @@ log; a member that comes late, or was overtaken, reads it there. See `board` for
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -51,7 +52,8 @@ BEAT_SECONDS = 0.2
 BACKUP_AFTER = 2.0  # times the usual duration of a shard before a copy of it is started
 
 Leaf = Callable[[int, Any], Sequence[float]]
-"""computes shard number s; for training it leaves gradients in the slot given. Returns the shard's statistics"""
+"""computes shard number s; for training it leaves gradients in the slot given. Returns the shard's statistics: the weight of its
+loss and gradients, its loss, numbers that are summed over the shards, and whether the step must not change the state"""
 
 
 class Team:
@@ -61,8 +63,8 @@ class Team:
         board: where members coordinate.
         shelf: the state, attached to its memory.
         gradients: memory for `slots` gradient slots per member.
-        update: computes a slice: (index, {node: slot}, plan, factor of the gradients, weight of all shards, old buffer, new
-            buffer).
+        update: computes a slice: (index, {node: slot}, plan, factor of the gradients or None to keep the old state, sum of the
+            samples' weights, old buffer, new buffer).
         norm: the sum of the squares of a slice's gradient, (index, {node: slot}, plan, scale), and None if nothing needs it.
         clip: the factor of the gradients, from their squared norm.
         open_segment: opens more of the run's memory: (name, bytes).
@@ -76,7 +78,7 @@ class Team:
         board: Board,
         shelf: Shelf,
         gradients: Segment,
-        update: Callable[[int, dict[tuple[int, int], Any], Any, float, float, int, int], None],
+        update: Callable[[int, dict[tuple[int, int], Any], Any, float | None, float, int, int], None],
         open_segment: Callable[[str, int], Segment],
         steps: int,
         norm: Callable[[int, dict[tuple[int, int], Any], Any, float], float] | None = None,
@@ -160,7 +162,7 @@ class Team:
         Args:
             leaf: computes one shard.
             shards: the shards that have samples.
-            weights: the weight of each of them, by position.
+            weights: the samples of each of them, relative to their mean, by position: the weights of buffers.
             trains: whether the state is updated.
         """
         board, number = self.board, self.version + 1
@@ -198,7 +200,7 @@ class Team:
             self._log = Log(self._open, self.board.shape.shards, found, self._steps)
         if width is not None and width != self._log.width:
             raise RuntimeError(
-                f"distributed: a shard reports {width - 3} metrics, but the run began with {self._log.width - 3}. All shards of "
+                f"distributed: a shard reports {width - 3} numbers, but the run began with {self._log.width - 3}. All shards of "
                 "all steps must report the same metrics."
             )
         return self._log
@@ -358,19 +360,19 @@ class _Step:
         index = self.free_slots.pop()
         slot = team.slot(team.row, index) if self.trains else None
         started = time.perf_counter()
-        if self.trains:
-            team.shelf.load_buffers(self.buffer)
+        committed = team.shelf.memory[self.buffer]
+        team.shelf.buffers.load(committed)
         reach("shard claimed")
         statistics = self.leaf(shard, slot)
         if slot is not None:
-            team.shelf.store_buffers(slot, self.weights[shard])
+            team.shelf.buffers.store(slot, self.weights[shard], committed)
         team.figures.shard_done(time.perf_counter() - started)
         reach("shard computed")
         if not board.win(shard, self.number, team.member, claimant):
             self.free_slots.append(index)
             return
         reach("shard won")
-        team.log(len(statistics) + 2).statistics[self.number & 1, shard, :-2] = statistics
+        team.log(len(statistics) + 1).statistics[self.number & 1, shard, :-1] = statistics
         self.unsealed.append(shard)
         if slot is None:
             board.set_place(shard, Place(0, shard, team.row, NO_SLOT, self.number))
@@ -416,13 +418,14 @@ class _Step:
 
     def _update_slices(self, places: dict[tuple[int, int], Any], plan: Any) -> None:
         team, target = self.team, self.buffer ^ 1
-        weight = float(tree.total([self.weights[s] for s in self.shards]))
-        scale = 1.0 / weight
+        samples = float(tree.total([self.weights[s] for s in self.shards]))
+        scale = self._scale() if self.trains else None
         norm = team.norm
-        if self.trains and norm is not None:
+        if scale is not None and norm is not None:
+            mean = scale
 
             def measure(index: int) -> None:
-                self.board.norm_values[index] = norm(index, places, plan, scale)
+                self.board.norm_values[index] = norm(index, places, plan, mean)
 
             if not self._all_units("norms", self.board.shape.slices, measure):
                 return
@@ -435,7 +438,7 @@ class _Step:
             if index == 0:
                 self._write_log()
             if self.trains:
-                team.update(index, places, plan, scale, weight, self.buffer, target)
+                team.update(index, places, plan, scale, samples, self.buffer, target)
 
         while self.trains and not self.board.writable(target, team.member):
             if self.over:
@@ -472,14 +475,22 @@ class _Step:
         word = self.board.load("header", STOP_AT)
         return word & 0xFF if word >> 8 == self.number else 0
 
+    def _scale(self) -> float | None:
+        """The factor that makes the sum of the shards' gradients their mean; None if the state must not change."""
+        table = self.team.log().statistics[self.number & 1]
+        if any(table[s, -2] for s in self.shards):
+            return None
+        weight = float(tree.total([table[s, 0] for s in self.shards]))
+        return 1.0 / weight if weight else math.nan
+
     def _write_log(self) -> None:
-        """The weighted sums of the statistics, and the weight."""
+        """The sum of the weights, the weighted sum of the losses, the sums of the other statistics."""
         log = self.team.log()
         table = log.statistics[self.number & 1]
         row = np.zeros(log.width)
         row[-1] = self._asked_to_stop()
-        row[0] = tree.total([self.weights[s] for s in self.shards])
-        row[1] = tree.total([self.weights[s] * table[s, 0] for s in self.shards])
-        row[2:-1] = tree.total([table[s, 1:-2] for s in self.shards])
+        row[0] = tree.total([table[s, 0] for s in self.shards])
+        row[1] = tree.total([table[s, 0] * table[s, 1] for s in self.shards])
+        row[2:-1] = tree.total([table[s, 2:-1] for s in self.shards])
         log.rows[self.number - 1] = row
         reach("log written")

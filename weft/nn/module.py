@@ -25,6 +25,7 @@ from .parameter import Parameter, UninitializedParameter
 if TYPE_CHECKING:
     from .summary import Summary
 
+BUFFER_REDUCTIONS = ("mean", "same", "sum", "max", "min", "first")
 _MISSING: Any = object()
 ndarray = np.ndarray
 
@@ -161,13 +162,37 @@ class Module:
         self._buffers.pop(name, None)
         epoch.bump()
 
-    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Register `tensor` as a buffer (state that is not trained); `persistent` buffers are part of the state dict."""
+    def register_buffer(
+        self, name: str, tensor: Tensor | None, persistent: bool = True, *, reduce: str | None = None
+    ) -> None:
+        """Register `tensor` as a buffer: state that is not trained.
+
+        Args:
+            name: the attribute.
+            tensor: its value.
+            persistent: whether it is part of the state dict.
+            reduce: what becomes of the values that the shards of a batch leave in it, in a distributed step: "mean" (the
+                default for floating-point numbers), "same" (they must agree; the default for others), "sum" (of what they
+                added), "max", "min" or "first".
+
+        >>> module = nn.Module()
+        >>> module.register_buffer("seen", wf.zeros(1, dtype=wf.int64), reduce="sum"); module.seen
+        tensor([0])
+        """
         self._check_name(name)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: {name!r} must be a tensor or None. Got {type(tensor).__name__}.")
+        if reduce is not None and reduce not in BUFFER_REDUCTIONS:
+            raise ValueError(f"register_buffer: reduce must be one of {', '.join(BUFFER_REDUCTIONS)}. Got {reduce!r}.")
         self._buffers[name] = persistent
         setattr(self, name, tensor)
+        if reduce is not None:
+            self.__dict__.setdefault("_reductions", {})[name] = reduce
+
+    def buffer_reduction(self, name: str) -> str | None:
+        """How `register_buffer` was told to reduce a buffer of this module over the shards of a batch; None if it was not."""
+        found: str | None = self.__dict__.get("_reductions", {}).get(name)
+        return found
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Register `parameter` under `name`; None marks an optional parameter that is absent."""

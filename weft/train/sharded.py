@@ -7,7 +7,6 @@ runs on the lead; what the lead decides there (to stop, another learning rate) r
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -22,18 +21,19 @@ import numpy as np
 
 import weft as wf
 
-from ..compiler import tuning
 from ..distributed import ledger
 from ..distributed.board import STOP
 from ..distributed.context import Context
 from ..distributed.decisions import Decisions
-from ..distributed.parallel import DataParallel, relative_size
+from ..distributed.parallel import Compute, Computed, DataParallel, Report, share
+from ..distributed.programs import Program, locked
+from ..distributed.randomness import READING
 from ..io import Checkpoint, load, open_checkpoint, save, write_checkpoint
 from ..tensor import Tensor, wrap
 from . import state
 from .callbacks import Callback
 from .progress import Progress
-from .steps import MaybeCaptured, Steps
+from .steps import Steps
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -51,16 +51,16 @@ class Sharded:
         if trainer.shard_seed is None:  # not a resumed run; all workers draw the same number
             trainer.shard_seed = wf.default_generator.random_seed()
         self.parallel = DataParallel(
-            context, trainer.model, trainer.optimizer, trainer.shard_seed, trainer.clip_grad_norm, trainer.ema
-        )
+            context, trainer.model, trainer.optimizer, trainer.shard_seed, trainer.clip_grad_norm, trainer.ema,
+            batches=trainer.grad_accumulation,
+        )  # fmt: skip
         self.decisions = Decisions(self.parallel.team, os.path.join(context.directory, "decisions"))
         self.asked = False
         self._steps = Steps(trainer)
-        capture = trainer.capture
-        self._leaf = MaybeCaptured(self._gradients, capture)
-        self._weighted_leaf = MaybeCaptured(self._weighted_gradients, capture)
-        self._judge = MaybeCaptured(self._steps._evaluate, capture)
-        self._compiled: set[Any] = set()
+        self._leaf, self._judge, self._counter = (
+            Program(fn, context.directory, "Trainer", trainer.capture)
+            for fn in (self._gradients, self._evaluate, self._count)
+        )
         self._shapes: list[tuple[int, ...]] | None = None  # of the statistics of each metric
         self._progress = trainer.progress
         self._evaluated = 0  # batches since the last update
@@ -73,35 +73,26 @@ class Sharded:
 
     # Programs -------------------------------------------------------------------------------------------------------
 
-    def _gradients(self, batch: Any) -> tuple[Tensor, ...]:
-        loss, output, target = self._steps._forward(batch)
-        loss.backward()
-        self.parallel.store_gradients()
-        return self._steps._measured(loss, output, target)
+    def _gradients(self, scales: Tensor, *parts: Any) -> tuple[tuple[Tensor, ...], list[Any], Tensor]:
+        """A shard's loss and statistics, its row-sparse gradients, and its report."""
+        trainer = self.trainer
+        with self.parallel.computing(scales) as shard:
+            loss, output, target = self._steps._forward(_joined(parts))
+            trainer.optimizer.zero_grad()
+            loss.backward()
+        rows = self.parallel.store_gradients()
+        return self._steps._measured(loss, output, target), rows, shard.report()
 
-    def _weighted_gradients(self, batch: Any) -> tuple[Tensor, ...]:
-        *parts, weight = batch
-        loss, output, target = self._steps._forward(tuple(parts))
-        (loss * wf.astype(weight, loss.dtype)).backward()
-        self.parallel.store_gradients()
-        return self._steps._measured(loss, output, target)
+    def _evaluate(self, scales: Tensor, *parts: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+        with wf.no_grad(), self.parallel.computing(scales) as shard:
+            loss, output, target = self._steps._forward(_joined(parts))
+            report = shard.report(loss)
+        return self._steps._measured(loss, output, target), report
 
-    def _call(self, program: MaybeCaptured, batch: Any) -> Any:
-        """Run a program. The first worker that compiles it chooses among the candidate kernels, the others do as it did:
-        another choice may give other bits."""
-        key = (id(program), _signature(batch))
-        if key in self._compiled:
-            return program(batch)
-        with locked(self.directory / "tuning.lock"):
-            file = self.directory / "tuning.json"
-            if file.exists():
-                tuning.adopt(json.loads(file.read_text()))
-            found = program(batch)
-            temporary = self.directory / f"tuning.{os.getpid()}"
-            temporary.write_text(json.dumps(tuning.export()))
-            os.replace(temporary, file)
-        self._compiled.add(key)
-        return found
+    def _count(self, scales: Tensor, *parts: Any) -> Tensor:
+        with wf.no_grad(), self.parallel.computing(scales) as shard:
+            self._steps._forward(_joined(parts))
+            return shard.report()
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -118,37 +109,67 @@ class Sharded:
     def train_on(self, group: Group) -> tuple[Tensor, ...]:
         """One update; returns the loss and the statistics of the metrics."""
         shards, parallel = self.context.shards, self.parallel
+        read: dict[tuple[int, int], Any] = {}  # a step that collects counts first needs the samples twice
 
-        def compute(shard: int, weight: float) -> list[float]:
+        def part(number: int, batch: ledger.GlobalBatch, shard: int) -> tuple[Any, ...]:
+            if (number, shard) not in read:
+                read[number, shard] = _split(self._read(batch, shard))
+            return read[number, shard]
+
+        def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
             losses: list[float] = []
             statistics: list[Any] = []
-            for batch in group.batches:
-                share = relative_size(batch.samples, shards, shard)
-                if not share:
+            reports: list[Report] = []
+            weight = 0.0
+            for number, batch in enumerate(group.batches):
+                size = share(batch.samples, shards, shard)
+                if not size:
+                    reports.append(Report(0.0, False, []))
                     continue
-                part = batch.shard(shard, shards)
+                scales = parallel.scales(batch.samples, shard, None if counts is None else counts[number])
+                if collects:
+                    reports.append(Report.read(self._counter(scales, *part(number, batch, shard))))
+                    continue
                 with parallel.accumulating(bool(losses)):
-                    if share == 1.0:
-                        measured = self._call(self._leaf, part)
-                    else:
-                        measured = self._call(self._weighted_leaf, (*part, wrap(np.array(share, np.float32))))
-                losses.append(float(measured[0]))
+                    measured, rows, values = self._leaf(scales, *part(number, batch, shard))
+                    parallel.store_rows(rows)
+                reports.append(Report.read(values))
+                weight += reports[-1].weight
+                losses.append(float(measured[0]) * reports[-1].weight * batch.samples)
                 statistics.append(self._numbers(measured[1:]))
-            return [sum(losses) / len(losses), *np.sum(statistics, axis=0)]
+            loss = 0.0
+            if weight:  # the mean over all samples of the group, though each batch has the same weight in the update
+                loss = sum(losses) / group.samples * group.parts / weight
+            void = any(r.void for r in reports)
+            numbers = [float(v) for v in np.sum(statistics, axis=0)] if statistics else []
+            return Computed(loss, numbers, weight, void, [r.counts for r in reports])
 
         return self._run(compute, group, True)
+
+    def _read(self, batch: ledger.GlobalBatch, shard: int) -> Any:
+        """The samples of a shard; the user's code may draw random numbers for them."""
+        with self.parallel.randomness.python(READING) if batch.runs_code else contextlib.nullcontext():
+            return batch.shard(shard, self.context.shards)
 
     def evaluate_on(self, group: Group) -> tuple[Tensor, ...]:
         """The loss and the statistics of the metrics; nothing is updated."""
         (batch,) = group.batches
 
-        def compute(shard: int, weight: float) -> list[float]:
-            measured = self._call(self._judge, batch.shard(shard, self.context.shards))
-            return [float(measured[0]), *self._numbers(measured[1:])]
+        def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
+            parts = _split(self._read(batch, shard))
+            if collects:
+                report = Report.read(self._counter(self.parallel.scales(batch.samples, shard), *parts))
+                return Computed(0.0, [], 0.0, False, [report.counts])
+            scales = self.parallel.scales(batch.samples, shard, None if counts is None else counts[0])
+            measured, values = self._judge(scales, *parts)
+            report = Report.read(values)
+            return Computed(
+                float(measured[0]), self._numbers(measured[1:]), report.weight, report.void, [report.counts]
+            )
 
         return self._run(compute, group, False)
 
-    def _run(self, compute: Callable[[int, float], Any], group: Group, trains: bool) -> tuple[Tensor, ...]:
+    def _run(self, compute: Compute, group: Group, trains: bool) -> tuple[Tensor, ...]:
         interrupt = self.trainer._interrupt
         if interrupt.asked and not self.asked:
             self.parallel.board.store("header", STOP, int(interrupt.asked))
@@ -156,10 +177,10 @@ class Sharded:
         self._evaluated = 0 if trains else self._evaluated + 1
         position = (trainer.epoch, trainer.batches, self._evaluated)
         row = self.parallel.run(compute, [b.samples for b in group.batches], trains, position)
-        if row[-1]:
-            interrupt.asked = signal.Signals(int(row[-1]))
+        if row.stop:
+            interrupt.asked = signal.Signals(row.stop)
             self.asked = True
-        return (wrap(np.array(row[1] / row[0])), *self._split(row[2:-1]))
+        return (wrap(np.array(row.loss)), *self._shaped(row.numbers))
 
     def _numbers(self, statistics: Any) -> list[float]:
         """The statistics of the metrics as one list; remembers their shapes, for workers that computed no shard."""
@@ -171,7 +192,7 @@ class Sharded:
             os.replace(temporary, file)
         return [float(v) for s in statistics for v in np.asarray(s.numpy(), np.float64).reshape(-1)]
 
-    def _split(self, values: np.ndarray) -> Iterator[Tensor]:
+    def _shaped(self, values: np.ndarray) -> Iterator[Tensor]:
         if self._shapes is None:
             file = self.directory / "metrics.json"
             end = time.monotonic() + 60.0
@@ -341,16 +362,14 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock among the workers of a host. The system releases it when its holder dies."""
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _split(batch: Any) -> tuple[Any, ...]:
+    """A batch as arguments: separate tensors have a shorter dispatch path than a tuple."""
+    return tuple(batch) if type(batch) in (tuple, list) and len(batch) > 1 else (batch,)
 
 
-def _signature(batch: Any) -> tuple[Any, ...]:
-    return tuple((tuple(t.shape), str(t.dtype)) if isinstance(t, Tensor) else type(t) for t in batch)
+def _joined(parts: tuple[Any, ...]) -> Any:
+    """What `_split` was given."""
+    return parts if len(parts) > 1 else parts[0]
 
 
 __all__ = ["Group", "Sharded", "base_checkpoint"]

@@ -1,0 +1,77 @@
+"""Random numbers of a shard: they depend on the seed, the position of the step and the shard, on nothing else.
+
+While a shard is computed every generator of the process has a state of its own, and afterwards the one it had before: the
+default generator, other `wf.Generator` objects, NumPy's global one and Python's. So shards may be computed by any worker, in
+any order, again, or not at all.
+
+Python code runs when a function is captured, too, once per worker and at any step. What it draws from NumPy or Python is then a
+constant of the program, so these generators get the same state in every worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import random as weft_random
+from ..graph.capture.tracing import capturing
+from ..random import default_generator
+
+COMPUTING, READING = 1, 2
+"""what Python code runs for: the user's function, or the samples of a shard"""
+
+
+class Randomness:
+    """The random numbers of a run.
+
+    Args:
+        seed: the same in all workers.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._shard_seed = seed
+
+    @contextlib.contextmanager
+    def shard(self, position: tuple[int, ...], shard: int) -> Iterator[None]:
+        """A context for computing a shard of the step at `position`."""
+        before = self._shard_seed
+        self._shard_seed = mix(self.seed, *position, shard, 0)
+        generators = list(weft_random.live)
+        states = [g.state._data.copy() for g in generators]
+        for generator, (own, offset) in zip(generators, states, strict=True):
+            if generator is default_generator:
+                generator._write(self._shard_seed, 0)
+            else:
+                generator._write(mix(int(own), int(offset), *position, shard), 0)
+        try:
+            yield
+        finally:
+            self._shard_seed = before
+            for generator, state in zip(generators, states, strict=True):
+                generator.state._data[...] = state
+
+    @contextlib.contextmanager
+    def python(self, purpose: int = COMPUTING) -> Iterator[None]:
+        """A context for Python code in a shard: sets the global generators of Python and NumPy."""
+        seed = mix(self.seed if capturing() is not None else self._shard_seed, purpose)
+        python, numpy = random.getstate(), np.random.get_state()
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+def mix(seed: int, *position: int) -> int:
+    """A 63-bit seed for the random numbers at one position of a run, such as (epoch, batch, shard)."""
+    value = seed & 0xFFFFFFFFFFFFFFFF
+    for part in position:
+        value = (value ^ (part + 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+        value ^= value >> 31
+    return value >> 1
