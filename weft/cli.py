@@ -120,6 +120,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--events", metavar="FILE", help="append the events of the run to FILE (beside the checkpoints)"
     )
+    parser.add_argument(
+        "--check-every",
+        type=_positive,
+        default=0,
+        metavar="K",
+        help="workers check each other's gradients and weights every K steps (never)",
+    )
     parser.add_argument("--trace", metavar="FILE", help="write spans of all tasks to FILE, for Perfetto")
     parser.add_argument("--trace-steps", type=_steps, metavar="A..B", help="which steps --trace records (10..29)")
 

@@ -36,7 +36,8 @@ def run_workers(program: Sequence[str], arguments: argparse.Namespace) -> int:
         )
     run = Run(
         program, arguments.workers, arguments.shards, arguments.threads, arguments.hosts, engine=engine_of(arguments),
-        address=arguments.address, events=_writable(arguments.events, "--events"), trace=_trace(arguments),
+        address=arguments.address, events=writable(arguments.events, "--events"), trace=_trace(arguments),
+        check_every=arguments.check_every,
     )  # fmt: skip
     return run.run()
 
@@ -51,7 +52,7 @@ def engine_of(arguments: argparse.Namespace) -> str:
 def _trace(arguments: argparse.Namespace) -> tuple[str, tuple[int, int]] | None:
     from ..distributed.trace import STEPS
 
-    path = _writable(arguments.trace, "--trace")
+    path = writable(arguments.trace, "--trace")
     if path is None:
         if arguments.trace_steps is not None:
             raise CommandError("--trace-steps says which steps are recorded; say where to with --trace FILE.")
@@ -59,7 +60,7 @@ def _trace(arguments: argparse.Namespace) -> tuple[str, tuple[int, int]] | None:
     return path, arguments.trace_steps or STEPS
 
 
-def _writable(path: str | None, option: str) -> str | None:
+def writable(path: str | None, option: str) -> str | None:
     """A file that the run will write; whether it can is known before the run begins, not after."""
     if path is None:
         return None

@@ -6,15 +6,36 @@ nothing.
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
 from .context import WORKER, current
 
 if TYPE_CHECKING:
+    from .collectives import all_gather as all_gather
+    from .collectives import all_reduce as all_reduce
+    from .collectives import barrier as barrier
+    from .collectives import broadcast as broadcast
+    from .collectives import empty as empty
+    from .collectives import reduce_scatter as reduce_scatter
+    from .communicator import CorruptionError as CorruptionError
+    from .communicator import DivergenceError as DivergenceError
+    from .communicator import WorkerLostError as WorkerLostError
+    from .shard import weighted_mean as weighted_mean
     from .steps import step as step
 
-__all__ = ["is_lead", "rank", "step", "world_size"]
+# What needs the whole package, which the modules below import this one from: loaded at first use.
+_ELSEWHERE = {
+    "all_gather": "collectives", "all_reduce": "collectives", "barrier": "collectives", "broadcast": "collectives",
+    "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard",
+    "CorruptionError": "communicator", "DivergenceError": "communicator", "WorkerLostError": "communicator",
+}  # fmt: skip
+
+__all__ = [
+    "CorruptionError", "DivergenceError", "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
+    "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
+]  # fmt: skip
 
 _team: Any = None  # this worker's team, once it has joined a run
 
@@ -37,22 +58,30 @@ def is_lead() -> bool:
 
 
 def rank() -> int:
-    """The number of this worker among those of the run; 0 outside of a distributed run.
+    """The number of this worker among those of the run, from 0; a worker that is started again has the same. 0 outside of a run.
+
+    In an elastic run (`--workers 2..8`) it is the position among the workers that are there now.
 
     >>> rank()
     0
     """
+    run = current()
+    if run is not None and run.workers:
+        return int(os.environ.get(WORKER, "0"))
     if _team is None:
         return 0
     return int(_team.peers.live().index(_team.row)) + (_world() >> 32)
 
 
 def world_size() -> int:
-    """How many workers the run has now; 1 outside of a distributed run.
+    """How many workers the run has, in an elastic run how many there are now; 1 outside of a run.
 
     >>> world_size()
     1
     """
+    run = current()
+    if run is not None and run.workers:
+        return run.workers
     if _team is None:
         return 1
     return _world() & 0xFFFFFFFF or len(_team.peers.live())
@@ -66,8 +95,6 @@ def _world() -> int:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "step":  # needs the whole package, which a module below imports this one from
-        from .steps import step
-
-        return step
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
     raise AttributeError(f"module 'weft.distributed' has no attribute {name!r}")

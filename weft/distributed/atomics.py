@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from ..backends.llvm import jit
 
-READY, TIMED_OUT = 0, 1
+READY, TIMED_OUT, DIFFERENT = 0, 1, 2
 
 _FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_YIELD_NUMBERS = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
 # What tells the processor that a loop polls: (declaration, call).
 _PAUSES = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -75,7 +76,7 @@ define i64 @weft_wait_all(ptr %words, i64 %n, i64 %least, i64 %rounds, ptr %bell
 entry:
   br label %spin
 spin:
-  %round = phi i64 [ 0, %entry ], [ %again, %relax ]
+  %round = phi i64 [ 0, %entry ], [ %again, %relax ], [ %again, %yield ]
   %there = call i1 @weft_all(ptr %words, i64 %n, i64 %least)
   br i1 %there, label %ready, label %more
 more:
@@ -84,6 +85,11 @@ more:
 relax:
   {_PAUSE}
   %again = add i64 %round, 1
+  %since = and i64 %again, 63
+  %due = icmp eq i64 %since, 0
+  br i1 %due, label %yield, label %spin
+yield:  ; on one processor, polling would only keep the others from running
+  %yielded = call i64 (i64, ...) %syscall(i64 {_YIELD_NUMBERS.get(platform.machine(), 124)})
   br label %spin
 rest:
   %asleep = getelementptr i64, ptr %bell, i64 1
@@ -102,6 +108,44 @@ ready:
   ret i64 0
 late:
   ret i64 1
+}}
+
+; a round of `exchange`: word number `me` becomes `seq`, sleepers are woken, then as `weft_wait_all` for all words.
+; 0 if all records then hold the same (seq, digest, steps) in their words 0, 2 and 3; 1 after a sleep; 2 if they differ
+define i64 @weft_round(ptr %words, i64 %n, i64 %me, i64 %seq, i64 %rounds, ptr %bell, ptr %syscall, i64 %number, ptr %timeout,
+    ptr %records, i64 %stride, i64 %digest, i64 %steps) {{
+entry:
+  %mine = getelementptr i64, ptr %words, i64 %me
+  store atomic i64 %seq, ptr %mine seq_cst, align 8
+  call void @weft_ring(ptr %bell, ptr %syscall, i64 %number)
+  %late = call i64 @weft_wait_all(ptr %words, i64 %n, i64 %seq, i64 %rounds, ptr %bell, ptr %syscall, i64 %number, ptr %timeout)
+  %timed_out = icmp ne i64 %late, 0
+  br i1 %timed_out, label %sleepy, label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %end = icmp eq i64 %i, %n
+  br i1 %end, label %same, label %body
+body:
+  %offset = mul i64 %i, %stride
+  %record = getelementptr i8, ptr %records, i64 %offset
+  %digest_at = getelementptr i64, ptr %record, i64 2
+  %steps_at = getelementptr i64, ptr %record, i64 3
+  %its_seq = load i64, ptr %record
+  %its_digest = load i64, ptr %digest_at
+  %its_steps = load i64, ptr %steps_at
+  %a = icmp eq i64 %its_seq, %seq
+  %b = icmp eq i64 %its_digest, %digest
+  %c = icmp eq i64 %its_steps, %steps
+  %ab = and i1 %a, %b
+  %abc = and i1 %ab, %c
+  %next = add i64 %i, 1
+  br i1 %abc, label %head, label %different
+same:
+  ret i64 0
+sleepy:
+  ret i64 1
+different:
+  ret i64 2
 }}
 
 ; wake the sleepers, if there are any
@@ -125,6 +169,12 @@ class _Timespec(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_int64)]
 
 
+@functools.lru_cache(64)
+def timespec(seconds: float) -> ctypes.Structure:
+    """A duration in the kernel's form."""
+    return _Timespec(int(seconds), int(seconds % 1 * 1e9))
+
+
 class Functions(NamedTuple):
     """The compiled functions; addresses are integers."""
 
@@ -133,6 +183,7 @@ class Functions(NamedTuple):
     swap: Callable[..., Any]
     add: Callable[..., Any]
     wait: Callable[..., Any]
+    round: Callable[..., Any]
     ring: Callable[..., Any]
     syscall: int
     number: int
@@ -153,18 +204,20 @@ def functions() -> Functions:
             f"{platform.machine()}."
         )
     names = ["load", "store", "swap", "add"]
-    symbols = [f"weft_atomic_{name}" for name in names] + ["weft_wait_all", "weft_ring"]
+    symbols = [f"weft_atomic_{name}" for name in names] + ["weft_wait_all", "weft_round", "weft_ring"]
     code = jit.load_text(TEXT, symbols)
     word, address = ctypes.c_uint64, ctypes.c_void_p
     shapes: list[tuple[Any, ...]] = [
         (word, address), (None, address, word), (word, address, word, word), (word, address, ctypes.c_int64),
-        (word, address, word, word, word, address, address, word, address), (None, address, address, word),
+        (word, address, word, word, word, address, address, word, address),
+        (word, address, word, word, word, word, address, address, word, address, address, word, word, word),
+        (None, address, address, word),
     ]  # fmt: skip
     made: list[Any] = [ctypes.CFUNCTYPE(*shape)(code.addresses[s]) for shape, s in zip(shapes, symbols, strict=True)]
     libc = ctypes.CDLL(None)
     syscall = ctypes.cast(libc.syscall, ctypes.c_void_p).value or 0
-    load, store, swap, add, wait, ring = made
-    return Functions(load, store, swap, add, wait, ring, syscall, number, code)
+    load, store, swap, add, wait, round, ring = made
+    return Functions(load, store, swap, add, wait, round, ring, syscall, number, code)
 
 
 def wait_all(words: int, count: int, least: int, bell: int, rounds: int, seconds: float) -> int:
@@ -176,8 +229,7 @@ def wait_all(words: int, count: int, least: int, bell: int, rounds: int, seconds
         seconds: how long it sleeps at most.
     """
     f = functions()
-    timeout = _Timespec(int(seconds), int(seconds % 1 * 1e9))
-    return int(f.wait(words, count, least, rounds, bell, f.syscall, f.number, ctypes.addressof(timeout)))
+    return int(f.wait(words, count, least, rounds, bell, f.syscall, f.number, ctypes.addressof(timespec(seconds))))
 
 
 def ring(bell: int) -> None:

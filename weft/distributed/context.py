@@ -7,6 +7,8 @@ import functools
 import json
 import os
 
+from .. import settings
+
 VARIABLE = "WEFT_DISTRIBUTED"
 WORKER = "WEFT_DISTRIBUTED_WORKER"  # the number with which a worker was started
 
@@ -28,6 +30,8 @@ class Context:
         hosts: how many hosts the run began with; with more than one, each has a relay.
         joins: whether this host came after the run began, so its state comes from another host.
         address: where this host's relay listens.
+        workers: how many workers the run has, if that is fixed, else 0.
+        check_every: after how many steps the workers check each other's gradients and weights; 0 if they do not.
         trace: the first and the last step whose spans are recorded; None if none are.
     """
 
@@ -43,6 +47,8 @@ class Context:
     hosts: int = 1
     joins: bool = False
     address: str = "127.0.0.1"
+    workers: int = 0
+    check_every: int = 0
     trace: tuple[int, int] | None = None
 
     @property
@@ -51,6 +57,21 @@ class Context:
 
     def dump(self) -> str:
         return json.dumps(dataclasses.asdict(self))
+
+
+def environment(context: Context, threads: int, number: int) -> dict[str, str]:
+    """The variables of a task that belongs to a run.
+
+    Args:
+        context: of the run, on the task's host.
+        threads: how many it may use.
+        number: of the task among those of its kind.
+    """
+    count = str(threads)
+    return {
+        VARIABLE: context.dump(), settings.NUM_THREADS.name: count, "OMP_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": count, WORKER: str(number),
+    }  # fmt: skip
 
 
 @functools.cache

@@ -19,8 +19,9 @@ import time
 from typing import Any
 
 from .. import settings
-from .context import VARIABLE, WORKER, Context
+from .context import Context, environment
 from .engine import Engine, EngineError, LocalEngine, Task
+from .events import say
 from .host import Ended, Event, HostJoined, HostLost, Listens, Note, Place
 from .processes import signal_name
 from .status import PLAN, Watch
@@ -46,6 +47,7 @@ class Plan:
         working_dir: the directory of the user's code, which Ray copies to other nodes.
         seed, results, fit: see `Context`.
         token: the secret of the run, in hex.
+        check_every: see `Context`.
         command: the process number of the command, and when it started.
         events: a file for the events of the run.
         trace: a file for spans of all tasks; `trace_steps` are the first and the last step to record.
@@ -68,6 +70,7 @@ class Plan:
     events: str | None = None
     trace: str | None = None
     trace_steps: tuple[int, int] | None = None
+    check_every: int = 0
 
 
 class Driver:
@@ -88,7 +91,7 @@ class Driver:
         self.watch = Watch(directory, plan, engine)
 
     def say(self, text: str) -> None:
-        print(f"weft: {text}", file=sys.stderr, flush=True)
+        say(text)
 
     def run(self) -> Stop:
         """Drive until the run is over."""
@@ -98,10 +101,7 @@ class Driver:
         while True:
             self.watch.tick()
             if self._orphaned():
-                self.watch.finish(Stop(1, "the command is gone"))
-                self.engine.close()
-                shutil.rmtree(self.directory, ignore_errors=True)
-                return Stop(1)
+                return self._abandon()
             if self._asked and not self.supervisor.stopping:
                 self._deadline = time.monotonic() + GRACE_SECONDS
                 self.watch.asked(self._asked)
@@ -112,11 +112,21 @@ class Driver:
                 stop = self._act(self._decide(self.engine.wait(POLL_SECONDS)))
             if stop is None and self._deadline is not None and time.monotonic() > self._deadline:
                 stop = Stop(128 + self.supervisor.stopping, "workers did not end in time and were killed")
+            if stop is not None and self._orphaned():  # so the tasks ended
+                return self._abandon()
             if stop is not None:
                 self.watch.finish(stop)
                 self._write(RESULT, dataclasses.asdict(stop))
                 self.engine.close()
                 return stop
+
+    def _abandon(self) -> Stop:
+        """End the run without its command, and remove what that would remove."""
+        stop = Stop(1, "the command is gone")
+        self.watch.finish(stop)
+        self.engine.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return stop
 
     def _orphaned(self) -> bool:
         """Whether the command is gone: the pipe has no other end."""
@@ -199,24 +209,18 @@ class Driver:
         if role(action.name) == KEEPER:
             if plan.hosts > 1:
                 self.engine.write(host, "token", plan.token.encode())
-            program = os.path.join(place.package, "keeper.py")
-            socket = os.path.join(place.directory, "keeper.sock")
-            journal = os.path.join(place.directory, "segments")
-            return Task(action.name, (program, socket, str(place.lifeline), journal), {}, host)
+            return keeper_task(action.name, place, host)
         context = Context(
             place.directory, plan.shards, plan.most, place.lifeline, seed=plan.seed, results=plan.results, fit=plan.fit,
             host=host, hosts=plan.hosts, joins=self._joins(host), address=place.address, trace=plan.trace_steps,
+            workers=plan.most if plan.least == plan.most else 0, check_every=plan.check_every,
         )  # fmt: skip
-        threads = str(plan.threads)
-        environment = {
-            VARIABLE: context.dump(), settings.NUM_THREADS.name: threads, "OMP_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": threads, WORKER: str(number(action.name)),
-        }  # fmt: skip
+        variables = environment(context, plan.threads, number(action.name))
         if plan.hosts > 1:
-            environment[settings.TUNE.name] = "0"  # the hosts' choices of kernels would differ
+            variables[settings.TUNE.name] = "0"  # the hosts' choices of kernels would differ
         if role(action.name) == RELAY:
-            return Task(action.name, ("-m", "weft.distributed.relay"), environment, host)
-        return Task(action.name, ("-m", "weft.distributed.task", *plan.arguments), environment, host)
+            return Task(action.name, ("-m", "weft.distributed.relay"), variables, host)
+        return Task(action.name, ("-m", "weft.distributed.task", *plan.arguments), variables, host)
 
     def _joins(self, host: int) -> bool:
         """Whether a host comes after the run began: another one has the state."""
@@ -234,6 +238,13 @@ class Driver:
         with open(f"{path}.new", "w") as file:
             json.dump(value, file)
         os.replace(f"{path}.new", path)
+
+
+def keeper_task(name: str, place: Place, host: int) -> Task:
+    """The keeper of a host."""
+    program = os.path.join(place.package, "keeper.py")
+    socket, journal = (os.path.join(place.directory, file) for file in ("keeper.sock", "segments"))
+    return Task(name, (program, socket, str(place.lifeline), journal), {}, host)
 
 
 def make_engine(directory: str, lifeline: int, plan: Plan) -> Engine:

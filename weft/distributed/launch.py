@@ -46,6 +46,7 @@ class Run:
         address: of a Ray cluster that runs already.
         events: a file for the events of the run; by default it is beside the checkpoints.
         trace: a file for spans of all tasks, and the first and last step to record.
+        check_every: after how many steps workers check each other; 0 for never.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Run:
         address: str | None = None,
         events: str | None = None,
         trace: tuple[str, tuple[int, int]] | None = None,
+        check_every: int = 0,
     ) -> None:
         least, most = workers if isinstance(workers, tuple) else (workers, workers)
         self.directory = tempfile.mkdtemp(prefix=PREFIX)  # mode 0700
@@ -70,7 +72,8 @@ class Run:
             secrets.randbits(31), secrets.token_hex(32), results, fit, engine, address,
             os.getcwd() if address is not None else None, (os.getpid(), start_time(os.getpid()) or 0),
             None if events is None else os.path.abspath(events),
-            *((None, None) if trace is None else (os.path.abspath(trace[0]), trace[1])),
+            trace=None if trace is None else os.path.abspath(trace[0]), trace_steps=None if trace is None else trace[1],
+            check_every=check_every,
         )  # fmt: skip
         self._read, self._write = os.pipe()
         self.say = say or (lambda text: print(f"weft: {text}", file=sys.stderr, flush=True))

@@ -9,19 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import time
 
 from .board import BEAT, GENERATION, INCARNATION, LEAD, LEADING, LINE, PID, SEEN, Board, holder
-from .processes import FROZEN_SECONDS, start_time
+from .processes import FROZEN_SECONDS, Handles, identity, start_time, wait_gone
 
 REAP_SECONDS = 10.0
-
-
-def identity(pid: int, started: int) -> int:
-    """One word for a process: its number, and the low bits of its start time."""
-    return pid << 32 | started & 0xFFFFFFFF
 
 
 class Peers:
@@ -31,7 +25,7 @@ class Peers:
         self.board = board
         workers = board.shape.members - board.shape.relayed
         self._rows = range(workers, board.shape.members) if relay else range(workers)
-        self._handles: dict[int, int] = {}  # identity -> pidfd, or -1 for a process that is gone
+        self._processes = Handles()
         self.me = self.id = 0
         self.left = False
         self.row = self._join()
@@ -83,23 +77,7 @@ class Peers:
 
     def alive(self, who: int) -> bool:
         """Whether a process runs, going by its identity."""
-        handle = self._handles.get(who)
-        if handle is None:
-            pid = who >> 32
-            started = start_time(pid)
-            if started is None or identity(pid, started) != who:
-                handle = -1
-            else:
-                try:
-                    handle = os.pidfd_open(pid)
-                except ProcessLookupError:
-                    handle = -1
-            self._handles[who] = handle
-        if handle < 0:
-            return False
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        return not poll.poll(0)
+        return self._processes.alive(who)
 
     def bury(self, row: int, who: int) -> None:
         """Remove a member that is dead: its claims are free, its row may be taken. Any number of members may do this at once."""
@@ -166,11 +144,9 @@ class Peers:
 
     def _fence(self, who: int) -> bool:
         """Kill a frozen process and wait until it is gone; False if that cannot be done."""
-        handle = self._handles.get(who, -1)
+        handle = self._processes.of(who)
         if handle < 0:
             return True
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        return bool(poll.poll(REAP_SECONDS * 1000))
+        return wait_gone(handle, REAP_SECONDS)

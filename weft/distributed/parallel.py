@@ -25,6 +25,7 @@ from ..tensor import Tensor, wrap
 from . import join, rows, tree
 from .board import INITIALISED, PERMIT, Board, Shape
 from .buffers import named_buffers
+from .checks import Checks
 from .communicator import begin_step
 from .context import Context
 from .failpoints import reach
@@ -103,6 +104,8 @@ class DataParallel:
             self.board, self.shelf, gradients, self._updates.update, segment, context.log,
             self._updates.norm if clip_grad_norm is not None else None, _clip(clip_grad_norm), self._look_after_keeper,
         )  # fmt: skip
+        if context.check_every:
+            self.team.checks = Checks(self.team, context.check_every, segment, self._updates.order)
         atexit.register(self.team.close)
         join(self.team)
         self._initialise()

@@ -6,7 +6,8 @@ updates all slices itself. Since a shard gives the same bits wherever it is comp
 that does not arrive in time is computed by the workers who wait for it, and a step counts as committed on each host by itself.
 A host that falls behind, or comes later, takes over the state of another one.
 
-Threads: one that accepts connections, two per peer (one sends, one receives), and the main one, which decides (`_look_around`).
+Threads: one that accepts connections, three per peer (one sends, one sends collectives, one receives), and the main one, which
+decides (`_look_around`).
 What a peer says is checked against what this host knows: its sizes, steps and names.
 
     python -m weft.distributed.relay
@@ -67,6 +68,7 @@ from .failpoints import reach
 from .keeper import LOST
 from .members import Peers
 from .memory import KeeperError, Memory
+from .mirror import Mirror, Sent
 from .task import end_with
 from .team import Team
 from .trace import clock_offset, recorder
@@ -319,6 +321,8 @@ class Peer:
         self.reading = False
         self.closed = threading.Event()
         self.threads: list[threading.Thread] = []
+        self.sending = threading.Lock()  # one thread sends at a time
+        self.mirrored = Sent()
 
     def of(self, part: int) -> Standing:
         return self.standing.setdefault(part, Standing())
@@ -349,6 +353,7 @@ class Relay:
         self._moved = [0, 0]  # bytes sent and received by connections that are closed
         self._hopeful = time.monotonic()  # when this host had the state, or another one that could give it
         self._server = socket.create_server((context.address, 0))
+        self.mirror = Mirror(context, self.memory)
 
     def say(self, text: str) -> None:
         print(f"weft: host {self.host}: {text}", file=sys.stderr, flush=True)
@@ -409,7 +414,8 @@ class Relay:
                 self._drop(old, None)
             self.peers[connection.host] = peer
         peer.threads = [
-            threading.Thread(target=self._guard, args=(peer, work), daemon=True) for work in (self._send, self._receive)
+            threading.Thread(target=self._guard, args=(peer, work), daemon=True)
+            for work in (self._send, self._receive, self.mirror.run)
         ]
         for thread in peer.threads:
             thread.start()
@@ -646,28 +652,31 @@ class Relay:
         pinged = files = 0.0
         said: list[int] = []
         while not peer.closed.is_set():
-            now = time.monotonic()
-            workers = [len(part.peers.live()) for part in self.parts]
-            if now - pinged > PING_SECONDS or workers != said:
-                pinged, said = now, workers
-                self._ping(peer)
-                if self.recorder is not None:
-                    peer.connection.send(Frame(CLOCK, 0, time.monotonic_ns(), 0, 0, 0))
-            self._send_decisions(peer)
-            if now - files > 0.05:
-                files = now
-                self._send_files(peer)
-            with self._lock:
-                wants, peer.wants = peer.wants, []
-                needs, peer.needs = peer.needs, set()
-                clocks, peer.clocks = peer.clocks, []
-            for sent, received in clocks:
-                peer.connection.send(Frame(CLOCK_ANSWER, 0, sent, received, time.monotonic_ns(), 0))
-            for frame, buffers in wants:
-                peer.connection.send(frame, buffers)
-            for number, warm in needs:
-                self._send_state(peer, self.parts[number], warm)
-            if not self._send_nodes(peer):
+            with peer.sending:
+                self.mirror.flush(peer)  # what ranks published before the shards below come before them
+                now = time.monotonic()
+                workers = [len(part.peers.live()) for part in self.parts]
+                if now - pinged > PING_SECONDS or workers != said:
+                    pinged, said = now, workers
+                    self._ping(peer)
+                    if self.recorder is not None:
+                        peer.connection.send(Frame(CLOCK, 0, time.monotonic_ns(), 0, 0, 0))
+                self._send_decisions(peer)
+                if now - files > 0.05:
+                    files = now
+                    self._send_files(peer)
+                with self._lock:
+                    wants, peer.wants = peer.wants, []
+                    needs, peer.needs = peer.needs, set()
+                    clocks, peer.clocks = peer.clocks, []
+                for sent, received in clocks:
+                    peer.connection.send(Frame(CLOCK_ANSWER, 0, sent, received, time.monotonic_ns(), 0))
+                for frame, buffers in wants:
+                    peer.connection.send(frame, buffers)
+                for number, warm in needs:
+                    self._send_state(peer, self.parts[number], warm)
+                idle = not self._send_nodes(peer)
+            if idle:
                 self._idle(peer)
 
     def _idle(self, peer: Peer) -> None:
@@ -805,7 +814,7 @@ class Relay:
         handlers = {
             PING: self._on_ping, NODE: self._on_node, NEED: self._on_need, STATE: self._on_state, FILE: self._on_file,
             STOPPING: self._on_stopping, STOP_REQUEST: self._on_stop_request, STOP_ACK: self._on_stop_ack,
-            CLOCK: self._on_clock, CLOCK_ANSWER: self._on_clock_answer,
+            CLOCK: self._on_clock, CLOCK_ANSWER: self._on_clock_answer, **self.mirror.handlers(),
         }  # fmt: skip
         while not peer.closed.is_set():
             peer.reading = True

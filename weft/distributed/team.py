@@ -39,6 +39,8 @@ from .board import (
     Shape,
     split,
 )  # fmt: skip
+from .checks import Checks
+from .communicator import check_abort, shard_body
 from .failpoints import reach
 from .figures import Figures
 from .members import Peers
@@ -93,6 +95,7 @@ class Team:
         self._log: Log | None = None
         self._slots: dict[tuple[int, int], dict[Any, np.ndarray]] = {}
         self.version = 0
+        self.checks: Checks | None = None  # against silent corruption
         self._cpus = usable_cpus()
         self.figures = Figures(board, self.peers.row)
         self.stragglers = Stragglers()
@@ -173,6 +176,8 @@ class Team:
         if board.shape.relayed:
             self._await_permission(number)
         if board.committed()[0] < number:
+            if self.checks is not None:
+                self.checks.before(number)
             started = time.perf_counter()
             work.run()
             self.figures.step_done(time.perf_counter() - started)
@@ -185,6 +190,8 @@ class Team:
         if version == number:
             self.shelf.bind(buffer)
         row: np.ndarray = self.log().rows[number - 1]
+        if self.checks is not None:
+            self.checks.after(number, row, work.shards, trains)
         return row
 
     def log(self, width: int | None = None) -> Log:
@@ -236,6 +243,7 @@ class Team:
     def nap(self) -> None:
         """Look after the others while there is nothing to do."""
         self.peers.look()
+        check_abort()
 
     @property
     def patience(self) -> float:
@@ -363,9 +371,12 @@ class _Step:
         committed = team.shelf.memory[self.buffer]
         team.shelf.buffers.load(committed)
         reach("shard claimed")
-        statistics = self.leaf(shard, slot)
+        with shard_body():
+            statistics = self.leaf(shard, slot)
         if slot is not None:
             team.shelf.buffers.store(slot, self.weights[shard], committed)
+        if team.checks is not None:
+            team.checks.shard(self, shard, slot)
         team.figures.shard_done(time.perf_counter() - started)
         reach("shard computed")
         if not board.win(shard, self.number, team.member, claimant):
@@ -439,6 +450,8 @@ class _Step:
                 self._write_log()
             if self.trains:
                 team.update(index, places, plan, scale, samples, self.buffer, target)
+                if team.checks is not None:
+                    team.checks.slice(self.number, index, target)
 
         while self.trains and not self.board.writable(target, team.member):
             if self.over:
