@@ -411,9 +411,7 @@ class Instance:
             error.add_note(f"In node {node.name} of the captured function {self.program.name}, made at {node.where}.")
             raise error
         if isinstance(step, Check):
-            named = step.message.startswith(f"{node.op.title}:") or node.op.name == "check_values"
-            prefix = "" if named else f"{node.op.name}: "
-            raise node.op.check_error(f"{prefix}{step.message.rstrip('.')}. In node {node.name}, made at {node.where}.")
+            raise node.op.check_error(f"{step.message.rstrip('.')}. In node {node.name}, made at {node.where}.")
         raise ProgramError(f"{step.label}: a native step failed. In node {node.name}, made at {node.where}.")
 
     def _failed_check(self, outer: Step) -> Check | None:

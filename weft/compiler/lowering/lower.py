@@ -397,8 +397,8 @@ class Lowering:
 
         self.check(layout, bad, node, message or f"an index is out of range for an axis of size {high}")
 
-    def check(self, layout: Layout, bad: Any, node: Node, message: str) -> None:
-        """Steps that fail with `message` if `bad(element)` holds anywhere."""
+    def check(self, layout: Layout, bad: Any, node: Node, message: str, names_op: bool = False) -> None:
+        """Steps that fail with `message` if `bad(element)` holds anywhere; it gets the name of the op unless it `names_op`."""
         flag = self.temporary((), np.dtype(np.bool_))
         buffer = Buffer.of("b0", layout.dtype, (1 << 40,))
         out = Buffer.of("b1", flag.dtype, (1,))
@@ -414,6 +414,8 @@ class Lowering:
         self.steps.append(
             KernelCall("check", [node], [layout.storage], [flag.storage], kernel, [layout.storage, flag.storage])
         )
+        if not names_op and not message.startswith(f"{node.op.title}:"):
+            message = f"{node.op.name}: {message}"
         self.steps.append(Check(node, flag.storage, message))
 
     def _node(self, node: Node) -> None:

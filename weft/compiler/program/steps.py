@@ -95,7 +95,7 @@ class KernelCall(Step):
         return binder.code(self.kernel), [*[binder.slot(st) for st in self.storages], *self.params]
 
 
-class Primitive(Protocol):
+class LibraryPrimitive(Protocol):
     """A primitive of a library, prepared for memory of known layouts."""
 
     def entry(self, binder: Binder, arguments: Mapping[int, Layout]) -> Entry:
@@ -106,7 +106,7 @@ class Primitive(Protocol):
 class LibraryCall(Step):
     """Executes a primitive of a library."""
 
-    primitive: Primitive
+    primitive: LibraryPrimitive
     arguments: dict[int, Layout]
     """by argument index"""
     kind: ClassVar[str] = "primitive"

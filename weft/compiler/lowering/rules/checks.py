@@ -33,12 +33,20 @@ def _passed(lowering: Lowering) -> Layout:
 
 
 @lowers("check_true")
-@lowers("check_values")
 def lower_check_true(lowering: Lowering, node: Node) -> bool:
+    return _check_condition(lowering, node, names_op=False)
+
+
+@lowers("check_values")
+def lower_check_values(lowering: Lowering, node: Node) -> bool:
+    return _check_condition(lowering, node, names_op=True)
+
+
+def _check_condition(lowering: Lowering, node: Node, names_op: bool) -> bool:
     """A step that fails unless every element of the condition is true."""
     layout = lowering.layout_of(node.inputs[0])
     lowering.layouts[node.outputs[0]] = _passed(lowering)
-    lowering.check(layout, lambda value: s.bitwise_not(s.cast(value, np.bool_)), node, node.attrs[0])
+    lowering.check(layout, lambda value: s.bitwise_not(s.cast(value, np.bool_)), node, node.attrs[0], names_op)
     return True
 
 
