@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -189,3 +189,45 @@ def _run(run: Found) -> list[str | Text]:
     state = Text(status["state"], style="red" if status["state"] == "stale" else _STYLES.get(status["state"], ""))
     workers = sum(role(t["task"]) == WORKER and t["state"] == "running" for t in status["tasks"])
     return [run.name, str(run.command or ""), since, state, f"{status['step']:,}", str(workers), command(status)]
+
+
+def check_tables(report: dict[str, Any]) -> Iterator[Table]:
+    """What `weft cluster check` measured: hosts, workers, and links between hosts."""
+    hosts = _numbers("host", "address", "processors", "memory", "start", "restart", "message", "copy")
+    shared = {entry["host"]: entry for entry in report["shared_memory"]}
+    again = {entry["host"]: entry["noticed_seconds"] + entry["start_seconds"] for entry in report["restarts"]}
+    for host in report["hosts"]:
+        starts = [worker["start_seconds"] for worker in report["workers"] if worker["host"] == host["host"]]
+        own = shared[host["host"]]
+        hosts.add_row(
+            str(host["host"]), host["address"], str(host["cpus"]), format_bytes(host["memory_available"] or 0),
+            duration(max(starts)), duration(again.get(host["host"])), duration(own["latency_seconds"]),
+            _speed(own["bytes_per_second"]),
+        )  # fmt: skip
+    yield hosts
+    workers = _numbers("worker", "host", "nice", "threads", "shard", "slowest", "GFLOP/s")
+    for worker in report["workers"]:
+        times = worker["compute_seconds"]["together"]
+        workers.add_row(
+            worker["task"], str(worker["host"]), str(worker["nice"]), str(worker["threads"]), duration(times[5]),
+            duration(times[-1]), f"{report['shard']['flops'] / times[5] / 1e9:.1f}",
+        )  # fmt: skip
+    yield workers
+    if report["links"]:
+        links = _numbers("link", "message", "bandwidth")
+        for link in report["links"]:
+            links.add_row(
+                f"{link['from']} → {link['to']}", duration(link["latency_seconds"]), _speed(link["bytes_per_second"])
+            )
+        yield links
+
+
+def _numbers(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for number, name in enumerate(names):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _speed(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e9:.3g} GB/s"
