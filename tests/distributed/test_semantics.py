@@ -125,3 +125,165 @@ def test_mean_losses_are_weighted_by_their_own_denominator(worker: Context) -> N
             same_weights(one, many)
 
     each(check, {name: (loss,) for name, loss in LOSSES.items()})
+
+
+# Parameters, gradients, buffers ---------------------------------------------------------------------------------------------
+
+
+class Branches(nn.Module):
+    """Three layers of which the second is used by samples with a positive first feature, and the third by none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(5, 3), nn.Linear(5, 3, bias=False), nn.Linear(5, 3)
+        self.use_c = False
+
+    def forward(self, x: Any) -> Any:
+        out = self.a(x)
+        if bool((x[:, 0] > 0).any()):
+            out = out + self.b(x * (x[:, :1] > 0).float())
+        return out + self.c(x) if self.use_c else out
+
+
+def test_a_parameter_without_gradient_counts_zero_or_is_skipped(worker: Context) -> None:
+    def check(make: Callable[[Any], Any]) -> None:
+        one, many = pair(Branches)
+        optimizers = [make(m.parameters()) for m in (one, many)]
+        averages = [optim.EMA(m, 0.5) for m in (one, many)]
+
+        def body(model: nn.Module) -> Callable[..., Any]:
+            def step(x: Any) -> Any:
+                loss = model(x).square().mean()
+                loss.backward()
+                return loss
+
+            return step
+
+        step = wf.distributed.step(optimizers[1], [many], ema=averages[1], capture=False)(body(many))
+        x = _inputs(12)
+        x[:9, 0] = -1.0  # only the last shard uses b
+        for number, batch in enumerate((x, x.abs() * -1.0, x, x)):  # and none at all in the second step
+            one.use_c = many.use_c = number == 2
+            alone(body(one), optimizers[0], batch)
+            averages[0].update()
+            step(batch)
+            same_weights(one, many)
+            for a, b in zip(averages[0].averages, averages[1].averages, strict=True):
+                close(a.numpy(), b.numpy())
+        counts = [[float(o.state[p].get("step", -1)) for p in m.parameters()] for o, m in zip(optimizers, (one, many))]
+        assert counts[0] == counts[1]
+
+    cases = {
+        "SGD": (lambda params: optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.1),),
+        "AdamW": (lambda params: optim.AdamW(params, lr=0.1, weight_decay=0.1),),
+    }
+    each(check, cases)
+
+
+def test_row_sparse_gradients_update_their_rows_only(worker: Context) -> None:
+    class Recommender(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.items = nn.Embedding(40, 4, sparse=True), nn.Embedding(3000, 8, sparse=True)
+            self.out = nn.Linear(12, 1)
+
+        def forward(self, users: Any, items: Any) -> Any:
+            return self.out(wf.concat([self.users(users), self.items(items)], 1))[:, 0]
+
+    def check(make: Callable[[Any], Any], ema: bool, clip: float | None) -> None:
+        one, many = pair(Recommender)
+        optimizers = [make(m.parameters()) for m in (one, many)]
+        averages = [optim.EMA(m, 0.5) if ema else None for m in (one, many)]
+        steps = []
+        for model, optimizer, average in zip((one, many), optimizers, averages):
+
+            def body(users: Any, items: Any, y: Any, model: nn.Module = model) -> Any:
+                loss = F.mse_loss(model(users, items), y)
+                loss.backward()
+                return loss
+
+            steps.append(wf.distributed.step(optimizer, [model], clip_grad_norm=clip, ema=average)(body))
+        rng = np.random.default_rng(0)
+        for _ in range(4):
+            users, items = (wf.asarray(rng.integers(0, n, 14)) for n in (40, 3000))
+            users[:5] = 7  # often, within a shard and in several
+            y = wf.asarray(rng.normal(size=14).astype(np.float32))
+            steps[0]._alone(users, items, y)
+            steps[1](users, items, y)
+            same_weights(one, many)
+            if ema:
+                close(averages[0].averages[1].numpy(), averages[1].averages[1].numpy())
+        for a, b in zip(*(o.state_dict()["state"] for o in optimizers), strict=True):
+            for key, value in a.items():
+                close(value.numpy(), b[key].numpy())
+        made = steps[1]._parallel
+        assert made is not None
+        if ("changed", 1) in made.shelf.small.fields and not ema:  # the rows of the last gradient were written, no others
+            slices = [s for s in made.shelf.slices if s.family == 1]
+            log = made.shelf.memory[made.board.committed()[1]]["changed", 1]
+            assert 0 < sum(int(log[s.start // 8 + 2 * s.number]) for s in slices) <= 14
+
+    cases = {
+        "SGD": (lambda params: optim.SGD(params, lr=0.5, weight_decay=0.01), False, None),
+        "SGD with averages": (lambda params: optim.SGD(params, lr=0.5), True, None),
+        "Adagrad": (lambda params: optim.Adagrad(params, lr=0.1), False, 0.05),
+        "lazy Adam": (lambda params: optim.Adam(params, lr=0.1, lazy=True), False, None),
+        "dense Adam": (lambda params: optim.Adam(params, lr=0.1), False, None),
+        "deferred Adam": (lambda params: optim.Adam(params, lr=0.1, deferred=True), False, None),
+    }
+    each(check, cases)
+
+
+def test_buffers_are_reduced_as_they_were_registered(worker: Context) -> None:
+    class Watch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(wf.ones(1))
+            self.register_buffer("mean", wf.zeros(2))
+            self.register_buffer("seen", wf.zeros(1, dtype=wf.int64), reduce="sum")
+            self.register_buffer("largest", wf.full((1,), -9.0), reduce="max")
+            self.register_buffer("smallest", wf.full((1,), 9.0), reduce="min")
+            self.register_buffer("first", wf.zeros(1), reduce="first")
+            self.register_buffer("steps", wf.zeros((), dtype=wf.int64))
+
+        def forward(self, x: Any) -> Any:
+            with wf.no_grad():
+                self.mean.copy_(wf.stack([x.mean(), x.mean() * 2.0]))
+                self.seen += x.shape[0]
+                self.largest.copy_(wf.maximum(self.largest, x.max()))
+                self.smallest.copy_(wf.minimum(self.smallest, x.min()))
+                self.first.copy_(x[:1])
+                self.steps += 1
+            return (x * self.weight).mean()
+
+    model = Watch()
+    x = np.arange(14, dtype=np.float32) - 3
+
+    @wf.distributed.step(optim.SGD(model.parameters(), lr=0.1))
+    def step(x: Any) -> Any:
+        loss = model(x)
+        loss.backward()
+        return loss
+
+    for number in (1, 2):
+        step(wf.asarray(x * number))
+    close(model.mean.numpy(), [2 * x.mean(), 4 * x.mean()])  # by samples: shards have 3 and 4
+    assert int(model.seen) == 28 and int(model.steps) == 2
+    assert (float(model.largest), float(model.smallest), float(model.first)) == (20.0, -6.0, -6.0)
+
+
+def test_shards_that_disagree_about_an_integer_are_told_what_to_type(worker: Context) -> None:
+    model = nn.Linear(1, 1)
+    model.register_buffer("last", wf.zeros(2, dtype=wf.int64))
+
+    @wf.distributed.step(optim.SGD(model.parameters(), lr=0.1))
+    def step(x: Any) -> Any:
+        model.last[1] = x[0, 0].long()
+        loss = model(x).mean()
+        loss.backward()
+        return loss
+
+    with pytest.raises(RuntimeError, match=r"different values in the buffer 'last' \(int64\): 0 and 3.*reduce='sum'"):
+        step(wf.arange(12.0).reshape(12, 1))
+    with pytest.raises(ValueError, match="reduce must be one of mean, same, sum, max, min, first. Got 'avg'"):
+        model.register_buffer("other", wf.zeros(1), reduce="avg")

@@ -18,11 +18,15 @@ from .team import Team
 POLL_SECONDS = 0.001
 
 
+_made: dict[str, int] = {}  # directory -> the decisions that earlier parts of this program have asked for
+
+
 class Decisions:
-    """The decisions of a run, in the directory `path`."""
+    """The decisions of one part of a run, such as a call of `Trainer.fit`, in the directory `path` of the run."""
 
     def __init__(self, team: Team, path: str) -> None:
-        self._team, self._path, self._next = team, path, 0
+        self._team, self._path = team, path
+        self._first = self._next = _made.get(path, 0)
         os.makedirs(path, exist_ok=True)
 
     def file(self, number: int, suffix: str) -> str:
@@ -31,7 +35,7 @@ class Decisions:
 
     def latest(self, suffix: str) -> str | None:
         """The newest of the files that belong to the decisions made so far."""
-        numbers = range(self._next - 1, -1, -1)
+        numbers = range(self._next - 1, self._first - 1, -1)
         return next((f for f in (self.file(n, suffix) for n in numbers) if os.path.exists(f)), None)
 
     @property
@@ -42,12 +46,13 @@ class Decisions:
     @property
     def begun(self) -> bool:
         """Whether a decision has been made."""
-        return os.path.exists(self.file(0, "json"))
+        return os.path.exists(self.file(self._first, "json"))
 
     def make(self, decide: Callable[[], Any]) -> Any:
         """The next decision: what `decide` returned on the lead (plain values, as for JSON)."""
         file = self.file(self._next, "json")
         self._next += 1
+        _made[self._path] = self._next
         polls = 0
         while not os.path.exists(file):
             if self._team.peers.lead():

@@ -55,6 +55,13 @@ Compute = Callable[[int, "np.ndarray | None", bool], Computed]
 """(shard, counts, collects) -> what it gave. `counts` are those of the whole batch, one row per batch of the group, if they are
 known. With `collects` nothing but the counts of the shard is asked for"""
 
+_parts = 0  # of the run that this process has joined; all workers join them in the same order
+
+
+def next_part() -> int:
+    """The number of the part that will be made next."""
+    return _parts
+
 
 class DataParallel:
     """The state of one model and optimiser in a run, and the steps that change it.
@@ -66,7 +73,6 @@ class DataParallel:
         seed: of the random numbers drawn inside of shards.
         clip_grad_norm: the maximum global norm of the gradients.
         ema: an `optim.EMA` of the model.
-        name: tells the parts of a run apart that are trained by different steps.
         batches: how many batches make one update.
     """
 
@@ -78,9 +84,12 @@ class DataParallel:
         seed: int,
         clip_grad_norm: float | None = None,
         ema: Any = None,
-        name: str = "",
         batches: int = 1,
     ) -> None:
+        global _parts
+        self.number = _parts
+        """tells the parts of a run apart: what different steps, or calls of `Trainer.fit`, train"""
+        _parts += 1
         self.context, self.optimizer, self.ema, self.batches = context, optimizer, ema, batches
         self.randomness = Randomness(seed)
         trained = {id(p) for group in optimizer.param_groups for p in group.params if p.requires_grad}
@@ -92,7 +101,7 @@ class DataParallel:
         self.memory = Memory(context.socket)
 
         def segment(part: str, nbytes: int) -> Segment:
-            return self.memory.open(name + part, nbytes)
+            return self.memory.open(f"{self.number}-{part}", nbytes)
 
         relayed = context.hosts > 1
         shape = Shape(context.shards, slices, context.members + relayed, relayed)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import json
 import os
 import re
@@ -87,7 +88,7 @@ PATIENCE_SECONDS = 2.0
 """how long to wait for another host's shards, at least, before they are computed here"""
 MOST_PARTS = 64
 MOST_NAME = 256
-FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|base\.json|base/[\w.-]{1,128}")
+FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})")
 """what hosts tell each other beside the state: paths in the directory of the run"""
 
 
@@ -778,10 +779,11 @@ class Relay:
 
     def _send_files(self, peer: Peer) -> None:
         names = ["metrics.json"]
-        base = os.path.join(self.directory, "base")
-        if os.path.exists(os.path.join(self.directory, "base.json")):  # written after the others
-            names += [f"base/{name}" for name in sorted(os.listdir(base))] if os.path.isdir(base) else []
-            names.append("base.json")
+        for base in glob.glob(os.path.join(self.directory, "base-*.json")):  # written after the others
+            base = os.path.basename(base).removesuffix(".json")
+            folder = os.path.join(self.directory, base)
+            names += [f"{base}/{name}" for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
+            names.append(f"{base}.json")
         for name in names:
             self._send_file(peer, name)
 

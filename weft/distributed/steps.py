@@ -6,6 +6,7 @@ worker that starts late runs the loop from its beginning: steps that are committ
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -17,28 +18,28 @@ from ..autograd.tree import flatten, unflatten
 from ..graph.capture.function import function
 from ..graph.capture.tracing import capturing
 from ..nn.module import Module
+from ..nn.utils import clip_grad_norm_
+from ..optim.optimizer import parameters_of
 from ..random import default_generator
 from ..tensor import Tensor, wrap
 from . import context, ledger
 from .parallel import Computed, DataParallel, Report, share
 from .programs import Program
 
-_made = 0  # steps that have joined the run, in the order of their first calls
-
 
 class DistributedStep:
     """A function of a batch that computes gradients, and the update that follows. See `step`."""
 
-    def __init__(self, fn: Callable[..., Any], optimizer: Any, modules: Iterable[Module] | None) -> None:
+    def __init__(self, fn: Callable[..., Any], settings: Settings) -> None:
         functools.update_wrapper(self, fn)
         self.__name__: str = getattr(fn, "__name__", type(fn).__name__)
-        self.fn, self.optimizer = fn, optimizer
-        found = [*_modules_of(fn), *(modules or ())]
+        self.fn, self.settings, self.optimizer = fn, settings, settings.optimizer
+        found = [*_modules_of(fn), *settings.modules]
         self.modules = list({id(m): m for m in found}.values())
         self._parallel: DataParallel | None = None
         self._structure: Any = None
         self._calls = 0
-        self._alone = function(self._whole)
+        self._alone: Callable[..., Any] = function(self._whole) if settings.capture else self._whole
         self._leaf: Any = None  # programs, once the step has joined the run
         self._counter: Any = None
 
@@ -54,8 +55,12 @@ class DistributedStep:
     def _whole(self, *batch: Any) -> Any:
         self.optimizer.zero_grad()
         result = self.fn(*batch)
+        if self.settings.clip_grad_norm is not None:
+            clip_grad_norm_(parameters_of(self.optimizer.param_groups), self.settings.clip_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        if self.settings.ema is not None:
+            self.settings.ema.update()
         return _detached(result)
 
     def _body(self, scales: Tensor, batch: tuple[Any, ...]) -> tuple[Any, list[Any], Tensor]:
@@ -82,13 +87,12 @@ class DistributedStep:
                 p.grad = None
 
     def _distributed(self, run: context.Context, arguments: tuple[Any, ...]) -> Any:
-        global _made
         if self._parallel is None:
-            seed = default_generator.random_seed()
-            self._parallel = DataParallel(run, self.modules, self.optimizer, seed, name=f"{_made}-")
-            self._leaf = Program(self._shard, run.directory, self.__name__)
-            self._counter = Program(self._count, run.directory, self.__name__)
-            _made += 1
+            seed, given = default_generator.random_seed(), self.settings
+            self._parallel = DataParallel(run, self.modules, self.optimizer, seed, given.clip_grad_norm, given.ema)
+            self._leaf, self._counter = (
+                Program(fn, run.directory, self.__name__, given.capture) for fn in (self._shard, self._count)
+            )
         parallel = self._parallel
         batch = ledger.WholeBatch(arguments)
         position, self._calls = self._calls, self._calls + 1
@@ -126,18 +130,39 @@ class DistributedStep:
         return unflatten(self._structure, tensors)
 
 
-def step(optimizer: Any, modules: Iterable[Module] | None = None) -> Callable[[Callable[..., Any]], DistributedStep]:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What `step` was given."""
+
+    optimizer: Any
+    modules: tuple[Module, ...]
+    clip_grad_norm: float | None
+    ema: Any
+    capture: bool
+
+
+def step(
+    optimizer: Any,
+    modules: Iterable[Module] | None = None,
+    *,
+    clip_grad_norm: float | None = None,
+    ema: Any = None,
+    capture: bool = True,
+) -> Callable[[Callable[..., Any]], DistributedStep]:
     """Make a function that computes gradients a distributed training step: `@wf.distributed.step(optimizer)`.
 
-    The function gets a batch, calls `backward` and returns the loss (or a tuple or dict of numbers). Under `weft run` a call with
-    a global batch runs the function once per shard, on any worker, perhaps again; then the gradients are averaged, the
-    optimiser updates the weights, and the mean of what the shards returned comes back. Without `weft run` it is an ordinary
-    captured training step.
+    The function gets a batch, calls `backward` and returns the loss (or a tuple or dict of numbers, the loss first). Under
+    `weft run` a call with a global batch runs the function once per shard, on any worker, perhaps again; then the gradients
+    are averaged, the optimiser updates the weights, and the mean of what the shards returned comes back. Without `weft run` it
+    is an ordinary captured training step.
 
     Args:
         optimizer: updates the weights after each call; two optimisers, as in a GAN, are two steps.
         modules: modules that the function uses but does not refer to by name; their buffers (such as batch statistics) are part
             of the state.
+        clip_grad_norm: the maximum global norm of the gradients.
+        ema: an `optim.EMA` that is updated after the weights.
+        capture: compile the function; False runs it eagerly, for control flow that depends on data.
 
     >>> model = nn.Linear(2, 1); optimizer = optim.SGD(model.parameters(), lr=0.1)
     >>> @step(optimizer)
@@ -150,9 +175,12 @@ def step(optimizer: Any, modules: Iterable[Module] | None = None) -> Callable[[C
     """
     if not hasattr(optimizer, "param_groups"):
         raise TypeError(f"step: expected an optimizer of weft.optim. Got {type(optimizer).__name__}.")
+    if clip_grad_norm is not None and not clip_grad_norm > 0:
+        raise ValueError(f"step: clip_grad_norm must be positive. Got {clip_grad_norm!r}.")
+    settings = Settings(optimizer, tuple(modules or ()), clip_grad_norm, ema, capture)
 
     def decorate(fn: Callable[..., Any]) -> DistributedStep:
-        return DistributedStep(fn, optimizer, modules)
+        return DistributedStep(fn, settings)
 
     return decorate
 

@@ -25,7 +25,7 @@ from ..distributed import ledger
 from ..distributed.board import STOP
 from ..distributed.context import Context
 from ..distributed.decisions import Decisions
-from ..distributed.parallel import Compute, Computed, DataParallel, Report, share
+from ..distributed.parallel import Compute, Computed, DataParallel, Report, next_part, share
 from ..distributed.programs import Program, locked
 from ..distributed.randomness import READING
 from ..io import Checkpoint, load, open_checkpoint, save, write_checkpoint
@@ -186,19 +186,23 @@ class Sharded:
         """The statistics of the metrics as one list; remembers their shapes, for workers that computed no shard."""
         if self._shapes is None:
             self._shapes = [tuple(s.shape) for s in statistics]
-            file = self.directory / "metrics.json"
-            temporary = self.directory / f"metrics.{os.getpid()}"
-            temporary.write_text(json.dumps(self._shapes))
-            os.replace(temporary, file)
+            with locked(self.directory / "metrics.lock"):
+                file = self.directory / "metrics.json"
+                known = json.loads(file.read_text()) if file.exists() else {}
+                temporary = self.directory / f"metrics.{os.getpid()}"
+                temporary.write_text(json.dumps({**known, str(self.parallel.number): self._shapes}))
+                os.replace(temporary, file)
         return [float(v) for s in statistics for v in np.asarray(s.numpy(), np.float64).reshape(-1)]
 
     def _shaped(self, values: np.ndarray) -> Iterator[Tensor]:
         if self._shapes is None:
-            file = self.directory / "metrics.json"
+            file, key = self.directory / "metrics.json", str(self.parallel.number)
             end = time.monotonic() + 60.0
-            while not file.exists() and time.monotonic() < end:  # it may be on its way from another host
+            known: dict[str, Any] = {}
+            while key not in known and time.monotonic() < end:  # it may be on its way from another host
                 time.sleep(0.005)
-            self._shapes = [tuple(s) for s in json.loads(file.read_text())]
+                known = json.loads(file.read_text()) if file.exists() else {}
+            self._shapes = [tuple(s) for s in known[key]]
         start = 0
         for shape in self._shapes:
             size = int(np.prod(shape))
@@ -330,8 +334,8 @@ def base_checkpoint(context: Context, find: Callable[[], Checkpoint | None]) -> 
 
     The first host looks for it; the others get it from there, so they need not share the directory.
     """
-    directory = Path(context.directory)
-    chosen, copy = directory / "base.json", directory / "base"
+    directory, number = Path(context.directory), next_part()
+    chosen, copy = directory / f"base-{number}.json", directory / f"base-{number}"
     if context.host > 0 or context.joins:
         end = time.monotonic() + BASE_SECONDS
         while not chosen.exists():
@@ -344,7 +348,7 @@ def base_checkpoint(context: Context, find: Callable[[], Checkpoint | None]) -> 
             found = find()
             if found is not None:
                 shutil.copytree(found.path, copy, copy_function=_link)
-            temporary = directory / "base.new"
+            temporary = directory / f"base-{number}.new"
             temporary.write_text(json.dumps(found is not None))
             os.replace(temporary, chosen)
         return open_checkpoint(copy) if json.loads(chosen.read_text()) else None

@@ -37,10 +37,8 @@ class _RunningNorm(Layer):
         tracked = track_running_stats
         self.register_buffer("running_mean", zeros((num_features,), dtype=dtype) if tracked else None)
         self.register_buffer("running_var", ones((num_features,), dtype=dtype) if tracked else None)
-        count = wrap(np.zeros((), np.int64)) if tracked else None
-        self.register_buffer(
-            "num_batches_tracked", count, reduce="max"
-        )  # a shard without samples does not count a batch
+        count = wrap(np.zeros((), np.int64)) if tracked else None  # a shard without samples does not count a batch
+        self.register_buffer("num_batches_tracked", count, reduce="max")
 
     def reset_running_stats(self) -> None:
         """Reset the running statistics."""
