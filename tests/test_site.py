@@ -48,6 +48,11 @@ def test_every_op_is_on_the_page_of_its_family() -> None:
     assert [name for name in weft.__all__ if _is_module(name) and name not in reference.MODULES] == []
 
 
+def test_types_are_shown_as_they_are_defined() -> None:
+    types = next(reference.render(page) for page in reference.pages() if page.path == "reference/weft.typing.md")
+    assert "ShapeLike = int | Sequence[int]\n```\n\nA shape as users write it" in types
+
+
 def test_examples_keep_the_layout_of_their_output() -> None:
     text = reference.markdown("One.\n\n    >>> f(2)\n    tensor([[1, 2],\n            [1, 2]])\n\nMore.")
     assert ">>> f(2)\ntensor([[1, 2],\n        [1, 2]])\n```" in text

@@ -75,6 +75,14 @@ _FAMILY_OF_FILE = {
 EXAMPLE_NAMES = {"wf": weft, "np": np, "nn": weft.nn, "F": weft.nn.functional, "optim": weft.optim, "data": weft.data}
 
 
+@dataclass(frozen=True)
+class Alias:
+    """A type alias of a module, as its source defines and documents it."""
+
+    definition: str
+    doc: str
+
+
 @dataclass
 class Page:
     """One page of the reference."""
@@ -113,8 +121,23 @@ def pages() -> Iterator[Page]:
     for name, title in MODULES.items():
         module = module_of(name)
         page = Page(f"reference/weft.{name}.md", title, inspect.getdoc(module) or "")
-        page.entries = [(f"weft.{name}.{n}", getattr(module, n)) for n in exports(module)]
+        known = aliases(module)
+        page.entries = [(f"weft.{name}.{n}", known.get(n, getattr(module, n))) for n in exports(module)]
         yield page
+
+
+def aliases(module: ModuleType) -> dict[str, Alias]:
+    """The type aliases that a module defines; the string after an alias is its docstring."""
+    body = ast.parse(inspect.getsource(module)).body
+    found = {}
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, ast.AnnAssign) or ast.unparse(node.annotation) != "TypeAlias":
+            continue
+        assert node.value is not None
+        text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant) and following.value.value
+        definition = re.sub(r"'([\w.\[\], ]+)'", r"\1", ast.unparse(node.value))
+        found[ast.unparse(node.target)] = Alias(definition, inspect.cleandoc(text) if isinstance(text, str) else "")
+    return found
 
 
 def module_of(name: str) -> ModuleType:
@@ -145,6 +168,8 @@ def entry(path: str, value: Any, level: int = 2) -> str:
         lines += [signature_block(path.rsplit(".", 1)[-1], value), "", markdown(inspect.getdoc(value) or ""), ""]
         for name, member in members(value):
             lines.append(entry(f"{path}.{name}", member, level + 1))
+    elif isinstance(value, Alias):
+        lines += [f"```python\n{path.rsplit('.', 1)[-1]} = {value.definition}\n```", "", markdown(value.doc), ""]
     elif callable(value):
         lines += [signature_block(path.rsplit(".", 1)[-1], value), "", markdown(inspect.getdoc(value) or ""), ""]
     elif isinstance(value, property):

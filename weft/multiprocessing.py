@@ -201,8 +201,8 @@ def share_memory(value: Any) -> Any:
         The same object; for arrays, and containers that hold arrays, the shared copies in a like container.
 
     Example:
-        >>> a = share_memory(np.arange(3.0))
-        >>> is_shared(a), a.tolist()
+        >>> a = wf.multiprocessing.share_memory(np.arange(3.0))
+        >>> wf.multiprocessing.is_shared(a), a.tolist()
         (True, [0.0, 1.0, 2.0])
     """
     leaves: dict[int, Any] = {}

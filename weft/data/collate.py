@@ -52,7 +52,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
         TypeError: a sample holds something that cannot be stacked.
 
     Example:
-        >>> x, label = default_collate([(np.zeros(3), 0), (np.ones(3), 1)])
+        >>> x, label = data.default_collate([(np.zeros(3), 0), (np.ones(3), 1)])
         >>> x.shape, label.shape
         ((2, 3), (2,))
     """

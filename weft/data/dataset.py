@@ -147,7 +147,7 @@ class TensorDataset(Dataset):
         arrays: arrays or tensors of the same length. They are not copied.
 
     Example:
-        >>> dataset = TensorDataset(np.zeros((10, 3)), np.arange(10))
+        >>> dataset = data.TensorDataset(np.zeros((10, 3)), np.arange(10))
         >>> len(dataset), int(dataset[4][1])
         (10, 4)
     """
@@ -310,7 +310,7 @@ def random_split(
         seed: determines the split; None draws one.
 
     Example:
-        >>> train, test = random_split(TensorDataset(np.arange(10)), [0.8, 0.2])
+        >>> train, test = data.random_split(data.TensorDataset(np.arange(10)), [0.8, 0.2])
         >>> len(train), len(test)
         (8, 2)
     """

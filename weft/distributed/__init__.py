@@ -49,7 +49,7 @@ def join(team: Any) -> None:
 def is_lead() -> bool:
     """Whether this process is the one that prints, logs and writes checkpoints: always, outside of a distributed run.
 
-    >>> is_lead()
+    >>> wf.distributed.is_lead()
     True
     """
     if current() is None:
@@ -62,7 +62,7 @@ def rank() -> int:
 
     In an elastic run (`--workers 2..8`) it is the position among the workers that are there now.
 
-    >>> rank()
+    >>> wf.distributed.rank()
     0
     """
     run = current()
@@ -76,7 +76,7 @@ def rank() -> int:
 def world_size() -> int:
     """How many workers the run has, in an elastic run how many there are now; 1 outside of a run.
 
-    >>> world_size()
+    >>> wf.distributed.world_size()
     1
     """
     run = current()

@@ -48,7 +48,7 @@ def barrier() -> None:
     Raises:
         DivergenceError: another rank makes another call, or has ended.
 
-    >>> barrier()
+    >>> wf.distributed.barrier()
     """
     group = _group("barrier")
     if group is not None:
@@ -73,7 +73,7 @@ def all_reduce(x: Any, op: str = "sum", out: Tensor | None = None) -> Tensor:
     Raises:
         DivergenceError: another rank makes another call, passes another shape or dtype, or has ended.
 
-    >>> all_reduce(wf.tensor([1.0, 2.0]), op="mean")
+    >>> wf.distributed.all_reduce(wf.tensor([1.0, 2.0]), op="mean")
     tensor([1., 2.])
     """
     group = _group("all_reduce")
@@ -112,7 +112,7 @@ def all_gather(x: Any, out: Tensor | None = None) -> Tensor:
     Raises:
         DivergenceError: another rank makes another call, passes another shape or dtype, or has ended.
 
-    >>> all_gather(wf.tensor([1.0, 2.0]))
+    >>> wf.distributed.all_gather(wf.tensor([1.0, 2.0]))
     tensor([[1., 2.]])
     """
     group = _group("all_gather")
@@ -148,7 +148,7 @@ def broadcast(x: Any, source: int = 0, out: Tensor | None = None) -> Tensor:
     Raises:
         DivergenceError: another rank makes another call, passes another shape, dtype or source, or has ended.
 
-    >>> broadcast(wf.tensor([1.0, 2.0]))
+    >>> wf.distributed.broadcast(wf.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
     group = _group("broadcast")
@@ -183,7 +183,7 @@ def reduce_scatter(x: Any, op: str = "sum", out: Tensor | None = None) -> Tensor
     Raises:
         DivergenceError: another rank makes another call, passes another shape or dtype, or has ended.
 
-    >>> reduce_scatter(wf.tensor([1.0, 2.0]))
+    >>> wf.distributed.reduce_scatter(wf.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
     group = _group("reduce_scatter")
@@ -222,7 +222,7 @@ def empty(shape: Sequence[int] | int, dtype: Any = None) -> Tensor:
     Raises:
         DivergenceError: another rank makes another call, passes another shape or dtype, or has ended.
 
-    >>> empty((2, 3)).shape
+    >>> wf.distributed.empty((2, 3)).shape
     (2, 3)
     """
     group = _group("empty")

@@ -180,7 +180,7 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     Use it for a loss that leaves out elements, in a distributed step or a `Trainer`: the result is the mean over the whole
     batch, also if its shards have different numbers of elements. `nn.functional.cross_entropy` and `nll_loss` do the same.
 
-    >>> weighted_mean(wf.tensor([1.0, 5.0, 3.0]), wf.tensor([1.0, 0.0, 1.0])).item()
+    >>> wf.distributed.weighted_mean(wf.tensor([1.0, 5.0, 3.0]), wf.tensor([1.0, 0.0, 1.0])).item()
     2.0
     """
     weights = broadcast_to(astype(weights, values.dtype), values.shape)

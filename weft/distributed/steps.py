@@ -165,7 +165,7 @@ def step(
         capture: compile the function; False runs it eagerly, for control flow that depends on data.
 
     >>> model = nn.Linear(2, 1); optimizer = optim.SGD(model.parameters(), lr=0.1)
-    >>> @step(optimizer)
+    >>> @wf.distributed.step(optimizer)
     ... def train(x, y):
     ...     loss = ((model(x) - y) ** 2).mean()
     ...     loss.backward()

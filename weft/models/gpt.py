@@ -273,7 +273,7 @@ def gpt(
 ) -> GPT:
     """A GPT; without arguments the smallest GPT-2, with 124,439,808 parameters.
 
-    >>> model = gpt(vocab_size=65, block_size=32, n_layer=2, n_head=2, n_embd=16)
+    >>> model = wf.models.gpt(vocab_size=65, block_size=32, n_layer=2, n_head=2, n_embd=16)
     >>> model(wf.zeros((1, 8), dtype=wf.int64)).shape
     (1, 8, 65)
     >>> model.generate([[1, 2, 3]], 5, temperature=0).shape

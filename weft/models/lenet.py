@@ -59,9 +59,9 @@ def lenet(
 ) -> LeNet:
     """LeNet-5 for images of 28 x 28 pixels, or of another size.
 
-    >>> sum(p.size for p in lenet().parameters())
+    >>> sum(p.size for p in wf.models.lenet().parameters())
     61706
-    >>> lenet(image_size=8)(wf.zeros((2, 1, 8, 8))).shape
+    >>> wf.models.lenet(image_size=8)(wf.zeros((2, 1, 8, 8))).shape
     (2, 10)
     """
     return LeNet(num_classes, in_channels, image_size, channels, hidden, dropout)

@@ -47,7 +47,7 @@ def mlp(
 ) -> MLP:
     """A multilayer perceptron, by default for the digits that ship with Weft (8 x 8 pixels, ten classes).
 
-    >>> mlp(hidden=(32,))(wf.zeros((5, 1, 8, 8))).shape
+    >>> wf.models.mlp(hidden=(32,))(wf.zeros((5, 1, 8, 8))).shape
     (5, 10)
     """
     return MLP(in_features, out_features, hidden, activation, dropout)

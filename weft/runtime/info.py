@@ -28,7 +28,7 @@ def info() -> dict[str, Any]:
 
     Loads OpenMP and oneDNN if they are not loaded yet; errors are listed under `"problems"` instead of raised as warnings.
 
-    >>> [name for name in sorted(info()) if name < "p"]
+    >>> [name for name in sorted(wf.info()) if name < "p"]
     ['cache', 'cpu', 'memory', 'onednn', 'openmp']
     """
     with warnings.catch_warnings(record=True) as caught:

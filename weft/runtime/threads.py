@@ -224,7 +224,7 @@ def _initial_width() -> int:
 def get_num_threads() -> int:
     """The number of threads that native code uses.
 
-    >>> get_num_threads() >= 1
+    >>> wf.get_num_threads() >= 1
     True
     """
     width = _width
@@ -260,10 +260,10 @@ def set_num_threads(n: int) -> None:
         TypeError: `n` is not an integer.
         ValueError: `n` is out of range.
 
-    >>> before = get_num_threads()
-    >>> set_num_threads(1); get_num_threads()
+    >>> before = wf.get_num_threads()
+    >>> wf.set_num_threads(1); wf.get_num_threads()
     1
-    >>> set_num_threads(before)
+    >>> wf.set_num_threads(before)
     """
     if isinstance(n, bool):
         raise TypeError(f"set_num_threads: n must be an integer. Got {n!r}; expected a whole number of at least 1.")

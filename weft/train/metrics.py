@@ -48,7 +48,7 @@ class Metric:
 class Mean(Metric):
     """The mean over samples of a function of (output, target), which returns one number per batch or per sample.
 
-    >>> bias = Mean(lambda output, target: output - target, name="bias")
+    >>> bias = wf.train.Mean(lambda output, target: output - target, name="bias")
     >>> bias.result(bias.measure(wf.asarray([1.0, 2.0]), wf.asarray([0.0, 0.0])).numpy())
     1.5
     """

@@ -21,7 +21,7 @@ def digits(split: str = "train") -> TensorDataset:
         A dataset of (image, label): float32 of shape (1, 8, 8) in [0, 1], and int64.
 
     Example:
-        >>> train = digits("train")
+        >>> train = data.digits("train")
         >>> len(train), train[0][0].shape
         (1438, (1, 8, 8))
     """

@@ -67,7 +67,7 @@ def synthetic_images(
         A dataset of (image, label): shape (3, size, size), and int64.
 
     Example:
-        >>> images = synthetic_images("test", n=20)
+        >>> images = data.synthetic_images("test", n=20)
         >>> images[3][0].shape, int(images[3][1])
         ((3, 32, 32), 3)
     """

@@ -40,9 +40,9 @@ class CharacterDataset(Dataset):
             text so that numbers mean the same.
 
     Example:
-        >>> data = CharacterDataset("hello", length=3)
-        >>> x, y = data[0]
-        >>> data.decode(x), data.decode(y), len(data)
+        >>> text = data.CharacterDataset("hello", length=3)
+        >>> x, y = text[0]
+        >>> text.decode(x), text.decode(y), len(text)
         ('hel', 'ell', 2)
     """
 
