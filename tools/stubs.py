@@ -31,9 +31,11 @@ import weft.fft
 import weft.linalg
 import weft.nn.functional
 import weft.random
+import weft.special
 from weft import api
 from weft import typing as weft_typing
 from weft.ops import tensor_methods
+from weft.ops.core import spelling
 from weft.tensor import Tensor
 
 ROOT = Path(weft.__file__).parent
@@ -152,6 +154,7 @@ def print_function(stub: Stub, name: str, function: Callable[..., Any], *, metho
         if p.default is None and "None" not in text and text not in ("Any", "Axis", "Index"):
             text += " | None"
         parameters.append(p.replace(annotation=text))
+    parameters = with_spellings(parameters)
     result = result_type(stub, name, op, signature, scope)
     flag = next((p for p in signature.parameters.values() if p.name.startswith("return_") and p.default is False), None)
     indent = "    " if method else ""
@@ -165,6 +168,30 @@ def print_function(stub: Stub, name: str, function: Callable[..., Any], *, metho
         print_definition(stub, name, parameters, result, function, indent)
     else:
         print_definition(stub, name, parameters, result, function, indent)
+
+
+def with_spellings(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """The parameters as calls may spell them: an axis by position, and PyTorch's words `dim` and `keepdim`.
+
+    `x` itself has `input`, too, which stubs leave out: every function would need an overload for it.
+    """
+    names = {p.name for p in parameters}
+    if not names & {"axis", "keepdims"} or names & {"dim", "keepdim"}:
+        return parameters
+    P = inspect.Parameter
+    kinds = [p.kind for p in parameters]
+    by_name = [p for p in parameters if p.kind is P.KEYWORD_ONLY]
+    count = 0 if P.VAR_POSITIONAL in kinds else spelling.leading([p.name for p in by_name])
+    free = [p.replace(kind=P.POSITIONAL_OR_KEYWORD) for p in by_name[:count]]
+    first = [p for p in parameters if p.kind not in (P.KEYWORD_ONLY, P.VAR_KEYWORD)]
+    words = [
+        p.replace(name=word, kind=P.KEYWORD_ONLY, default=P.empty if p.default is P.empty else ...)
+        for p in parameters
+        for word, name in (("dim", "axis"), ("keepdim", "keepdims"))
+        if p.name == name and p.default is not P.empty
+    ]
+    last = [p for p in parameters if p.kind is P.VAR_KEYWORD]
+    return [*first, *free, *by_name[count:], *words, *last]
 
 
 def overloaded(p: inspect.Parameter, flag: str, literal: bool) -> inspect.Parameter:
@@ -300,6 +327,9 @@ def methods_stub() -> str:
         if isinstance(value, property):
             stub.lines.append("    @property")
             print_function(stub, name, value.fget, method=True)  # type: ignore[arg-type]
+            if value.fset is not None:
+                tensor = stub.name("Tensor", {"Tensor": Tensor})
+                stub.lines += [f"    @{name}.setter", f"    def {name}(self, value: {tensor}) -> None: ..."]
         else:
             print_function(stub, name, value, method=True)
     return stub.text()
@@ -326,6 +356,7 @@ def stubs() -> dict[Path, str]:
         ROOT / "__init__.pyi": package_stub(),
         ROOT / "_tensor_methods.pyi": methods_stub(),
         ROOT / "linalg.pyi": namespace_stub(weft.linalg, "Linear algebra, with gradients, for stacks of matrices."),
+        ROOT / "special.pyi": namespace_stub(weft.special, "Special functions: gamma, error and Bessel functions."),
         ROOT / "nn" / "functional.pyi": namespace_stub(
             weft.nn.functional, "Neural-network functions, under PyTorch's names."
         ),

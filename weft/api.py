@@ -11,21 +11,26 @@ import math
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from . import dtypes, random
 from .array_api_info import __array_namespace_info__
 from .autocast import autocast, is_autocast_enabled
 from .autograd import anomaly, checkpoint, function, functional, tape, vmap
-from .ops import tensor_methods
+from .ops import aliases, tensor_methods
 from .ops.array import (
     casting,
     comparison,
     creation,
     cumulative,
+    dialects,
     einsum,
     gathering,
     indexing,
     linalg_structure,
+    orthogonal_polynomials,
     products,
+    random_families,
     reduction,
     repeating,
     row_sparse,
@@ -33,9 +38,10 @@ from .ops.array import (
     sets,
     shaping,
     sorting,
+    special_functions,
     statistics,
 )
-from .ops.array.elementwise import arithmetic, conversion, logic, transcendental
+from .ops.array.elementwise import arithmetic, bessel, conversion, logic, special, transcendental
 from .ops.core import error_names, registry
 from .ops.nn import namespace as _functions_of_models  # noqa: F401 - completes the op table
 from .ops.nn import softmax
@@ -43,13 +49,16 @@ from .tensor import Tensor
 
 # Modules whose public functions belong to `weft` itself, in the order in which they are read.
 MODULES = [
-    creation, conversion, arithmetic, transcendental, logic, shaping, repeating, indexing, gathering, reduction, products,
-    linalg_structure, sorting, searching, sets, cumulative, statistics, comparison, einsum, casting, random,
+    creation, conversion, arithmetic, transcendental, special, bessel, special_functions, orthogonal_polynomials, logic, shaping,
+    random_families, repeating, indexing, gathering, reduction, products,
+    linalg_structure, sorting, searching, sets, cumulative, statistics, comparison, einsum, casting, random, dialects,
 ]  # fmt: skip
 
 # Names imported on first use, to keep `import weft` fast.
 LAZY: dict[str, str] = {
     "function": ".graph.capture.function:function",
+    "compile": ".graph.capture.function:function",
+    "cuda": ".cuda",
     "profile": ".profiler:profile",
     "debug": ".debug",
     "cond": ".graph.capture.control_flow:cond",
@@ -97,6 +106,8 @@ LAZY: dict[str, str] = {
     "optim": ".optim",
     "data": ".data",
     "sparse": ".sparse",
+    "special": ".special",
+    "distributions": ".distributions",
     "models": ".models",
     "io": ".io",
     "train": ".train",
@@ -135,9 +146,15 @@ def namespace() -> dict[str, Any]:
     for op in registry.table.values():
         if op.namespace == "weft":
             names.setdefault(op.name, op.call)
+    names.update({name: error_names.guarded(f, name) for name, f in aliases.functions().items()})
+    names.update({alias: names[name] for alias, name in aliases.ALIASES.items() if name in names})
+    for name in aliases.ACTIVATIONS:
+        if name in registry.table:
+            names.setdefault(name, registry.table[name].call)
     names.update(linalg=importlib.import_module(".linalg", "weft"), fft=importlib.import_module(".fft", "weft"))
     names.update(one_hot=error_names.public(softmax.one_hot), __array_namespace_info__=__array_namespace_info__)
     names.update({d.name: d for d in dtypes.ALL})
+    names.update(aliases.DTYPES, Size=tuple, dtype=np.dtype)
     for name in ("finfo", "iinfo", "isdtype", "can_cast", "result_type", "get_default_dtype", "set_default_dtype"):
         names[name] = error_names.guarded(getattr(dtypes, name))
     for name in ("no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"):

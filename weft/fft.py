@@ -182,6 +182,42 @@ def irfftn(x: Tensor, /, *, s: Sizes = None, axes: Axes = None, norm: str = "bac
     return _back_to_real(x, last, places[-1], norm)
 
 
+def fft2(x: Tensor, /, *, s: Sizes = None, axes: Axes = (-2, -1), norm: str = "backward") -> Tensor:
+    """Discrete Fourier transform over two axes, the last by default. Takes the arguments of `fftn`.
+
+    >>> wf.fft.fft2(wf.ones(2, 2)).real.tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
+    return fftn(x, s=s, axes=axes, norm=norm)
+
+
+def ifft2(x: Tensor, /, *, s: Sizes = None, axes: Axes = (-2, -1), norm: str = "backward") -> Tensor:
+    """Inverse of `fft2`.
+
+    >>> wf.fft.ifft2(wf.fft.fft2(wf.ones(2, 2))).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return ifftn(x, s=s, axes=axes, norm=norm)
+
+
+def rfft2(x: Tensor, /, *, s: Sizes = None, axes: Axes = (-2, -1), norm: str = "backward") -> Tensor:
+    """Transform of real input over two axes; the last one gets half the frequencies.
+
+    >>> wf.fft.rfft2(wf.ones(2, 4)).shape
+    (2, 3)
+    """
+    return rfftn(x, s=s, axes=axes, norm=norm)
+
+
+def irfft2(x: Tensor, /, *, s: Sizes = None, axes: Axes = (-2, -1), norm: str = "backward") -> Tensor:
+    """Inverse of `rfft2`.
+
+    >>> wf.fft.irfft2(wf.fft.rfft2(wf.ones(2, 4))).tolist()
+    [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+    """
+    return irfftn(x, s=s, axes=axes, norm=norm)
+
+
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Fourier transform of a Hermitian-symmetric signal given by its first half; the result is real."""
     return _irfft("hfft", _conj(_as_complex(x)), n, axis, _SWAPPED[_check_norm("hfft", norm)])
@@ -249,8 +285,8 @@ def ifftshift(x: Tensor, /, *, axes: int | Axes = None) -> Tensor:
 
 
 __all__ = [
-    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
-    "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",
+    "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
 globals().update({name: _public(globals()[name]) for name in __all__ if name[0].islower()})  # see Note [Named errors]

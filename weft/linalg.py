@@ -6,6 +6,13 @@
 
 from __future__ import annotations
 
+from .ops.array.linalg_composed import LstsqResult as LstsqResult
+from .ops.array.linalg_composed import cond as cond
+from .ops.array.linalg_composed import lstsq as lstsq
+from .ops.array.linalg_composed import matrix_exp as matrix_exp
+from .ops.array.linalg_composed import multi_dot as multi_dot
+from .ops.array.linalg_composed import norm as norm
+from .ops.array.linalg_composed import solve_triangular as solve_triangular
 from .ops.array.linalg_functions import EighResult as EighResult
 from .ops.array.linalg_functions import EigResult as EigResult
 from .ops.array.linalg_functions import QRResult as QRResult
@@ -40,10 +47,10 @@ from .ops.array.shaping import matrix_transpose as matrix_transpose
 from .ops.core.error_names import public as _public
 
 __all__ = [
-    "EigResult", "EighResult", "LinAlgError", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cross", "det",
-    "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank",
-    "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot",
-    "vector_norm",
+    "EigResult", "EighResult", "LinAlgError", "LstsqResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond",
+    "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_exp", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve",
+    "solve_triangular", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 # What users call names errors and takes arrays, see Note [Named errors].

@@ -32,6 +32,26 @@ ndarray = np.ndarray
 _new = object.__new__
 
 
+class Count(int):
+    """The number of elements of a tensor, which PyTorch programs call: `x.size()`, `x.size(0)`."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The shape, or the size of axis `dim`."""
+        if dim is None:
+            return self.shape
+        if not -len(self.shape) <= dim < len(self.shape):
+            raise IndexError(f"size: axis {dim} is out of range for a tensor with {len(self.shape)} axes.")
+        return self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
+_new_count = int.__new__
+
+
 class Tensor(TensorMethods):
     """An n-dimensional array that ops can differentiate; created by `wf.tensor`, `wf.asarray`, `wf.zeros` …
 
@@ -82,9 +102,20 @@ class Tensor(TensorMethods):
         return self._data.ndim
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self._data.size
+    def size(self) -> Count:
+        """The number of elements; called, as in PyTorch, the shape (`x.size()`) or the size of one axis (`x.size(0)`).
+
+        >>> x = wf.zeros(2, 3)
+        >>> x.size, x.size(), x.size(-1)
+        (6, (2, 3), 3)
+        """
+        data = self._data
+        count = data.size
+        if count is None:
+            return None  # type: ignore[return-value]  # a graph does not know it yet
+        made = _new_count(Count, count)
+        made.shape = data.shape
+        return made
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -99,7 +130,7 @@ class Tensor(TensorMethods):
     @property
     def nbytes(self) -> int:
         """The size of all elements in bytes."""
-        return self.size * self.itemsize
+        return self._data.size * self.itemsize
 
     @property
     def device(self) -> Any:
@@ -135,7 +166,8 @@ class Tensor(TensorMethods):
     @property
     def is_symbolic(self) -> bool:
         """Whether the value is not computed yet (inside a graph or a captured function)."""
-        return type(self._data) is not ndarray
+        data = self._data
+        return type(data) is not ndarray and not getattr(data, "holds_memory", False)
 
     def _array(self, action: str) -> ndarray:
         """The NumPy array behind this tensor; raises for a symbolic one, naming `action`."""

@@ -108,7 +108,8 @@ def test_a_keyword_for_the_second_argument_is_as_good_as_its_place():
     x = numbers(3, 4)
     np.testing.assert_array_equal(F.softmax(x, axis=0).numpy(), F.softmax(x, 0).numpy())
     np.testing.assert_array_equal(wf.flip(x, axis=1).numpy(), x.numpy()[:, ::-1])
-    with pytest.raises(TypeError, match="softmax: unexpected argument 'dim'"):
-        F.softmax(x, dim=1)
+    np.testing.assert_array_equal(F.softmax(x, dim=0).numpy(), F.softmax(x, 0).numpy())
+    with pytest.raises(TypeError, match="softmax: unexpected argument 'dimension'"):
+        F.softmax(x, dimension=1)
     with pytest.raises(TypeError, match="two values for argument 'x'"):
         F.softmax(x, x=x)

@@ -34,4 +34,4 @@ def test_topk_takes_nan_as_the_largest():
 def test_kthvalue_and_median():
     x = wf.asarray([[3.0, 1.0, 2.0, 4.0]])
     assert wf.kthvalue(x, 2).values.tolist() == [2] and wf.kthvalue(x, 2).indices.tolist() == [2]
-    assert wf.median(x).item() == 2.5 and x.median(1).tolist() == [2.5]
+    assert wf.median(x).item() == 2.5 and x.median(axis=1).tolist() == [2.5]

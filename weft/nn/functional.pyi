@@ -263,7 +263,14 @@ def cosine_embedding_loss(
     reduction: str = 'mean',
 ) -> Tensor:
     """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
-def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = 1, eps: float = 1e-08) -> Tensor:
+def cosine_similarity(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    axis: int = 1,
+    eps: float = 1e-08,
+    *,
+    dim: int = ...,
+) -> Tensor:
     """Cosine similarity along `axis`: x1 · x2 / (|x1| |x2|); norms below `eps` count as `eps`."""
 def cross_entropy(
     input: ArrayLike,
@@ -376,7 +383,7 @@ def gelu(x: ArrayLike, approximate: str = 'none') -> Tensor:
     """The Gaussian error linear unit x · Φ(x); `approximate="tanh"` uses a tanh in place of the error
     function.
     """
-def glu(x: ArrayLike, axis: int = -1) -> Tensor:
+def glu(x: ArrayLike, axis: int = -1, *, dim: int = ...) -> Tensor:
     """The gated linear unit a · sigmoid(b), where a and b are the halves of `x` along `axis`."""
 def grid_sample(
     x: ArrayLike,
@@ -425,6 +432,7 @@ def gumbel_softmax(
     axis: int = -1,
     *,
     generator: Generator | None = None,
+    dim: int = ...,
 ) -> Tensor:
     """Differentiable sample of a category: softmax((logits + Gumbel noise) / tau)."""
 def hardshrink(x: Operand, lambd: Operand = 0.5) -> Tensor:
@@ -490,7 +498,7 @@ def local_response_norm(
     k: float = 1.0,
 ) -> Tensor:
     """x / (k + alpha · mean of squares over `size` neighbouring channels)^beta."""
-def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
+def log_softmax(x: ArrayLike, axis: int = -1, *, dim: int = ...) -> Tensor:
     """log(softmax(x)) along `axis`, numerically stable."""
 def logsigmoid(x: Operand) -> Tensor:
     """log(sigmoid(x)), numerically stable."""
@@ -713,7 +721,7 @@ def nll_loss(
     reduction: str = 'mean',
 ) -> Tensor:
     """Negative log likelihood: -input at the target class."""
-def normalize(x: ArrayLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+def normalize(x: ArrayLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12, *, dim: int = ...) -> Tensor:
     """`x` divided by its p-norm along `axis`; norms below `eps` count as `eps`."""
 def one_hot(x: ArrayLike, num_classes: int = -1) -> Tensor:
     """Encode class indices as int64 vectors with a single 1 along a new last axis."""
@@ -725,6 +733,8 @@ def pairwise_distance(
     p: float = 2.0,
     eps: float = 1e-06,
     keepdims: bool = False,
+    *,
+    keepdim: bool = ...,
 ) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis."""
 def pixel_shuffle(x: ArrayLike, upscale_factor: int) -> Tensor:
@@ -802,9 +812,9 @@ def smooth_l1_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean',
     """
 def soft_margin_loss(input: ArrayLike, target: ArrayLike, reduction: str = 'mean') -> Tensor:
     """log(1 + exp(-t · input)) for targets t of 1 and -1."""
-def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
+def softmax(x: ArrayLike, axis: int = -1, *, dim: int = ...) -> Tensor:
     """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one."""
-def softmin(x: ArrayLike, axis: int = -1) -> Tensor:
+def softmin(x: ArrayLike, axis: int = -1, *, dim: int = ...) -> Tensor:
     """`softmax(-x)` along `axis`."""
 def softplus(x: Operand, beta: Operand = 1.0, threshold: Operand = 20.0) -> Tensor:
     """Smooth approximation of `relu`: log(1 + exp(beta · x)) / beta; `x` itself where beta · x is above

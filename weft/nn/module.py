@@ -370,7 +370,7 @@ class Module:
             else:
                 parameter.grad = parameter.grad * 0
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> Self:
         """Cast floating parameters and buffers to a floating dtype, in place; a device must be the CPU.
 
         The parameters keep their identity, so optimisers keep working; their memory is new.
@@ -378,7 +378,7 @@ class Module:
         for arg in args:
             if isinstance(arg, Tensor):
                 dtype = arg.dtype
-            elif type(arg).__name__ == "Device" or isinstance(arg, str) and not _names_dtype(arg):
+            elif type(arg).__name__ in ("Device", "device") or isinstance(arg, str) and not _names_dtype(arg):
                 device = arg
             else:
                 dtype = arg

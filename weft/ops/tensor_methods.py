@@ -7,7 +7,6 @@ method names are listed here.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +15,21 @@ import numpy as np
 from .. import dtypes
 from ..autograd.tape import grad_mode
 from ..tensor import Tensor
-from ..typing import Axis, DeviceLike, DTypeLike, Operand, ShapeLike
+from ..typing import DeviceLike, DTypeLike, Operand, ShapeLike
+from .aliases import ALIASES, in_place
+from .aliases import functions as alias_functions
+from .aliases import methods as alias_methods
 from .array import (
     creation,
     cumulative,
+    dialects,
     elementwise,
-    gathering,
     products,
     reduction,
     repeating,
     searching,
-    sets,
     shaping,
     sorting,
-    statistics,
     subscripts,
 )
 from .core import define, error_names, inplace
@@ -107,7 +107,11 @@ def _in_place(op: Op) -> Callable[..., Any]:
                 small = not grad_mode.enabled or not _is_recorded(self, args[0])
                 if small and inplace.write_small(op.title, ufunc, self, args[0]):
                     return self
-            return inplace.apply_inplace(op, self, op.bind((self, *args), kwargs))
+            alpha = kwargs.pop("alpha", None) if op.name in ("add", "subtract") else None
+            values = op.bind((self, *args), kwargs)
+            if alpha is not None:
+                values = (self, table["multiply"].call(values[1], alpha))
+            return inplace.apply_inplace(op, self, values)
         except Exception as error:
             error_names.raise_as(error_names.renamed(op.title, error, keep_prefix=True), error)
 
@@ -146,6 +150,7 @@ def attach() -> None:
         attach_method(op)
     for name, function in aliases().items():
         setattr(Tensor, name, error_names.guarded(function, name))
+    alias_methods.attach(alias_functions(methods=True), in_place())
     parts = {"real": elementwise.real, "imag": elementwise.imag}
     for name, getter in {"T": _transpose, "mT": _matrix_transpose, "H": _conjugate_transpose, **parts}.items():
         setattr(Tensor, name, property(getter))
@@ -212,15 +217,6 @@ def _reshape(x: Tensor, *shape: ShapeLike) -> Tensor:
     return shaping.reshape(x, shape[0] if len(shape) == 1 else shape)
 
 
-def _ravel(x: Tensor) -> Tensor:
-    """Flatten to a vector, in row-major order.
-
-    >>> wf.eye(2).ravel()
-    tensor([1., 0., 0., 1.])
-    """
-    return shaping.reshape(x, (-1,))
-
-
 def _view_as(x: Tensor, other: Tensor) -> Tensor:
     """Reshape to the shape of `other`."""
     return shaping.reshape(x, other.shape)
@@ -231,89 +227,9 @@ def _expand_as(x: Tensor, other: Tensor) -> Tensor:
     return shaping.broadcast_to(x, other.shape)
 
 
-def _permute(x: Tensor, *axes: ShapeLike) -> Tensor:
-    """Permute the axes: `x.permute(2, 0, 1)` or `x.permute((2, 0, 1))`.
-
-    >>> wf.zeros(2, 3, 4).permute(2, 0, 1).shape
-    (4, 2, 3)
-    """
-    return shaping.permute_dims(x, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
-
-
-def _transpose_method(x: Tensor, *axes: int) -> Tensor:
-    """Swap two axes, as in PyTorch; without arguments reverse all axes, as in NumPy.
-
-    >>> wf.zeros(2, 3, 4).transpose(0, 1).shape
-    (3, 2, 4)
-    """
-    if not axes:
-        return _transpose(x)
-    if len(axes) == 2 and all(isinstance(a, int) for a in axes):
-        return shaping.swapaxes(x, *axes)
-    raise TypeError(f"transpose: expected two axes to exchange. Got {axes!r}; use `permute_dims` for a full order.")
-
-
-def _reducer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction method that takes `axis` by position, as in NumPy and PyTorch."""
-
-    name = function.__name__.rstrip("_")
-
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, out: None = None, **options: Any) -> Any:
-        if out is not None:  # passed by NumPy functions when given a tensor
-            raise TypeError(f"{name}: `out` is not supported. Write `y.copy_(x.{name}(...))`.")
-        if options:
-            if options.get("dtype", 0) is None:
-                del options["dtype"]
-            if "ddof" in options:
-                options["correction"] = options.pop("ddof")
-        try:
-            return function(x, axis=axis, keepdims=keepdims, **options)
-        except Exception as error:
-            return error_names.rescued(name, function, (x,), {"axis": axis, "keepdims": keepdims, **options}, error)
-
-    method.names_errors = True  # type: ignore[attr-defined]
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = function.__doc__
-    method.__signature__ = _with_positional(function, "axis", "keepdims")  # type: ignore[attr-defined]
-    method.__wrapped__ = function  # type: ignore[attr-defined]
-    return method
-
-
-def _with_positional(function: Callable[..., Any], *names: str) -> inspect.Signature:
-    """The signature of `function` with the parameters `names` first after the tensor, by position or keyword."""
-    tensor, *others = inspect.signature(function).parameters.values()
-    first = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for name in names for p in others if p.name == name]
-    rest = [p.replace(kind=p.KEYWORD_ONLY) for p in others if p.name not in names]
-    return inspect.signature(function).replace(parameters=[tensor, *first, *rest])
-
-
-def _along(function: Callable[..., Any], default: Any = -1) -> Callable[..., Any]:
-    """A method that takes `axis` by position where the function takes it by keyword."""
-    call = error_names.public(function)
-
-    def method(x: Tensor, axis: Any = default, **options: Any) -> Any:
-        return call(x, axis=axis, **options)
-
-    method.names_errors = True  # type: ignore[attr-defined]
-    method.__name__ = method.__qualname__ = call.__name__
-    method.__doc__ = function.__doc__
-    method.__signature__ = _with_positional(function, "axis")  # type: ignore[attr-defined]
-    method.__wrapped__ = function  # type: ignore[attr-defined]
-    return method
-
-
 def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """Methods with the names of `functions` that are not in the op table."""
     return {f.__name__: error_names.public(f) for f in functions}
-
-
-def _squeeze(x: Tensor, axis: Axis = None) -> Tensor:
-    """Remove the axes of size 1 (all of them, or those in `axis`).
-
-    >>> wf.zeros(1, 3, 1).squeeze().shape
-    (3,)
-    """
-    return shaping.squeeze(x, tuple([i for i, d in enumerate(x.shape) if d == 1]) if axis is None else axis)
 
 
 def _flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
@@ -367,7 +283,7 @@ def _to(
     for a in args:
         if isinstance(a, Tensor):
             dtype = a.dtype
-        elif isinstance(a, str) and a not in dtypes._BY_NAME or type(a).__name__ == "Device":
+        elif isinstance(a, str) and a not in dtypes._BY_NAME or type(a).__name__ in ("Device", "device"):
             device = a
         else:
             dtype = a
@@ -391,24 +307,6 @@ def _cpu(x: Tensor) -> Tensor:
     return x
 
 
-def _unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split into slices along `axis`.
-
-    >>> len(wf.zeros(3, 2).unbind())
-    3
-    """
-    return shaping.unstack(x, axis=axis)
-
-
-def _repeat_interleave(x: Tensor, repeats: int | Tensor, axis: int | None = None) -> Tensor:
-    """Repeat each element: `[a, b]` becomes `[a, a, b, b]` for 2.
-
-    >>> wf.arange(2).repeat_interleave(2)
-    tensor([0, 0, 1, 1])
-    """
-    return repeating.repeat(x, repeats, axis=axis)
-
-
 def _tile(x: Tensor, *repeats: ShapeLike) -> Tensor:
     """Repeat the whole tensor along its axes: `[a, b]` becomes `[a, b, a, b]` for 2.
 
@@ -416,17 +314,6 @@ def _tile(x: Tensor, *repeats: ShapeLike) -> Tensor:
     tensor([0, 1, 0, 1])
     """
     return repeating.tile(x, _sizes(repeats))
-
-
-def _expand(x: Tensor, *shape: ShapeLike) -> Tensor:
-    """Broadcast to `shape`, as in PyTorch; -1 keeps a size.
-
-    >>> wf.zeros(3, 1).expand(-1, 4).shape
-    (3, 4)
-    """
-    sizes = _sizes(shape)
-    offset = len(sizes) - x.ndim
-    return shaping.broadcast_to(x, tuple([x.shape[i - offset] if d == -1 else d for i, d in enumerate(sizes)]))
 
 
 def _contiguous(x: Tensor) -> Tensor:
@@ -446,33 +333,25 @@ def _caster(dtype_name: str) -> Callable[..., Any]:
 
 def aliases() -> dict[str, Callable[..., Any]]:
     names: dict[str, Callable[..., Any]] = {
-        "astype": elementwise.astype, "type": elementwise.astype, "to": _to, "to_device": _to_device,
-        "reshape": _reshape, "view": _reshape, "permute": _permute, "transpose": _transpose_method,
-        "unsqueeze": shaping.expand_dims, "squeeze": _squeeze, "flatten": _flatten, "ravel": _ravel,
-        "sub": table["subtract"].call, "mul": table["multiply"].call, "div": table["divide"].call,
-        "neg": table["negative"].call, "clamp": elementwise.clip, "mm": products.matmul, "dot": products.matmul,
-        "fill_": _fill, "zero_": _zero, "copy_": _copy, "copy": shaping.clone, "expand": _expand,
+        "astype": elementwise.astype, "to": _to, "to_device": _to_device,
+        "reshape": _reshape, "view": _reshape,
+        "flatten": _flatten,
+
+        "fill_": _fill, "zero_": _zero, "copy_": _copy, "copy": shaping.clone,
         "expand_as": _expand_as, "contiguous": _contiguous,
         "view_as": _view_as, "real_part": elementwise.real, "imag_part": elementwise.imag,
         "float": _caster("float32"), "double": _caster("float64"), "half": _caster("float16"), "int": _caster("int32"),
         "long": _caster("int64"), "bool": _caster("bool"), "bfloat16": _caster("bfloat16"),
-        "sum": _reducer(reduction.sum), "mean": _reducer(reduction.mean), "prod": _reducer(reduction.prod),
-        "max": _reducer(reduction.max_), "min": _reducer(reduction.min_), "any": _reducer(reduction.any_),
-        "all": _reducer(reduction.all_), "cpu": _cpu, "split": shaping.split, "chunk": shaping.chunk,
-        "unbind": _unbind, "repeat_interleave": _repeat_interleave, "repeat": _tile, "tile": _tile,
-        "unstack": shaping.unstack, "take": error_names.public(gathering.take),
-        "argmax": _reducer(searching.argmax), "argmin": _reducer(searching.argmin),
-        "count_nonzero": _reducer(searching.count_nonzero), "logsumexp": _reducer(reduction.logsumexp),
-        "var": _reducer(statistics.var), "std": _reducer(statistics.std), "median": _reducer(statistics.median),
-        "sort": _along(sorting.sort), "argsort": _along(sorting.argsort), "diff": _along(cumulative.diff),
-        "cumulative_sum": _along(cumulative.cumulative_sum, None), "flip": _along(repeating.flip, None),
-        "cumulative_prod": _along(cumulative.cumulative_prod, None), "unique": error_names.public(sets.unique_values),
+        "cpu": _cpu, "split": shaping.split, "chunk": shaping.chunk,
+        "repeat": _tile, "tile": _tile, "unstack": shaping.unstack,
     }  # fmt: skip
     names |= _named(
         sorting.topk, searching.nonzero, searching.argwhere, searching.masked_select, searching.searchsorted,
         cumulative.cumsum, cumulative.cumprod, cumulative.cummax, cumulative.cummin, cumulative.logcumsumexp,
-        products.tensordot,
+        products.tensordot, reduction.sum, reduction.mean, reduction.prod,
     )  # fmt: skip
+    names |= {name: error_names.guarded(getattr(dialects, name)) for name in dialects.__all__}
+    names |= {alias: table[name].call for alias, name in ALIASES.items() if name in table and table[name].tensor_slots}
     for short, op_name in (
         ("add", "add"),
         ("sub", "subtract"),

@@ -43,6 +43,8 @@ def as_device(device: Any) -> Device:
     """A Device from a Device or from text: `cpu`, `cpu:1`, `/job:worker/task:3/cpu:0`."""
     if isinstance(device, Device):
         return device
+    if isinstance(getattr(device, "value", None), Device):  # `wf.device("cpu")`
+        return device.value  # type: ignore[no-any-return]
     if not isinstance(device, str):
         raise TypeError(f"device: expected a Device or a string such as 'cpu:0'. Got {device!r}.")
     kind, index, job, task = "cpu", 0, "local", 0

@@ -25,9 +25,11 @@ from ...ops.core.define import Mode, operand
 from ...ops.core.error_names import unknown_sizes
 from ...ops.core.registry import Facts, Op
 from ...ops.core.spec import Size, Spec, Symbol
+from ...runtime.device import Device
 from ...tensor import Tensor, to_array, wrap
 from ...typing import DTypeLike, Operand
 from ..graph import CONSTANT, Graph, Node, Value
+from ..remote_data import holds_memory
 from .origins import Remembering
 
 ndarray = np.ndarray
@@ -182,7 +184,7 @@ class DeclaredGraph(Graph):
 
     def symbolic(self, tensor: Any) -> Any:
         """A tensor of this graph for `tensor`; numbers and None pass."""
-        if not isinstance(tensor, Tensor) or type(tensor._data) is not ndarray:
+        if not isinstance(tensor, Tensor) or not holds_memory(tensor):
             return tensor
         from .variables import implicit_read
 
@@ -335,6 +337,17 @@ def stamp(node: Node) -> None:
     """Give a new node the control edges and the device of the scopes that its thread is in."""
     node.control = tuple([n for n in _scopes.control if n.graph is node.graph])
     node.device = _scopes.devices or None
+
+
+def task_scope() -> tuple[Any, ...] | None:
+    """The constraints of the surrounding `wf.device` scopes that name a task of a cluster; None if there are none."""
+    return tuple([c for c in _scopes.devices if c.job is not None or c.task is not None]) or None
+
+
+def stay_with(node: Node, device: tuple[Any, ...] | None) -> None:
+    """Place a node that uses state where the state is, on the task of `device` or in this process, whatever scope made it."""
+    own = [c for c in node.device or () if c.job is None and c.task is None]
+    node.device = (*(device or ()), *own) or None
 
 
 def effects_graph(what: str) -> Any:
@@ -518,26 +531,64 @@ def control_dependencies(operations: Sequence[Any] | None) -> Iterator[None]:
         _scopes.control = saved
 
 
-@contextmanager
-def device(name: Any, soft: bool = False) -> Iterator[None]:
-    """Context manager that places the nodes made inside on a device.
+class device:
+    """A device: a value to compare and to pass on, and a context in which nodes of a graph are placed on it.
 
     Args:
-        name: a device, `cpu:1`, or a kind of device, `cpu`.
+        name: a device, `cpu:1`, or a kind of device, `cpu`; in graphs also the task of a cluster, `/job:ps/task:0`.
         soft: ignore the constraint if it cannot be satisfied, instead of raising when the graph is placed.
 
     >>> with wf.Graph().as_default() as graph, wf.device("cpu:0"):
     ...     y = wf.placeholder(wf.float32, ()) + 1
+    >>> wf.zeros(2).device == wf.device("cpu"), wf.device("cpu").type
+    (True, 'cpu')
     """
-    from ..execute.placement import constraint
 
-    made = constraint(name, soft)
-    saved = _scopes.devices
-    _scopes.devices = (*saved, made)
-    try:
-        yield
-    finally:
-        _scopes.devices = saved
+    def __init__(self, name: Any, soft: bool = False) -> None:
+        from ..execute.placement import constraint
+
+        self._name: Any = name._name if isinstance(name, device) else name
+        self._constraint = constraint(self._name, soft)
+        self._saved: list[tuple[Any, ...]] = []
+
+    @property
+    def value(self) -> Any:
+        """The device, with index 0 where none was given."""
+        c = self._constraint
+        return Device(c.kind or "cpu", c.index or 0, c.job or "local", c.task or 0)
+
+    @property
+    def type(self) -> str:
+        """The kind of device, `cpu`."""
+        return str(self.value.kind)
+
+    @property
+    def index(self) -> int | None:
+        """The number of the device; None where none was given."""
+        return self._constraint.index
+
+    def __enter__(self) -> None:
+        self._saved.append(_scopes.devices)
+        _scopes.devices = (*_scopes.devices, self._constraint)
+
+    def __exit__(self, *_: Any) -> None:
+        _scopes.devices = self._saved.pop()
+
+    def __eq__(self, other: Any) -> bool:
+        if isinstance(other, device):
+            return bool(self.value == other.value)
+        if isinstance(other, str):
+            return str(self) == other
+        return bool(self.value == other) if isinstance(other, Device) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __str__(self) -> str:
+        return str(self._name)
+
+    def __repr__(self) -> str:
+        return f"device('{self}')"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import format_shape
 from ...tensor import Tensor
+from . import spelling
 from .registry import table
 from .spec import is_known
 
@@ -40,15 +41,15 @@ _HELPERS = {
 }
 _PLAIN = (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError, RuntimeError)
 _ARRAYS = (np.ndarray, np.generic)
-_titles: dict[str, bool] = {}
+_titles: set[str] = set()  # of functions that are not ops
+_op_titles: set[str] = set()
 
 
 def _is_function_name(word: str) -> bool:
     """Whether `word` is the name of an op or public function."""
-    if len(_titles) < len(table):
-        for op in list(table.values()):
-            _titles[op.name] = _titles[op.title] = True
-    return word in _titles
+    if len(_op_titles) < len(table):
+        _op_titles.update([name for op in list(table.values()) for name in (op.name, op.title)])
+    return word in _op_titles or word in _titles
 
 
 def _kind(error: Exception) -> type[Exception]:
@@ -193,12 +194,16 @@ def guarded(
     if getattr(function, "__wrapped__", None) is not None or getattr(function, "names_errors", False):
         return function  # an op's own public function, or guarded already
     title = name or function.__name__.rstrip("_")
-    _titles[title] = True
+    _titles.add(title)
     slots = tensor_slots(function)
     run = body or function
+    spelled = spelling.Translator(function)
+    count, known = spelled.most, spelled.known
 
     def public(*args: Any, **kwargs: Any) -> Any:
         try:
+            if len(args) > count or kwargs and not kwargs.keys() <= known:
+                args, kwargs = spelled.translate(title, args, kwargs)
             for i in slots:
                 if i < len(args) and isinstance(args[i], _ARRAYS):
                     args = tuple(

@@ -20,7 +20,7 @@ import numpy as np
 from ... import dtypes
 from ...autograd.tape import Node, grad_mode, memory_of, tick
 from ...tensor import Tensor, wrap
-from . import modes, registry
+from . import modes, registry, spelling
 from .recording import UNTRACKED, finish, make_node, needs_of, note_view
 from .registry import Op
 from .slow_path import NATIVE_MIN_ELEMENTS, as_arrays, call, has_non_integers
@@ -28,6 +28,7 @@ from .spec import Spec, only_integers, spec_of
 
 ndarray = np.ndarray
 _new = object.__new__
+MISSING: Any = object()  # an argument that was not given by position
 F32, F64, I64, BOOL = dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_
 
 
@@ -37,9 +38,9 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
     kind = op.saved_items[0][0] if op.saved_items else None
     differentiable = op.rules is not None
 
-    def unary(x: Any, /) -> Any:
-        if modes.active:
-            return call(op, (x,))
+    def unary(x: Any = MISSING, /, *, input: Any = MISSING, inplace: bool = False) -> Any:
+        if modes.active or inplace or x is MISSING:
+            return _spelled_unary(op, x, input, inplace)
         try:
             a = x._data
             if (a.dtype is F32 or a.dtype is F64 or a.dtype in direct) and a.size < NATIVE_MIN_ELEMENTS:
@@ -72,6 +73,38 @@ def make_unary(op: Op, ufunc: Callable[..., Any], direct: frozenset[np.dtype]) -
     return unary
 
 
+def _spelled_unary(op: Op, x: Any, input: Any, inplace: bool) -> Any:
+    """`f(input=x)` and `f(x, inplace=True)`, which activations have in PyTorch."""
+    args = op.bind(*_given(x=x, input=input))
+    if not inplace:
+        return call(op, args)
+    if op.namespace != "nn":
+        raise TypeError(f"{op.title}: unexpected argument 'inplace'. Write `x.{op.name}_()`.")
+    return _write(op, args)
+
+
+def _write(op: Op, args: tuple[Any, ...]) -> Any:
+    """Replace the value of the first argument by the result."""
+    from .inplace import apply_inplace
+
+    return apply_inplace(op, args[0], args)
+
+
+def _spelled_binary(op: Op, x: Any, y: Any, input: Any, other: Any, alpha: Any) -> Any:
+    """`f(x, other=y)`, and PyTorch's `add(x, y, alpha=2)`, which adds 2 * y."""
+    args = op.bind(*_given(x=x, y=y, input=input, other=other))
+    if alpha is None:
+        return call(op, args)
+    if op.name not in ("add", "subtract"):
+        raise TypeError(f"{op.title}: unexpected argument 'alpha'. Signature: {op.signature}.")
+    return op.call(args[0], registry.get("multiply").call(args[1], alpha))
+
+
+def _given(x: Any = MISSING, y: Any = MISSING, **words: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments and keywords of a call without those that were not given."""
+    return tuple([v for v in (x, y) if v is not MISSING]), {k: v for k, v in words.items() if v is not MISSING}
+
+
 @functools.cache
 def _keeper(names: tuple[str | None, ...]) -> Callable[..., tuple[Any, ...]]:
     """Compile `lambda a, b, out: (b, None)` for the names to save; a loop would cost as much as a small add."""
@@ -99,9 +132,11 @@ def make_binary(
     nothing = not op.saved_items
     takes_i64 = I64 in direct
 
-    def binary(x: Any, y: Any, /) -> Any:
-        if modes.active:
-            return call(op, (x, y))
+    def binary(
+        x: Any = MISSING, y: Any = MISSING, /, *, alpha: Any = None, input: Any = MISSING, other: Any = MISSING
+    ) -> Any:
+        if modes.active or alpha is not None or y is MISSING:
+            return _spelled_binary(op, x, y, input, other, alpha)
         ny = None
         try:
             a = x._data
@@ -184,6 +219,8 @@ def make_select(op: Op) -> Callable[..., Any]:
 
     def select(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != 3:
+            if len(args) == 1 and not kwargs:
+                return args[0].nonzero()  # as in NumPy and PyTorch
             args = op.bind(args, kwargs)
         if modes.active:
             return call(op, args)
@@ -232,13 +269,17 @@ def make_checked(op: Op) -> Callable[..., Any]:
     second, rest = (op.parameters[1:2] or (None,))[0], defaults[2:]
     if registry.REQUIRED in rest:
         second = None
+    torch_second = "dim" if second == "axis" else second
+    most = split + spelling.leading(names)
     promotes = op.promote is not None  # the formula may divide by zero, of which NumPy must not warn
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
             if second in kwargs and len(args) == 1 == len(kwargs):  # such as softmax(x, axis=1)
                 args = (*args, kwargs[second], *rest)
-            elif kwargs or not least <= len(args) <= split:
+            elif torch_second in kwargs and len(args) == 1 == len(kwargs):
+                args = (*args, kwargs[torch_second], *rest)
+            elif kwargs or not least <= len(args) <= most:
                 args = op.bind(args, kwargs)
             else:
                 args += defaults[len(args) :]
@@ -476,7 +517,10 @@ def make_general(op: Op) -> Callable[..., Any]:
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count or op_has_lists(args):
+            inplace = kwargs.pop("inplace", False) if op.namespace == "nn" else False
             args = op.bind(args, kwargs)
+            if inplace:
+                return _write(op, args)
         return call(op, args)
 
     return public

@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import format_shape as format_shape
+from . import spelling
 from .spec import refuse_gradients
 
 if TYPE_CHECKING:
@@ -365,17 +366,29 @@ class Op(Facts):
         """The arguments of a call as a full tuple in parameter order; lists become tuples."""
         n = len(args)
         if n > self.num_positional:
-            raise TypeError(
-                f"{self.title}: takes {self.num_positional} positional arguments but {n} were given. "
-                f"Signature: {self.signature}."
-            )
+            extra = spelling.by_keyword(self.parameters, self.num_positional, args[self.num_positional :])
+            if extra is None:
+                raise TypeError(
+                    f"{self.title}: takes {self.num_positional} positional arguments but {n} were given. "
+                    f"Signature: {self.signature}."
+                )
+            for key in extra.keys() & kwargs.keys():
+                spelling.refuse_twice(self.title, key, key, key)
+            args, kwargs = args[: self.num_positional], {**extra, **kwargs}
+            n = self.num_positional
         values = list(args)
         values += self.defaults[n:]
+        seen: dict[int, str] = {}
         for key, value in kwargs.items():
             slot = self.slot_of.get(key)
-            if slot is None or slot < n:
-                problem = "unexpected argument" if slot is None else "two values for argument"
-                raise TypeError(f"{self.title}: {problem} {key!r}. Signature: {self.signature}.")
+            if slot is None:
+                if key == "out":
+                    spelling.refuse_out(self.title, value)
+                    continue
+                slot = self._synonym(key)
+            if slot < n or slot in seen:
+                spelling.refuse_twice(self.title, self.parameters[slot], seen.get(slot, key), key)
+            seen[slot] = key
             values[slot] = value
         for i, value in enumerate(values):
             if value is REQUIRED:
@@ -385,6 +398,17 @@ class Op(Facts):
             if value.__class__ is list and (self.variadic or i not in self.tensor_slots):
                 values[i] = tuple(value)
         return tuple(values)
+
+    @functools.cached_property
+    def _words(self) -> dict[str, str]:
+        return spelling.words(self.parameters, self.tensor_names)
+
+    def _synonym(self, word: str) -> int:
+        """The slot of a parameter that is called `word` in PyTorch."""
+        name = self._words.get(word)
+        if name is None:
+            raise TypeError(f"{self.title}: unexpected argument {word!r}. Signature: {self.signature}.")
+        return self.slot_of[name]
 
     @property
     def signature(self) -> str:
