@@ -60,5 +60,6 @@ def _average(before: float, seconds: float) -> float:
     """
     if not before or seconds * SUDDEN < before:
         return seconds
-    share = min(MOST_SHARE, max(LEAST_SHARE, before / LONG_SECONDS))
-    return before + share * (min(seconds, SUDDEN * before) - before)
+    most, share = SUDDEN * before, before / LONG_SECONDS
+    share = MOST_SHARE if share > MOST_SHARE else LEAST_SHARE if share < LEAST_SHARE else share
+    return before + share * ((most if seconds > most else seconds) - before)

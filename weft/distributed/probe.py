@@ -15,7 +15,6 @@ import platform
 import resource
 import socket
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -253,4 +252,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

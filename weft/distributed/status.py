@@ -134,8 +134,8 @@ class Watch:
     def _ended(self, event: Ended) -> None:
         entry = self.history.tasks.get(event.name, {})
         where = {"host": entry.get("host"), "pid": entry.get("pid")}
-        if event.status >= 0:
-            self._write("task_ended", event.name, **where, status=event.status)
+        if event.status >= 0 or self._stopping == -event.status:
+            self._write("task_ended", event.name, **where, status=event.status if event.status >= 0 else 128 - event.status)
         elif event.name in self._removed:
             self._removed.discard(event.name)
             self._write("task_removed", event.name, **where)
