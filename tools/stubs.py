@@ -158,7 +158,9 @@ def print_function(stub: Stub, name: str, function: Callable[..., Any], *, metho
     result = result_type(stub, name, op, signature, scope)
     flag = next((p for p in signature.parameters.values() if p.name.startswith("return_") and p.default is False), None)
     indent = "    " if method else ""
-    if flag is not None and " | " in result:
+    if result.endswith("| ValuesAndIndices"):
+        print_dialects(stub, name, parameters, split_union(result), function, indent)
+    elif flag is not None and " | " in result:
         stub.imports.add("from typing import Literal, overload")
         for literal, part in zip((False, True), split_union(result), strict=True):
             stub.lines.append(f"{indent}@overload")
@@ -168,6 +170,30 @@ def print_function(stub: Stub, name: str, function: Callable[..., Any], *, metho
         print_definition(stub, name, parameters, result, function, indent)
     else:
         print_definition(stub, name, parameters, result, function, indent)
+
+
+def print_dialects(
+    stub: Stub, name: str, parameters: list[inspect.Parameter], results: list[str], function: Any, indent: str
+) -> None:
+    """Overloads of a function whose result depends on the word: NumPy's words give values, PyTorch's also indices."""
+    stub.imports.add("from typing import overload")
+    torch, numpy = ("dim", "keepdim"), ("axis", "keepdims")
+
+    def asked(p: inspect.Parameter, annotation: str) -> inspect.Parameter:
+        return p.replace(annotation=annotation, default=inspect.Parameter.empty)
+
+    integer, boolean = stub.name("int", {}), stub.name("bool", {})
+    position = next(p for p in parameters if p.name in ("other", "position"))
+    forms = [(results[0], [p for p in parameters if p.name not in torch])]
+    named = [p for p in parameters if p.name not in numpy and p is not position]
+    forms.append((results[1], [asked(p, integer) if p.name == "dim" else p for p in named]))
+    if any(p.name == "keepdim" for p in parameters):
+        given = [p for p in parameters if p.name not in numpy and p.name != "dim"]
+        given = [asked(p, integer) if p is position else asked(p, boolean) if p.name == "keepdim" else p for p in given]
+        forms.append((results[1], given))
+    for result, form in forms:
+        stub.lines.append(f"{indent}@overload")
+        print_definition(stub, name, form, result, function, indent)
 
 
 def with_spellings(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
+from typing import overload
 from . import cuda as cuda
 from . import data as data
 from . import debug as debug
 from . import distributed as distributed
+from . import distributions as distributions
 from . import fft as fft
 from . import io as io
 from . import linalg as linalg
@@ -59,11 +61,9 @@ from .graph.declared.building import reset_default_graph as reset_default_graph
 from .graph.declared.gradients import gradients as gradients
 from .graph.declared.python_calls import minimize as minimize
 from .graph.declared.queues import Barrier as Barrier
-from .graph.declared.queues import Coordinator as Coordinator
 from .graph.declared.queues import FIFOQueue as FIFOQueue
 from .graph.declared.queues import PriorityQueue as PriorityQueue
 from .graph.declared.queues import QueueClosedError as QueueClosedError
-from .graph.declared.queues import QueueRunner as QueueRunner
 from .graph.declared.queues import RandomShuffleQueue as RandomShuffleQueue
 from .graph.declared.queues import StagingArea as StagingArea
 from .graph.declared.routing import enter as enter
@@ -71,6 +71,8 @@ from .graph.declared.routing import exit as exit
 from .graph.declared.routing import merge as merge
 from .graph.declared.routing import next_iteration as next_iteration
 from .graph.declared.routing import switch as switch
+from .graph.declared.runners import Coordinator as Coordinator
+from .graph.declared.runners import QueueRunner as QueueRunner
 from .graph.declared.serialize import restore_variables as restore_variables
 from .graph.declared.serialize import save_variables as save_variables
 from .graph.declared.variables import Variable as Variable
@@ -131,21 +133,21 @@ __all__ = [
     "cosine_similarity", "count_nonzero", "cov", "cross", "ctc_loss", "cuda", "cummax", "cummin", "cumprod",
     "cumsum", "cumulative_prod", "cumulative_sum", "cumulative_trapezoid", "data", "debug",
     "default_generator", "deg2rad", "det", "detach", "detect_anomaly", "device", "devices", "diag",
-    "diag_embed", "diagflat", "diagonal", "diff", "digamma", "dist", "distributed", "div", "divide", "dot",
-    "double", "dsplit", "dstack", "dtype", "e", "einsum", "embedding", "embedding_bag", "empty", "empty_like",
-    "enable_grad", "enter", "eq", "equal", "erf", "erfc", "erfinv", "exit", "exp", "exp2", "expand",
-    "expand_dims", "expm1", "eye", "fft", "finfo", "fix", "flatten", "flip", "fliplr", "flipud", "float",
-    "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac",
-    "frexp", "from_dlpack", "from_numpy", "full", "full_like", "function", "gather", "gcd", "ge", "ger",
-    "get_default_dtype", "get_default_graph", "get_num_threads", "get_rng_state", "grad", "grad_fn",
-    "gradcheck", "gradgradcheck", "gradient", "gradients", "greater", "greater_equal", "group", "group_norm",
-    "gt", "half", "hamming_window", "hann_window", "heaviside", "hessian", "histc", "histogram", "hsplit",
-    "hstack", "hypot", "i0", "igamma", "igammac", "iinfo", "imag", "index_add", "index_copy", "index_fill",
-    "index_put", "index_select", "inf", "inference_mode", "info", "initial_seed", "inner", "instance_norm",
-    "int", "int16", "int32", "int64", "int8", "inverse", "io", "is_autocast_enabled", "is_complex",
-    "is_floating_point", "is_grad_enabled", "is_nonzero", "is_tensor", "isclose", "isdtype", "isfinite",
-    "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "jacobian", "jvp", "kron",
-    "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "linalg",
+    "diag_embed", "diagflat", "diagonal", "diff", "digamma", "dist", "distributed", "distributions", "div",
+    "divide", "dot", "double", "dsplit", "dstack", "dtype", "e", "einsum", "embedding", "embedding_bag",
+    "empty", "empty_like", "enable_grad", "enter", "eq", "equal", "erf", "erfc", "erfinv", "exit", "exp",
+    "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo", "fix", "flatten", "flip", "fliplr",
+    "flipud", "float", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax",
+    "fmin", "fmod", "frac", "frexp", "from_dlpack", "from_numpy", "full", "full_like", "function", "gather",
+    "gcd", "ge", "ger", "get_default_dtype", "get_default_graph", "get_num_threads", "get_rng_state", "grad",
+    "grad_fn", "gradcheck", "gradgradcheck", "gradient", "gradients", "greater", "greater_equal", "group",
+    "group_norm", "gt", "half", "hamming_window", "hann_window", "heaviside", "hessian", "histc", "histogram",
+    "hsplit", "hstack", "hypot", "i0", "igamma", "igammac", "iinfo", "imag", "index_add", "index_copy",
+    "index_fill", "index_put", "index_select", "inf", "inference_mode", "info", "initial_seed", "inner",
+    "instance_norm", "int", "int16", "int32", "int64", "int8", "inverse", "io", "is_autocast_enabled",
+    "is_complex", "is_floating_point", "is_grad_enabled", "is_nonzero", "is_tensor", "isclose", "isdtype",
+    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "jacobian", "jvp",
+    "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "linalg",
     "linear_recurrence", "linspace", "load", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
     "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_or", "logical_xor",
     "logit", "logspace", "logsumexp", "long", "lt", "make_complex", "manual_seed", "map", "masked_fill",
@@ -1243,6 +1245,7 @@ def matrix_power(x: ArrayLike, n: builtins.int) -> Tensor:
     """Square matrices multiplied `n` times by themselves."""
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """Transpose the last two axes; a view."""
+@overload
 def max(
     x: ArrayLike,
     other: ArrayLike | builtins.int | None = None,
@@ -1250,9 +1253,17 @@ def max(
     *,
     axis: Axis = None,
     keepdims: builtins.bool = False,
-    dim: builtins.int | None = None,
-    keepdim: builtins.bool | None = None,
-) -> Any:
+) -> Tensor:
+    """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of
+    two tensors.
+    """
+@overload
+def max(x: ArrayLike, /, *, dim: builtins.int, keepdim: builtins.bool | None = None) -> ValuesAndIndices:
+    """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of
+    two tensors.
+    """
+@overload
+def max(x: ArrayLike, other: builtins.int, /, *, keepdim: builtins.bool) -> ValuesAndIndices:
     """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of
     two tensors.
     """
@@ -1269,6 +1280,7 @@ def mean(
     keepdim: builtins.bool = ...,
 ) -> Tensor:
     """Arithmetic mean of the elements over `axis` (all by default); NaN if there are none."""
+@overload
 def median(
     x: ArrayLike,
     position: builtins.int | None = None,
@@ -1276,12 +1288,17 @@ def median(
     *,
     axis: Axis = None,
     keepdims: builtins.bool = False,
-    dim: builtins.int | None = None,
-    keepdim: builtins.bool | None = None,
-) -> Any:
+) -> Tensor:
+    """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch."""
+@overload
+def median(x: ArrayLike, /, *, dim: builtins.int, keepdim: builtins.bool | None = None) -> ValuesAndIndices:
+    """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch."""
+@overload
+def median(x: ArrayLike, position: builtins.int, /, *, keepdim: builtins.bool) -> ValuesAndIndices:
     """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch."""
 def meshgrid(*arrays: ArrayLike, indexing: str = 'xy') -> tuple[Tensor, ...]:
     """Build coordinate matrices from coordinate vectors."""
+@overload
 def min(
     x: ArrayLike,
     other: ArrayLike | builtins.int | None = None,
@@ -1289,9 +1306,17 @@ def min(
     *,
     axis: Axis = None,
     keepdims: builtins.bool = False,
-    dim: builtins.int | None = None,
-    keepdim: builtins.bool | None = None,
-) -> Any:
+) -> Tensor:
+    """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of
+    two tensors.
+    """
+@overload
+def min(x: ArrayLike, /, *, dim: builtins.int, keepdim: builtins.bool | None = None) -> ValuesAndIndices:
+    """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of
+    two tensors.
+    """
+@overload
+def min(x: ArrayLike, other: builtins.int, /, *, keepdim: builtins.bool) -> ValuesAndIndices:
     """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of
     two tensors.
     """
@@ -1681,6 +1706,7 @@ def slogdet(x: ArrayLike) -> Any:
     """Sign and logarithm of the absolute value of determinants."""
 def softmax(x: ArrayLike, axis: builtins.int = -1, *, dim: builtins.int = ...) -> Tensor:
     """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one."""
+@overload
 def sort(
     x: ArrayLike,
     position: builtins.int | None = None,
@@ -1689,8 +1715,17 @@ def sort(
     axis: builtins.int = -1,
     descending: builtins.bool = False,
     stable: builtins.bool = True,
-    dim: builtins.int | None = None,
-) -> Any:
+) -> Tensor:
+    """Sort along an axis: `axis` gives the values as in NumPy, `dim` values and indices as in PyTorch."""
+@overload
+def sort(
+    x: ArrayLike,
+    /,
+    *,
+    descending: builtins.bool = False,
+    stable: builtins.bool = True,
+    dim: builtins.int,
+) -> ValuesAndIndices:
     """Sort along an axis: `axis` gives the values as in NumPy, `dim` values and indices as in PyTorch."""
 def split(
     x: ArrayLike,

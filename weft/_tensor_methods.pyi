@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
+from typing import overload
 from .ops.aliases.statistics import MinMax as MinMax
 from .ops.array.cumulative import CumulativeExtreme as CumulativeExtreme
 from .ops.array.dialects import ValuesAndIndices as ValuesAndIndices
@@ -910,6 +911,7 @@ class TensorMethods:
         """Square matrices multiplied `n` times by themselves."""
     def matrix_transpose(self) -> Tensor:
         """Transpose the last two axes; a view."""
+    @overload
     def max(
         self,
         other: ArrayLike | builtins.int | None = None,
@@ -917,9 +919,17 @@ class TensorMethods:
         *,
         axis: Axis = None,
         keepdims: builtins.bool = False,
-        dim: builtins.int | None = None,
-        keepdim: builtins.bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
+        """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or
+        of two tensors.
+        """
+    @overload
+    def max(self, /, *, dim: builtins.int, keepdim: builtins.bool | None = None) -> ValuesAndIndices:
+        """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or
+        of two tensors.
+        """
+    @overload
+    def max(self, other: builtins.int, /, *, keepdim: builtins.bool) -> ValuesAndIndices:
         """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or
         of two tensors.
         """
@@ -937,6 +947,7 @@ class TensorMethods:
         keepdim: builtins.bool = ...,
     ) -> Tensor:
         """Arithmetic mean of the elements over `axis` (all by default); NaN if there are none."""
+    @overload
     def median(
         self,
         position: builtins.int | None = None,
@@ -944,10 +955,15 @@ class TensorMethods:
         *,
         axis: Axis = None,
         keepdims: builtins.bool = False,
-        dim: builtins.int | None = None,
-        keepdim: builtins.bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch."""
+    @overload
+    def median(self, /, *, dim: builtins.int, keepdim: builtins.bool | None = None) -> ValuesAndIndices:
+        """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch."""
+    @overload
+    def median(self, position: builtins.int, /, *, keepdim: builtins.bool) -> ValuesAndIndices:
+        """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch."""
+    @overload
     def min(
         self,
         other: ArrayLike | builtins.int | None = None,
@@ -955,9 +971,17 @@ class TensorMethods:
         *,
         axis: Axis = None,
         keepdims: builtins.bool = False,
-        dim: builtins.int | None = None,
-        keepdim: builtins.bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
+        """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or
+        of two tensors.
+        """
+    @overload
+    def min(self, /, *, dim: builtins.int, keepdim: builtins.bool | None = None) -> ValuesAndIndices:
+        """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or
+        of two tensors.
+        """
+    @overload
+    def min(self, other: builtins.int, /, *, keepdim: builtins.bool) -> ValuesAndIndices:
         """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or
         of two tensors.
         """
@@ -1312,6 +1336,7 @@ class TensorMethods:
         """Sign and logarithm of the absolute value of determinants."""
     def softmax(self, axis: builtins.int = -1, *, dim: builtins.int = ...) -> Tensor:
         """Softmax along `axis`: exp(x) / Σ exp(x), positive and summing to one."""
+    @overload
     def sort(
         self,
         position: builtins.int | None = None,
@@ -1320,8 +1345,17 @@ class TensorMethods:
         axis: builtins.int = -1,
         descending: builtins.bool = False,
         stable: builtins.bool = True,
-        dim: builtins.int | None = None,
-    ) -> Any:
+    ) -> Tensor:
+        """Sort along an axis: `axis` gives the values as in NumPy, `dim` values and indices as in PyTorch."""
+    @overload
+    def sort(
+        self,
+        /,
+        *,
+        descending: builtins.bool = False,
+        stable: builtins.bool = True,
+        dim: builtins.int,
+    ) -> ValuesAndIndices:
         """Sort along an axis: `axis` gives the values as in NumPy, `dim` values and indices as in PyTorch."""
     def split(
         self,

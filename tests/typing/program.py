@@ -45,7 +45,7 @@ class Classifier(nn.Module):
 def standardize(x: ArrayLike, axis: Axis = 0, eps: float = 1e-6) -> wf.Tensor:
     """Zero mean and unit variance along `axis`."""
     t = wf.asarray(x)
-    return (t - t.mean(axis, keepdims=True)) / (t.std(axis, keepdims=True) + eps)
+    return (t - t.mean(axis, keepdims=True)) / (t.std(axis=axis, keepdims=True) + eps)
 
 
 def make(shape: ShapeLike, dtype: DTypeLike = wf.float32) -> wf.Tensor:

