@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -126,15 +127,6 @@ class Stream(data.IterableDataset):
         return iter([(x[i], y[i], np.int64(i)) for i in range(50)])
 
 
-class Clamp(wf.train.Callback):
-    """Changes weights after each epoch."""
-
-    def on_epoch_end(self, trainer: Any, logs: dict[str, float]) -> None:
-        with wf.no_grad():
-            for p in trainer.model.parameters():
-                p.clamp_(-0.4, 0.4)
-
-
 def trainer() -> None:
     """A Trainer with everything."""
     cases: dict[str, dict[str, Any]] = {
@@ -157,8 +149,21 @@ def trainer() -> None:
         say(f"trainer {name}", model, optimizer, rows, len(history), float(optimizer.param_groups[0]["lr"]))
 
 
+def synchronised() -> None:
+    """Batch norm over the global batch, with dropout, several batches per update, and batches with empty shards."""
+    wf.manual_seed(5)
+    layers = nn.Linear(6, 12), nn.SyncBatchNorm(12), nn.ReLU(), nn.Dropout(0.2), nn.Linear(12, 4), nn.SyncBatchNorm(4)
+    model = nn.Sequential(*layers, nn.Linear(4, 2))
+    optimizer = optim.Adam(model.parameters(), lr=0.02)
+    made = wf.Trainer(model, optimizer, nn.CrossEntropyLoss(), progress=False, grad_accumulation=2)
+    x, y = table(51)  # the last batch has three samples
+    history = made.fit(data.DataLoader(data.TensorDataset(x, y), 16, shuffle=True, seed=1), epochs=3)
+    say("synchronised", model, optimizer, [row["loss"] for row in history])
+
+
+ALL = (recommender, noise, denominators, trainer, synchronised)
+
 if __name__ == "__main__":
-    recommender()
-    noise()
-    denominators()
-    trainer()
+    for scenario in ALL:
+        if len(sys.argv) == 1 or scenario.__name__ in sys.argv[1:]:
+            scenario()

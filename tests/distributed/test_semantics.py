@@ -287,3 +287,43 @@ def test_shards_that_disagree_about_an_integer_are_told_what_to_type(worker: Con
         step(wf.arange(12.0).reshape(12, 1))
     with pytest.raises(ValueError, match="reduce must be one of mean, same, sum, max, min, first. Got 'avg'"):
         model.register_buffer("other", wf.zeros(1), reduce="avg")
+
+
+def test_synchronised_batch_norm_has_the_statistics_of_the_global_batch(worker: Context) -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(5, 6), nn.SyncBatchNorm(6), nn.Tanh(), nn.Linear(6, 4), nn.SyncBatchNorm(4, momentum=None), nn.Linear(4, 3)
+        )  # fmt: skip
+
+    one, many = pair(make)
+    optimizers = [optim.SGD(m.parameters(), lr=0.2, momentum=0.9) for m in (one, many)]
+
+    def body(model: nn.Module) -> Callable[..., Any]:
+        def step(x: Any, y: Any) -> Any:
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        return step
+
+    step = wf.distributed.step(optimizers[1], [many])(body(many))
+    for n in (14, 13, 3):  # three samples: one shard has none, and the others one each
+        x, y = _inputs(n), wf.asarray(LABELS[:n])
+        close(step(x, y).item(), alone(body(one), optimizers[0], x, y).item())
+        same_weights(one, many)
+    for model in (one, many):
+        model.eval()
+    close(*(model(_inputs(4)).detach().numpy() for model in (one, many)))
+
+
+def test_batch_norms_are_converted_with_what_they_have_learned() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4, eps=0.1), nn.ReLU()))
+    model(wf.randn(8, 3))
+    model.eval()
+    x = wf.randn(2, 3)
+    before, weight = model(x).detach().numpy(), model[1][0].weight
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert type(converted[1][0]) is nn.SyncBatchNorm and converted[1][0].weight is weight
+    np.testing.assert_array_equal(converted(x).detach().numpy(), before)
+    with pytest.raises(ValueError, match="there are no process groups"):
+        nn.SyncBatchNorm(3, process_group=1)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..tensor import Tensor
 
 
@@ -26,8 +28,8 @@ class Shard(Protocol):
         """The gradients that a backward pass from `roots` begins with."""
         ...
 
-    def total(self, values: Tensor) -> Tensor:
-        """The sum of `values` over the shards of the global batch."""
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """`values` of all shards of the global batch, one row each; every shard calls it."""
         ...
 
 

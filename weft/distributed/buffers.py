@@ -113,6 +113,15 @@ class Buffers:
         for view, value in (*self._newer, *self.shown):
             np.copyto(view, value)
 
+    def take_values(self) -> list[np.ndarray]:
+        """A copy of what the model works on."""
+        return [value.copy() for value in self.scratch.values()]
+
+    def put_values(self, taken: list[np.ndarray]) -> None:
+        """Restore what `take_values` returned."""
+        for value, old in zip(self.scratch.values(), taken, strict=True):
+            np.copyto(value, old)
+
     def write(self, memory: dict[Any, np.ndarray]) -> None:
         """Write the model's values into a buffer of the state."""
         for (tensor, view), field in zip(self.views, self._fields_of_views(), strict=True):

@@ -18,9 +18,11 @@ import numpy as np
 
 from ..autograd.tape import no_grad
 from ..multiprocessing import Segment
+from ..nn.layers.sync_norm import SyncBatchNorm
 from ..ops.array.creation import arange
 from ..ops.array.row_sparse import RowSparse
 from ..ops.array.shaping import reshape
+from ..optim.optimizer import parameters_of
 from ..tensor import Tensor, wrap
 from . import join, rows, tree
 from .board import INITIALISED, PERMIT, Board, Shape
@@ -29,6 +31,7 @@ from .checks import Checks
 from .communicator import begin_step
 from .context import Context
 from .failpoints import reach
+from .gathering import ShardThread, Together, Values
 from .memory import Memory
 from .randomness import Randomness
 from .shard import MOST_MEANS, LogicalShard, Report, scales
@@ -96,6 +99,9 @@ class DataParallel:
         models = model if isinstance(model, (list, tuple)) else [model]
         named = [(f"{i}.{name}", p) for i, m in enumerate(models) for name, p in m.named_parameters()]
         frozen = [(name, p) for name, p in named if id(p) not in trained]
+        self._known = list(
+            {id(p): p for p in (*parameters_of(optimizer.param_groups), *(p for _, p in named))}.values()
+        )
         self.shelf = Shelf(optimizer, named_buffers(models), frozen, context.shards, ema)
         slices = len(self.shelf.slices)
         self.memory = Memory(context.socket)
@@ -124,6 +130,12 @@ class DataParallel:
         self._slot: Any = None  # of the shard that is computed
         self._target: Any = None  # where its gradients go: the slot, or the spare one
         self._spare: dict[Any, np.ndarray] | None = None
+        self._batch: tuple[int, Sequence[int]] = (0, ())  # that is computed: its number in the group, the shards it has
+        self._gathered = 0  # how often the shard has gathered values in this batch
+        self._thread: ShardThread | None = None  # of the shard that is computed, if shards gather values
+        self.synchronised = any(isinstance(m, SyncBatchNorm) for top in models for m in top.modules())
+        if self.synchronised:
+            self._prepare_gathering(segment)
         self._collects = {
             True: False,
             False: False,
@@ -168,6 +180,58 @@ class DataParallel:
 
     def _look_after_keeper(self) -> None:
         self.memory.check()
+
+    def _prepare_gathering(self, segment: Callable[[str, int], Segment]) -> None:
+        if self.context.hosts > 1:
+            raise RuntimeError(
+                "distributed: SyncBatchNorm needs all shards of a batch on one host, and this run has "
+                f"{self.context.hosts}. Use --hosts 1, or BatchNorm, which normalises each shard by itself."
+            )
+        self._values = Values(segment, self.board)
+
+        def together(step: Any) -> None:
+            def running(thread: ShardThread | None) -> None:
+                self._thread = thread
+
+            Together(step, self._values, self, running).run()
+
+        self.team.together = together
+
+    def begin_batch(self, number: int, samples: int) -> None:
+        """Before a shard of batch `number` of the step is computed."""
+        self._batch, self._gathered = (number, tree.present(samples, self.context.shards)), 0
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """The values of all shards of the batch, one row each; called in each of them."""
+        thread, (batch, present) = self._thread, self._batch
+        if thread is None:
+            raise RuntimeError(
+                "distributed: a module with SyncBatchNorm is not known to the step. Name it: `distributed.step(optimizer, "
+                "modules=[model])`."
+            )
+        number, self._gathered = self._gathered, self._gathered + 1
+        step = self.team.version + 1
+        self._values.publish(step, batch, number, thread.shard, values)
+        if not self._values.ready(step, batch, number, present):
+            thread.wait_for(batch, number, present)
+        return self._values.read(step, batch, number, present, len(values))
+
+    def take(self) -> Any:
+        """What belongs to the shard that is computed now, beside its thread; see `gathering.Switch`."""
+        gradients = [(p, p.grad) for p in self._known]
+        for p in self._known:
+            p.grad = None
+        own = (self._slot, self._target, self._batch, self._gathered)
+        return self.randomness.take(), self.shelf.buffers.take_values(), gradients, own
+
+    def put(self, taken: Any) -> None:
+        random, buffers, gradients, own = taken
+        self.randomness.put(random)
+        self.shelf.buffers.put_values(buffers)
+        for p, gradient in gradients:
+            p.grad = gradient
+        self._slot, target, self._batch, self._gathered = own
+        self._use_slot(target)
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -232,7 +296,7 @@ class DataParallel:
     @contextlib.contextmanager
     def computing(self, given: Tensor) -> Iterator[LogicalShard]:
         """A context for the user's function on a shard. Part of a captured function."""
-        with self.randomness.python(), LogicalShard(given, self.batches > 1).running() as shard:
+        with self.randomness.python(), LogicalShard(given, self.batches > 1, self.gather).running() as shard:
             yield shard
 
     @contextlib.contextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,19 @@ class Randomness:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+    def take(self) -> Any:
+        """The state of all generators."""
+        states = [(g, g.state._data.copy()) for g in weft_random.live]
+        return self._shard_seed, states, random.getstate(), np.random.get_state()
+
+    def put(self, taken: Any) -> None:
+        """Restore what `take` returned."""
+        self._shard_seed, states, python, numpy = taken
+        for generator, state in states:
+            generator.state._data[...] = state
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def mix(seed: int, *position: int) -> int:

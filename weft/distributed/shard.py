@@ -17,7 +17,7 @@ A shard without any element that counts contributes 0 and not 0 / 0.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,10 +76,13 @@ class LogicalShard:
     Args:
         given: from `scales`.
         several: whether several batches make one update.
+        gather: shows values to the other shards and returns those of all.
     """
 
-    def __init__(self, given: Tensor, several: bool = False) -> None:
-        self._given, self._several = given, several
+    def __init__(
+        self, given: Tensor, several: bool = False, gather: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> None:
+        self._given, self._several, self._gather = given, several, gather
         self._known = given.shape[0] - _GIVEN  # counts of the whole batch
         self._means: list[tuple[Tensor, Tensor]] = []  # (loss, count)
         self._choices: dict[int, Tensor] = {}  # number of the mean that weights the shard, or -1 -> the weight
@@ -116,8 +119,9 @@ class LogicalShard:
                 g * astype(self._weight_of(root, g.dtype), g.dtype) for root, g in zip(roots, gradients, strict=True)
             ]
 
-    def total(self, values: Tensor) -> Tensor:
-        raise NotImplementedError
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        assert self._gather is not None
+        return self._gather(values)
 
     # Weights ------------------------------------------------------------------------------------------------------------
 

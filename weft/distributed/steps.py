@@ -91,7 +91,8 @@ class DistributedStep:
             seed, given = default_generator.random_seed(), self.settings
             self._parallel = DataParallel(run, self.modules, self.optimizer, seed, given.clip_grad_norm, given.ema)
             self._leaf, self._counter = (
-                Program(fn, run.directory, self.__name__, given.capture) for fn in (self._shard, self._count)
+                Program(fn, run.directory, self.__name__, given.capture and not self._parallel.synchronised)
+                for fn in (self._shard, self._count)
             )
         parallel = self._parallel
         batch = ledger.WholeBatch(arguments)
@@ -99,6 +100,7 @@ class DistributedStep:
 
         def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
             part = batch.shard(shard, run.shards)
+            parallel.begin_batch(0, batch.samples)
             if collects:
                 report = Report.read(self._counter(parallel.scales(batch.samples, shard), *part))
                 return Computed(0.0, [], 0.0, False, [report.counts])

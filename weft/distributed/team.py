@@ -96,6 +96,8 @@ class Team:
         self._slots: dict[tuple[int, int], dict[Any, np.ndarray]] = {}
         self.version = 0
         self.checks: Checks | None = None  # against silent corruption
+        self.together: Callable[[_Step], None] | None = None
+        """computes the shards of a step at the same time, for models whose shards gather values"""
         self._cpus = usable_cpus()
         self.figures = Figures(board, self.peers.row)
         self.stragglers = Stragglers()
@@ -311,13 +313,16 @@ class _Step:
 
     def _compute_shards(self) -> None:
         team, board = self.team, self.board
+        if team.together is not None:
+            team.together(self)
+            return
         live = team.peers.live()
         position = live.index(team.row) if team.row in live else 0
         mine = team.shards_of_host()
         for index in tree.block(len(mine), position, max(len(live), 1)):
             if board.claim("shards", mine[index], self.number, team.member):
                 self._compute(mine[index], team.member)
-        self._seal()
+        self.seal()
         for shard in range(board.shape.shards):
             if shard not in self.weights and board.claim("shards", shard, self.number, team.member):
                 self._compute(shard, team.member)
@@ -340,7 +345,7 @@ class _Step:
                 continue
             if self.board.claim("shards", shard, self.number, team.member):
                 self._compute(shard, team.member)
-                self._seal()
+                self.seal()
                 return True
         return False
 
@@ -356,28 +361,45 @@ class _Step:
             return False
         shard, owner = slow[-1 - team.row % len(slow)]
         self._compute(shard, owner)
-        self._seal()
+        self.seal()
         return True
 
     def _compute(self, shard: int, claimant: int) -> None:
-        """Compute a claimed shard; if it wins, its gradients join the partial sums of this member."""
+        """Compute a claimed shard."""
         team, board = self.team, self.board
         if shard not in self.weights:  # no samples
             board.ready("shards", shard, self.number, team.member)
             return
-        index = self.free_slots.pop()
-        slot = team.slot(team.row, index) if self.trains else None
+        index, slot = self.take_slot()
         started = time.perf_counter()
-        committed = team.shelf.memory[self.buffer]
-        team.shelf.buffers.load(committed)
+        self.load_buffers()
+        statistics = self.compute_leaf(shard, slot)
+        self.finish(shard, claimant, index, statistics, time.perf_counter() - started)
+
+    def take_slot(self) -> tuple[int, Any]:
+        """A slot for the gradients of a shard: its number, and its arrays if the step trains."""
+        index = self.free_slots.pop()
+        return index, self.team.slot(self.team.row, index) if self.trains else None
+
+    def load_buffers(self) -> None:
+        """Let the model have the committed values of its buffers."""
+        self.team.shelf.buffers.load(self.team.shelf.memory[self.buffer])
+
+    def compute_leaf(self, shard: int, slot: Any) -> Sequence[float]:
+        """Run the program of a shard."""
         reach("shard claimed")
         with shard_body():
-            statistics = self.leaf(shard, slot)
+            return self.leaf(shard, slot)
+
+    def finish(self, shard: int, claimant: int, index: int, statistics: Sequence[float], seconds: float) -> None:
+        """A shard was computed, in `seconds`: if it wins, its gradients join the partial sums of this member."""
+        team, board = self.team, self.board
+        slot = team.slot(team.row, index) if self.trains else None
         if slot is not None:
-            team.shelf.buffers.store(slot, self.weights[shard], committed)
+            team.shelf.buffers.store(slot, self.weights[shard], team.shelf.memory[self.buffer])
         if team.checks is not None:
             team.checks.shard(self, shard, slot)
-        team.figures.shard_done(time.perf_counter() - started)
+        team.figures.shard_done(seconds)
         reach("shard computed")
         if not board.win(shard, self.number, team.member, claimant):
             self.free_slots.append(index)
@@ -399,7 +421,7 @@ class _Step:
             index = into
         self.stack.append((nodes[-1], index))
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
         """Publish the partial sums; they are not changed any more in this step."""
         board, member = self.board, self.team.member
         for node, index in self.stack:

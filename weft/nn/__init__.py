@@ -140,6 +140,7 @@ from .layers.shape import UpsamplingNearest2d as UpsamplingNearest2d
 from .layers.shape import ZeroPad1d as ZeroPad1d
 from .layers.shape import ZeroPad2d as ZeroPad2d
 from .layers.shape import ZeroPad3d as ZeroPad3d
+from .layers.sync_norm import SyncBatchNorm as SyncBatchNorm
 from .layers.transformer import Transformer as Transformer
 from .layers.transformer import TransformerDecoder as TransformerDecoder
 from .layers.transformer import TransformerDecoderLayer as TransformerDecoderLayer

@@ -57,9 +57,10 @@ class Sharded:
         self.decisions = Decisions(self.parallel.team, os.path.join(context.directory, "decisions"))
         self.asked = False
         self._steps = Steps(trainer)
-        self._leaf, self._judge, self._counter = (
-            Program(fn, context.directory, "Trainer", trainer.capture)
-            for fn in (self._gradients, self._evaluate, self._count)
+        training = trainer.capture and not self.parallel.synchronised
+        self._leaf, self._counter, self._judge = (
+            Program(fn, context.directory, "Trainer", capture)
+            for fn, capture in ((self._gradients, training), (self._count, training), (self._evaluate, trainer.capture))
         )
         self._shapes: list[tuple[int, ...]] | None = None  # of the statistics of each metric
         self._progress = trainer.progress
@@ -127,6 +128,7 @@ class Sharded:
                     reports.append(Report(0.0, False, []))
                     continue
                 scales = parallel.scales(batch.samples, shard, None if counts is None else counts[number])
+                parallel.begin_batch(number, batch.samples)
                 if collects:
                     reports.append(Report.read(self._counter(scales, *part(number, batch, shard))))
                     continue
@@ -157,6 +159,7 @@ class Sharded:
 
         def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
             parts = _split(self._read(batch, shard))
+            self.parallel.begin_batch(0, batch.samples)
             if collects:
                 report = Report.read(self._counter(self.parallel.scales(batch.samples, shard), *parts))
                 return Computed(0.0, [], 0.0, False, [report.counts])
