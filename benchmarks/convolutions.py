@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 GOAL = 1.05
@@ -38,7 +39,7 @@ def name(layer: tuple[int, ...]) -> str:
     return f"{c}->{o} {k}x{k}/{s} @{n}"
 
 
-def weft_layer(layer: tuple[int, ...], batch: int):  # type: ignore[no-untyped-def]
+def weft_layer(layer: tuple[int, ...], batch: int) -> Callable[[], tuple[float, float]]:
     import numpy as np
 
     import weft as wf
@@ -48,7 +49,7 @@ def weft_layer(layer: tuple[int, ...], batch: int):  # type: ignore[no-untyped-d
     c, o, k, s, n, _ = layer
     rng = np.random.default_rng(0)
 
-    def image(*shape: int):  # type: ignore[no-untyped-def]
+    def image(*shape: int) -> wf.Tensor:
         a = memory.empty_channels_last(shape)
         a[...] = rng.standard_normal(shape, np.float32)
         return wf.asarray(a)
@@ -70,7 +71,7 @@ def weft_layer(layer: tuple[int, ...], batch: int):  # type: ignore[no-untyped-d
     return step
 
 
-def torch_layer(layer: tuple[int, ...], batch: int):  # type: ignore[no-untyped-def]
+def torch_layer(layer: tuple[int, ...], batch: int) -> Callable[[], tuple[float, float]]:
     import torch  # type: ignore[import-not-found]
 
     c, o, k, s, n, _ = layer

@@ -12,6 +12,11 @@ import argparse
 import os
 import platform
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.compiler.trials import Trial
+    from weft.compiler.tuning import Way
 
 LAYERS = [
     (32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 1), (192, 28, 2), (384, 14, 1), (576, 14, 1),
@@ -21,7 +26,7 @@ LAYERS = [
 OPS = ("forward", "grad input", "grad weight")
 
 
-def trials_of(op: str, n: int, c: int, size: int, stride: int):  # type: ignore[no-untyped-def]
+def trials_of(op: str, n: int, c: int, size: int, stride: int) -> tuple[dict[str, Trial], int]:
     from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv as rules
     from weft.ops.nn.conv import convolution
@@ -42,7 +47,9 @@ def trials_of(op: str, n: int, c: int, size: int, stride: int):  # type: ignore[
     return both_ways(record, inputs, (*first, *attrs), result, direct, own), moved
 
 
-def both_ways(record, inputs, attrs, result, direct, own):  # type: ignore[no-untyped-def]
+def both_ways(
+    record: Any, inputs: tuple[Any, ...], attrs: tuple[Any, ...], result: tuple[int, ...], direct: Way, own: Way
+) -> dict[str, Trial]:
     """An op of float32 shapes, computed in two ways."""
     import numpy as np
 
@@ -58,7 +65,7 @@ def both_ways(record, inputs, attrs, result, direct, own):  # type: ignore[no-un
     return {"oneDNN": Trial(node, direct, whole), "own": Trial(node, own, whole)}
 
 
-def measure(trials, seconds: float) -> dict[str, float]:  # type: ignore[no-untyped-def]
+def measure(trials: dict[str, Trial], seconds: float) -> dict[str, float]:
     """The least seconds of interleaved runs."""
     best = {name: float("inf") for name in trials}
     start = time.perf_counter()

@@ -296,7 +296,7 @@ def main() -> None:
     rows = [(f"matmul {size} {size} {size}", 2e-9 * size**3, 0) for size in (256, 512, 1024, 2048)]
     for conv in RESNET50:
         for kind in ("forward", "data", "weights"):
-            # Nobody asks for the gradient in the images themselves.
+            # The gradient with respect to the images themselves is not needed.
             if not (kind == "data" and conv.inputs == 3):
                 rows.append((f"{kind} {' '.join(map(str, conv[:5]))}", conv.gigaflops, conv.count))
     print(f"{'case':32}{'weft ms':>9}{'torch ms':>9}{'ratio':>7}{'of best':>8}{'GFLOP/s':>9}")

@@ -11,8 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+from typing import TYPE_CHECKING
 
 from benchmarks.depthwise import both_ways, measure
+
+if TYPE_CHECKING:
+    from weft.compiler.trials import Trial
 
 LAYERS = [
     (32, 16, 112), (16, 96, 112), (96, 24, 56), (24, 144, 56), (144, 24, 56), (144, 32, 28), (32, 192, 28), (192, 32, 28),
@@ -22,7 +26,7 @@ LAYERS = [
 OPS = ("forward", "grad input")
 
 
-def trials_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-untyped-def]
+def trials_of(op: str, n: int, c: int, k: int, size: int) -> dict[str, Trial]:
     from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv as rules
     from weft.ops.nn.conv import convolution

@@ -14,6 +14,11 @@ import platform
 import statistics
 import time
 from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.compiler.trials import Trial
+    from weft.graph.graph import Node
 
 os.environ.setdefault("WEFT_NUM_THREADS", "1")
 
@@ -28,7 +33,7 @@ LAYERS = {
 OPS = ("forward", "grad input", "grad weight")
 
 
-def node_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-untyped-def]
+def node_of(op: str, n: int, c: int, k: int, size: int) -> Node:
     """A flow with one convolution or gradient."""
     import numpy as np
 
@@ -46,10 +51,10 @@ def node_of(op: str, n: int, c: int, k: int, size: int):  # type: ignore[no-unty
         "grad weight": (convolution.convolution_backward_weight, (x, y), (), w),
     }[op]
     values = [None if shape is None else flow.placeholder(shape, dtype) for shape in inputs]
-    return flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])  # type: ignore[attr-defined]
+    return flow.add(record.op, values, (*first, *attrs), [Spec(result, dtype)])
 
 
-def trials_of(op: str, layer: tuple[int, int, int, int], names: list[str]):  # type: ignore[no-untyped-def]
+def trials_of(op: str, layer: tuple[int, int, int, int], names: list[str]) -> dict[str, Trial]:
     from weft.backends.onednn.lowerings import OneDNN
     from weft.compiler.lowering.rules import conv
     from weft.compiler.trials import Trial
@@ -69,9 +74,9 @@ def trials_of(op: str, layer: tuple[int, int, int, int], names: list[str]):  # t
     return {name: Trial(node, ways[name], whole) for name in names}
 
 
-def measure(trials, seconds: float):  # type: ignore[no-untyped-def]
+def measure(trials: dict[str, Trial], seconds: float) -> dict[str, list[float]]:
     """Milliseconds of processor time per step, as the median of interleaved runs."""
-    times = {name: [[] for _ in trial.steps] for name, trial in trials.items()}  # type: ignore[var-annotated]
+    times: dict[str, list[list[float]]] = {name: [[] for _ in trial.steps] for name, trial in trials.items()}
     for trial in trials.values():
         trial.instance.run(trial.arguments, [])
     start = time.perf_counter()

@@ -271,13 +271,13 @@ def test_zero_grad_forgets_or_zeroes() -> None:
 
 def test_users_write_an_optimiser_in_a_few_lines() -> None:
     class Momentum(optim.Optimizer):
-        def __init__(self, params, lr=0.01, momentum=0.9):  # type: ignore[no-untyped-def]
+        def __init__(self, params, lr=0.01, momentum=0.9):
             super().__init__(params, {"lr": lr, "momentum": momentum})
 
-        def init_state(self, p, group):  # type: ignore[no-untyped-def]
+        def init_state(self, p, group):
             return {"velocity": self.zeros(p)}
 
-        def update(self, p, g, state, group):  # type: ignore[no-untyped-def]
+        def update(self, p, g, state, group):
             v = state["velocity"]
             v *= group["momentum"]
             v += g
@@ -427,7 +427,7 @@ def test_copies_of_model_and_optimiser_go_their_own_way() -> None:
         (lambda p: optim.SGD([p]).param_groups[0]["rate"], KeyError, "there is no setting 'rate'"),
     ],
 )
-def test_bad_input(make, error, text) -> None:  # type: ignore[no-untyped-def]
+def test_bad_input(make, error, text) -> None:
     with pytest.raises(error, match=text):
         make(nn.Parameter(wf.ones(2)))
 

@@ -79,7 +79,7 @@ def test_result_and_gradient(case: Case) -> None:
 
 
 def test_plain_layouts_and_turned_weights() -> None:
-    """Images that are not channels-last are brought there; weights may lie anyhow."""
+    """Images that are not channels-last are copied; weights may have any strides."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((2, 20, 8, 8), np.float32), rng.standard_normal((20, 24, 1, 1), np.float32)
 

@@ -71,7 +71,7 @@ def epilogues(flow: Flow, frozen: bool = False) -> Flow:
 def _without_idle(flow: Flow) -> Flow:
     """Undo the epilogues of matmuls whose result is read only by loop nests.
 
-    A loop nest that reads the product adds a bias for free, while oneDNN may need another pass over the result.
+    A loop nest that reads the product adds a bias for free, while a library may need another pass over the result.
     """
     flow = rebuild(flow)  # removes dead products
     readers = flow.readers()

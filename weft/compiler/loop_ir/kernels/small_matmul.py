@@ -1,6 +1,6 @@
 """Matmul for matrices so small that a library call would cost more than the multiplication.
 
-A oneDNN call costs microseconds. Here the result is computed in register tiles of a few rows by a few vectors: local
+A library call costs microseconds. Here the result is computed in register tiles of a few rows by a few vectors: local
 buffers of constant shape, which unrolled and vector loops keep in registers, so that the loop over the depth holds nothing
 but multiply-adds. Shapes and strides are constants; half precision is computed in float32.
 """

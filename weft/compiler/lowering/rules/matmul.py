@@ -1,4 +1,4 @@
-"""Lowers matmuls to a native kernel or to oneDNN, on operands of any strides, transposed views included."""
+"""Lowers matmuls to native kernels or to a library, on operands of any strides, transposed views included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decompositions of pooling that oneDNN does not support: every window position is a strided view of the padded image.
+"""Decompositions of pooling that no library computes: every window position is a strided view of the padded image.
 
 One nest reads all views of a window side by side. Gradients add up the columns of `unfold_backward`.
 """
@@ -41,14 +41,14 @@ def _views(x: Any, window: Window, sizes: Any, value: Any) -> list[Any]:
     ]
 
 
-def _direct(x: Any, window: Window) -> bool:
-    """Whether oneDNN supports this case."""
+def _left_to_library(x: Any, window: Window) -> bool:
+    """Whether max pooling is left to a library (or a host call): float32 without dilation."""
     return x.dtype == dtypes.float32 and not window.dilated
 
 
 @decomposition("max_pool")
 def max_pool(x: Any, window: Window) -> Any:
-    if _direct(x, window) or window.positions > MAX_WINDOW or x.dtype.itemsize == 2:
+    if _left_to_library(x, window) or window.positions > MAX_WINDOW or x.dtype.itemsize == 2:
         return NotImplemented
     sizes = window.out_sizes("max_pool", x.shape[2:])
     lowest = _lowest(x.dtype)
@@ -78,7 +78,7 @@ def _columns(places: Any, count: int, value: Any) -> Any:
 @decomposition("max_pool_backward")
 def max_pool_backward(g: Any, places: Any, like: Any, size: Any, window: Window) -> Any:
     spatial = spatial_size(like, size)
-    if _direct(g, window) or g.dtype.itemsize == 2 or any(window.overhang(spatial, g.shape[2:])):
+    if _left_to_library(g, window) or g.dtype.itemsize == 2 or any(window.overhang(spatial, g.shape[2:])):
         return NotImplemented
     return unfold_backward(_columns(places, window.positions, g), None, spatial, replace(window, ceil_mode=False))
 
