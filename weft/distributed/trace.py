@@ -121,9 +121,9 @@ def traced(step: type) -> type:
             if shard in self.weights:
                 self._span("shard", start, shard=shard, copy=claimant != self.team.member)
 
-        def _seal(self) -> None:
+        def seal(self) -> None:
             start, shards = now(), len(self.unsealed)
-            super()._seal()
+            super().seal()
             if shards:
                 self._span("seal", start, shards=shards)
 
