@@ -40,9 +40,11 @@ MODULES = {
     "io": "Checkpoints and TensorBoard",
     "linalg": "Linear algebra",
     "fft": "Fourier transforms",
+    "special": "Special functions",
     "random": "Module weft.random",
     "sparse": "Sparse tensors",
     "debug": "Debugging",
+    "cuda": "Module weft.cuda",
     "memory": "Memory",
     "profiler": "Profiler",
     "multiprocessing": "Processes",
@@ -57,6 +59,7 @@ FAMILIES = {
     "shaping": "Shapes, joining, indexing",
     "searching": "Sorting and searching",
     "products": "Products and linear algebra",
+    "models": "Functions of neural networks",
     "random": "Random numbers",
     "autograd": "Differentiation",
     "graph": "Capture, graphs and sessions",
@@ -64,10 +67,11 @@ FAMILIES = {
 }
 _FAMILY_OF_FILE = {
     "creation": "creation", "elementwise": "elementwise", "casting": "creation", "reduction": "reduction",
-    "statistics": "reduction", "cumulative": "reduction", "shaping": "shaping", "repeating": "shaping",
+    "special_functions": "elementwise", "statistics": "reduction", "cumulative": "reduction", "shaping": "shaping",
+    "repeating": "shaping", "shapes": "shaping", "dialects": "reduction", "arithmetic": "elementwise", "signal": "products",
     "indexing": "shaping", "gathering": "shaping", "searching": "searching", "sorting": "searching", "sets": "searching",
     "comparison": "elementwise", "products": "products", "linalg_structure": "products", "einsum": "products",
-    "random": "random", "softmax": "elementwise", "row_sparse": "rest", "padding": "shaping",
+    "random": "random", "softmax": "elementwise", "row_sparse": "rest", "padding": "shaping", "nn": "models",
 }  # fmt: skip
 
 
