@@ -70,7 +70,7 @@ class Check:
         self.say("moving bytes between hosts")
         links, clocks = self._links()
         self.say("killing workers")
-        restarts = [self._restart(name) for name in self._lasts()]
+        restarts = self._restart(self._lasts())
         return self._report(started, alone, together, shared, links, clocks, restarts)
 
     # Tasks ------------------------------------------------------------------------------------------------------------
@@ -187,18 +187,25 @@ class Check:
                 clocks[b] = (found["clock"], found["clock_error"])
         return links, clocks
 
-    def _restart(self, name: str) -> dict[str, Any]:
-        """Kill a worker, and start it again."""
-        self._ended.pop(name, None)
-        killed = time.monotonic()
-        self.engine.signal(name, signal.SIGKILL)
-        while name not in self._ended:
+    def _restart(self, names: list[str]) -> list[dict[str, Any]]:
+        """Kill workers of different hosts, and start them again."""
+        killed = {}
+        for name in names:
+            self._ended.pop(name, None)
+            killed[name] = time.monotonic()
+            self.engine.signal(name, signal.SIGKILL)
+        end = time.monotonic() + ANSWER_SECONDS
+        while missing := [name for name in names if name not in self._ended]:
             self._look()
-            if time.monotonic() - killed > ANSWER_SECONDS:
-                raise EngineError(f"the death of {name} is not noticed within {ANSWER_SECONDS:g} seconds.")
-        noticed = self._ended[name][1] - killed
-        seconds = self._start([name])[name]["start_seconds"]
-        return {"task": name, "host": self._places[name], "noticed_seconds": noticed, "start_seconds": seconds}
+            if time.monotonic() > end:
+                raise EngineError(f"the death of {missing[0]} is not noticed within {ANSWER_SECONDS:g} seconds.")
+        noticed = {name: self._ended[name][1] - killed[name] for name in names}
+        started = self._start(names)
+        return [
+            {"task": name, "host": self._places[name], "noticed_seconds": noticed[name],
+             "start_seconds": started[name]["start_seconds"]}
+            for name in names
+        ]  # fmt: skip
 
     def _report(
         self, started: dict[str, dict[str, Any]], alone: dict[str, list[float]], together: dict[str, list[float]],

@@ -165,7 +165,7 @@ def _last_line(path: str, most: int = 1 << 16) -> tuple[str, bool]:
         with open(path, "rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(end - most, 0))
-            lines = file.read().decode(errors="replace").splitlines(keepends=True)
+            lines = file.read(most).decode(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return "", False
     return (lines[-1], not lines[-1].endswith("\n")) if lines else ("", False)

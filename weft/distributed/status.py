@@ -135,7 +135,9 @@ class Watch:
         entry = self.history.tasks.get(event.name, {})
         where = {"host": entry.get("host"), "pid": entry.get("pid")}
         if event.status >= 0 or self._stopping == -event.status:
-            self._write("task_ended", event.name, **where, status=event.status if event.status >= 0 else 128 - event.status)
+            self._write(
+                "task_ended", event.name, **where, status=event.status if event.status >= 0 else 128 - event.status
+            )
         elif event.name in self._removed:
             self._removed.discard(event.name)
             self._write("task_removed", event.name, **where)
@@ -286,9 +288,9 @@ class Watch:
         running = {name: pid for sample in self._samples.values() for name, pid in sample.tasks.items()}
         for entry in found["tasks"]:
             name = entry["task"]
-            own = figures.get(name, {})
+            own = figures.get(name, {}) if running.get(name) == entry["pid"] else {}  # not those of its predecessor
             if entry["state"] == "running" and name != "driver":
-                entry["state"] = self._state(name, running, stopped, own)
+                entry["state"] = self._state(name, stopped, own)
             if own:
                 entry.update({key: own[key] for key in ("seconds_per_shard", "seconds_per_step", "shards")})
         for host in found["hosts"]:
@@ -306,7 +308,7 @@ class Watch:
         )  # fmt: skip
         return found
 
-    def _state(self, name: str, running: dict[str, int], stopped: set[str], figures: dict[str, Any]) -> str:
+    def _state(self, name: str, stopped: set[str], figures: dict[str, Any]) -> str:
         if name in stopped:
             return "stopped"
         if role(name) != WORKER:

@@ -17,10 +17,15 @@ from .status import STALE_SECONDS, Found
 from .supervisor import WORKER, role
 
 WIDE = 110  # columns that a bar of 40 fits into beside the numbers
+_ALIVE = ("running", "silent", "stopped")
+_ALARMING = ("silent", "stopped", "killed", "lost")
 _STYLES = {
     "running": "green", "finished": "green", "starting": "dim", "silent": "yellow", "stopped": "red", "killed": "red",
     "lost": "red",
 }  # fmt: skip
+_TITLES = ("task", "process", "state", "per shard", "shards", "restarts")
+_LEFT = (True, False, True, False, False, True)
+_GAP = "  "
 
 
 def duration(seconds: float | None) -> str:
@@ -47,94 +52,98 @@ def bar(console: Console, transient: bool = False) -> Progress:
     )  # fmt: skip
 
 
-def headline(status: dict[str, Any]) -> str:
+def headline(status: dict[str, Any]) -> Text:
     """What there is to say about a run in one line.
 
     >>> common = {"state": "running", "hosts": [], "tasks": [], "restarts": 1}
-    >>> headline({"step": 1200, "epoch": 3, "seconds_per_step": 0.004, **common})
-    'step 1,200 · epoch 3 · 4 ms per step · 0 workers · 1 restart'
+    >>> headline({"step": 1200, "epoch": 3, "batch": 17, "seconds_per_step": 0.004, **common}).plain
+    'step 1,200 · epoch 3, batch 17 · 4 ms per step · 0 workers · 1 restart'
     """
-    workers = [
-        t for t in status["tasks"] if role(t["task"]) == WORKER and t["state"] in ("running", "silent", "stopped")
-    ]
+    workers = [t for t in status["tasks"] if role(t["task"]) == WORKER and t["state"] in _ALIVE]
     parts = [f"step {status['step']:,}"]
     if status["epoch"] is not None:
-        parts.append(f"epoch {status['epoch']}")
+        parts.append(f"epoch {status['epoch']}, batch {status['batch']}")
     if status["seconds_per_step"] is not None:
         parts.append(f"{duration(status['seconds_per_step'])} per step")
     parts.append(_count(len(workers), "worker"))
-    if len(status["hosts"]) > 1:
-        parts.append(_count(len(status["hosts"]), "host"))
-        moved = sum(host.get("bytes_sent", 0) for host in status["hosts"])
-        parts += [f"{format_bytes(moved)} moved"] if moved else []
     if status["restarts"]:
         parts.append(_count(status["restarts"], "restart"))
     if status["state"] not in ("running", "ended"):
         parts.insert(0, status["state"])
-    return " · ".join(parts)
+    return Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def tasks(status: dict[str, Any], everything: bool = True, most: int = 1000) -> Table:
+def tasks(status: dict[str, Any], everything: bool = True, most: int = 1000) -> Text:
     """The tasks of a run by host: what they do, how long a shard takes them, what was recovered.
 
     Args:
         status: of the run.
         everything: also tasks that are no workers and have nothing to report.
-        most: rows; the ones with something to report come before the others.
+        most: tasks; the ones with something to report come before the others.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim", expand=False)
+    shown = [t for t in status["tasks"] if everything or role(t["task"]) == WORKER or _notable(t)]
+    chosen = {t["task"] for t in sorted(shown, key=lambda t: not _notable(t))[: max(most, 1)]}
     several = len(status["hosts"]) > 1
-    table.add_column("task", no_wrap=True, min_width=11)
-    table.add_column("process", justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True, min_width=12)
-    for name in ("per shard", "shards", *(("sent", "received") if several else ())):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("restarts", no_wrap=True, overflow="ellipsis")
-    hosts: dict[int, dict[str, Any]] = {host["host"]: host for host in status["hosts"]}
-    shown = [t for t in status["tasks"] if everything or role(t["task"]) == WORKER or t["restarts"] or _alarming(t)]
-    rows = {id(t) for t in sorted(shown, key=lambda t: not (_alarming(t) or t["restarts"]))[: max(most, 1)]}
+    indent = "  " * several
+    rows = {t["task"]: _row(t) for t in shown if t["task"] in chosen}
+    widths = [max(len(cell) for cell in column) for column in zip(_TITLES, *rows.values())]
+    table = Text(no_wrap=True, overflow="ellipsis")
+    table.append(indent + _aligned(_TITLES, widths), style="dim")
+    hosts = {host["host"]: host for host in status["hosts"]}
     for number in sorted({*hosts, *[t["host"] for t in shown]}) if several else [None]:
         if number is not None:
-            host = hosts.get(number, {"straggler": None})
-            traffic = [format_bytes(host[key]) if key in host else "" for key in ("bytes_sent", "bytes_received")]
-            state = Text(_host_state(host, number in hosts), style="yellow" if host["straggler"] else "")
-            table.add_row(Text(f"host {number}", style="bold"), "", state, "", "", *traffic, "")
+            table.append(f"\nhost {number}", style="bold")
+            table.append(_host(hosts.get(number)))
         for task in shown:
-            if id(task) in rows and number in (None, task["host"]):
-                table.add_row(*_row(task, several))
-    if len(rows) < len(shown):
-        table.add_row(Text(f"… and {len(shown) - len(rows)} more", style="dim"))
+            if task["task"] in chosen and number in (None, task["host"]):
+                line = Text("\n" + indent + _aligned(rows[task["task"]], widths))
+                start = 1 + len(indent) + widths[0] + widths[1] + 2 * len(_GAP)
+                line.stylize(_style(task), start, start + widths[2])
+                table.append(line)
+    if len(chosen) < len(shown):
+        table.append(f"\n{indent}… and {len(shown) - len(chosen)} more", style="dim")
     return table
 
 
-def _alarming(task: dict[str, Any]) -> bool:
-    return bool(task["straggler"]) or task["state"] in ("silent", "stopped", "killed", "lost")
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    texts = [cell.ljust(width) if left else cell.rjust(width) for cell, width, left in zip(cells, widths, _LEFT)]
+    return _GAP.join(texts).rstrip()
 
 
-def _host_state(host: dict[str, Any], there: bool) -> str:
-    if not there:
-        return "lost"
+def _notable(task: dict[str, Any]) -> bool:
+    return bool(task["straggler"] or task["restarts"] or task["state"] in _ALARMING)
+
+
+def _style(task: dict[str, Any]) -> str:
+    return "yellow" if task["straggler"] and task["state"] == "running" else _STYLES.get(task["state"], "red")
+
+
+def _host(host: dict[str, Any] | None) -> str:
+    """What there is to say about a host."""
+    if host is None:
+        return " · lost"
+    parts = [""]
     if host["straggler"]:
-        return f"{host['straggler']:.1f}× slower"
-    return f"load {host['load']:.1f}" if "load" in host else "joined"
+        parts.append(f"{host['straggler']:.1f}× slower than the others")
+    if "load" in host:
+        parts.append(f"load {host['load']:.1f}")
+        parts += [f"{format_bytes(host[f'bytes_{what}'])} {what}" for what in ("sent", "received")]
+    return " · ".join(parts)
 
 
-def _row(task: dict[str, Any], indented: bool) -> list[Any]:
-    state = Text(task["state"], style=_STYLES.get(task["state"], "red"))
-    if task["straggler"] and task["state"] == "running":
-        state = Text(f"{task['straggler']:.1f}× slower", style="yellow")
-    seconds = task.get("seconds_per_shard")
-    cells: list[Any] = [
-        f"{'  ' * indented}{task['task']}", str(task["pid"] or ""), state, duration(seconds) if seconds else "",
-        f"{task['shards']:,}" if "shards" in task else "", *([""] * 2 * indented),
+def _row(task: dict[str, Any]) -> list[str]:
+    slow = task["straggler"] and task["state"] == "running"
+    seconds, cause = task.get("seconds_per_shard"), task["cause"]
+    why = cause if cause is not None and task["state"] != "finished" else ""
+    return [
+        task["task"], str(task["pid"] or ""), f"{task['straggler']:.1f}× slower" if slow else task["state"],
+        duration(seconds) if seconds else "", f"{task['shards']:,}" if "shards" in task else "",
+        f"{task['restarts']}, last: {why}" if task["restarts"] else why,
     ]  # fmt: skip
-    cause = task["cause"] if task["cause"] is not None and task["state"] != "finished" else ""
-    cells.append(f"{task['restarts']}, last: {cause}" if task["restarts"] else cause)
-    return cells
 
 
 def details(status: dict[str, Any]) -> list[str]:
@@ -150,9 +159,7 @@ def details(status: dict[str, Any]) -> list[str]:
         lines.append("it has not said that it ended, and it does not run on this machine")
     elif time.time() - status["time"] > STALE_SECONDS:
         lines.append(f"its driver has said nothing for {duration(time.time() - status['time'])}")
-    lines.append(headline(status))
-    if status["epoch"] is not None and status["batch"] is not None:
-        lines[-1] = lines[-1].replace(f"epoch {status['epoch']}", f"epoch {status['epoch']}, batch {status['batch']}")
+    lines.append(headline(status).plain)
     if status["resume"]:
         lines.append(f"resumed from {status['resume']['path']}")
     if status["checkpoint"]:

@@ -84,17 +84,19 @@ class Lines:
     def feed(self, data: bytes) -> tuple[list[str], list[dict[str, Any]]]:
         """The complete lines that this makes, and the messages."""
         *complete, self._rest = (self._rest + self._decoder.decode(data)).split("\n")
-        lines, messages = [], []
+        lines, messages, begun = [], [], ""
         for line in complete:
+            line, begun = begun + line, ""
             text, found, message = line.partition(MESSAGE)
+            try:
+                messages += [json.loads(message)] if found else []
+            except ValueError:
+                found = ""
             if found:
-                self._rest = text + self._rest  # it came in the middle of a line
-                try:
-                    messages.append(json.loads(message))
-                except ValueError:
-                    lines.append(_overwritten(line))
+                begun = text  # the message came in the middle of a line
             else:
                 lines.append(_overwritten(line))
+        self._rest = begun + self._rest
         return lines, messages
 
 
@@ -229,8 +231,7 @@ class Terminal:
         status = self._status
         if status is not None and status["tasks"]:
             most = self._console.height - len(parts) - len(status["hosts"]) - 5
-            parts.append(Text(table.headline(status), no_wrap=True, overflow="ellipsis"))
-            parts.append(table.tasks(status, everything=False, most=max(most, 2)))
+            parts += [table.headline(status), table.tasks(status, everything=False, most=max(most, 2))]
         return Group(*parts)
 
 
