@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,7 @@ def small_calls() -> str:
         total += float(gathered.sum()) + float(reduce_scatter(np.arange(2.0 * world_size()) * rank())[0])
         barrier()
     made = hashlib.sha256(repr(float(broadcast(total, 1))).encode())
-    made.update(model.weight.numpy().tobytes())
+    made.update(model.weight.detach().numpy().tobytes())
     return made.hexdigest()
 
 
@@ -240,23 +241,44 @@ def nan_in_one_shard() -> None:
         step(x)
 
 
-def healthy() -> str:
-    step, model = model_step()
-    for _ in range(30):
+def other_weights_on_a_host() -> None:
+    step, _ = model_step()
+    step(batch())
+    team = step._parallel.team
+    update = team.update
+
+    def wrong(index: int, *rest: Any) -> None:
+        update(index, *rest)
+        if rank() == 1 and (0, "") in team.shelf.memory[rest[-1]]:
+            team.shelf.memory[rest[-1]][0, ""][0] += 1e-3
+
+    team.update = wrong
+    for _ in range(200):
         step(batch())
-    return hashlib.sha256(model.weight.numpy().tobytes()).hexdigest()
+        barrier()  # no host falls behind and takes over the state of the other
+
+
+def wait_for_the_others(directory: Path) -> None:
+    """The first rank that ends with an error ends the run: it waits until the others have written theirs."""
+    end = time.monotonic() + 10.0
+    while len(list(directory.glob("rank-?"))) < world_size() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":
     name, directory = sys.argv[1:]
     program: Callable[[], str | None] = globals()[name]
+    failed = False
     try:
         found = program() or "no error"
     except RuntimeError as error:
-        found = f"{type(error).__name__}: {error}"
+        found, failed = f"{type(error).__name__}: {error}", True
         raise
     finally:
         path = Path(directory) / f"rank-{rank()}"
-        path.with_suffix(f".{os.getpid()}").write_text(found)
-        os.replace(path.with_suffix(f".{os.getpid()}"), path)
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_text(found)
+        os.replace(new, path)
+        if failed:
+            wait_for_the_others(path.parent)
     print("RESULT", found, flush=True)

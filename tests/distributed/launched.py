@@ -19,8 +19,8 @@ TIMEOUT = 3.5 * SECONDS
 LAUNCH = """
 import dataclasses, sys
 from weft.distributed.launch import Run
-workers, shards, hosts = map(int, sys.argv[1:4])
-run = Run(sys.argv[4:], workers, shards, threads=1, hosts=hosts)
+workers, shards, hosts, check_every = map(int, sys.argv[1:5])
+run = Run(sys.argv[5:], workers, shards, threads=1, hosts=hosts, check_every=check_every)
 run.plan = dataclasses.replace(run.plan, seed=5)
 print("PIDFILE", run.directory, flush=True)
 sys.exit(run.run())
@@ -31,9 +31,17 @@ class Launched:
     """A run in a process of its own, as `weft run` would have it."""
 
     def __init__(
-        self, workers: int, *words: str, shards: int = 4, hosts: int = 1, environment: dict[str, str] | None = None
+        self,
+        workers: int,
+        *words: str,
+        shards: int = 4,
+        hosts: int = 1,
+        environment: dict[str, str] | None = None,
+        check_every: int = 0,
+        script: str = PROGRAMS,
     ) -> None:
-        program = [sys.executable, "-c", LAUNCH, str(workers), str(shards), str(hosts), PROGRAMS, *words]
+        numbers = [str(n) for n in (workers, shards, hosts, check_every)]
+        program = [sys.executable, "-c", LAUNCH, *numbers, script, *words]
         env = {**os.environ, **(environment or {})}
         self.process = subprocess.Popen(
             program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True

@@ -128,8 +128,8 @@ class Checks:
             self._gradients[shard] = _word(step.number, self._rank, checksum)
         elif word & _SUMS != checksum:
             self._fail(
-                f"the gradient of shard {shard} in step {step.number} is another one on {self._name(self._rank)} than on "
-                f"{self._name(_rank_of(word))}. If the function of the step does the same on every worker, one of them "
+                f"the gradient of shard {shard} in step {step.number} is another one on {self._called(self._rank)} than on "
+                f"{self._called(_rank_of(word))}. If the function of the step does the same on every worker, one of them "
                 "computes wrong values"
             )
 
@@ -157,7 +157,8 @@ class Checks:
         bad = [s for s in shards if np.isnan(losses[s])]
         good = [s for s in shards if not np.isnan(losses[s])]
         if bad and good:
-            first, other = bad[0], good[0]
+            first = bad[0]
+            other = next((s for s in good if owners[s] != owners[first]), good[0])
             self._fail(
                 f"the loss of step {number} is NaN in shard {first}, computed by {self._owner(owners, first, number)}, but "
                 f"{losses[other]:.6g} in shard {other}, computed by {self._owner(owners, other, number)}",
@@ -166,7 +167,12 @@ class Checks:
 
     def _owner(self, owners: np.ndarray, shard: int, number: int) -> str:
         word = int(owners[shard])
-        return self._name(_rank_of(word)) if _is_of(word, number) else "another host"
+        return self._called(_rank_of(word)) if _is_of(word, number) else "another host"
+
+    def _called(self, rank: int) -> str:
+        """A rank, and the line at which it called the step."""
+        group = communicators.communicator()
+        return self._name(rank) if group is None else f"{group.name(rank)}{group.step_line(rank)}"
 
     def _check_hosts(self, number: int) -> None:
         """Compare the checksum of all slices with that of the other ranks."""

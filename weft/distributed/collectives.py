@@ -27,10 +27,11 @@ from ..ops.core.inplace import check_writeable
 from ..runtime import memory
 from ..tensor import Tensor, to_array, wrap
 from . import context as contexts
+from . import in_place as in_place_loop
 from .call_log import LARGE, RESULT_BYTES, SHARED
 from .communicator import Call, Communicator, communicator, in_shard
 from .exchange import CHUNK_BYTES
-from .shared_tensors import allocate, shared_array
+from .shared_tensors import SharedArray, allocate, shared_array
 
 REDUNDANT_BYTES = 1 << 15
 """chunks up to this size are combined by every rank: cheaper than a second round"""
@@ -95,7 +96,7 @@ def all_reduce(x: Any, op: str = "sum", out: Tensor | None = None) -> Tensor:
         flat_result = _flat_target(result)
         with np.errstate(all="ignore"):
             if shared is not None:
-                _reduce_shared(group, call, shared.parts, flat_result, op, ufunc, in_place)
+                _reduce_shared(group, call, shared, flat_result, op, ufunc, in_place)
             else:
                 _reduce(group, call, _flat(array), flat_result, op, ufunc)
         _store(result, flat_result)
@@ -421,22 +422,24 @@ def _share(count: int, ranks: int, rank: int, itemsize: int) -> tuple[int, int]:
 
 
 def _reduce_shared(
-    group: Communicator, call: Call, parts: list[np.ndarray], result: np.ndarray, op: str, ufunc: np.ufunc, in_place: bool
+    group: Communicator, call: Call, shared: SharedArray, result: np.ndarray, op: str, ufunc: np.ufunc, in_place: bool
 ) -> None:  # fmt: skip
     """Combine tensors where they are. In place, each rank combines its share and writes it to all ranks' tensors."""
     group.close_log(SHARED)
     group.arrive(call, 0)  # all tensors have their values
-    low, high = 0, result.size
+    start, end = 0, result.size
     if in_place:
-        low, high = _share(result.size, group.world, group.rank, result.itemsize)
+        start, end = _share(result.size, group.world, group.rank, result.itemsize)
+        start = in_place_loop.combine(result.dtype, op, shared.addresses, start, end)
     size = PIECE_BYTES // result.itemsize
-    for start in range(low, high, size):
-        stop = min(start + size, high)
-        pieces = [part[start:stop] for part in parts]
+    while start < end:
+        stop = min(start + size, end)
+        pieces = [part[start:stop] for part in shared.parts]
         if in_place:
             _combine(pieces, pieces[0], op, ufunc)
             for piece in pieces[1:]:
                 np.copyto(piece, pieces[0])
         else:
             _combine(pieces, result[start:stop], op, ufunc)
+        start = stop
     group.arrive(call, 0)  # all have read, and written, what they need

@@ -75,11 +75,15 @@ class Communicator:
     Args:
         run: the run.
         rank: the number of this process among the workers of all hosts.
+        memory: the run's; by default that of its keeper.
+        processes: know which processes of this host run.
     """
 
-    def __init__(self, run: Context, rank: int) -> None:
+    def __init__(
+        self, run: Context, rank: int, memory: Memory | None = None, processes: Handles | None = None
+    ) -> None:  # fmt: skip
         self.run, self.rank, self.world = run, rank, run.members
-        self.memory = Memory(run.socket)
+        self.memory = Memory(run.socket) if memory is None else memory
         self.exchange = Exchange(self.world, self.memory.open)
         self.log = CallLog(self.exchange, self.memory.open)
         self.seq = 0  # rounds that are over
@@ -87,7 +91,7 @@ class Communicator:
         self.steps = 0
         self.lock = threading.RLock()
         self._relayed = run.hosts > 1
-        self._processes = Handles()
+        self._processes = processes or Handles()
         self._spin = SPIN_ROUNDS if -(-self.world // run.hosts) <= usable_cpus() else 0
         self._records = [[self.exchange.record_at(q, half) for q in range(self.world)] for half in (0, 1)]
         self._round = self.exchange.rounds(rank, NAP_SECONDS)
@@ -374,6 +378,11 @@ class Communicator:
                     f"{self.name(self.rank)} begins {call.what} at {call.line}, its step {step}. Every rank must make the same "
                     "number of steps.",
                 )
+
+    def step_line(self, rank: int) -> str:
+        """Where a rank called the step that this rank is in, in words; empty if it is not known any more."""
+        record = self.exchange.record(self.exchange.step_at(rank, self.steps))
+        return f" (called at {record.line})" if record.seq == self.steps and self.steps else ""
 
     def _last_step(self, rank: int) -> str:
         steps = self.exchange.steps(rank)

@@ -23,8 +23,8 @@ import numpy as np
 from ..multiprocessing import Segment
 from . import atomics
 
-CHUNK_BYTES = 1 << 18
-"""of a staging buffer: small enough for chunks to stay in the cache between the write and the reads"""
+CHUNK_BYTES = 1 << 20
+"""of a staging buffer: small enough to stay in a cache that processors share, large enough for a round to cost little"""
 STEP_RECORDS = 64  # steps for which the record is kept, by rank
 RECORD_BYTES = 512
 _HEAD = struct.Struct("<QQQQQI")  # seq, call, digest, steps, bytes of data, bytes of text

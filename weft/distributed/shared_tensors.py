@@ -17,6 +17,7 @@ import numpy as np
 from ..multiprocessing import ALIGNMENT, Segment, segment_of
 from .call_log import SHARED
 from .communicator import Call, Communicator
+from .in_place import addresses
 
 
 class SharedTensors(NamedTuple):
@@ -37,6 +38,8 @@ class SharedArray(NamedTuple):
     offset: int
     """the byte of a rank's tensor at which it begins"""
     parts: list[np.ndarray]
+    addresses: Any
+    """of the parts, for native code"""
 
     def describe(self, in_place: bool) -> str:
         """Where it is, in words."""
@@ -85,7 +88,7 @@ def shared_array(array: np.ndarray, group: Communicator) -> SharedArray | None:
         offset = array.__array_interface__["data"][0] - tensors.start - group.rank * tensors.stride
         starts = [rank * tensors.stride + offset for rank in range(group.world)]
         parts = [segment.array((array.size,), array.dtype, start) for start in starts]
-        found = SharedArray(tensors.number, offset, parts)
+        found = SharedArray(tensors.number, offset, parts, addresses(parts))
     _known[id(array)] = (weakref.ref(array, functools.partial(_forget, id(array))), found)
     return found
 
