@@ -124,6 +124,8 @@ def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport:
             left -= 1
             if error is not None:
                 failed.append(error)
+                if not run.cancelled:  # now: this thread goes on with the other parts, which must start nothing
+                    _cancel(run, error)
             run.changed.notify_all()
 
     environments = [dict(env) for _ in parts]
@@ -151,10 +153,14 @@ def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport:
 
 def _end(engines: Sequence[ResumableEngine], run: Run, error: BaseException, left: Callable[[], int]) -> None:
     """Stop all parts and wait for the units that run."""
-    given_up = not isinstance(error, Exception)
-    run.cancel("It was interrupted." if given_up else f"Another device failed: {error}")
+    _cancel(run, error)
     for engine in engines:
         engine.stop()
     with run.changed:
         while left():
             run.changed.wait(1.0)
+
+
+def _cancel(run: Run, error: BaseException) -> None:
+    given_up = not isinstance(error, Exception)
+    run.cancel("It was interrupted." if given_up else f"Another device failed: {error}")
