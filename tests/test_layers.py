@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
         "graph.execute.executor",
         "graph.execute.partition",
         "graph.execute.resumable",
+        "graph.execute.resumable_tokens",
         "graph.execute.session",
         "graph.declared.serialize",
         "graph.declared.graph_files",
@@ -50,8 +51,8 @@ LAYERS: list[set[str]] = [
     {"compiler"},
     {"compiler.program"},  # what a program consists of: steps, layouts, storages
     {"graph"},  # what a graph is, and how one is recorded
-    {"io.durable", "io.tensor_file", "io.checked"},  # files of bytes and of arrays
-    {"sparse", "linalg", "fft", "special", "debug", "array_api_info"},  # built from ops
+    {"io.durable", "io.tensor_file", "io.checked", "io.shards"},  # files of bytes and of arrays
+    {"sparse", "linalg", "fft", "special", "debug", "array_api_info", "cuda"},  # built from ops
     {
         "tensor",
         "typing",

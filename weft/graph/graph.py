@@ -23,6 +23,7 @@ from ..ops.core.registry import Facts, Op
 from ..ops.core.slow_path import check_addressable, check_integers, refuse_non_integers
 from ..ops.core.spec import Spec, Symbol, is_known, num_elements
 from ..tensor import Tensor
+from .remote_data import holds_memory
 
 ndarray = np.ndarray
 
@@ -302,7 +303,7 @@ class Graph:
         if not isinstance(tensor, Tensor):
             return tensor
         data = tensor._data
-        if type(data) is ndarray:
+        if holds_memory(tensor):
             return self.outside(tensor)
         if getattr(data, "node", None) is None or data.node.graph is not self:
             self.foreign(data)

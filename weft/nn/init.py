@@ -6,6 +6,9 @@ reproducible.
 >>> from weft.nn import init
 >>> init.constant_(wf.empty(2), 3.0).tolist()
 [3.0, 3.0]
+
+Without the underscore (`init.normal(0.02)`) they return an `Initializer`: a rule for a tensor that is made elsewhere, see
+`wf.Variable.remote`.
 """
 
 from __future__ import annotations
@@ -283,3 +286,14 @@ def fan_in_uniform_(tensor: Tensor, fan_in: int, generator: Any = None) -> Tenso
 
 
 guard_functions(globals())
+
+from .initializers import Initializer as Initializer  # noqa: E402  # they use the functions above
+from .initializers import constant as constant  # noqa: E402
+from .initializers import kaiming_normal as kaiming_normal  # noqa: E402
+from .initializers import kaiming_uniform as kaiming_uniform  # noqa: E402
+from .initializers import normal as normal  # noqa: E402
+from .initializers import ones as ones  # noqa: E402
+from .initializers import uniform as uniform  # noqa: E402
+from .initializers import xavier_normal as xavier_normal  # noqa: E402
+from .initializers import xavier_uniform as xavier_uniform  # noqa: E402
+from .initializers import zeros as zeros  # noqa: E402

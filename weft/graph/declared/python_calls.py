@@ -19,6 +19,7 @@ from ...autograd.tree import flatten
 from ...tensor import Tensor, wrap
 from ..capture.tracing import Capture, Gradients, capturing
 from ..graph import Node, Value
+from ..remote_data import holds_memory
 from .building import DeclaredGraph, group
 from .gradients import gradients
 
@@ -37,9 +38,9 @@ class Declaring(Capture):
         self._written: dict[int, tuple[Tensor, Any]] = {}  # what was written, with its place on the tape before
 
     def assign(self, x: Tensor, value: Tensor) -> None:
-        if type(x._data) is not ndarray:
+        if not holds_memory(x):
             return  # a symbolic tensor: its name now stands for the new value
-        if not x._data.flags.writeable:
+        if type(x._data) is ndarray and not x._data.flags.writeable:
             raise ValueError("in-place: the tensor is read-only (it shares memory with a read-only array).")
         from .variables import assign_node
 

@@ -26,10 +26,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,7 +38,7 @@ from ...ops.core.spec import Spec
 from ...tensor import Tensor, to_array, wrap
 from ..execute.leases import lease, note_effects
 from ..graph import Node, Value
-from .building import DeclaredGraph, GraphOp, effects_graph, leaf
+from .building import DeclaredGraph, GraphOp, effects_graph, leaf, stay_with, task_scope
 
 ndarray = np.ndarray
 Element = tuple[Any, ...]
@@ -50,6 +49,20 @@ Withdraw = Callable[[], bool]
 
 class QueueClosedError(RuntimeError):
     """The queue is closed: it accepts no elements, or too few are left."""
+
+
+class QueueHome(Protocol):
+    """Where the elements of a queue are that lives on a task of a cluster: the eager calls, there."""
+
+    def put(self, elements: list[Element], timeout: float | None) -> None: ...
+
+    def get(self, count: int | None, partial: bool, timeout: float | None) -> Sequence[ndarray]: ...
+
+    def size(self) -> int: ...
+
+    def closed(self) -> bool: ...
+
+    def close(self, cancel_pending: bool) -> None: ...
 
 
 class _Call:
@@ -97,6 +110,7 @@ class Queue:
         dtypes: the dtype of every component.
         shapes: the shape of every component (None sizes allowed), or None: anything. `dequeue_many` and
             `dequeue_up_to` stack elements, so those must have equal shapes.
+        shared: on a task of a cluster, whether all clients mean the same queue by `name`.
 
     Methods called with symbolic tensors, and `dequeue…` inside `with graph.as_default():`, add nodes; `put` and `get`
     are the eager forms and work at once.
@@ -104,7 +118,9 @@ class Queue:
 
     kind = "queue"
 
-    def __init__(self, capacity: int, dtypes: Any, shapes: Any = None, name: str | None = None) -> None:
+    def __init__(
+        self, capacity: int, dtypes: Any, shapes: Any = None, name: str | None = None, shared: bool = False
+    ) -> None:
         if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1:
             raise ValueError(f"{self.kind}: capacity must be at least 1. Got {capacity!r}.")
         from ... import dtypes as table
@@ -122,6 +138,11 @@ class Queue:
             self.shapes = tuple([None if s is None else tuple(s) for s in given])
         self.capacity = capacity
         self.name = name or self.kind
+        if shared and name is None:
+            raise ValueError(f"{self.kind}: a shared queue needs a name.")
+        self.shared = shared
+        self.device = task_scope()  # the task of a cluster on which it was declared; None: it stays in this process
+        self.home: QueueHome | None = None  # where its elements are, if not in this process
         self._lock = threading.Lock()
         self._calls: deque[_Call] = deque()
         self._closed = False
@@ -283,8 +304,31 @@ class Queue:
             assert call.outcome is not None
             call.done(*call.outcome)
 
+    def move(self, home: Callable[[list[Element]], QueueHome]) -> None:
+        """Give the elements away to `home(elements)`, which from now on is where they are.
+
+        Raises:
+            RuntimeError: a call waits for this queue, so that it cannot go elsewhere.
+        """
+        with self._lock:
+            if self._calls:
+                raise RuntimeError(
+                    f"{self.name}: the queue belongs on a task of a cluster, but a `put` or `get` of this process is waiting "
+                    "for it. Run a step that uses the queue first: then it is there."
+                )
+            elements = [self._pop() for _ in range(self._held())]
+            try:
+                self.home = home(elements)
+            except BaseException:
+                for element in reversed(elements):
+                    self._unpop(element)
+                raise
+
     def close(self, cancel_pending: bool = False) -> None:
         """Accept no further elements; `cancel_pending` also fails pending enqueues. Closing twice is allowed."""
+        if self.home is not None:
+            self.home.close(cancel_pending)
+            return
         cancelled: list[_Call] = []
         with self._lock:
             self._closed = True
@@ -297,10 +341,12 @@ class Queue:
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._closed if self.home is None else self.home.closed()
 
     def size(self) -> int:
         """Return the number of elements in the queue now."""
+        if self.home is not None:
+            return self.home.size()
         with self._lock:
             return self._held()
 
@@ -334,6 +380,8 @@ class Queue:
         return outcome[1]
 
     def _wait_for_elements(self, count: int | None, partial: bool, timeout: float | None) -> Any:
+        if self.home is not None:
+            return self._as_tensors(self.home.get(count, partial, timeout))
         taken: list[Element] = []
         return self._as_tensors(
             self._wait(lambda done: self._start_dequeue(count, partial, done, taken.extend), timeout, taken)
@@ -341,13 +389,17 @@ class Queue:
 
     def put(self, *components: Any, timeout: float | None = None) -> None:
         """Enqueue one element eagerly, blocking while the queue is full; TimeoutError after `timeout` seconds."""
-        element = self._checked(components)
-        self._wait(lambda done: self._start_enqueue([element], done), timeout)
+        self._put([self._checked(components)], timeout)
 
     def put_many(self, *components: Any, timeout: float | None = None) -> None:
         """Enqueue the slices of the components along axis 0 eagerly, blocking while the queue is full."""
-        elements = self._split(components)
-        self._wait(lambda done: self._start_enqueue(elements, done), timeout)
+        self._put(self._split(components), timeout)
+
+    def _put(self, elements: list[Element], timeout: float | None) -> None:
+        if self.home is not None:
+            self.home.put(elements, timeout)
+        else:
+            self._wait(lambda done: self._start_enqueue(elements, done), timeout)
 
     def get(self, timeout: float | None = None) -> Any:
         """Dequeue one element eagerly, blocking while the queue is empty; TimeoutError after `timeout` seconds."""
@@ -381,7 +433,9 @@ class Queue:
             expected = self._component_dtype(i)
             if v.dtype != expected:
                 raise TypeError(f"{self.name}: component {i} must be {expected.name}. Got {v.dtype.name}.")
-        return graph.add(_QueueOp(self, method, count), values, (), specs, user_location(2), f"{self.name}/{method}")
+        node = graph.add(_QueueOp(self, method, count), values, (), specs, user_location(2), f"{self.name}/{method}")
+        stay_with(node, self.device)
+        return node
 
     def _component_dtype(self, i: int) -> np.dtype:
         return self.dtypes[i]
@@ -448,6 +502,7 @@ class FIFOQueue(Queue):
         dtypes: the dtype of every component: a list, or one dtype for elements with one component.
         shapes: the shape of every component (None sizes allowed), or None for any shape.
         name: the prefix of its nodes.
+        shared: on a task of a cluster, whether all clients mean the same queue by `name`.
 
     >>> q = wf.FIFOQueue(10, wf.float32, ())
     >>> with wf.Graph().as_default() as graph:
@@ -460,8 +515,10 @@ class FIFOQueue(Queue):
 
     kind = "fifo_queue"
 
-    def __init__(self, capacity: int, dtypes: Any, shapes: Any = None, name: str | None = None) -> None:
-        super().__init__(capacity, dtypes, shapes, name)
+    def __init__(
+        self, capacity: int, dtypes: Any, shapes: Any = None, name: str | None = None, shared: bool = False
+    ) -> None:
+        super().__init__(capacity, dtypes, shapes, name, shared)
         self._items: deque[Element] = deque()
 
     def _push(self, element: Element) -> None:
@@ -483,7 +540,7 @@ class RandomShuffleQueue(Queue):
     Args:
         min_after_dequeue: the number of elements that stay for mixing until the queue is closed.
         seed: of the order; random by default.
-        capacity, dtypes, shapes, name: as in `FIFOQueue`.
+        capacity, dtypes, shapes, name, shared: as in `FIFOQueue`.
 
     >>> q = wf.RandomShuffleQueue(10, 0, wf.int64, (), seed=0)
     >>> q.put_many([1, 2, 3])
@@ -501,13 +558,15 @@ class RandomShuffleQueue(Queue):
         shapes: Any = None,
         seed: int | None = None,
         name: str | None = None,
+        shared: bool = False,
     ) -> None:
-        super().__init__(capacity, dtypes, shapes, name)
+        super().__init__(capacity, dtypes, shapes, name, shared)
         if not 0 <= min_after_dequeue < capacity:
             raise ValueError(
                 f"{self.kind}: min_after_dequeue must be between 0 and capacity - 1. Got {min_after_dequeue}."
             )
         self.min_after_dequeue = min_after_dequeue
+        self.seed = seed
         self._items: list[Element] = []
         self._random = np.random.default_rng(seed)
 
@@ -543,13 +602,15 @@ class PriorityQueue(Queue):
 
     kind = "priority_queue"
 
-    def __init__(self, capacity: int, dtypes: Any, shapes: Any = None, name: str | None = None) -> None:
+    def __init__(
+        self, capacity: int, dtypes: Any, shapes: Any = None, name: str | None = None, shared: bool = False
+    ) -> None:
         from ... import dtypes as table
 
         several = isinstance(dtypes, (list, tuple))
         kinds = [table.int64, *(dtypes if several else [dtypes])]
         forms = None if shapes is None else [(), *(shapes if several else [shapes])]
-        super().__init__(capacity, kinds, forms, name)
+        super().__init__(capacity, kinds, forms, name, shared)
         if forms is None:
             self.shapes = ((), *self.shapes[1:])
         self._items: list[tuple[int, int, Element]] = []
@@ -589,10 +650,12 @@ class Barrier:
     A step that is cancelled or passes its deadline while it waits is withdrawn: it no longer counts as arrived.
     """
 
-    def __init__(self, parties: int, name: str = "barrier") -> None:
+    def __init__(self, parties: int, name: str = "barrier", shared: bool = False) -> None:
         if not isinstance(parties, int) or parties < 1:
             raise ValueError(f"barrier: expected at least one party. Got {parties!r}.")
-        self.parties, self.name = parties, name
+        self.parties, self.name, self.shared = parties, name, shared
+        self.device = task_scope()
+        self.home: Any = None
         self._lock = threading.Lock()
         self._waiting: list[Done] = []
         self._closed = False
@@ -620,6 +683,9 @@ class Barrier:
 
     def close(self) -> None:
         """Fail current and later waiters with QueueClosedError."""
+        if self.home is not None:
+            self.home.close()
+            return
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []
@@ -628,7 +694,9 @@ class Barrier:
 
     def wait(self) -> Node:
         """Add a node that completes once all parties have arrived."""
-        return effects_graph(self.name).add(_BarrierOp(self), (), (), (), user_location(1), f"{self.name}/wait")
+        node: Node = effects_graph(self.name).add(_BarrierOp(self), (), (), (), user_location(1), f"{self.name}/wait")
+        stay_with(node, self.device)
+        return node
 
 
 class _BarrierOp(GraphOp):
@@ -640,113 +708,3 @@ class _BarrierOp(GraphOp):
 
     def start(self, arrays: Sequence[ndarray], done: Done, run: Any) -> Callable[[], None] | None:
         return self.barrier._start(done)
-
-
-# Runners ------------------------------------------------------------------------------------------------------------------
-
-
-class Coordinator:
-    """A group of threads that stop together: the first error, or `request_stop()`, ends all of them.
-
-    >>> coordinator, q = wf.Coordinator(), wf.FIFOQueue(10, wf.float32)
-    >>> coordinator.start(lambda: q.put(1.0), "producer")
-    >>> q.get(timeout=10).item()
-    1.0
-    >>> coordinator.request_stop()
-    >>> coordinator.join()
-    """
-
-    def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._error: BaseException | None = None
-        self._threads: list[threading.Thread] = []
-
-    def should_stop(self) -> bool:
-        return self._stop.is_set()
-
-    def request_stop(self, error: BaseException | None = None) -> None:
-        """Ask all threads to stop; the first `error` given is raised by `join`."""
-        with self._lock:
-            if error is not None and self._error is None and not self._stop.is_set():
-                self._error = error
-        self._stop.set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until a stop is requested; return False if `timeout` seconds pass first."""
-        return self._stop.wait(timeout)
-
-    def start(self, target: Callable[[], None], name: str) -> None:
-        """Run `target` in a new thread; an exception requests a stop."""
-
-        def run() -> None:
-            try:
-                target()
-            except BaseException as error:
-                self.request_stop(error)
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def join(self, timeout: float = 60.0) -> None:
-        """Wait for all threads to end, and raise the error that stopped them; TimeoutError after `timeout` seconds."""
-        end = time.monotonic() + timeout
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
-            if thread.is_alive():
-                raise TimeoutError(f"coordinator: thread {thread.name!r} did not end within {timeout} seconds.")
-        if self._error is not None:
-            raise self._error
-
-
-class QueueRunner:
-    """Threads that keep a queue filled, one per enqueue op.
-
-    Each runs its op until the queue is closed, its input ends, or the coordinator stops. The last one to end closes the
-    queue, so that readers end too.
-
-    >>> with wf.Graph().as_default() as graph:
-    ...     q = wf.FIFOQueue(4, wf.float32, ())
-    ...     runner = wf.QueueRunner(q, [q.enqueue(wf.constant(1.0))])
-    ...     batch = q.dequeue_many(3)
-    >>> coordinator = wf.Coordinator()
-    >>> with wf.Session(graph) as sess:
-    ...     runner.start(sess, coordinator)
-    ...     sess.run(batch).tolist()
-    ...     coordinator.request_stop()
-    ...     coordinator.join()
-    [1.0, 1.0, 1.0]
-    """
-
-    def __init__(self, queue: Queue, enqueue_ops: Sequence[Node]) -> None:
-        if not enqueue_ops:
-            raise ValueError("QueueRunner: expected at least one enqueue op. Got none.")
-        self.queue, self.enqueue_ops = queue, list(enqueue_ops)
-        self._left = len(self.enqueue_ops)
-        self._lock = threading.Lock()
-
-    def start(self, session: Any, coordinator: Coordinator) -> None:
-        """Start the threads. Stopping the coordinator cancels pending enqueues."""
-        for i, op in enumerate(self.enqueue_ops):
-            coordinator.start(lambda op=op: self._run(session, coordinator, op), f"{self.queue.name}-runner-{i}")  # type: ignore[misc]
-        coordinator.start(lambda: self._watch(coordinator), f"{self.queue.name}-watch")
-
-    def _run(self, session: Any, coordinator: Coordinator, op: Node) -> None:
-        try:
-            while not coordinator.should_stop():
-                session.run(op)
-        except (QueueClosedError, StopIteration):
-            pass  # end of input: the ordinary way to stop
-        finally:
-            with self._lock:
-                self._left -= 1
-                last = not self._left
-            if last:
-                self.queue.close()
-
-    def _watch(self, coordinator: Coordinator) -> None:
-        while not coordinator.wait(0.05):
-            if self._left == 0:
-                return
-        self.queue.close(cancel_pending=True)

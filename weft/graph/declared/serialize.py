@@ -13,6 +13,7 @@ node.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 from ... import random
 from ...errors import user_location
 from ...io.durable import replace_file
+from ...io.shards import index_file, read_sharded
 from ...io.tensor_file import read_arrays, write_arrays
 from ...ops.array.indexing import Slice
 from ...ops.core.attributes import field_names, name_of
@@ -213,8 +215,7 @@ class _Writer:
 
     def state(self, state: State) -> int:
         if id(state) not in self.states:
-            with locked([state], []):
-                weight = self.weights.put(state.tensor._data, "variable")
+            weight = self.weights.put(state.value(), "variable")
             found = self.states[id(state)] = {"index": len(self.states), "name": state.name, "value": weight}
             if state.tensor is random.default_generator.state:
                 found["generator"] = "default"  # the loaded graph draws from the generator of its process
@@ -287,7 +288,15 @@ class RestoreOp(GraphOp):
 
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         _refuse_path(self)
-        stored, about = read_arrays(self.path, self.name)
+        if not os.path.exists(self.path) and index_file(self.path).exists():  # a cluster wrote it
+            self.store(read_sharded(self.path, self.states))
+        else:
+            self.store(*read_arrays(self.path, self.name))
+        return ()
+
+    def store(self, stored: Mapping[str, ndarray], about: Mapping[str, str] | None = None) -> None:
+        """Store values from a file whose metadata is `about`."""
+        about = about or {}
         found: dict[str, ndarray] = {}
         for name, s in self.states.items():
             if name not in stored:
@@ -308,7 +317,6 @@ class RestoreOp(GraphOp):
         with locked([], states):
             for name, s in self.states.items():
                 s.store(found[name])
-        return ()
 
 
 def _refuse_path(op: SaveOp | RestoreOp) -> None:

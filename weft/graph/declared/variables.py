@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import dtypes
 from ...autograd.tape import Leaf, no_grad, note_mutation
 from ...errors import describe, format_shape, user_location
 from ...ops.core.spec import Spec, same_size
@@ -28,7 +29,17 @@ from ...tensor import Tensor, to_array, wrap
 from ..capture.inlining import inline
 from ..capture.subgraph import Sub, in_function
 from ..graph import Node, Value
-from .building import DeclaredGraph, GraphOp, effects_graph, explicit_graph, get_default_graph, leaf
+from ..remote_data import Home, RemoteData
+from .building import (
+    DeclaredGraph,
+    GraphOp,
+    effects_graph,
+    explicit_graph,
+    get_default_graph,
+    leaf,
+    stay_with,
+    task_scope,
+)
 from .origins import derived
 
 ndarray = np.ndarray
@@ -109,12 +120,35 @@ class _Turn:
 
 
 class State:
-    """The memory behind variables: one State per eager tensor, found by the tensor's identity."""
+    """The memory behind variables: one State per eager tensor, found by the tensor's identity.
 
-    __slots__ = ("tensor", "lock", "number", "name", "__weakref__")
+    Attributes:
+        device: the constraints of the task of a cluster on which it was declared; None: it stays in this process.
+        shared: whether all clients of a cluster mean the same variable by `name`.
+        init: what it holds at first, for a variable that is made on its task (`Variable.remote`).
+    """
+
+    __slots__ = ("tensor", "lock", "number", "name", "device", "shared", "init", "__weakref__")
 
     def __init__(self, tensor: Tensor, name: str) -> None:
         self.tensor, self.lock, self.number, self.name = tensor, SharedLock(), next(_numbers), name
+        self.device: tuple[Any, ...] | None = None
+        self.shared = False
+        self.init: Any = None
+
+    @property
+    def home(self) -> Home | None:
+        """Where the memory is, if it is not in this process."""
+        data = self.tensor._data
+        return data.home if data.__class__ is RemoteData else None
+
+    def value(self) -> ndarray:
+        """A copy of the value of now."""
+        home = self.home
+        if home is not None:
+            return home.read()
+        with locked([self], []):
+            return np.array(self.tensor._data)
 
     def store(self, value: ndarray) -> None:
         """Write `value` (checked already) into the memory; the caller holds the lock."""
@@ -241,6 +275,7 @@ def implicit_read(graph: DeclaredGraph, tensor: Tensor) -> Tensor:
 def _read(graph: DeclaredGraph, state: State, name: str) -> Tensor:
     tensor = state.tensor
     node = graph.add(ReadOp(state), (), (), (Spec(tensor.shape, tensor.dtype),), user_location(2), name)
+    stay_with(node, state.device)
     made = wrap(node.outputs[0])
     if tensor._node.__class__ is Leaf:
         made._node = tensor._node  # the same leaf: `backward()` of a declared module finds the parameter
@@ -256,7 +291,9 @@ def assign_node(graph: DeclaredGraph, tensor: Tensor, value: Tensor) -> Node:
     state = state_of(tensor)
     op = WriteOp("assign", state)
     spec = Spec(tensor.shape, tensor.dtype)
-    return graph.add(op, [graph.operand(value)], (), (spec,), user_location(2), f"{state.name}/assign")
+    node = graph.add(op, [graph.operand(value)], (), (spec,), user_location(2), f"{state.name}/assign")
+    stay_with(node, state.device)
+    return node
 
 
 _ADVANCE = np.array([0, 1], np.int64)
@@ -269,6 +306,7 @@ def random_state(graph: DeclaredGraph, generator: Any) -> Tensor:
     one = graph.constant(_ADVANCE)
     op = WriteOp("assign_add", state)
     moved = graph.add(op, [one], (), (Spec((2,), one.dtype),), user_location(2), "draw")
+    stay_with(moved, None)
     return wrap(moved.outputs[0]) - wrap(one)
 
 
@@ -308,18 +346,59 @@ class Variable:
             tensor = initial
         else:
             tensor = Tensor(np.array(to_array(initial, dtype)))
-        if not tensor._data.flags.writeable:
+        if type(tensor._data) is ndarray and not tensor._data.flags.writeable:
             raise ValueError("Variable: the tensor is read-only (it shares memory with a read-only array).")
         self.graph = get_default_graph()
         self.name = self.graph.unique_name(name)
         self.state = state_of(tensor, self.name)
-        self._plain: dict[int, Tensor] = {}
+        if self.state.home is None:
+            self.state.device = task_scope() or self.state.device
+
+    @classmethod
+    def remote(cls, shape: Any, init: Any = None, name: str | None = None, dtype: Any = None) -> Variable:
+        """Declare a variable that is made on its task of a cluster and is never in the memory of this process.
+
+        The task is that of the surrounding `wf.device("/job:…")`; the first session that uses the variable makes it.
+
+        Args:
+            shape: the sizes.
+            init: a number, or an initialiser such as `nn.init.normal(0.02)`; zeros by default.
+            name: the name by which all clients of the cluster mean this variable; without one nobody else can use it.
+            dtype: the dtype; float32 by default.
+
+        >>> with wf.Graph().as_default() as graph, wf.device("/job:ps/task:0"):
+        ...     w = wf.Variable.remote((1000, 1000), init=nn.init.normal(0.02), name="w")
+        >>> w.shape, w.dtype.name
+        ((1000, 1000), 'float32')
+        """
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 0 for d in sizes):
+            raise ValueError(f"Variable.remote: shape must be known sizes of at least 0. Got {shape!r}.")
+        if init is not None and not isinstance(init, (int, float)) and not hasattr(init, "dump"):
+            raise TypeError(
+                f"Variable.remote: init must be a number or an initialiser such as `nn.init.normal(0.02)`. Got "
+                f"{describe(init)}. Values that exist here belong into `wf.Variable(values)`."
+            )
+        device = task_scope()
+        if device is None:
+            raise ValueError(
+                'Variable.remote: no task was named. Declare it inside of `with wf.device("/job:ps/task:0"):`, or "/job:ps".'
+            )
+        made = cls.__new__(cls)
+        made.graph = get_default_graph()
+        made.name = made.graph.unique_name(name or "variable")
+        data = RemoteData(
+            tuple([int(d) for d in sizes]), dtypes.as_dtype(dtype or dtypes.float32), _Nowhere(), made.name
+        )
+        made.state = state_of(wrap(data), made.name)
+        made.state.device, made.state.shared, made.state.init = device, name is not None, 0.0 if init is None else init
+        return made
 
     # What it is -----------------------------------------------------------------------------------------------------------
 
     @property
     def tensor(self) -> Tensor:
-        """The memory, as an eager tensor."""
+        """The memory, as an eager tensor; that of a variable on a task of a cluster refuses to be shared."""
         return self.state.tensor
 
     @property
@@ -336,8 +415,7 @@ class Variable:
 
     def numpy(self) -> ndarray:
         """Return a copy of the current value as an array."""
-        with locked([self.state], []):
-            return np.array(self.tensor._data)
+        return self.state.value()
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} {self.dtype.name}{format_shape(self.shape)}>"
@@ -381,6 +459,7 @@ class Variable:
             _check_fit(kind, self, values[0])
         where = user_location(2)
         node = graph.add(op, values, (), (Spec(self.shape, self.dtype),), where, f"{self.name}/{kind}")
+        stay_with(node, self.state.device)
         return wrap(node.outputs[0])
 
     def assign(self, value: Any) -> Tensor:
@@ -454,6 +533,21 @@ class Variable:
 
     def __getitem__(self, index: Any) -> Tensor:
         return self.__weft_tensor__()[index]
+
+
+class _Nowhere:
+    """Where a variable is that no session has made yet."""
+
+    text = "not made yet"
+
+    def read(self) -> ndarray:
+        raise RuntimeError(
+            "variable: it has no value yet. It is made on its task when a session of a cluster, `wf.Session(graph, "
+            "cluster=cluster)`, first runs a step that uses it."
+        )
+
+    def assign(self, value: ndarray) -> None:
+        self.read()
 
 
 def _as_array(value: Any, dtype: Any) -> ndarray:

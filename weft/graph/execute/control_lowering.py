@@ -25,12 +25,26 @@ from ..declared.routing import RoutingOp
 from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
 from .interpret import stack_rows
 
+_INDEX = Spec((), dtypes.int64)  # of an iteration; also stands for a buffer
+
+
+def _expect(name: str, inputs: Sequence[Spec], *specs: Spec | None) -> None:
+    """Raise unless `inputs` are as many as `specs`, and of their dtypes where one is given."""
+    if len(inputs) != len(specs) or any(
+        s is not None and s.dtype != v.dtype for s, v in zip(specs, inputs, strict=True)
+    ):
+        raise ValueError(f"{name} does not have these inputs.")
+
 
 class PassOp(GraphOp):
     """The identity: its input, after its control edges."""
 
     def __init__(self) -> None:
         super().__init__("pass")
+
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, None)
+        return list(inputs)
 
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return (arrays[0],)
@@ -43,6 +57,10 @@ class RowOp(GraphOp):
         super().__init__("row")
         self.reverse = reverse
 
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, None, _INDEX)
+        return [Spec(None if inputs[0].shape is None else inputs[0].shape[1:], inputs[0].dtype)]
+
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         xs, i = arrays
         return (xs[len(xs) - 1 - int(i) if self.reverse else int(i)],)
@@ -51,9 +69,15 @@ class RowOp(GraphOp):
 class BufferOp(GraphOp):
     """A list for the rows that a scan stores: `n`, or the length of the input."""
 
+    buffers = True
+
     def __init__(self, n: int | None) -> None:
         super().__init__("buffer")
         self.n = n
+
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, None)
+        return [_INDEX]
 
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return ([None] * (self.n if self.n is not None else len(arrays[0])),)
@@ -62,9 +86,15 @@ class BufferOp(GraphOp):
 class StoreOp(GraphOp):
     """Store a row in a buffer, in place: every version of a buffer is used once."""
 
+    buffers = True
+
     def __init__(self, reverse: bool) -> None:
         super().__init__("store")
         self.reverse = reverse
+
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, _INDEX, _INDEX, None)
+        return [_INDEX]
 
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         buffer, i, row = arrays
@@ -79,6 +109,10 @@ class StackOp(GraphOp):
         super().__init__("stack")
         self.spec = spec
 
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, _INDEX)
+        return [self.spec]
+
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         sizes = [d if isinstance(d, int) else 0 for d in (self.spec.shape or ())[1:]]
         return (stack_rows(arrays[0]) if arrays[0] else np.empty((0, *sizes), self.spec.dtype),)
@@ -91,6 +125,10 @@ class GoesOnOp(GraphOp):
         super().__init__("goes_on")
         self.n = n
 
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, _INDEX, None)
+        return [Spec((), dtypes.bool_)]
+
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         i, like = arrays
         return (np.asarray(i < (self.n if self.n is not None else len(like))),)
@@ -102,8 +140,19 @@ class CountOp(GraphOp):
     def __init__(self) -> None:
         super().__init__("count")
 
+    def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
+        _expect(self.name, inputs, _INDEX)
+        return [_INDEX]
+
     def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return (arrays[0] + 1,)
+
+
+STEP_OPS: dict[str, tuple[type[GraphOp], str | None]] = {
+    "pass": (PassOp, None), "row": (RowOp, "reverse"), "buffer": (BufferOp, "n"), "store": (StoreOp, "reverse"),
+    "stack": (StackOp, "spec"), "goes_on": (GoesOnOp, "n"), "count": (CountOp, None),
+}  # fmt: skip
+"""the ops that only lowering makes, by name, each with the attribute that its constructor takes"""
 
 
 def must_lower(node: Node) -> bool:

@@ -17,7 +17,7 @@ call takes the same lock, so once an executor has withdrawn its calls the record
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.interrupts import Interrupted, watched
@@ -36,14 +36,14 @@ class Lease(NamedTuple):
 
 def lease(run: Any, op: Any, queue: Any, elements: list[Any]) -> None:
     """A dequeue of `run` has taken `elements`."""
-    if run.__class__ is Run and elements:
+    if isinstance(run, Run) and elements:
         run.leases.append(Lease(op, queue, elements, next(run.clock)))
 
 
 def note_effects(ops: Iterable[Any], run: Any = None) -> None:
     """Record that the effects of `ops` have happened; by default in the step that this thread runs."""
     run = watched.by if run is None else run
-    if run.__class__ is Run and run.leases:  # without leases there is nothing to return
+    if isinstance(run, Run) and (run.leases or run.leased_elsewhere):  # without leases there is nothing to return
         now = next(run.clock)
         for op in ops:
             run.effects[op] = now
@@ -58,21 +58,26 @@ def is_given_up(run: Run, error: BaseException) -> bool:
     return isinstance(error, TimeoutError) and run.expired
 
 
-def give_back(run: Run, nodes: Sequence[Node]) -> None:
-    """Return the elements that a step of `nodes` has taken and not used. It must not be running any more."""
+def give_back(run: Run, nodes: Sequence[Node], used_elsewhere: Container[Any] = ()) -> None:
+    """Return the elements that a step of `nodes` has taken and not used. It must not be running any more.
+
+    Args:
+        used_elsewhere: dequeues on which an effect in another process depends that has happened.
+    """
     leases, run.leases = run.leases, []
     used: dict[int, int] = {}  # by dequeue: when something that depends on it last had an effect
     for node in nodes:
         time = run.effects.get(node.op)
         if time is not None:
-            for before in _ancestors(node):
+            for before in ancestors(node):
                 used[id(before.op)] = max(time, used.get(id(before.op), 0))
     for taken in reversed(leases):
-        if used.get(id(taken.op), -1) < taken.time:
+        if used.get(id(taken.op), -1) < taken.time and taken.op not in used_elsewhere:
             taken.queue.give_back(taken.elements)
 
 
-def _ancestors(node: Node) -> set[Node]:
+def ancestors(node: Node) -> set[Node]:
+    """The nodes that `node` depends on."""
     seen: set[Node] = set()
     stack = [node]
     while stack:

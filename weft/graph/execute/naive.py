@@ -114,6 +114,9 @@ class Interpreter:
                 )
         return {**self.values, **self.feeds}
 
+    def _woken(self) -> None:
+        """A blocking node has reported, on any thread."""
+
     def _wait(self) -> None:
         run = self.run_state
         with run.changed:
@@ -234,6 +237,7 @@ class Interpreter:
             with run.changed:
                 self.reports[key] = (error, outputs)
                 run.changed.notify_all()
+            self._woken()
 
         self.waiting[key] = None
         self.started[key] = node

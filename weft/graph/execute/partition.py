@@ -128,16 +128,19 @@ def run_parts(parts: Sequence[Part], run: Run, env: dict[Value, Any], transport:
                     _cancel(run, error)
             run.changed.notify_all()
 
-    environments = [dict(env) for _ in parts]
-    engines = [ResumableEngine(p, run, e, finished) for p, e in zip(parts, environments, strict=True)]
+    def wake() -> None:
+        with run.changed:
+            run.changed.notify_all()
+
+    engines = [ResumableEngine(part, run, dict(env), finished, wake) for part in parts]
     try:
         run_engines(engines)
-        with run.changed:
-            while left and not failed:
-                if not run.wait(any(engine.waiting() for engine in engines)):
-                    break
-        if left and not failed:
-            run.check([node for engine in engines for node in engine.waiting()])
+        while left and not failed:
+            with run.changed:
+                while left and not failed and not any(engine.ready for engine in engines):
+                    if not run.wait(any(engine.waiting() for engine in engines)):
+                        run.check([node for engine in engines for node in engine.waiting()])
+            run_engines([engine for engine in engines if engine.ready])
     except BaseException as error:  # also Ctrl-C
         failed.append(error)
     if failed:

@@ -153,6 +153,8 @@ class Placement:
                 self._join(node, node.op.state)
             if node.op.routes:
                 self._join(node, self._frame_key(node))
+            for key in self._keys(node):
+                self._join(node, key)
             other = getattr(node.graph, "colocated", {}).get(node)
             if other is not None:
                 self._join(
@@ -161,6 +163,14 @@ class Placement:
         self.groups: dict[Any, list[Node]] = {}
         for node in self.nodes:
             self.groups.setdefault(self._root(node), []).append(node)
+
+    def _keys(self, node: Node) -> Iterable[Any]:
+        """Further things that a node must be together with."""
+        return ()
+
+    def _candidates(self, group: Sequence[Node]) -> list[Device]:
+        """The devices that a group may go to if no constraint says otherwise."""
+        return self.available
 
     def _frame_key(self, node: Node) -> Any:
         """The colocation key of the routing ops of one loop: its tokens are counted in one place."""
@@ -177,7 +187,8 @@ class Placement:
 
     def _allowed(self, group: Sequence[Node]) -> tuple[list[Device], str]:
         """The devices that a group may go to, and what decided."""
-        allowed = [d for d in self.available if all(has_kernel(n.op, d.kind) for n in group)]
+        candidates = self._candidates(group)
+        allowed = [d for d in candidates if all(has_kernel(n.op, d.kind) for n in group)]
         if not allowed:
             node = next(n for n in group if not any(has_kernel(n.op, d.kind) for d in self.available)) if any(
                 not any(has_kernel(n.op, d.kind) for d in self.available) for n in group
@@ -186,7 +197,7 @@ class Placement:
                 f"placement: no device has kernels for node {node.name!r} ({node.op.name}) and what is colocated with it. Got "
                 f"{[str(d) for d in self.available]}. Made at {node.where}."
             )
-        reason = "feasible" if len(allowed) < len(self.available) else ""
+        reason = "feasible" if len(allowed) < len(candidates) else ""
         for soft in (False, True):
             for node in group:
                 for wish in node.device or ():
@@ -233,8 +244,12 @@ class Placement:
             total += node_seconds(node, device.kind)[0]
             for v in node.inputs:
                 if isinstance(v, Value) and self.of.get(v.node, device) != device:
-                    total += SECONDS_PER_TRANSFER + v.nbytes * SECONDS_PER_BYTE
+                    total += self._transfer(self.of[v.node], device, v.nbytes)
         return total
+
+    def _transfer(self, source: Device, destination: Device, nbytes: int) -> float:
+        """How long a value takes from one device to another, in seconds."""
+        return SECONDS_PER_TRANSFER + nbytes * SECONDS_PER_BYTE
 
     def report(self) -> str:
         width = max([len(n.name) for n in self.nodes], default=4)

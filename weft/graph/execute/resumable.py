@@ -5,7 +5,8 @@ an event (a value from another part, an element of a queue, the end of a unit) r
 So a part that waits costs no thread, and a value is used on the thread that brought it, without a hand-over.
 
 A thread that is inside one engine when it wakes another runs that one afterwards, not inside: chains of queues do not nest.
-Units that took long the last time are shared with the pool of threads if there is other work.
+Units that took long the last time are shared with the pool of threads if there is other work. An engine with an owner, a
+thread that waits for the step, is run by that thread and the pool only: a `put` of the user does not run another's step.
 
 Contract: as `Engine`. When a unit fails or `stop` is called no further unit starts, waiting nodes are withdrawn, units
 that run are completed, and then `finished(error)` is called, once; with None when all units have run.
@@ -30,38 +31,59 @@ SHARED_SECONDS = 2e-4  # a unit that took longer is worth another thread
 
 
 class _Here(threading.local):
-    todo: deque[ResumableEngine] | None = None  # engines to run on this thread, after the current one
+    todo: deque[Any] | None = None  # engines to run on this thread, after the current one
+    run: Run | None = None  # the step of the current one
 
 
 _here = _Here()
 
 
-def run_engines(engines: Iterable[ResumableEngine]) -> None:
+def run_engines(engines: Iterable[Any]) -> None:
     """Run what is ready in all of `engines`, and in those that they wake, on this thread; returns when they wait or ended."""
     before = watched.by
     _here.todo = todo = deque(engines)
     try:
         while todo:
             engine = todo.popleft()
-            watched.by = engine.run_state
-            engine._drain(todo)
+            watched.by = _here.run = engine.run_state
+            engine.drain(todo)
     finally:
-        _here.todo = None
+        _here.todo = _here.run = None
         watched.by = before
 
 
+def resume(engine: Any) -> None:
+    """Run what is ready in an engine: on this thread, if it is inside another one after that, or let its owner do it."""
+    todo = _here.todo
+    if todo is not None and (engine.wake is None or _here.run is engine.run_state):
+        todo.append(engine)
+    elif engine.wake is not None:
+        engine.wake()
+    else:
+        run_engines((engine,))
+
+
 class ResumableEngine:
-    """One run of a plan, or of a part of one."""
+    """One run of a plan, or of a part of one.
+
+    Args:
+        plan: the units.
+        run: the step.
+        env: the fed values; receives those that are computed.
+        finished: called once, with the error or None.
+        wake: tells the owner, on any thread, that something is ready; None: there is none.
+    """
 
     __slots__ = (
-        "plan", "run_state", "env", "finished", "error", "executed", "_lock", "_counts", "_ready", "_pending", "_left",
-        "_running", "_stopped", "_over",
+        "plan", "run_state", "env", "finished", "wake", "error", "executed", "_lock", "_counts", "_ready", "_pending",
+        "_left", "_running", "_stopped", "_over",
     )  # fmt: skip
 
     def __init__(
-        self, plan: Any, run: Run, env: dict[Value, Any], finished: Callable[[BaseException | None], None]
-    ) -> None:
-        self.plan, self.run_state, self.env, self.finished = plan, run, env, finished
+        self, plan: Any, run: Run, env: dict[Value, Any], finished: Callable[[BaseException | None], None],
+        wake: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.run_state, self.env, self.finished, self.wake = plan, run, env, finished, wake
         self.error: BaseException | None = None
         self.executed = 0
         self._lock = threading.Lock()
@@ -74,18 +96,10 @@ class ResumableEngine:
         self._running = 0
         self._stopped = self._over = False
 
-    def start(self) -> None:
-        """Run what is ready; a plan without units is over at once."""
-        self.resume()
-        self._settle()
-
-    def resume(self) -> None:
-        """Run what is ready, on this thread; if it is inside an engine, after that one."""
-        todo = _here.todo
-        if todo is None:
-            run_engines((self,))
-        else:
-            todo.append(self)
+    @property
+    def ready(self) -> bool:
+        """Whether a unit could run now."""
+        return bool(self._ready)
 
     def waiting(self) -> list[Node]:
         """The nodes that wait for something outside of the step."""
@@ -110,8 +124,11 @@ class ResumableEngine:
 
     # Units ----------------------------------------------------------------------------------------------------------------
 
-    def _drain(self, todo: deque[ResumableEngine]) -> None:
+    def drain(self, todo: deque[Any]) -> None:
+        """Run units until none is ready. Other threads may do the same."""
         run, ready, lock = self.run_state, self._ready, self._lock
+        if not ready:  # a plan without units is over at once
+            self._settle()
         while True:
             with lock:
                 if not ready:
@@ -137,12 +154,12 @@ class ResumableEngine:
             if not ready:
                 self._settle()
 
-    def _share(self, todo: deque[ResumableEngine], others: bool) -> None:
+    def _share(self, todo: deque[Any], others: bool) -> None:
         """Let other threads take what this one would do after a long unit."""
         while todo:
-            pool().submit(todo.popleft().resume)
+            pool().submit(run_engines, (todo.popleft(),))
         if others:
-            pool().submit(self.resume)
+            pool().submit(run_engines, (self,))
 
     def _inputs(self, unit: Unit) -> list[Any]:
         env, constants = self.env, self.plan.constants
@@ -187,7 +204,7 @@ class ResumableEngine:
             self._running -= 1
             ready = bool(self._ready)
         if ready:
-            self.resume()
+            resume(self)
         else:
             self._settle()
 

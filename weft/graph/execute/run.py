@@ -18,6 +18,7 @@ class Run:
 
     __slots__ = (
         "deadline", "cancelled", "reason", "changed", "executed", "step_id", "_loops", "expired", "clock", "leases", "effects",
+        "leased_elsewhere",
     )  # fmt: skip
 
     def __init__(self, timeout: float | None, step_id: int = 0) -> None:
@@ -29,6 +30,7 @@ class Run:
         self.clock = itertools.count()
         self.leases: list[Any] = []
         self.effects: dict[Any, int] = {}
+        self.leased_elsewhere = False  # whether another process dequeues in this step
         self.changed = threading.Condition()
         self.executed = 0
         self.step_id = step_id

@@ -26,6 +26,7 @@ from ..capture.control_flow import ControlOp
 from ..declared.building import DeclaredGraph, get_default_graph, refuse_foreign
 from ..declared.routing import frame_of, has_routing
 from ..graph import CONSTANT, PLACEHOLDER, Node, Value
+from ..remote_data import holds_memory
 from .control_lowering import Lowered, must_lower
 from .costs import Measuring, report
 from .executor import Engine, Plan, Unit, needed_nodes
@@ -50,6 +51,7 @@ class Session:
         devices: the devices to place nodes on; those of `wf.devices()` by default.
         lower: lower all structured control flow to routing ops instead of compiling it; see
             `weft.graph.execute.control_lowering`.
+        cluster: a `weft.distributed.Cluster`, on whose tasks the steps then run.
 
     >>> with wf.Graph().as_default() as graph:
     ...     x = wf.placeholder(wf.float32, (2,))
@@ -61,15 +63,23 @@ class Session:
     """
 
     def __init__(
-        self, graph: DeclaredGraph | None = None, executor: str = "dataflow", devices: Any = None, lower: bool = False
+        self,
+        graph: DeclaredGraph | None = None,
+        executor: str = "dataflow",
+        devices: Any = None,
+        lower: bool = False,
+        cluster: Any = None,
     ) -> None:
         if executor not in ("dataflow", "naive"):
             raise ValueError(f"Session: executor must be 'dataflow' or 'naive'. Got {executor!r}.")
         if graph is not None and not isinstance(graph, DeclaredGraph):
             raise TypeError(f"Session: expected a wf.Graph. Got {type(graph).__name__}.")
         self.graph = graph if graph is not None else get_default_graph()
+        if cluster is not None and not hasattr(cluster, "prepare"):
+            raise TypeError(f"Session: expected a wf.distributed.Cluster. Got {type(cluster).__name__}.")
         self.executor = executor
         self.lower = lower
+        self.cluster = cluster
         self.devices = devices
         if devices is not None:
             as_devices(devices)  # raise for unknown names now, not in the first step
@@ -133,6 +143,11 @@ class Session:
         New steps of this session are placed by these costs. The step is a real one: its assigns and queue ops take effect.
         """
         self._check_open()
+        if self.cluster is not None:
+            raise NotImplementedError(
+                "measure: only a session without a cluster measures nodes. Measure there; sessions of a cluster use the times. "
+                "`cluster.measure_links()` measures the ways between tasks."
+            )
         leaves, structure = flatten(fetches)
         targets = [self._fetch_target(x) for x in leaves]
         given = {self._feed_target(t): a for t, a in (feeds or {}).items()}
@@ -170,6 +185,28 @@ class Session:
             return self._run_step(step, [_feed(v, a) for v, a in zip(values, args, strict=True)], timeout)
 
         return call
+
+    def explain(self, fetches: Any, feed_list: Sequence[Any] = ()) -> str:
+        """Describe the step that `run(fetches, feeds)` runs: its parts, the edges between them, and bytes per step.
+
+        Args:
+            fetches: as for `run`.
+            feed_list: the tensors that are fed; by default the placeholders that the step needs.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     x = wf.placeholder(wf.float32, (2,))
+        ...     y = x + 1
+        >>> with wf.Session(graph) as sess:
+        ...     print(sess.explain(y))
+        step in one part: 1 nodes on cpu:0
+        """
+        leaves, structure = flatten(fetches)
+        values = [self._feed_target(t) for t in feed_list]
+        if not values:
+            targets = [self._fetch_target(x) for x in leaves]
+            needed = needed_nodes([t.node if isinstance(t, Value) else t for t in targets], set())
+            values = [n.outputs[0] for n in needed if n.op is PLACEHOLDER]
+        return self._make(leaves, structure, values).explain()
 
     def cancel(self) -> None:
         """Cancel the running steps. They raise `CancelledError`; no assign is applied partially."""
@@ -237,7 +274,7 @@ class Session:
     def _feed_target(self, what: Any) -> Value:
         if isinstance(what, str):
             what = self.graph.tensor(what)
-        if hasattr(what, "reads") or isinstance(what, Tensor) and type(what._data) is ndarray:
+        if hasattr(what, "reads") or isinstance(what, Tensor) and holds_memory(what):
             what = self._read_of(what)
         value = getattr(what, "_data", None)
         if not isinstance(value, Value):
@@ -269,7 +306,7 @@ class Session:
                 )
             return what
         if isinstance(what, Tensor):
-            if type(what._data) is ndarray:
+            if holds_memory(what):
                 return self.graph.outside(what)
             if isinstance(what._data, Value):
                 if what._data.node.graph is not self.graph:
@@ -285,7 +322,10 @@ class Session:
             self._check_open()
         if timeout is not None and (not isinstance(timeout, (int, float)) or not timeout >= 0):
             raise ValueError(f"run: timeout must be a number of at least 0 seconds. Got {timeout!r}.")
-        run = Run(timeout, next(_step_ids))
+        if self.cluster is None:
+            run = Run(timeout, next(_step_ids))
+        else:
+            run = self.cluster.new_run(timeout, next(_step_ids))
         with self._lock:
             self._runs.add(run)
         try:
@@ -370,6 +410,18 @@ def _fits(shape: Sequence[Any], given: Sequence[int]) -> bool:
     return True
 
 
+def _check_memory(nodes: Sequence[Node]) -> None:
+    """Raise if a step of this process uses a variable or queue that is on a task of a cluster."""
+    for node in nodes:
+        for name in ("state", "queue", "barrier"):
+            what = getattr(node.op, name, None)
+            if what is not None and what.home is not None:
+                raise ValueError(
+                    f"session: {what.name!r} lives on a task of a cluster. Run the step there, `wf.Session(graph, "
+                    f"cluster=cluster)`. Used by node {node.name!r}, made at {node.where}."
+                )
+
+
 class PreparedStep:
     """A step's definition, made ready to run: its plan, and what its results are."""
 
@@ -390,6 +442,7 @@ class PreparedStep:
             targets = [new.values.get(t, t) if isinstance(t, Value) else new.nodes[t] for t in targets]
             self.targets = targets
         self.nodes = nodes
+        self.placement: Any = None
         naive = session.executor == "naive"
         self.parts: list[Part] = []
         self.plan: Any = self._plan(nodes, given, list(dict.fromkeys(values)), naive)
@@ -411,6 +464,11 @@ class PreparedStep:
                         f"run: {v.name!r} is inside the loop {'/'.join(frame_of(v.node))!r}, where it has many values. Fetch "
                         f"the result of an `exit`. Made at {v.node.where}."
                     )
+        if self.session.cluster is not None:
+            made = self.session.cluster.prepare(self.session, nodes, self.fed, values, naive)
+            self.placement = made.placement
+            return made
+        _check_memory(nodes)
         available = as_devices(self.session.devices)
         placed: dict[Node, Any] = {}
         if len(available) > 1 or available[0].kind != "cpu" or any(n.device for n in nodes):
@@ -447,6 +505,8 @@ class PreparedStep:
         plan, transport = self.plan, self.session.transport
         if isinstance(plan, Script):
             env = Interpreter(plan, run, env, transport).execute()
+        elif self.session.cluster is not None:
+            env = plan.run(run, env)
         elif isinstance(plan, TokenPlan):
             env = plan.run(run, env, transport)
         elif self.parts:
@@ -455,6 +515,26 @@ class PreparedStep:
             Engine(plan, run, env, True).execute()
         return self._results(env)
 
+    def explain(self) -> str:
+        """The step in words; see `Session.explain`."""
+        if self.session.cluster is not None:
+            text: str = self.plan.explain()
+            return text
+        work = [n for n in self.nodes if n.op is not CONSTANT and n.op is not PLACEHOLDER]
+        placed = self.placement.of if self.placement is not None else {}
+        found: dict[Any, list[Node]] = {}
+        for node in work:
+            found.setdefault(placed.get(node, as_devices(self.session.devices)[0]), []).append(node)
+        if len(found) < 2:
+            return "".join([f"step in one part: {len(nodes)} nodes on {device}" for device, nodes in found.items()])
+        lines = [f"step over {len(found)} parts:"]
+        lines += [f"  {device}: {', '.join([n.name for n in nodes])}" for device, nodes in found.items()]
+        for node in work:
+            for v in {v: None for v in node.inputs if isinstance(v, Value) and v.node in placed}:
+                if placed[v.node] != placed[node]:
+                    lines.append(f"  {v.name}: {placed[v.node]} → {placed[node]}, {v.nbytes} bytes")
+        return "\n".join(dict.fromkeys(lines))
+
     def _results(self, env: dict[Value, Any]) -> Any:
         made: list[Any] = []
         for t in self.targets:
@@ -462,6 +542,6 @@ class PreparedStep:
                 made.append(None)
                 continue
             array = env[t] if t in env else self.plan.constants[t]
-            own = isinstance(self.plan, Plan) and t not in self.plan.fed and t.node.op is not CONSTANT
+            own = not isinstance(self.plan, (Script, TokenPlan)) and t not in self.plan.fed and t.node.op is not CONSTANT
             made.append(wrap(array if own else np.array(array)))
         return made[0] if self.structure is None else unflatten(self.structure, made)

@@ -14,7 +14,7 @@ its way: as many tokens were taken as were sent.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,23 @@ class TokenPart:
         self.items: list[_Item] = []
         self.users: dict[Value, list[tuple[_Item, int]]] = {}
         self.after: dict[Node, list[_Item]] = {}
-        self.remote: dict[Any, dict[Device, None]] = {}  # value or node -> devices
-        self.edges: dict[str, Any] = {}  # what arrives from elsewhere, by the name of its edge
+        self.remote: dict[Any, dict[Any, None]] = {}  # value or node -> devices
+        self.edges: dict[Any, Any] = {}  # what arrives from elsewhere, by the name of its edge
+
+    def add(self, node: Node, given: Container[Value]) -> list[Value | Node]:
+        """Add a node, whose inputs in `given` are known before the step; returns what it waits for."""
+        item = _Item(node)
+        self.items.append(item)
+        waits: list[Value | Node] = []
+        for position, v in enumerate(item.inputs):
+            if v.__class__ is Value and v not in given:
+                self.users.setdefault(v, []).append((item, position))
+                waits.append(v)
+        for other in node.control:
+            self.after.setdefault(other, []).append(item)
+            waits.append(other)
+        item.count = len(waits)
+        return waits
 
 
 class TokenPlan:
@@ -68,27 +83,22 @@ class TokenPlan:
         self.constants = {n.outputs[0]: n.attrs[0] for n in nodes if n.op is CONSTANT}
         self.parts: dict[Any, TokenPart] = {}
         work = [n for n in nodes if n.op is not CONSTANT and not (n.op is PLACEHOLDER and n.outputs[0] in fed)]
+        given = {*fed, *self.constants}
         for node in work:
             device = devices.get(node)
             part = self.parts.get(device)
             if part is None:
                 part = self.parts[device] = TokenPart(device)
-            item = _Item(node)
-            part.items.append(item)
-            for position, v in enumerate(item.inputs):
-                if v.__class__ is Value and v not in fed and v not in self.constants:
-                    part.users.setdefault(v, []).append((item, position))
-                    item.count += 1
-                    self._edge(part, device, devices.get(v.node), v, v.name)
-            for other in node.control:
-                part.after.setdefault(other, []).append(item)
-                item.count += 1
-                self._edge(part, device, devices.get(other), other, f"^{other.name}")
+            for what in part.add(node, given):
+                if isinstance(what, Value):
+                    self._edge(part, device, devices.get(what.node), what, what.name)
+                else:
+                    self._edge(part, device, devices.get(what), what, f"^{what.name}")
         for part in self.parts.values():  # the users of all values are known only now
             for name, what in part.edges.items():
                 maker = what.node if what.__class__ is Value else what
                 source = self.parts[devices.get(maker)]
-                source.remote.setdefault(what, {})[part.device] = None  # type: ignore[index]
+                source.remote.setdefault(what, {})[part.device] = None
                 assert name
 
     @staticmethod
@@ -167,9 +177,7 @@ class TokenEngine:
     def execute(self) -> None:
         watched.by = self.run_state
         try:
-            for item in self.part.items:
-                if not item.count:
-                    self.ready.append((item, (), self._slot(item, ()).arrays))
+            self._begin_step()
             while True:
                 while self.ready:
                     self.run_state.check_start()
@@ -183,6 +191,12 @@ class TokenEngine:
             raise
         finally:
             watched.by = None
+
+    def _begin_step(self) -> None:
+        """What needs no token is ready."""
+        for item in self.part.items:
+            if not item.count:
+                self.ready.append((item, (), self._slot(item, ()).arrays))
 
     def _more(self) -> bool:
         """Take tokens from other devices and threads, waiting if necessary; False when the whole step is over."""
@@ -204,18 +218,26 @@ class TokenEngine:
         if not came and not finished:
             run.check([item.node for item in self.started.values()])
         for key, (array, dead) in came:
-            what = self.part.edges[key.edge]
-            if what.__class__ is Value:
-                self._here(what, key.iteration, array, dead)
-            else:
-                self._go_here(what, key.iteration, dead)
+            self._take(key.edge, key.iteration, array, dead)
+        self._collect(finished)
+        return True
+
+    def _take(self, edge: Any, tag: Tag, array: Any, dead: bool) -> None:
+        """A token of another device."""
+        what = self.part.edges[edge]
+        if what.__class__ is Value:
+            self._here(what, tag, array, dead)
+        else:
+            self._go_here(what, tag, dead)
+
+    def _collect(self, finished: Iterable[Any]) -> None:
+        """Reports of nodes that were started or ran on other threads."""
         for key, item, tag, error, outputs in finished:
             self.pending.pop(key, None)
             self.started.pop(key, None)
             if error is not None:
                 raise located(error, item.node)
             self._send(item, tag, outputs)
-        return True
 
     def deliver(self, key: Key, token: Any) -> None:
         """A token from another device; called from its thread."""
@@ -374,10 +396,14 @@ class TokenEngine:
 
     def _cross(self, what: Any, edge: str, tag: Tag, array: Any, dead: bool) -> None:
         for device in self.part.remote[what]:
-            with self.run_state.changed:
-                self.together.left += 1
-            key = Key(self.part.device, device, edge, self.run_state.step_id, tag)  # type: ignore[arg-type]
-            self.transport.send(key, (array, dead))
+            self._emit(device, edge, tag, array, dead)
+
+    def _emit(self, device: Any, edge: str, tag: Tag, array: Any, dead: bool) -> None:
+        """Send a token to another device."""
+        with self.run_state.changed:
+            self.together.left += 1
+        key = Key(self.part.device, device, edge, self.run_state.step_id, tag)  # type: ignore[arg-type]
+        self.transport.send(key, (array, dead))
 
     def _here(self, value: Value, tag: Tag, array: Any, dead: bool) -> None:
         for item, position in self.part.users.get(value, ()):

@@ -1,0 +1,161 @@
+"""Channels: connections of a cluster on which any number of threads send frames, and one at a time receives them.
+
+A frame is a header, a head (JSON, or the shapes of what follows) and data, the bytes of arrays. A channel begins with the
+handshake of `wire`, which both ends must pass before anything is parsed. Over TCP every frame carries a MAC over a sequence
+number, header and head; data are neither signed nor encrypted, as in `wire`. Over a Unix socket, whose directory only the
+user can enter, the kernel keeps others out and there is no MAC.
+
+A frame is written by one system call and, if it is small, read by one: received bytes are buffered. Large data go straight
+from and into the memory of tensors.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .wire import _HEADER, _MAC, _SEQUENCE, Connection, Frame, WireError, _mac
+
+BUFFER_BYTES = 1 << 16  # of received bytes
+SOCKET_BYTES = 4 << 20  # what the kernel may buffer
+MAX_HEAD_BYTES = 1 << 28
+
+
+class Channel:
+    """One end of a connection. `peer` is the number that the other end gave in the handshake."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.socket, self.peer = connection.socket, connection.host
+        self._send_key, self._receive_key = connection._send_key, connection._receive_key
+        self.signed = self.socket.family != socket.AF_UNIX
+        self._first = _HEADER.size + (_MAC if self.signed else 0)
+        self._sent = self._received = 0
+        self._sending = threading.Lock()
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
+        self.bytes_sent = self.bytes_received = 0
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            self.socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    # Sending --------------------------------------------------------------------------------------------------------
+
+    def send(
+        self, kind: int, part: int = 0, step: int = 0, a: int = 0, head: bytes = b"", data: Sequence[memoryview] = ()
+    ) -> None:
+        """Send a frame with the numbers `part`, `step` and `a`; `data` are views of bytes.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        nbytes = len(head)
+        for view in data:
+            nbytes += view.nbytes
+        first = _HEADER.pack(kind, part, step, a, len(head), nbytes)
+        with self._sending:
+            if self.signed:
+                first += _mac(self._send_key, _SEQUENCE.pack(self._sent) + first + head)[:_MAC]
+                self._sent += 1
+            first += head
+            total = self._first + nbytes
+            sent = self.socket.sendmsg([first, *data]) if data else self.socket.send(first)
+            self.bytes_sent += total
+            if sent < total:
+                self._send_rest([first, *data], sent)
+
+    def _send_rest(self, buffers: Sequence[Any], sent: int) -> None:
+        for buffer in buffers:
+            if sent >= len(buffer):
+                sent -= len(buffer)
+                continue
+            self.socket.sendall(memoryview(buffer)[sent:])
+            sent = 0
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a frame is being sent now."""
+        return self._sending.locked()
+
+    # Receiving ------------------------------------------------------------------------------------------------------
+
+    @property
+    def buffered(self) -> bool:
+        """Whether bytes have been received that were not asked for yet: no descriptor announces them."""
+        return self._end > self._start
+
+    def receive(self) -> tuple[Frame, bytes]:
+        """Header and head of the next frame. The caller then reads its `nbytes - b` bytes of data with `read_into`.
+
+        Raises:
+            WireError: the frame is not signed by the peer, or too large.
+            OSError: the connection is broken or closed.
+        """
+        data = self._take(self._first)
+        header = data[: _HEADER.size] if self.signed else data
+        frame = Frame(*_HEADER.unpack(header))
+        size = frame.b
+        if size > MAX_HEAD_BYTES or size > frame.nbytes:
+            raise WireError(f"a frame with a head of {size:,} bytes; at most {MAX_HEAD_BYTES:,} are read")
+        head = self._take(size) if size else b""
+        if self.signed:
+            expected = _mac(self._receive_key, _SEQUENCE.pack(self._received) + header + head)[:_MAC]
+            if not hmac.compare_digest(data[_HEADER.size :], expected):
+                raise WireError("a frame with a wrong signature")
+            self._received += 1
+        return frame, head
+
+    def _take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        if count > BUFFER_BYTES // 2:
+            large = bytearray(count)
+            self.read_into(memoryview(large))
+            return bytes(large)
+        while self._end - self._start < count:
+            if self._start + count > BUFFER_BYTES:
+                rest = self._end - self._start
+                self._buffer[:rest] = self._buffer[self._start : self._end]
+                self._start, self._end = 0, rest
+            got = self.socket.recv_into(self._view[self._end :])
+            if not got:
+                raise ConnectionResetError("the peer closed the connection")
+            self._end += got
+            self.bytes_received += got
+        data = bytes(self._view[self._start : self._start + count])
+        self._start += count
+        if self._start == self._end:
+            self._start = self._end = 0
+        return data
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill a view of bytes with the next ones."""
+        have = min(self._end - self._start, len(view))
+        if have:
+            view[:have] = self._view[self._start : self._start + have]
+            self._start += have
+            if self._start == self._end:
+                self._start = self._end = 0
+        while have < len(view):
+            got = self.socket.recv_into(view[have:], 0, socket.MSG_WAITALL)
+            if not got:
+                raise ConnectionResetError("the peer closed the connection")
+            have += got
+            self.bytes_received += got
+
+    def skip(self, count: int) -> None:
+        """Read and forget."""
+        while count:
+            count -= len(self._take(min(count, BUFFER_BYTES // 2)))
+
+    def close(self) -> None:
+        """End the connection; threads that use it get an OSError."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is closed already
+        self.socket.close()

@@ -1,0 +1,150 @@
+"""What a task of a cluster holds across steps, by key: variables, queues and barriers.
+
+A key is a name that all clients share, or one that a single client made up; what only one client knows goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph.declared.queues import Barrier, PriorityQueue, Queue, RandomShuffleQueue
+from ..graph.declared.serialize import QUEUES
+from ..graph.declared.variables import State, state_of
+from ..io.shards import index_file, index_metadata, read_sharded
+from ..nn.initializers import Initializer
+from ..ops.core.spec import Symbol
+from ..tensor import Tensor
+from .remote_parts import PartError
+
+KEYS = (
+    "weft.keys"  # in the metadata of a checkpoint's index: the names of variables, by the keys they had on their tasks
+)
+
+_DTYPES = {d.name: d for d in dtypes.ALL}
+
+
+class TaskStore:
+    """The things by key. Thread-safe.
+
+    Args:
+        checkpoint: of an earlier life of this task: what is in it begins with the value it has there.
+    """
+
+    def __init__(self, checkpoint: str | None = None) -> None:
+        self.states: dict[str, State] = {}
+        self.queues: dict[str, Queue] = {}
+        self.barriers: dict[str, Barrier] = {}
+        self._owners: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._checkpoint = checkpoint
+
+    def ensure(self, entries: Sequence[dict[str, Any]], arrays: Sequence[np.ndarray], client: int) -> None:
+        """Make what is missing; an entry that exists must be the same kind of thing.
+
+        Raises:
+            PartError: it is another kind of thing.
+        """
+        makers = {"state": self._state, "queue": self._queue, "barrier": self._barrier}
+        with self._lock:
+            for entry in entries:
+                makers[entry["what"]](entry, arrays)
+                if entry["private"]:
+                    self._owners.setdefault(entry["key"], client)
+
+    def _state(self, entry: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        key, shape, dtype = entry["key"], tuple([int(d) for d in entry["shape"]]), _DTYPES[entry["dtype"]]
+        found = self.states.get(key)
+        if found is not None:
+            data = found.tensor._data
+            if data.shape != shape or data.dtype != dtype:
+                raise PartError(
+                    f"session: there is a variable {key!r} of {data.dtype.name} {data.shape} on this task already; this one is "
+                    f"{dtype.name} {shape}. Give it another name, or remove the old one with `cluster.drop({key!r})`."
+                )
+            return
+        stored = self._saved(key)
+        if stored is not None and stored.shape == shape and stored.dtype == dtype:
+            values = stored
+        elif entry["array"] is not None:
+            values = np.array(arrays[entry["array"]])
+        else:
+            values = Initializer.load(entry["init"]).values(shape, dtype)
+        if values.shape != shape or values.dtype != dtype:
+            raise PartError(f"session: the value of variable {key!r} is {values.dtype.name} {values.shape}.")
+        self.states[key] = state_of(Tensor(values), entry["name"])
+
+    def _saved(self, key: str) -> np.ndarray | None:
+        """The value of a variable in the checkpoint."""
+        path = self._checkpoint
+        if path is None or not index_file(path).exists():
+            return None
+        keys = index_metadata(path).get(KEYS)
+        found = None if keys is None else keys.get(key)
+        return None if found is None else read_sharded(path, [found.text()])[found.text()]
+
+    def _queue(self, entry: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        key = entry["key"]
+        if key in self.queues:
+            return
+        facts = entry["queue"]
+        kinds = [_DTYPES[d] for d in facts["dtypes"]]
+        shapes = [None if s is None else tuple([_size(d) for d in s]) for s in facts["shapes"]]
+        cls, capacity, name = QUEUES[facts["kind"]], facts["capacity"], facts["name"]
+        if cls is PriorityQueue:
+            made: Queue = PriorityQueue(capacity, kinds[1:], shapes[1:], name)
+        elif cls is RandomShuffleQueue:
+            made = RandomShuffleQueue(capacity, facts["reserve"], kinds, shapes, entry["seed"], name)
+        else:
+            made = cls(capacity, kinds, shapes, name)
+        made.single, made.device = facts["single"], None
+        at, components = entry["array"], len(kinds)
+        for i in range(entry["elements"]):
+            made._push(tuple([np.array(a) for a in arrays[at + i * components : at + (i + 1) * components]]))
+        if entry["closed"]:
+            made.close()
+        self.queues[key] = made
+
+    def _barrier(self, entry: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        made = self.barriers.setdefault(entry["key"], Barrier(entry["parties"], entry["name"]))
+        if made.parties != entry["parties"]:
+            raise PartError(f"session: barrier {entry['key']!r} has {made.parties} parties, not {entry['parties']}.")
+
+    def drop(self, keys: Sequence[str]) -> None:
+        """Forget things. Steps that run keep what they use."""
+        with self._lock:
+            for key in keys:
+                self.states.pop(key, None)
+                self._owners.pop(key, None)
+                queue, barrier = self.queues.pop(key, None), self.barriers.pop(key, None)
+                if queue is not None:
+                    queue.close(cancel_pending=True)
+                if barrier is not None:
+                    barrier.close()
+
+    def drop_client(self, client: int) -> None:
+        """Forget what only this client knows."""
+        self.drop([key for key, owner in list(self._owners.items()) if owner == client])
+
+    def state(self, key: str) -> State:
+        found = self.states.get(key)
+        if found is None:
+            raise KeyError(f"session: this task has no variable {key!r}.")
+        return found
+
+    def named(self) -> dict[str, State]:
+        """The variables, in the order in which their locks are taken."""
+        with self._lock:
+            return dict(sorted(self.states.items(), key=lambda item: item[1].number))
+
+    def use_checkpoint(self, path: str | None) -> None:
+        self._checkpoint = None if path is None else os.path.abspath(path)
+
+
+def _size(entry: Any) -> Any:
+    return Symbol(entry["symbol"]) if isinstance(entry, dict) else entry

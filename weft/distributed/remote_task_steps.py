@@ -1,0 +1,245 @@
+"""The steps of clients on a task: registered parts, and one record per step while it runs.
+
+A part is read, checked and planned once. A step of it begins on the thread that received its message, goes on, on the
+threads that bring values, and answers the client when it has fetched values, or effects that no other part waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.execute.executor import Plan
+from ..graph.execute.leases import give_back
+from ..graph.execute.resumable import ResumableEngine, run_engines
+from ..graph.execute.resumable_tokens import Idle, ResumableTokens
+from ..graph.execute.run import CancelledError, Run
+from ..graph.execute.tokens import TokenPart
+from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
+from ..runtime.device import Device
+from ..runtime.interrupts import Interrupted
+from .remote_channel import Channel
+from .remote_messages import DONE, FAILED, IDLE, STOP_DONE, STOP_LATE, STOPPED, dump_error, pack
+from .remote_partition import ReceiveOp, SendOp
+from .remote_parts import Read
+from .rendezvous import Exchange
+
+
+class StepRun(Run):
+    """The run of a step whose parts are in several processes; send and receive nodes find the others by `exchange`."""
+
+    __slots__ = ("exchange",)
+
+    def __init__(self, step: int, exchange: Exchange | None) -> None:
+        super().__init__(None, step)
+        self.exchange = exchange
+
+
+class TokenParts:
+    """The part of one process of a step with loops: the plan that a token engine needs."""
+
+    def __init__(self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], device: Device | None) -> None:
+        self.fed, self.fetched = fed, list(fetched)
+        self.constants = {n.outputs[0]: n.attrs[0] for n in nodes if n.op is CONSTANT}
+        self.part = TokenPart(device)
+        self.framed = 0  # nodes inside of loops
+        given = {*fed, *self.constants}
+        for node in nodes:
+            op = node.op
+            if op is CONSTANT or op is PLACEHOLDER:
+                continue
+            if isinstance(op, ReceiveOp):
+                self.part.edges[op.edge] = node.outputs[0] if node.outputs else node
+            elif isinstance(op, SendOp):
+                what: Any = node.inputs[0] if node.inputs else node.control[0]
+                self.part.remote.setdefault(what, {})[op.destination, op.edge] = None
+            else:
+                self.part.add(node, given)
+                self.framed += node in node.graph.frames  # type: ignore[attr-defined]
+        self.is_body = bool(self.framed) and self.framed == len(self.part.items)  # nothing but nodes of loops
+
+
+class TaskPart:
+    """A registered part, planned."""
+
+    def __init__(self, read: Read) -> None:
+        self.read, self.mode = read, read.mode
+        self.fed, self.fetched = read.fed, read.fetched
+        self.nodes: list[Node] = read.graph.nodes
+        self.names = {id(n.op): n.name for n in self.nodes}
+        self.plan: Any = None
+        devices = {n: Device(c.kind or "cpu", c.index or 0) for n in self.nodes if n.device for c in n.device[:1]}
+        several = len(set(devices.values())) > 1 or any(d.kind != "cpu" for d in devices.values())
+        if read.mode == "tokens":
+            self.plan = TokenParts(self.nodes, set(read.fed), read.fetched, next(iter(devices.values()), None))
+        elif read.mode == "dataflow":
+            self.plan = plan_part(self.nodes, set(read.fed), read.fetched, devices if several else {})
+
+
+def plan_part(nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any]) -> Plan:
+    """The plan of a part with send and receive nodes, which count as no nodes of the user's."""
+    plan = Plan(nodes, fed, fetched, devices)
+    for unit in plan.units:
+        if isinstance(unit.node.op, (SendOp, ReceiveOp)):
+            unit.size = 0
+    return plan
+
+
+def described(nodes: Sequence[Node]) -> list[list[str]]:
+    """Nodes for a message about what is waited for: name and the user's line."""
+    return [[n.name, str(n.where)] for n in nodes[:3]]
+
+
+class TaskStep:
+    """One step of a part on this task.
+
+    Args:
+        part, number: what runs.
+        feeds: arrays for the part's fed values.
+        exchange: the way to the other parts.
+        channel: of the client.
+        place: the name of this task for errors.
+        over: called when nothing of the step is needed any more.
+    """
+
+    __slots__ = (
+        "part", "number", "exchange", "channel", "place", "over", "run", "engine", "ended", "stopping", "asked", "_idle",
+        "feeds",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        part: TaskPart,
+        number: int,
+        feeds: Sequence[Any],
+        exchange: Exchange,
+        channel: Channel,
+        place: str,
+        over: Any,
+    ) -> None:
+        self.part, self.number, self.exchange, self.channel = part, number, exchange, channel
+        self.place, self.over, self.feeds = place, over, feeds
+        self.run = StepRun(number, exchange)
+        self.run.leased_elsewhere = part.read.leased
+        self.ended = self.stopping = self.asked = False
+        self._idle: Idle | None = None
+        env = dict(zip(part.fed, feeds, strict=True))
+        if part.mode == "tokens":
+            tokens = ResumableTokens(
+                part.plan, part.plan.part, self.run, env, exchange.send_token, self._report_idle, self._finished
+            )
+            self.engine: Any = tokens
+        else:
+            self.engine = ResumableEngine(part.plan, self.run, env, self._finished)
+
+    def begin(self) -> None:
+        """Run on this thread as far as possible."""
+        if self.part.mode == "tokens":
+            self.exchange.listen(self.engine.deliver)
+        run_engines((self.engine,))
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _finished(self, error: BaseException | None) -> None:
+        self.ended = True
+        part = self.part
+        if self.stopping:
+            self._send_stopped(error)
+        elif error is not None:
+            self._send_failed(error)
+        else:
+            if part.read.answers or part.mode == "tokens":
+                self._send_done()
+            if not part.read.keeps:
+                self.over(self, late=False)
+
+    def _send_done(self) -> None:
+        values = self.engine.made if self.part.mode == "tokens" else self.engine.env
+        constants = self.part.plan.constants
+        arrays: list[Any] = []
+        for v in self.part.fetched:
+            found = values[v] if v in values else constants.get(v)
+            arrays.append(None if found is None else np.asarray(found))
+        head, data = pack(arrays)
+        self._tell(DONE, head, data, self.engine.executed)
+
+    def _send_failed(self, error: BaseException) -> None:
+        if isinstance(error, Interrupted):
+            try:
+                self.run.check(self.engine.waiting())
+            except (CancelledError, TimeoutError) as why:
+                error = why
+        answer = {"error": dump_error(error, self.place), "expired": self.run.expired}
+        self._tell(FAILED, json.dumps(answer).encode())
+
+    def _send_stopped(self, error: BaseException | None) -> None:
+        names = self.part.names
+        answer = {
+            "over": False, "error": None if error is None else dump_error(error, self.place),
+            "effects": [names[id(op)] for op in self.run.effects if id(op) in names],
+            "leases": sorted({names[id(lease.op)] for lease in self.run.leases if id(lease.op) in names}),
+        }  # fmt: skip
+        self._tell(STOPPED, json.dumps(answer).encode())
+
+    def _tell(self, kind: int, head: bytes, data: Sequence[memoryview] = (), part: int = 0) -> None:
+        try:
+            self.channel.send(kind, part, self.number, self.exchange.client, head, data)
+        except OSError:
+            return  # the client is gone; its steps are ended when its connection is closed
+
+    # What the client says -------------------------------------------------------------------------------------------
+
+    def stop(self, how: int, reason: str) -> None:
+        """End the step: now, or as after its deadline; or take its results."""
+        if how == STOP_DONE:
+            self.engine.stop()
+            return
+        if how == STOP_LATE:
+            waiting = self.engine.waiting()
+            self.run.deadline = time.monotonic()
+            if self.ended or not (waiting or not self.run.effects):
+                return  # what has had effects is completed
+            try:
+                self.run.check(waiting)
+            except TimeoutError as error:
+                self.engine.stop(error)
+            return
+        if self.ended:
+            self._send_stopped(None)
+            return
+        self.stopping = True
+        self.run.cancel(reason)
+        self.engine.stop(CancelledError(f"session: the step was cancelled. {reason}"))
+
+    def end(self, used: Sequence[str]) -> None:
+        """The step is over everywhere. Dequeued elements that were not used go back, except those that `used` names."""
+        if self.run.leases:
+            elsewhere = {n.op for n in self.part.nodes if n.name in set(used)}
+            give_back(self.run, self.part.nodes, elsewhere)
+        self.over(self, late=True)
+
+    def keep_nothing(self) -> None:
+        """The step has succeeded."""
+        self.run.leases = []
+        self.over(self, late=True)
+
+    # Steps with loops -----------------------------------------------------------------------------------------------
+
+    def _report_idle(self, report: Idle) -> None:
+        self._idle = report
+        if self.asked or not (report.expects or self.part.plan.is_body):
+            self._send_idle(report)
+
+    def ask(self) -> None:
+        """Report from now on whenever there is nothing to do."""
+        self.asked = True
+        if self._idle is not None:
+            self._send_idle(self._idle)
+
+    def _send_idle(self, report: Idle) -> None:
+        text = {"number": report.number, "sent": list(report.sent.items()), "received": list(report.received.items())}
+        self._tell(IDLE, json.dumps(text).encode())

@@ -1,0 +1,136 @@
+"""Where values meet those who wait for them: the exchange of one step in one process.
+
+The two ends of an edge know each other by (client, step, edge) and, in loops, by the tag of the iteration. A value that
+comes first is kept; a receiver that comes first is remembered, without a thread, and run on the thread that brings the value.
+A second value for an edge, or one for a step that is over, is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .remote_channel import Channel
+from .remote_messages import TOKEN, VALUE, TaskLostError, pack, pack_token
+
+Done = Callable[[BaseException | None, Sequence[Any]], None]
+MAX_ENDED = 4096  # steps of a client that are remembered as over
+EARLY_SECONDS = 120.0  # how long values of a step that has not begun are kept
+
+
+class Exchange:
+    """The values of one step on their way into this process, and the way out of it.
+
+    Args:
+        client, step: whose step it is.
+        route: the channel to a task, or to the client; raises TaskLostError.
+    """
+
+    __slots__ = ("client", "step", "route", "made", "_lock", "_values", "_waiting", "_deliver", "_tokens")
+
+    def __init__(self, client: int, step: int, route: Callable[[int], Channel]) -> None:
+        self.client, self.step, self.route = client, step, route
+        self.made = time.monotonic()
+        self._lock = threading.Lock()
+        self._values: dict[int, Any] = {}
+        self._waiting: dict[int, Done] = {}
+        self._deliver: Callable[..., None] | None = None
+        self._tokens: list[Any] = []
+
+    # Out ------------------------------------------------------------------------------------------------------------
+
+    def send(self, edge: int, destination: int, array: np.ndarray | None) -> None:
+        """Send the value of an edge; returns when it is on its way."""
+        head, data = pack((array,))
+        try:
+            self.route(destination).send(VALUE, edge, self.step, self.client, head, data)
+        except OSError as error:
+            raise TaskLostError(f"session: a value cannot be sent to another task: {error}.") from error
+
+    def send_token(self, destination: int, edge: int, tag: Any, array: Any, dead: bool) -> None:
+        """Send a token of a loop."""
+        head, data = pack_token(tag, None if dead or array is None else np.asarray(array), dead)
+        try:
+            self.route(destination).send(TOKEN, edge, self.step, self.client, head, data)
+        except OSError as error:
+            raise TaskLostError(f"session: a token cannot be sent to another task: {error}.") from error
+
+    # In -------------------------------------------------------------------------------------------------------------
+
+    def receive(self, edge: int, done: Done) -> Callable[[], bool] | None:
+        """Call `done` with the value of an edge, now or when it comes; returns what withdraws the call."""
+        with self._lock:
+            if edge not in self._values:
+                self._waiting[edge] = done
+                return lambda: self._waiting.pop(edge, None) is not None
+            array = self._values.pop(edge)
+        done(None, () if array is None else (array,))
+        return None
+
+    def deposit(self, edge: int, array: np.ndarray | None) -> Callable[[], None] | None:
+        """A value has come; returns what is to be done about it."""
+        with self._lock:
+            done = self._waiting.pop(edge, None)
+            if done is None:
+                self._values.setdefault(edge, array)
+                return None
+        found = done
+        return lambda: found(None, () if array is None else (array,))
+
+    def listen(self, deliver: Callable[..., None]) -> None:
+        """Pass tokens on to `deliver(source, edge, tag, array, dead)`, also those that came before."""
+        with self._lock:
+            self._deliver, early = deliver, self._tokens
+            self._tokens = []
+        for token in early:
+            deliver(*token)
+
+    def deposit_token(self, *token: Any) -> Callable[[], None] | None:
+        with self._lock:
+            deliver = self._deliver
+            if deliver is None:
+                self._tokens.append(token)
+                return None
+        found = deliver
+        return lambda: found(*token)
+
+
+class Exchanges:
+    """The exchanges of one client's steps in a process. Values may come before the step begins, and after it is over."""
+
+    def __init__(self, client: int, route: Callable[[int], Channel]) -> None:
+        self.client, self.route = client, route
+        self._lock = threading.Lock()
+        self._open: dict[int, Exchange] = {}
+        self._ended: OrderedDict[int, None] = OrderedDict()
+
+    def get(self, step: int) -> Exchange | None:
+        """The exchange of a step, made if necessary; None if the step is over."""
+        found = self._open.get(step)
+        if found is None:
+            with self._lock:
+                found = self._open.get(step)
+                if found is None and step not in self._ended:
+                    found = self._open[step] = Exchange(self.client, step, self.route)
+        return found
+
+    def end(self, step: int, late: bool = True) -> None:
+        """A step is over; `late`: values of it may still come, and are dropped."""
+        with self._lock:
+            self._open.pop(step, None)
+            if late:
+                self._ended[step] = None
+                while len(self._ended) > MAX_ENDED:
+                    self._ended.popitem(last=False)
+
+    def purge(self, running: Callable[[int], bool]) -> None:
+        """Forget values of steps that never began."""
+        old = time.monotonic() - EARLY_SECONDS
+        with self._lock:
+            for step in [s for s, e in self._open.items() if e.made < old and not running(s)]:
+                del self._open[step]
