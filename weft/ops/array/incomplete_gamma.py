@@ -179,8 +179,8 @@ def _cost(a: Any, x: Any) -> int:
     return 1000 * max(num_elements(a.shape) or 0, num_elements(x.shape) or 0)
 
 
-def _wide(*arrays: Any) -> list[np.ndarray]:
-    return [np.asarray(v, np.float64) for v in arrays]
+def _wide(a: Any, x: Any) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(a, np.float64), np.asarray(x, np.float64)
 
 
 def _no_second_slope(g: Any) -> Any:
@@ -294,7 +294,7 @@ def gammainc(a: Tensor, x: Tensor) -> Any:
     >>> wf.special.gammainc(wf.tensor(1.0), wf.tensor([0.0, 1.0]))
     tensor([0.   , 0.632...])
     """
-    return _shaped(regularized(*_wide(a, x), False), a, x)
+    return _shaped(regularized(*_wide(a, x), upper=False), a, x)
 
 
 @primitive(
@@ -318,4 +318,4 @@ def gammaincc(a: Tensor, x: Tensor) -> Any:
     >>> wf.special.gammaincc(wf.tensor(1.0), wf.tensor([0.0, 1.0]))
     tensor([1.   , 0.367...])
     """
-    return _shaped(regularized(*_wide(a, x), True), a, x)
+    return _shaped(regularized(*_wide(a, x), upper=True), a, x)

@@ -12,10 +12,13 @@ from ...tensor import Tensor
 from ..core.define import composite
 from ..core.samples import Bad, Sample
 from ..core.spec import as_integer
+from .creation import arange
 from .elementwise import clip, log
 from .elementwise.special import digamma, lgamma, trigamma, zeta
 from .elementwise.transcendental import log1p
 from .incomplete_gamma import gammainc, gammaincc
+from .reduction import sum as total
+from .shaping import expand_dims
 
 
 def _float(op: str, x: Tensor) -> Tensor:
@@ -66,32 +69,31 @@ def polygamma(n: int, x: Tensor) -> Tensor:
         return digamma(x)
     if order == 1:
         return trigamma(x)
-    return zeta(order + 1.0, x) * ((-1.0) ** (order + 1) * math.factorial(order))
+    factorial = math.factorial(order) if order <= 170 else math.inf  # of which a float64 has no more
+    return zeta(order + 1.0, x) * (factorial if order % 2 else -factorial)
 
 
-def _reference_mvlgamma(x: Any, p: int) -> Any:
+def _reference_multigammaln(x: Any, p: int) -> Any:
     parts = [np.vectorize(math.lgamma, otypes=[float])(x - j / 2) for j in range(p)]
     return p * (p - 1) / 4 * math.log(math.pi) + np.sum(parts, 0)
 
 
 @composite(
-    reference=_reference_mvlgamma,
+    reference=_reference_multigammaln,
     samples=lambda m: [Sample(m.uniform(2, 2, low=3, high=5), 3), Sample(m.uniform(low=1, high=3), 1)],
-    errors=lambda m: [Bad(ValueError, "mvlgamma: p must be at least 1", m.positive(2), 0)],
+    errors=lambda m: [Bad(ValueError, "multigammaln: p must be at least 1", m.positive(2), 0)],
 )
-def mvlgamma(x: Tensor, p: int) -> Tensor:
+def multigammaln(x: Tensor, p: int) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension `p`, for x > (p - 1) / 2.
 
-    >>> wf.mvlgamma(wf.tensor(3.0), 1).exp().round().item()
+    >>> wf.multigammaln(wf.tensor(3.0), 1).exp().round().item()
     2.0
     """
     if p < 1:
-        raise ValueError(f"mvlgamma: p must be at least 1. Got {p}.")
-    x = _float("mvlgamma", x)
-    total = lgamma(x)
-    for j in range(1, p):
-        total = total + lgamma(x - j / 2)
-    return total + p * (p - 1) / 4 * math.log(math.pi)
+        raise ValueError(f"multigammaln: p must be at least 1. Got {p}.")
+    x = _float("multigammaln", x)
+    steps = arange(p, dtype=x.dtype) / 2  # of one op: a loop in Python over a huge p would not end
+    return total(lgamma(expand_dims(x, axis=-1) - steps), axis=-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 @composite(
