@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 PROGRAMS = str(Path(__file__).with_name("programs.py"))
 SECONDS = 90.0
@@ -17,10 +19,11 @@ SECONDS = 90.0
 TIMEOUT = 3.5 * SECONDS
 """of a test, by a signal: the test's own cleaning up still runs. pytest's thread would end the whole process"""
 LAUNCH = """
-import dataclasses, sys
+import dataclasses, json, sys
 from weft.distributed.launch import Run
-workers, shards, hosts, check_every = map(int, sys.argv[1:5])
-run = Run(sys.argv[5:], workers, shards, threads=1, hosts=hosts, check_every=check_every)
+given = json.loads(sys.argv[1])
+workers = given.pop("workers")
+run = Run(sys.argv[2:], workers if isinstance(workers, int) else tuple(workers), threads=1, **given)
 run.plan = dataclasses.replace(run.plan, seed=5)
 print("PIDFILE", run.directory, flush=True)
 sys.exit(run.run())
@@ -32,19 +35,19 @@ class Launched:
 
     def __init__(
         self,
-        workers: int,
+        workers: int | tuple[int, int],
         *words: str,
         shards: int = 4,
-        hosts: int = 1,
         environment: dict[str, str] | None = None,
-        check_every: int = 0,
+        cwd: str | None = None,
         script: str = PROGRAMS,
+        **given: Any,
     ) -> None:
-        numbers = [str(n) for n in (workers, shards, hosts, check_every)]
-        program = [sys.executable, "-c", LAUNCH, *numbers, script, *words]
+        options = json.dumps({"workers": workers, "shards": shards, **given})
+        program = [sys.executable, "-c", LAUNCH, options, script, *words]
         env = {**os.environ, **(environment or {})}
         self.process = subprocess.Popen(
-            program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+            program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True, cwd=cwd
         )
         assert self.process.stdout is not None
         self.directory = self.process.stdout.readline().split()[1]
@@ -94,9 +97,9 @@ def in_session(leader: int) -> list[tuple[int, str]]:
     return found
 
 
-def result(workers: int, *words: str, **given: object) -> str:
+def result(workers: int, *words: str, **given: Any) -> str:
     """The line that a run prints at its end."""
-    return check(*Launched(workers, *words, **given).wait())  # type: ignore[arg-type]
+    return check(*Launched(workers, *words, **given).wait())
 
 
 def check(status: int, out: str, err: str) -> str:

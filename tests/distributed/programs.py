@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,54 @@ class Count(wf.train.Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epochs = state["epochs"]
+
+
+class Miscounted(wf.train.Metric):
+    """How many samples of an epoch were not trained on exactly once; a target is a class + 2 × the number of its sample."""
+
+    name, greater_is_better = "miscounted", False
+
+    def __init__(self, n: int) -> None:
+        self.samples = np.arange(n)
+
+    def measure(self, output: Any, target: Any) -> Any:
+        same = wf.asarray(self.samples)[None, :] == (target // 2)[:, None]
+        return same.float().sum(axis=0)
+
+    def result(self, total: np.ndarray) -> float:
+        return float((total != 1).sum())
+
+
+class Slow(data.TensorDataset):
+    """Samples that take some time, without needing the processor."""
+
+    pause = 0.0
+
+    def gather(self, indices: Any) -> Any:
+        time.sleep(self.pause)
+        return super().gather(indices)
+
+
+def counted(epochs: int = 20, pause: int = 0, directory: str | None = None, every: int = 0) -> None:
+    """A Trainer that counts its samples, which faults of all kinds happen to. `pause` is in milliseconds per shard."""
+    wf.manual_seed(3)
+    model = network()
+    optimizer = optim.AdamW(model.parameters(), lr=0.01)
+    x, y = samples()
+    y = y + 2 * np.arange(len(y))
+    given: dict[str, Any] = {}
+    if directory is not None:
+        given = {"checkpoint_dir": directory, "resume": "auto", "checkpoint_every": every or None}
+    made = wf.Trainer(
+        model, optimizer, lambda output, target: nn.functional.cross_entropy(output, target % 2), progress=False,
+        metrics=[Miscounted(len(y))], callbacks=[Count()], **given,
+    )  # fmt: skip
+    dataset = Slow(x, y)
+    dataset.pause = pause / 1000
+    history = made.fit(data.DataLoader(dataset, 32, shuffle=True), epochs=epochs)
+    wrong = sum(row["miscounted"] for row in history)
+    last = history[-1]
+    print("RESULT", digest(model, optimizer), repr(last["loss"]), last["seen"], f"miscounted={wrong:g}", flush=True)
 
 
 def trainer(*options: str, directory: str | None = None, epochs: int = 3, workers: int | None = None) -> None:
@@ -124,5 +173,5 @@ if __name__ == "__main__":
     name, *rest = sys.argv[1:]
     options = [word for word in rest if "=" not in word]
     named: dict[str, Any] = {k: int(v) if v.isdecimal() else v for k, v in (w.split("=") for w in rest if "=" in w)}
-    {"trainer": trainer, "by_hand": by_hand, "fails": fails}[name](*options, **named)
+    {"trainer": trainer, "counted": counted, "by_hand": by_hand, "fails": fails}[name](*options, **named)
     assert Path(sys.argv[0]).exists()

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from weft.distributed.keeper import LOST
+from weft.distributed.keeper import ISOLATED, LOST
 from weft.distributed.supervisor import KEEPER, MOST_FUTILE, Action, Kill, Reset, Start, Stop, Supervisor, role
 
 pytestmark = pytest.mark.xdist_group("distributed")
@@ -43,10 +43,29 @@ def test_the_run_ends_when_every_worker_has_finished() -> None:
     assert supervisor.ended("worker-1", 0, 9) == [Stop(0)]
 
 
-def test_a_worker_killed_after_another_finished_is_not_needed_any_more() -> None:
+def test_a_worker_killed_after_another_finished_is_started_again() -> None:
+    """It may be the lead, which has not come to the end of its program."""
     supervisor = begun()
     assert supervisor.ended("worker-0", 0, 9) == []
-    assert supervisor.ended("worker-1", -9, 9) == [Stop(0)]
+    assert supervisor.ended("worker-1", -9, 9) == [Start("worker-1")]
+    assert supervisor.ended("worker-1", 0, 9) == [Stop(0)]
+
+
+def test_the_rest_of_the_program_of_a_lost_host_is_done_elsewhere() -> None:
+    supervisor = spread()
+    for worker in ("worker-0", "worker-1", "worker-2"):
+        assert supervisor.ended(worker, 0, 9) == []
+    assert supervisor.host_lost(1, "a test") == [Start("worker-3", 0)]
+    assert supervisor.ended("worker-3", 0, 9) == [Stop(0)]
+
+
+def test_a_host_that_reaches_no_other_joins_anew_and_does_not_delay_the_end() -> None:
+    supervisor = spread()
+    actions = supervisor.ended("relay-1", ISOLATED, 5)
+    assert actions[0] == Reset(1) and Start("worker-3", 1) in actions
+    for worker in ("worker-0", "worker-2"):
+        assert supervisor.ended(worker, 0, 9) == []
+    assert supervisor.ended("relay-1", ISOLATED, 9) == [Reset(1), Stop(0)]
 
 
 def test_an_error_in_a_worker_ends_the_run_with_its_status() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .context import WORKER, current
 
 if TYPE_CHECKING:
+    from .cluster import Cluster as Cluster
     from .collectives import all_gather as all_gather
     from .collectives import all_reduce as all_reduce
     from .collectives import barrier as barrier
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .communicator import CorruptionError as CorruptionError
     from .communicator import DivergenceError as DivergenceError
     from .communicator import WorkerLostError as WorkerLostError
+    from .remote_messages import TaskLostError as TaskLostError
     from .shard import weighted_mean as weighted_mean
     from .steps import step as step
 
@@ -30,10 +32,11 @@ _ELSEWHERE = {
     "all_gather": "collectives", "all_reduce": "collectives", "barrier": "collectives", "broadcast": "collectives",
     "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard",
     "CorruptionError": "communicator", "DivergenceError": "communicator", "WorkerLostError": "communicator",
+    "Cluster": "cluster", "TaskLostError": "remote_messages",
 }  # fmt: skip
 
 __all__ = [
-    "CorruptionError", "DivergenceError", "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
+    "Cluster", "CorruptionError", "DivergenceError", "TaskLostError", "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
     "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
 ]  # fmt: skip
 
@@ -55,6 +58,12 @@ def is_lead() -> bool:
     if current() is None:
         return True
     return bool(_team.peers.lead()) if _team is not None else os.environ.get(WORKER, "0") == "0"
+
+
+def finish() -> None:
+    """Called when this worker's program is complete."""
+    if _team is not None:
+        _team.peers.retire()
 
 
 def rank() -> int:

@@ -34,8 +34,11 @@ class Decisions:
         return os.path.join(self._path, f"{number}.{suffix}")
 
     def latest(self, suffix: str) -> str | None:
-        """The newest of the files that belong to the decisions made so far."""
-        numbers = range(self._next - 1, self._first - 1, -1)
+        """The newest of the files that belong to the decisions made so far.
+
+        A lead may have been killed after it wrote such a file and before it made the decision; then it does not count.
+        """
+        numbers = (n for n in range(self._next - 1, self._first - 1, -1) if os.path.exists(self.file(n, "json")))
         return next((f for f in (self.file(n, suffix) for n in numbers) if os.path.exists(f)), None)
 
     @property
@@ -62,6 +65,7 @@ class Decisions:
                     json.dump(value, out)
                 reach("decision written")
                 os.replace(temporary, file)
+                reach("decision made")
                 break
             time.sleep(POLL_SECONDS)
             polls += 1

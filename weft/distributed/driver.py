@@ -19,17 +19,21 @@ import time
 from typing import Any
 
 from .. import settings
+from . import scale
 from .context import Context, environment
 from .engine import Engine, EngineError, LocalEngine, Task
 from .events import say
+from .failpoints import reach
 from .host import Ended, Event, HostJoined, HostLost, Listens, Note, Place
 from .processes import signal_name
 from .status import PLAN, Watch
 from .supervisor import KEEPER, RELAY, Kill, Reset, Start, Stop, Supervisor, number, role
 
 STATE, RESULT = "supervisor.json", "result.json"
+ASKED = "asked"  # a file with the signal by which the command was asked to end the run
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 20.0
+STATUS_NO_ENGINE = 69  # of the driver's process, if the engine cannot be used
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +87,16 @@ class Driver:
         self.supervisor = Supervisor(plan.least, plan.most, plan.hosts)
         self._deadline: float | None = None
         self._asked = 0
+        self._wanted: int | None = None
+        self._missed: list[Event] = []
         state = self._read(STATE)
         if state is not None:
             self.supervisor = Supervisor.load(state["supervisor"])
             self.addresses = {int(host): value for host, value in state["addresses"].items()}
             self.lost = state["lost"]
+            self._wanted = state["wanted"]
+        if self.supervisor.stopping:
+            self._deadline = time.monotonic() + GRACE_SECONDS
         self.watch = Watch(directory, plan, engine)
 
     def say(self, text: str) -> None:
@@ -97,28 +106,38 @@ class Driver:
         """Drive until the run is over."""
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signal_number, self._ask)
-        self._catch_up()
-        while True:
+        ended = self._read(RESULT)
+        if ended is not None:  # the driver before this one was killed while it ended the tasks
+            self.engine.close()
+            return Stop(**ended)
+        self._asked = self._asked or int(self._read(ASKED) or 0)  # the signal itself went to an earlier driver
+        stop = self._catch_up()
+        while stop is None:
             self.watch.tick()
             if self._orphaned():
                 return self._abandon()
-            if self._asked and not self.supervisor.stopping:
-                self._deadline = time.monotonic() + GRACE_SECONDS
-                self.watch.asked(self._asked)
-                for name in self.supervisor.workers:
-                    self.engine.signal(name, self._asked)
-                stop = self._act(self.supervisor.stop(self._asked))
-            else:
-                stop = self._act(self._decide(self.engine.wait(POLL_SECONDS)))
-            if stop is None and self._deadline is not None and time.monotonic() > self._deadline:
-                stop = Stop(128 + self.supervisor.stopping, "workers did not end in time and were killed")
-            if stop is not None and self._orphaned():  # so the tasks ended
-                return self._abandon()
-            if stop is not None:
-                self.watch.finish(stop)
-                self._write(RESULT, dataclasses.asdict(stop))
-                self.engine.close()
-                return stop
+            stop = self._turn()
+        if self._orphaned():  # so the tasks ended
+            return self._abandon()
+        self.watch.finish(stop)
+        self._write(RESULT, dataclasses.asdict(stop))
+        reach("result written")
+        self.engine.close()
+        return stop
+
+    def _turn(self) -> Stop | None:
+        """Wait for what happens, and act on it."""
+        if self._asked and not self.supervisor.stopping:
+            self._deadline = time.monotonic() + GRACE_SECONDS
+            self.watch.asked(self._asked)
+            for name in self.supervisor.workers:
+                self.engine.signal(name, self._asked)
+            return self._act(self.supervisor.stop(self._asked), True)
+        events, self._missed = [*self._missed, *self.engine.wait(0 if self._missed else POLL_SECONDS)], []
+        stop = self._act([*self._decide(events), *self._rescale()], any(map(_counts, events)))
+        if stop is None and self._deadline is not None and time.monotonic() > self._deadline:
+            stop = Stop(128 + self.supervisor.stopping, "workers did not end in time and were killed")
+        return stop
 
     def _abandon(self) -> Stop:
         """End the run without its command, and remove what that would remove."""
@@ -140,12 +159,17 @@ class Driver:
             self._deadline = 0.0
         self._asked = signal_number
 
-    def _catch_up(self) -> None:
-        """After a driver that was killed: what ended or was not started while there was none."""
+    def _catch_up(self) -> Stop | None:
+        """After a driver that was killed: what ended, was lost or was not started while there was none."""
         running = self.engine.running()
+        gone = [host for host in self.supervisor.room if host not in self.engine.places()]
+        if gone and len(gone) == len(self.supervisor.room):
+            return Stop(1, "every host of the run was lost while there was no driver", restart=True)
+        self._missed = [HostLost(host, "it was lost while there was no driver") for host in gone]
         for name, host in self.supervisor.running.items():
             if name not in running and host in self.engine.places():
                 self._start(Start(name, host))
+        return None
 
     def _decide(self, events: list[Event]) -> list[Any]:
         actions: list[Any] = []
@@ -180,13 +204,29 @@ class Driver:
         for host in self.engine.places():
             self.engine.write(host, "peers.json", text)
 
-    def _act(self, actions: list[Any]) -> Stop | None:
-        """Carry out actions; what is decided is written down first."""
-        if actions:
-            self._write(STATE, {"supervisor": self.supervisor.dump(), "addresses": self.addresses, "lost": self.lost})
+    def _rescale(self) -> list[Any]:
+        """What follows from the number of workers that the user asks for."""
+        wanted = scale.wanted(self.directory)
+        if wanted == self._wanted or wanted is None:
+            return []
+        self._wanted = wanted
+        actions = self.supervisor.want(wanted)
+        self.say(f"{len(self.supervisor.workers)} workers from now on")
+        return actions
+
+    def _act(self, actions: list[Any], changed: bool) -> Stop | None:
+        """Carry out actions; what is decided is written down first.
+
+        The end of the run is not: a driver that succeeds this one before the result is written would wait for ever.
+        """
+        stop = next((action for action in actions if isinstance(action, Stop)), None)
+        if stop is not None:
+            return stop
+        if actions or changed:
+            state = {"addresses": self.addresses, "lost": self.lost, "wanted": self._wanted}
+            self._write(STATE, {"supervisor": self.supervisor.dump(), **state})
+            reach("state written")
         for action in actions:
-            if isinstance(action, Stop):
-                return action
             if isinstance(action, Start):
                 self._start(action)
             elif isinstance(action, Kill):
@@ -203,6 +243,7 @@ class Driver:
         place = self.engine.places().get(action.host)
         if place is not None:
             self.watch.started(action.name, action.host, self.engine.start(self._task(action, place)))
+            reach("task started")
 
     def _task(self, action: Start, place: Place) -> Task:
         plan, host = self.plan, action.host
@@ -227,17 +268,32 @@ class Driver:
         return host != 0 or 0 in self.lost
 
     def _read(self, name: str) -> Any:
-        try:
-            with open(os.path.join(self.directory, name)) as file:
-                return json.load(file)
-        except FileNotFoundError:
-            return None
+        return read_json(self.directory, name)
 
     def _write(self, name: str, value: Any) -> None:
-        path = os.path.join(self.directory, name)
-        with open(f"{path}.new", "w") as file:
-            json.dump(value, file)
-        os.replace(f"{path}.new", path)
+        write_json(self.directory, name, value)
+
+
+def read_json(directory: str, name: str) -> Any:
+    """A file of the run's directory; None if there is none."""
+    try:
+        with open(os.path.join(directory, name)) as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None
+
+
+def write_json(directory: str, name: str, value: Any) -> None:
+    """Replace such a file in one step."""
+    path = os.path.join(directory, name)
+    with open(f"{path}.new", "w") as file:
+        json.dump(value, file)
+    os.replace(f"{path}.new", path)
+
+
+def _counts(event: Event) -> bool:
+    """Whether an event changes what a driver's successor must know."""
+    return isinstance(event, (Ended, HostJoined, HostLost, Listens))
 
 
 def keeper_task(name: str, place: Place, host: int) -> Task:
@@ -255,24 +311,30 @@ def make_engine(directory: str, lifeline: int, plan: Plan) -> Engine:
         except ImportError:
             raise EngineError("Ray is not installed. `pip install 'weft[distributed]'` installs it.") from None
         room = None if plan.address is not None else -(-plan.most // plan.hosts)
+        state = read_json(directory, STATE) or {"supervisor": {"room": {}}, "lost": []}
+        first = 1 + max([-1, *map(int, state["supervisor"]["room"]), *state["lost"]])
         return RayEngine(
-            directory, lifeline, plan.address, hosts=plan.hosts, workers=room, working_dir=plan.working_dir
+            directory, lifeline, plan.address, hosts=plan.hosts, workers=room, working_dir=plan.working_dir, first=first
         )
     room = -(-plan.most // plan.hosts)
+    if plan.least < plan.most:  # as many as there are processors for
+        room = min(room, max(1, len(os.sched_getaffinity(0)) // (plan.threads * plan.hosts)))
     return LocalEngine(directory, lifeline, plan.hosts, room)
 
 
 def main(argv: list[str]) -> int:
     lifeline = int(argv[1])
+    sys.stdout = sys.stderr  # what Ray has to say is not part of the program's output
     with open(os.path.join(argv[0], PLAN)) as file:
         plan = Plan(**json.load(file))
     try:
         engine = make_engine(argv[0], lifeline, plan)
     except EngineError as error:
-        print(f"weft: {error}", file=sys.stderr)
-        return 2
-    stop = Driver(argv[0], lifeline, plan, engine).run()
-    return stop.status
+        if read_json(argv[0], RESULT) is not None:
+            return 1  # the run is over; what is left of it cannot be reached
+        write_json(argv[0], RESULT, dataclasses.asdict(Stop(2, str(error))))
+        return STATUS_NO_ENGINE
+    return Driver(argv[0], lifeline, plan, engine).run().status
 
 
 if __name__ == "__main__":

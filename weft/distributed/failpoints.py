@@ -1,8 +1,8 @@
-"""Points at which tests end a worker: before or after each write that other workers depend on.
+"""Points at which tests end a process: before or after each write and message that others depend on.
 
-`hook` is None in ordinary runs. Tests set it in their own process, or name a point in the environment of a run
-(``WEFT_DISTRIBUTED_FAILPOINT="ready:3:/path/of/a/marker"``): the first worker that comes to that point for the third time
-creates the marker and kills itself; no other worker does while the marker exists.
+`hook` is None in ordinary runs. Tests set it in their own process, or name points in the environment of a run
+(``WEFT_DISTRIBUTED_FAILPOINT="ready:3:/path/of/a/marker;sent:1:/path/of/another"``): the first process that comes to a point for
+the third time creates the marker and kills itself; no other process does while the marker exists. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ def reach(point: str) -> None:
         hook(point)
 
 
-def _killer(wanted: str, count: int, marker: str) -> Callable[[str], None]:
+def _killer(text: str) -> Callable[[str], None]:
+    wanted: dict[str, tuple[int, str]] = {}
+    for entry in text.split(";"):
+        point, count, marker = entry.split(":", 2)
+        wanted[point] = (int(count), marker)
     seen: Counter[str] = Counter()
 
     def kill(point: str) -> None:
         seen[point] += 1
-        if point == wanted and seen[point] >= count:
+        if point in wanted and seen[point] >= wanted[point][0]:
             try:
-                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+                os.close(os.open(wanted[point][1], os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return
             os.kill(os.getpid(), signal.SIGKILL)
@@ -39,5 +43,4 @@ def _killer(wanted: str, count: int, marker: str) -> Callable[[str], None]:
 
 
 if VARIABLE in os.environ:
-    _point, _count, _marker = os.environ[VARIABLE].split(":", 2)
-    hook = _killer(_point, int(_count), _marker)
+    hook = _killer(os.environ[VARIABLE])

@@ -20,12 +20,13 @@ from typing import Any
 from .events import LOG, MOST_TOLD, TOLD
 from .processes import FROZEN_SECONDS, is_stopped, variable, wait_gone, with_variable
 from .progress import Progress
+from .scale import WANTED
 
 MARK = "WEFT_DISTRIBUTED_TASK"
 """names the run's directory and the task in the environment of its process; tasks do not pass it on"""
 REAPED = "reaped"  # a directory with the exit statuses of orphaned tasks, one file per process number
 LISTENING = "listening"  # a file in which a task says where it listens
-OF_THE_RUN = (REAPED, "plan.json", "supervisor.json", "result.json", LOG, "status.json")
+OF_THE_RUN = (REAPED, "plan.json", "supervisor.json", "result.json", "asked", WANTED, LOG, "status.json")
 """what command and driver keep in the run's directory; it is not lost with the memory of a host"""
 STATUS_SECONDS = 1.0  # how long to wait for the exit status of an adopted task
 SAMPLE_SECONDS = 1.0  # how often figures are read from the boards

@@ -26,9 +26,15 @@ import sys
 import time
 from typing import Any
 
+if __package__:
+    from .failpoints import reach
+else:  # this file is the program: its directory is where modules are found
+    from failpoints import reach  # type: ignore[no-redef, import-not-found]
+
 LINE_LIMIT = 4096
 RECOVERY_SECONDS = 5.0
 LOST = 75  # exit status: the workers that held the memory are gone
+ISOLATED = 76  # exit status of a relay that reaches no other host
 
 
 class Client:
@@ -102,6 +108,7 @@ class Keeper:
             os.close(descriptor)
         else:
             self.segments[name] = descriptor
+            reach("segment recovered")
             self.missing.discard(name)
 
     def open(self, client: Client, request: dict[str, Any]) -> None:
@@ -112,13 +119,16 @@ class Keeper:
         try:
             if name not in self.segments:
                 self.segments[name] = create(self.memory_name(name), nbytes)
+                reach("segment created")
                 with open(self.journal, "a") as file:
                     file.write(f"{name}\n")
+                reach("segment recorded")
             found = os.fstat(self.segments[name]).st_size
             if found != max(nbytes, 1):
                 client.answer({"error": f"segment {name} has {found:,} bytes, this worker expects {nbytes:,}"})
                 return
             client.answer({"ok": name}, self.segments[name])
+            reach("segment given")
         except OSError as error:
             client.answer({"error": f"cannot reserve {nbytes:,} bytes of shared memory: {error.strerror}"})
 

@@ -19,16 +19,21 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from .driver import RESULT, Plan
+from .driver import ASKED, RESULT, STATE, STATUS_NO_ENGINE, Plan
 from .host import MARK, REAPED
 from .processes import adopt_orphans, kill_all, start_time, with_variable
+from .scale import set_wanted
 from .status import PLAN, PREFIX
-from .supervisor import Stop
+from .supervisor import WORKER, Stop, role
 from .terminal import Terminal, of_run
 
-MOST_RESTARTS = 3
+MOST_RESTARTS = 3  # in a row, each soon after the one before
+SOON_SECONDS = 600.0
 MOST_DRIVERS = 100
+MOST_LOST_DRIVERS = 3  # that ended without a reason, as Ray ends a process that has lost its control service
 POLL_SECONDS = 0.05
+RECONNECT_SECONDS = 120.0  # how long to wait for a cluster that was lost
+RETRY_SECONDS = 3.0
 
 
 class Run:
@@ -80,20 +85,26 @@ class Run:
         self.driver: subprocess.Popen[bytes] | None = None
         self._terminal: Terminal | None = None  # draws a table while the run lasts
         self._orphans: set[int] = set()
+        self._asked = False
+        self._unreachable_since: float | None = None
 
     def run(self) -> int:
         """Wait until the run is over; returns its exit status."""
         adopt_orphans()
-        previous = {number: signal.signal(number, self._forward) for number in (signal.SIGINT, signal.SIGTERM)}
-        say = self.say
+        handlers = {signal.SIGINT: self._forward, signal.SIGTERM: self._forward}
+        handlers.update(dict.fromkeys((signal.SIGUSR1, signal.SIGUSR2), self._scale))
+        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        say, restarts = self.say, 0
         try:
             self._terminal = of_run(self.directory)
             if self._terminal is not None:
                 self._terminal.start()
                 self.say = self._terminal.say
-            for _ in range(MOST_RESTARTS):
+            while True:
+                began = time.monotonic()
                 ended = self._drive()
-                if not ended.restart:
+                restarts = restarts + 1 if time.monotonic() - began < SOON_SECONDS else 1
+                if not ended.restart or restarts >= MOST_RESTARTS:
                     break
                 self.say(f"{ended.reason}; the run starts again from its last checkpoint")
                 self._end_tasks()
@@ -111,14 +122,26 @@ class Run:
                 self.say = say
 
     def _forward(self, number: int, _: object) -> None:
+        """Tell the driver to end the run; one that has just been started, or is yet to be, reads the file."""
+        self._asked = True
+        with open(os.path.join(self.directory, ASKED), "w") as file:
+            file.write(str(int(number)))
         if self.driver is not None:
             self.driver.send_signal(number)
+
+    def _scale(self, number: int, _: object) -> None:
+        """SIGUSR1 asks for one worker more, SIGUSR2 for one fewer."""
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(self.directory, STATE)) as file:
+            names = json.load(file)["supervisor"]["workers"]
+            count = sum(role(name) == WORKER for name in names) + (1 if number == signal.SIGUSR1 else -1)
+            set_wanted(self.directory, max(count, 1))
 
     def _drive(self) -> Stop:
         """Keep a driver running until one of them says that the run is over."""
         os.makedirs(os.path.join(self.directory, REAPED), exist_ok=True)
         with open(os.path.join(self.directory, PLAN), "w") as file:
             json.dump(dataclasses.asdict(self.plan), file)
+        lost = 0
         for _ in range(MOST_DRIVERS):
             self.driver = subprocess.Popen(
                 [sys.executable, "-m", "weft.distributed.driver", self.directory, str(self._read)],
@@ -129,14 +152,32 @@ class Run:
             while (status := self._wait_for_driver()) is None:
                 self._reap_orphans()
             result = os.path.join(self.directory, RESULT)
-            if os.path.exists(result):
+            if status >= 0 and os.path.exists(result):  # if it was killed then, the next one ends the tasks
                 with open(result) as file:
-                    return Stop(**json.load(file))
-            if status >= 0:
+                    stop = Stop(**json.load(file))
+                if status == STATUS_NO_ENGINE and self._engine_may_return(stop.reason):
+                    os.unlink(result)
+                    continue
+                return stop
+            self._unreachable_since = None
+            lost += status >= 0
+            if lost >= MOST_LOST_DRIVERS:
                 return Stop(status or 1)
-            self.say(f"the driver was killed by signal {-status} and is started again")
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            self.say(f"the driver {how} and is started again")
             self._orphans |= set(with_variable(MARK, f"{self.directory}"))
         return Stop(1, "the driver was killed too often")
+
+    def _engine_may_return(self, reason: str) -> bool:
+        """Whether to try again to reach the cluster: it was there before. Waits a moment."""
+        if not os.path.exists(os.path.join(self.directory, STATE)) and self._unreachable_since is None:
+            return False
+        now = time.monotonic()
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+            self.say(f"{reason} Waiting {RECONNECT_SECONDS:.0f} seconds for it to come back.")
+        time.sleep(min(RETRY_SECONDS, max(0.0, self._unreachable_since + RECONNECT_SECONDS - now)))
+        return now - self._unreachable_since < RECONNECT_SECONDS and not self._asked
 
     def _wait_for_driver(self) -> int | None:
         assert self.driver is not None

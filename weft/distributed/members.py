@@ -13,9 +13,12 @@ import signal
 import time
 
 from .board import BEAT, GENERATION, INCARNATION, LEAD, LEADING, LINE, PID, SEEN, Board, holder
+from .failpoints import reach
 from .processes import FROZEN_SECONDS, Handles, identity, start_time, wait_gone
 
 REAP_SECONDS = 10.0
+JOIN_SECONDS = 30.0  # how long to wait for a row: a process that was killed may take a while to end
+RETIRED = (1 << 64) - 1  # in the place of the lead's identity: its program is complete
 
 
 class Peers:
@@ -42,6 +45,17 @@ class Peers:
         return self._take_row()
 
     def _take_row(self) -> int:
+        end = time.monotonic() + JOIN_SECONDS
+        while (row := self._try_rows()) is None:
+            if time.monotonic() > end:
+                raise RuntimeError(
+                    f"distributed: the run has room for {len(self._rows)} workers on this host, and all are there. "
+                    "Start it with a larger --workers."
+                )
+            time.sleep(0.01)
+        return row
+
+    def _try_rows(self) -> int | None:
         board = self.board
         for row in self._rows:
             old = board.load("members", self._word(row, PID))
@@ -50,6 +64,7 @@ class Peers:
             if old:
                 self.bury(row, old)
             if board.swap("members", self._word(row, PID), 0, self.me):
+                reach("row taken")
                 incarnation = board.add("members", self._word(row, INCARNATION), 1) + 1
                 self.id = holder(row, incarnation)
                 board.store("members", self._word(row, BEAT), time.monotonic_ns())
@@ -59,15 +74,13 @@ class Peers:
                 board.add("header", GENERATION, 1)
                 board.ring()
                 return row
-        raise RuntimeError(
-            f"distributed: the run has room for {board.shape.members} workers on this host, and all are there. "
-            "Start it with a larger --workers."
-        )
+        return None
 
     def leave(self) -> None:
         """Give up the row, at the end of the run."""
         self.left = True
         self.board.store("members", self._word(self.row, PID), 0)
+        reach("row left")
         self.board.add("header", GENERATION, 1)
         self.board.ring()
 
@@ -86,6 +99,7 @@ class Peers:
         if board.load("members", self._word(row, PID)) != who:
             return  # another member did this, or the process left at the end of the run
         board.release(holder(row, incarnation))
+        reach("claims released")
         if board.load("header", LEAD) == who:
             words = [board.load("members", self._word(r, PID)) for r in range(self.workers)]
             board.swap("header", LEAD, who, next((w for w in words if w and w != who and self.alive(w)), 0))
@@ -122,9 +136,15 @@ class Peers:
         if self.board.shape.relayed and not self.board.load("header", LEADING):
             return False
         lead = self.board.load("header", LEAD)
-        if lead == 0 and not self.left:
-            return self.board.swap("header", LEAD, 0, self.me)
-        return lead == self.me
+        if lead == self.me or lead == RETIRED or self.left:
+            return lead == self.me
+        if lead == 0 or not self.alive(lead):  # it may have been killed after it left, in the rest of its program
+            return self.board.swap("header", LEAD, lead, self.me)
+        return False
+
+    def retire(self) -> None:
+        """Say that the lead's program is complete: nobody needs to do the rest of it again. Nothing happens elsewhere."""
+        self.board.swap("header", LEAD, self.me, RETIRED)
 
     def look(self) -> int:
         """Remove the members that have died; returns how many. A frozen member is killed first."""

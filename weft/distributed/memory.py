@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from ..multiprocessing import Segment
+from .failpoints import reach
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
@@ -100,6 +101,7 @@ class Memory:
         self._connection = self._connect(seconds)
         for name, segment in self.segments.items():
             self._ask({"offer": name}, [segment.fd])
+            reach("segment offered")
 
     def _ask(self, message: dict[str, Any], descriptors: list[int]) -> tuple[dict[str, Any], int]:
         socket.send_fds(self._connection, [json.dumps(message).encode() + b"\n"], descriptors)

@@ -149,6 +149,7 @@ class DataParallel:
             if found >> 32:
                 break
             if found == 0 and board.swap("header", INITIALISED, 0, me):
+                reach("initialising")
                 board.format((self.shelf.state.nbytes, self.shelf.slot.nbytes, self.shelf.shared.nbytes))
                 board.ring()
                 self._await_permission()

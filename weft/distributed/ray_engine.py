@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.setdefault(
@@ -58,6 +58,7 @@ CALL_SECONDS = 30.0  # for the answer of an agent
 POLL_SECONDS = 2.0  # how long an agent waits for something to report
 NODES_SECONDS = 0.5  # how often the nodes of the cluster are looked at
 UNAVAILABLE_SECONDS = 8.0  # how long an agent may be out of reach
+LEAVE_SECONDS = 0.2  # between an agent's last answer and its end
 ORPHANED_SECONDS = 60.0  # agents end when no driver calls them for this long
 MOST_AGENTS = 3  # that are started on one node
 MOST_OUTPUT = 16 << 20  # bytes of the tasks' output that are kept while no driver asks for them
@@ -150,6 +151,11 @@ class Agent:
             self._host.reset()
 
     def close(self) -> None:
+        """End the tasks, and then this process: Ray's control service, which could end it, may be gone."""
+        self._end_tasks()
+        threading.Timer(LEAVE_SECONDS, os._exit, (0,)).start()
+
+    def _end_tasks(self) -> None:
         with self._lock:
             self._host.close()
             shutil.rmtree(self._host.place.directory, ignore_errors=True)
@@ -168,7 +174,7 @@ class Agent:
             with self._lock:
                 self._read_output()
             time.sleep(GLANCE_SECONDS)
-        self.close()
+        self._end_tasks()
         os._exit(0)
 
 
@@ -202,6 +208,7 @@ class RayEngine:
         hosts: how many nodes to use at most.
         workers: how many workers a host has processors for; by default what Ray says.
         working_dir: a directory with the user's code that Ray copies to the other nodes.
+        first: the least number of a host that has not been there before.
     """
 
     def __init__(
@@ -213,6 +220,7 @@ class RayEngine:
         hosts: int = 1,
         workers: int | None = None,
         working_dir: str | None = None,
+        first: int = 0,
     ) -> None:
         if ray.is_initialized():
             raise EngineError(
@@ -229,9 +237,10 @@ class RayEngine:
         self._remotes: dict[int, _Remote] = {}
         self._events: list[Event] = []
         self._agents_on: dict[str, int] = {}
-        self._next, self._looked = 0, -NODES_SECONDS
+        self._next = first
         try:
             _connect(address, token, f"weft-{self._run}", working_dir)
+            self._nodes = _Nodes()
             self._adopt()
         except BaseException:
             self._end_head()
@@ -256,8 +265,7 @@ class RayEngine:
     def wait(self, seconds: float) -> list[Event]:
         end = time.monotonic() + seconds
         while True:
-            if time.monotonic() - self._looked >= NODES_SECONDS:
-                self._look_at_nodes()
+            self._look_at_nodes()
             if self._events:
                 found, self._events = self._events, []
                 return found
@@ -288,13 +296,12 @@ class RayEngine:
 
     def close(self) -> None:
         if ray.is_initialized():
+            self._nodes.close()
             closing = [remote.actor.close.remote() for remote in self._remotes.values()]
             if closing:
                 ray.wait(closing, num_returns=len(closing), timeout=CALL_SECONDS)
-            for remote in self._remotes.values():
-                ray.kill(remote.actor)
             self._remotes.clear()
-            ray.shutdown()
+            _within(ray.shutdown, REACH_SECONDS)
         self._end_head()
 
     # Agents ---------------------------------------------------------------------------------------------------------
@@ -321,8 +328,7 @@ class RayEngine:
         remote = self._remotes.pop(index, None)
         if remote is None:
             return
-        with contextlib.suppress(RayError, ValueError):
-            ray.kill(remote.actor)  # it may be alive but out of reach: its tasks end with it
+        _within(lambda: _kill(remote.actor), 0.0)  # it may be alive but out of reach: its tasks end with it
         if remote.place is not None:
             self._events.append(HostLost(index, reason))
         elif self._agents_on[remote.node] >= MOST_AGENTS:
@@ -359,8 +365,7 @@ class RayEngine:
     def _greeted(self, index: int, answer: dict[str, Any]) -> None:
         remote = self._remotes[index]
         remote.place, remote.driver, remote.node = Place(**answer["place"]), answer["driver"], answer["node"]
-        processors = {node["NodeID"]: node["Resources"].get("CPU", 1) for node in ray.nodes()}
-        workers = self._workers or max(1, int(processors.get(remote.node, 1)))
+        workers = self._workers or max(1, int(self._nodes.processors.get(remote.node, 1)))
         self._events.append(HostJoined(index, workers))
 
     def _adopt(self) -> None:
@@ -372,6 +377,7 @@ class RayEngine:
                     actor = ray.get_actor(found["name"], found["namespace"])
                     self._remotes[index] = _Remote(actor, "", pending=actor.hello.remote())
                 self._next = max(self._next, index + 1)
+        self._nodes.first(HEAD_SECONDS)
         for index, remote in list(self._remotes.items()):
             ray.wait([remote.pending], timeout=CALL_SECONDS)
             self._agents_on.setdefault(remote.node, 0)
@@ -392,8 +398,9 @@ class RayEngine:
 
     def _look_at_nodes(self) -> None:
         """Start an agent on every node that has none; notice nodes that are gone."""
-        self._looked = time.monotonic()
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        if not self._nodes.changed():
+            return
+        alive = set(self._nodes.processors)
         for index, remote in list(self._remotes.items()):
             if remote.node and remote.node not in alive:
                 self._lose(index, "its node has left the Ray cluster")
@@ -455,6 +462,51 @@ class RayEngine:
         if self._local:
             shutil.rmtree(self._local["temporary"], ignore_errors=True)
             self._local = {}
+
+
+class _Nodes:
+    """The nodes of the cluster and their processors, asked for by a thread: Ray's control service may not answer."""
+
+    def __init__(self) -> None:
+        self.processors: dict[str, float] = {}
+        self._asked, self._seen = 0, 0
+        self._over = threading.Event()
+        self._answered = threading.Event()
+        threading.Thread(target=self._ask, name="weft-nodes", daemon=True).start()
+
+    def _ask(self) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # whatever Ray says while its service is gone: the last answer counts
+                found = {n["NodeID"]: n["Resources"].get("CPU", 1) for n in ray.nodes() if n["Alive"]}
+                self.processors, self._asked = found, self._asked + 1
+                self._answered.set()
+            if self._over.wait(NODES_SECONDS):
+                return
+
+    def first(self, seconds: float) -> None:
+        """Wait for the first answer."""
+        if not self._answered.wait(seconds):
+            raise EngineError(f"The Ray cluster does not say what nodes it has within {seconds:g} seconds.")
+
+    def changed(self) -> bool:
+        """Whether there was an answer since the last call."""
+        before, self._seen = self._seen, self._asked
+        return self._seen != before
+
+    def close(self) -> None:
+        self._over.set()
+
+
+def _within(action: Callable[[], None], seconds: float) -> None:
+    """Do something that may wait for Ray's control service for ever; go on after `seconds`."""
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+def _kill(actor: Any) -> None:
+    with contextlib.suppress(RayError, ValueError):
+        ray.kill(actor)
 
 
 def _print(descriptor: int, data: bytes) -> None:

@@ -66,7 +66,7 @@ from .board import (
 )  # fmt: skip
 from .context import Context
 from .failpoints import reach
-from .keeper import LOST
+from .keeper import ISOLATED, LOST
 from .members import Peers
 from .memory import KeeperError, Memory
 from .mirror import Mirror, Sent
@@ -83,7 +83,7 @@ PING_SECONDS = 0.2
 SILENT_SECONDS = 5.0
 """how long a peer may be silent before the connection counts as cut"""
 LOST_SECONDS = 60.0
-"""how long a host waits for another that has the state before the run is given up"""
+"""how long a host waits for another that has the state, or for the one that leads, before it gives up"""
 PATIENCE_SECONDS = 2.0
 """how long to wait for another host's shards, at least, before they are computed here"""
 MOST_PARTS = 64
@@ -353,6 +353,7 @@ class Relay:
         self.recorder = recorder()
         self._moved = [0, 0]  # bytes sent and received by connections that are closed
         self._hopeful = time.monotonic()  # when this host had the state, or another one that could give it
+        self._reached = time.monotonic()  # when this host led, or was connected to another one
         self._server = socket.create_server((context.address, 0))
         self.mirror = Mirror(context, self.memory)
 
@@ -363,10 +364,15 @@ class Relay:
         """Relay until the lifeline is closed, which ends this process, or `stop` is called. Returns an exit status."""
         address, port = self._server.getsockname()[:2]
         self._write("listening", f"{address} {port}\n".encode())
+        reach("relay listens")
         threading.Thread(target=self._accept, name="weft-accept", daemon=True).start()
         while not self._ended.wait(LOOK_SECONDS):
             self._look_around()
-            if time.monotonic() - self._hopeful > LOST_SECONDS:
+            now = time.monotonic()
+            if now - self._reached > LOST_SECONDS:
+                self.say(f"no other host can be reached for {LOST_SECONDS:.0f} seconds")
+                return ISOLATED
+            if now - self._hopeful > LOST_SECONDS:
                 return LOST
         return 0
 
@@ -414,6 +420,7 @@ class Relay:
             if old is not None:
                 self._drop(old, None)
             self.peers[connection.host] = peer
+        reach("peer admitted")
         peer.threads = [
             threading.Thread(target=self._guard, args=(peer, work), daemon=True)
             for work in (self._send, self._receive, self.mirror.run)
@@ -479,6 +486,8 @@ class Relay:
             self._hopeful = time.monotonic()
         self.memory.check()
         now = time.monotonic()
+        if self.peers or self._leads():
+            self._reached = now
         with self._lock:
             for peer in list(self.peers.values()):
                 if peer.host not in self.addresses:
@@ -598,13 +607,16 @@ class Relay:
     def _block(self, part: Part) -> range:
         return self._blocks(part)[self.host]
 
+    def _leads(self) -> bool:
+        """Whether the lead of the run is a worker of this host: the first of those that the driver knows of."""
+        return self.host == min([*self.addresses, self.host])
+
     def _arrange(self) -> None:
         """Tell the workers which shards are theirs, and whether the lead is among them."""
         for part in self.parts:
             mine = self._block(part)
             board = part.board
-            leads = not self.addresses or self.host == min([*self.addresses, self.host])
-            board.store("header", LEADING, leads)
+            board.store("header", LEADING, self._leads())
             with self._lock:
                 workers = {p.host: p.of(part.number).workers for p in self.peers.values()}
             before = sum(n for host, n in workers.items() if host < self.host)
@@ -613,6 +625,7 @@ class Relay:
             value = 1 << 32 | mine.start << 16 | mine.stop
             if board.load("header", BLOCK) != value:
                 board.store("header", BLOCK, value)
+                reach("block given")
                 board.ring()
 
     def _stop_together(self, part: Part) -> None:
@@ -701,6 +714,7 @@ class Relay:
             peer.connection.send(Frame(PING, part.number, known, warm, workers, 0))
         if not self.parts:
             peer.connection.send(Frame(PING, 0, 0, 0, 0, 0))
+        reach("ping sent")
 
     def _send_nodes(self, peer: Peer) -> bool:
         """Send the partial sums of this host's block as soon as all of them are there."""
@@ -765,7 +779,9 @@ class Relay:
             standing.version = version
             self._arrange()
         nbytes = sum(p.nbytes for p in pieces)
+        reach("state pinned")
         peer.connection.send(Frame(STATE, part.number, version, width, part.state_bytes, nbytes), pieces)
+        reach("state sent")
 
     def _send_decisions(self, peer: Peer) -> None:
         while True:
@@ -806,6 +822,7 @@ class Relay:
                     peer.connection._write(data)
                     left -= len(data)
                 peer.has[name] = key
+                reach("file sent")
                 return True
         except FileNotFoundError:
             return False
@@ -880,6 +897,7 @@ class Relay:
             peer.connection.read(part.slot(part.peers.row, slot))
         intact = bytearray(1)
         peer.connection.read(intact)
+        reach("partial sum received")
         self._record("receive", peer, frame, started)
         if intact[0] == 1 and part.version == step - 1:
             part.put(step, place, rows)
@@ -925,6 +943,7 @@ class Relay:
                 peer.connection.read(data)
                 file.write(data)
                 left -= len(data)
+        reach("file received")
         if name.startswith("decisions/") and os.path.exists(path):
             os.unlink(temporary)  # a decision is made once
         else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .keeper import LOST
+from .keeper import ISOLATED, LOST
 
 MOST_FUTILE = 3  # deaths of one worker without progress before the run is given up
 MOST_FUTILE_SERVICE = 20  # of a keeper or relay: they start in no time and may die often before the first step
@@ -138,10 +138,12 @@ class Supervisor:
         gone = {name for name, h in self.workers.items() if h == host}
         self.workers = {name: h for name, h in self.workers.items() if h != host}
         self.leaving -= {name for name in self.leaving if name in gone}
-        if self._ending:  # what its workers would do is done
+        if self.stopping or self.finished and not gone - self.finished:  # what its workers would do is done
             return self._check_end()
         if not self.room:
             return self._stop(Stop(1, f"the last host of the run is lost: {reason}", restart=True))
+        if self.finished:  # the lead may have been among them: its program is not complete
+            return [self._move(name) for name in sorted(gone - self.finished)]
         return self._balance()
 
     def ended(self, name: str, status: int, version: int) -> list[Action]:
@@ -166,9 +168,6 @@ class Supervisor:
         count = self._count_death(name, version)
         if count > MOST_FUTILE:
             return self._stop(Stop(1, f"{name} was killed by signal {-status} {count} times without a step in between"))
-        if self.finished:
-            self.finished.add(name)  # the run is ending; what this worker would do is done
-            return self._check_end()
         self.restarts += 1
         return [Start(name, self.workers[name])]
 
@@ -213,14 +212,20 @@ class Supervisor:
     def _service_ended(self, name: str, status: int, version: int) -> list[Action]:
         host = self.services[name]
         count = self._count_death(name, version)
+        mine = [worker for worker, at in self.workers.items() if at == host]
+        if status == ISOLATED and self._ending:  # the hosts that it does not reach have finished
+            self.finished.update(mine)
+            self.services = {service: at for service, at in self.services.items() if at != host}
+            return [Reset(host), *self._check_end()]
         if status == LOST and role(name) == RELAY:
-            return self._stop(Stop(1, "no host has the run's memory", restart=not self._ending))
-        if status == LOST:
+            return self._stop(Stop(1, "no host has the run's memory", restart=not self.stopping))
+        if status in (LOST, ISOLATED):
             if len(self.room) < 2 or count > MOST_FUTILE or self._ending:
-                return self._stop(
-                    Stop(1, "the run's memory is lost: the keeper and all workers died", restart=not self._ending)
-                )
-            mine = [worker for worker, at in self.workers.items() if at == host]
+                reason = {
+                    LOST: "the run's memory is lost: the keeper and all workers died",
+                    ISOLATED: f"host {host} does not reach any other host",
+                }[status]
+                return self._stop(Stop(1, reason, restart=not self.stopping))
             return [Reset(host), *self._start_services(host), *[Start(worker, host) for worker in mine]]
         if count > MOST_FUTILE_SERVICE:
             return self._stop(Stop(1, f"{name} ended {count} times without a step in between, last with {status}"))
@@ -266,6 +271,10 @@ class Supervisor:
         self.workers[name] = host
         self.deaths.pop(name, None)
         return Start(name, host)
+
+    def _move(self, name: str) -> Start:
+        self.workers[name] = self._emptiest()
+        return Start(name, self.workers[name])
 
     def _remove(self, name: str) -> Kill:
         del self.workers[name]

@@ -19,6 +19,7 @@ import numpy as np
 import weft as wf
 
 from . import context as contexts
+from . import finish
 
 STATUS_ORPHANED = 80
 
@@ -89,6 +90,7 @@ def main(argv: list[str]) -> None:
                 sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
                 runpy.run_path(argv[0], run_name="__main__")
         finally:
+            finish()
             sys.stdout.flush()
             sys.stdout = sys.stdout._stream
 
