@@ -499,9 +499,9 @@ def vector_norm(
         return sum_(size, axis=axis, keepdims=keepdims)
     if ord == 0:
         return sum_(sign(size), axis=axis, keepdims=keepdims)  # a count, whose gradient is 0
-    if 0 < ord < 1:  # zeros contribute nothing; their unbounded slope counts as 0
+    if ord < 1:  # the unbounded slope of a zero counts as 0
         none = size == 0
-        size = where(none, 0.0, where(none, 1.0, size) ** ord)
+        size = where(none, 0.0 if ord > 0 else math.inf, where(none, 1.0, size) ** ord)
     else:
         size = size**ord
     total = sum_(size, axis=axis, keepdims=keepdims)
