@@ -558,7 +558,7 @@ def test_a_run_is_watched_from_its_start_to_its_end(tmp_path: Path, capsys: pyte
         def moved() -> bool:
             found = look()
             return (
-                found["step"] > 200
+                found["step"] > 70
                 and len(found["hosts"]) == 2
                 and min(h.get("bytes_sent", 0) for h in found["hosts"]) > 0
             )
