@@ -36,7 +36,8 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 __all__ = [
-    "Cluster", "CorruptionError", "DivergenceError", "TaskLostError", "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
+    "Cluster", "CorruptionError", "DivergenceError", "TaskLostError", "WorkerLostError", "all_gather", "all_reduce", "barrier",
+    "broadcast", "empty",
     "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
 ]  # fmt: skip
 
