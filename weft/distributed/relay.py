@@ -16,7 +16,6 @@ What a peer says is checked against what this host knows: its sizes, steps and n
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import glob
 import json
 import os
@@ -31,47 +30,30 @@ from typing import Any
 
 import numpy as np
 
-from . import atomics, wire
 from . import context as contexts
+from . import wire
 from .board import (
     BLOCK,
-    CLAIMED,
-    COMMITTED,
     HOLD,
-    INITIALISED,
     LEADING,
-    LINE,
-    MAGIC,
     MOST_SHARDS,
     NO_SLOT,
     PERMIT,
-    READY,
     RECEIVED_BYTES,
     RELEASED,
     SENT_BYTES,
-    SHARED_BYTES,
-    SLOT_BYTES,
-    STATE_BYTES,
     STOP,
     STOP_AT,
-    WIDTH,
-    WON,
     WORLD,
-    Board,
-    Log,
     Place,
-    Shape,
-    split,
-    word,
 )  # fmt: skip
 from .context import Context
 from .failpoints import reach
 from .keeper import ISOLATED, LOST
-from .members import Peers
 from .memory import KeeperError, Memory
-from .mirror import Mirror, Sent
+from .mirror import Mirror
+from .relay_part import Part, Peer
 from .task import end_with
-from .team import Team
 from .trace import clock_offset, recorder
 from .tree import block
 from .wire import Connection, Frame, WireError
@@ -86,251 +68,13 @@ LOST_SECONDS = 60.0
 """how long a host waits for another that has the state, or for the one that leads, before it gives up"""
 PATIENCE_SECONDS = 2.0
 """how long to wait for another host's shards, at least, before they are computed here"""
+SELDOM_SECONDS = 10.0
+"""between two lines that say the same of strangers"""
+MOST_SAID = 1000
 MOST_PARTS = 64
 MOST_NAME = 256
 FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})")
 """what hosts tell each other beside the state: paths in the directory of the run"""
-
-
-class Part:
-    """What is trained by one optimiser: a board and its segments, as bytes. The relay knows nothing of the model."""
-
-    def __init__(self, number: int, prefix: str, memory: Memory, steps: int) -> None:
-        self.number, self.prefix, self._memory, self._steps = number, prefix, memory, steps
-        segment = memory.find(prefix + "board")
-        if segment is None:
-            raise LookupError(prefix)
-        header = segment.array((2 * LINE,), np.uint64)
-        if int(header[0]) != MAGIC:
-            raise LookupError(prefix)  # a worker is about to format it
-        shape = Shape(int(header[1]), int(header[2]), int(header[3]), True)
-        self.board = Board(segment, shape)
-        self.state_bytes, self.slot_bytes, self.shared_bytes = (
-            int(header[i]) for i in (STATE_BYTES, SLOT_BYTES, SHARED_BYTES)
-        )
-        self.state = memory.open(prefix + "state", 2 * self.state_bytes + self.shared_bytes)
-        self.slots = Team.row_slots(shape)
-        self.gradients = memory.open(prefix + "gradients", shape.members * self.slots * self.slot_bytes)
-        self.peers = Peers(self.board, relay=True)
-        self._log: Log | None = None
-        self._used: dict[tuple[int, int, int], int] = {}  # (step, level, position) -> slot of the relay's row
-        self._lock = threading.Lock()
-        self.waiting_since: tuple[int, float] = (-1, 0.0)
-        self._warm = False
-
-    @property
-    def initialised(self) -> bool:
-        return self.board.load("header", INITIALISED) >> 32 != 0
-
-    @property
-    def version(self) -> int:
-        return self.board.committed()[0]
-
-    def log(self, width: int = 0) -> Log | None:
-        """The log; None if no shard has been computed yet."""
-        if width:
-            self.board.swap("header", WIDTH, 0, width)
-        found = self.board.load("header", WIDTH)
-        if self._log is None and found:
-
-            def open_segment(name: str, nbytes: int) -> Any:
-                return self._memory.open(self.prefix + name, nbytes)
-
-            self._log = Log(open_segment, self.board.shape.shards, found, self._steps)
-        return self._log
-
-    def slot(self, row: int, index: int) -> np.ndarray:
-        """The bytes of a gradient slot."""
-        at = (row * self.slots + index) * self.slot_bytes
-        return self.gradients.array((self.slot_bytes,), np.uint8, at)
-
-    def own_slot(self, step: int, level: int, position: int) -> int | None:
-        """A slot of the relay's row for a partial sum that arrives; None if there is none left."""
-        with self._lock:
-            self._used = {key: index for key, index in self._used.items() if key[0] >= step - 1}
-            found = self._used.get((step, level, position))
-            if found is None:
-                half = self.slots // 2
-                first = half * (step & 1)
-                taken = {index for key, index in self._used.items() if key[0] == step}
-                found = next((i for i in range(first, first + half) if i not in taken), None)
-                if found is not None:
-                    self._used[step, level, position] = found
-            return found
-
-    def own_nodes(self, step: int) -> dict[Place, list[int]]:
-        """The partial sums of `step` that workers of this host made, with their shards."""
-        found: dict[Place, list[int]] = {}
-        for shard in range(self.board.shape.shards):
-            place = self.board.place(shard, step)
-            if place.step == step & 0xFFFFFF and place.row != self.peers.row:
-                found.setdefault(place, []).append(shard)
-        return found
-
-    def warm(self) -> bool:
-        """Whether workers here have computed shards: their programs are compiled."""
-        if not self._warm and self.initialised:
-            version = self.version
-            self._warm = any(self.own_nodes(step) for step in (version, version + 1) if step)
-        return self._warm
-
-    def shards_ready(self, shards: range, step: int, seconds: float) -> bool:
-        """Wait until shards of `step` are ready."""
-        if not len(shards):
-            return True
-        least = word(step, READY, 0)
-        board = self.board
-        at = board.address("shards", shards.start)
-        return atomics.wait_all(at, len(shards), least, board.bell, 0, seconds) == atomics.READY
-
-    def put(self, step: int, place: Place, rows: np.ndarray) -> bool:
-        """Make a partial sum that arrived that of its shards; False if workers were faster with some of them.
-
-        Args:
-            rows: for each of its shards, the number of the shard and its statistics.
-        """
-        board, me = self.board, self.peers.id
-        won: list[int] = []
-        for shard in (int(s) for s in rows[:, 0]):
-            old = board.load("shards", shard)
-            at, phase, _ = split(old)
-            free = at < step or at == step and phase in (0, CLAIMED)
-            if not free or not board.swap("shards", shard, old, word(step, WON, me)):
-                for other in won:
-                    board.store("shards", other, word(step, 0, me))
-                board.ring()
-                return False
-            won.append(shard)
-        reach("relay won")
-        log = self.log()
-        assert log is not None
-        for row in rows:
-            log.statistics[step & 1, int(row[0])] = row[1:]
-            board.set_place(int(row[0]), place)
-        for shard in won:
-            reach("relay placed")
-            board.ready("shards", shard, step, me)
-        board.ring()
-        return True
-
-    # The whole state ------------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> tuple[int, list[np.ndarray], int]:
-        """(version, pieces of memory, numbers per row of the log) of the committed state, copied."""
-        version, buffer = self.board.pin(self.peers.id)
-        try:
-            state = self.state.array((self.state_bytes,), np.uint8, buffer * self.state_bytes).copy()
-        finally:
-            self.board.unpin()
-        shared = self.state.array((self.shared_bytes,), np.uint8, 2 * self.state_bytes).copy()
-        log = self.log()
-        rows = np.zeros((0, 1)) if log is None else log.rows[:version]
-        return version, [state, shared, rows], 0 if log is None else log.width
-
-    def install(self, version: int, width: int, connection: Connection) -> None:
-        """Receive the state of another host, and continue from there.
-
-        Workers may be in the middle of an earlier step. They read the buffer that is overwritten, which spoils what they
-        compute, and it is not used; their writes go to the other buffer, and must have ended before the next step begins.
-        """
-        board = self.board
-        board.store("header", HOLD, max(version, 1))
-        log = self.log(width)
-        buffer = board.committed()[1]
-        fresh = not self.initialised
-        try:
-            if fresh:
-                self._read_state(connection, buffer, log, version)
-            else:
-                scratch = np.empty(self.state_bytes, np.uint8)
-                connection.read(scratch)
-                connection.read(self.state.array((self.shared_bytes,), np.uint8, 2 * self.state_bytes))
-                if log is not None:
-                    connection.read(log.rows[:version])
-                buffer = self._overtake(version)
-                self.state.array((self.state_bytes,), np.uint8, buffer * self.state_bytes)[:] = scratch
-            reach("state received")
-            if fresh:
-                board.store("header", COMMITTED, version << 1 | buffer)
-                board.store("header", INITIALISED, 1 << 32 | self.peers.id)
-        finally:
-            board.store("header", HOLD, 0)
-            board.ring()
-
-    def _read_state(self, connection: Connection, buffer: int, log: Log | None, version: int) -> None:
-        connection.read(self.state.array((self.state_bytes,), np.uint8, buffer * self.state_bytes))
-        connection.read(self.state.array((self.shared_bytes,), np.uint8, 2 * self.state_bytes))
-        if log is not None:
-            connection.read(log.rows[:version])
-
-    def _overtake(self, version: int) -> int:
-        """End whatever step is going on: it counts as committed, and nothing is written for it any more."""
-        board = self.board
-        while True:
-            old = board.load("header", COMMITTED)
-            if board.swap("header", COMMITTED, old, version << 1 | old & 1):
-                break
-        units = (("shards", board.shape.shards), ("slices", board.shape.slices), ("norms", board.shape.slices))
-        end = time.monotonic() + 30.0
-        for kind, count in units:
-            for index in range(count):
-                while True:
-                    old_word = board.load(kind, index)
-                    step, phase, owner = split(old_word)
-                    if step > version:
-                        break
-                    if kind != "shards" and phase == CLAIMED and self.peers.present(owner) and time.monotonic() < end:
-                        self.peers.look()
-                        time.sleep(0.0005)  # it is being written
-                        continue
-                    if board.swap(kind, index, old_word, word(version, READY, self.peers.id)):
-                        break
-        return old & 1
-
-
-@dataclasses.dataclass
-class Standing:
-    """What a peer has said of itself for one part."""
-
-    version: int = -1
-    workers: int = 0
-    warm: bool = False
-    """its workers have compiled the program: it is worth waiting for"""
-    joined: bool = False
-    """it computes a block of the shards"""
-    joins_us: bool = False
-    """it counts on a block from this host"""
-    sent: int = 0
-    """the last step whose partial sums it was sent"""
-    asked: float = 0.0
-
-
-class Peer:
-    """Another host, while there is a connection to it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection, self.host = connection, connection.host
-        self.standing: dict[int, Standing] = {}
-        self.wants: list[tuple[Frame, list[Any]]] = []
-        self.needs: set[tuple[int, bool]] = set()
-        self.has: dict[str, tuple[int, int]] = {}
-        self.next_decision = 0
-        self.clocks: list[
-            tuple[int, int]
-        ] = []  # messages about its clock to answer: when they were sent, and when they came
-        self.heard = time.monotonic()
-        self.reading = False
-        self.closed = threading.Event()
-        self.threads: list[threading.Thread] = []
-        self.sending = threading.Lock()  # one thread sends at a time
-        self.mirrored = Sent()
-
-    def of(self, part: int) -> Standing:
-        return self.standing.setdefault(part, Standing())
-
-    def close(self) -> None:
-        self.closed.set()
-        self.connection.close()
 
 
 class Relay:
@@ -355,10 +99,20 @@ class Relay:
         self._hopeful = time.monotonic()  # when this host had the state, or another one that could give it
         self._reached = time.monotonic()  # when this host led, or was connected to another one
         self._server = socket.create_server((context.address, 0))
+        self._said: dict[str, float] = {}
         self.mirror = Mirror(context, self.memory)
 
     def say(self, text: str) -> None:
         print(f"weft: host {self.host}: {text}", file=sys.stderr, flush=True)
+
+    def _say_seldom(self, text: str) -> None:
+        """Say what a stranger could make this process say again and again."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._said.get(text, -SELDOM_SECONDS) < SELDOM_SECONDS or len(self._said) >= MOST_SAID:
+                return
+            self._said[text] = now
+        self.say(text)
 
     def run(self) -> int:
         """Relay until the lifeline is closed, which ends this process, or `stop` is called. Returns an exit status."""
@@ -400,7 +154,7 @@ class Relay:
                 try:
                     self._admit(wire.accept(found, self.token, self.host))
                 except WireError as error:
-                    self.say(f"refused {address[0]}: {error}")
+                    self._say_seldom(f"refused {address[0]}: {error}")
                 finally:
                     slots.release()
 
@@ -412,7 +166,7 @@ class Relay:
             self._read_addresses()
         if connection.host == self.host or connection.host not in self.addresses:
             connection.close()
-            self.say(f"refused host {connection.host}: it is not in the run")
+            self._say_seldom(f"refused host {connection.host}: it is not in the run")
             return
         peer = Peer(connection)
         with self._lock:
@@ -471,7 +225,7 @@ class Relay:
             try:
                 self._admit(wire.connect(address, self.token, self.host, 2.0))
             except WireError as error:
-                self.say(f"cannot join host {host}: {error}")
+                self._say_seldom(f"cannot join host {host}: {error}")
                 self._tried[host] = time.monotonic() + 1.0
             except OSError:
                 continue  # not there yet, or gone: the list will say
@@ -877,6 +631,8 @@ class Relay:
         expected = count * (1 + width) * 8 + part.slot_bytes * trains + 1
         if not 0 < count <= shards <= MOST_SHARDS or log is None or width != log.width or frame.nbytes != expected:
             raise WireError(f"a partial sum of {frame.nbytes} bytes; expected {expected}")
+        if level > MOST_SHARDS.bit_length() or position >= shards:
+            raise WireError("a partial sum that is not in the tree")
         peer.of(part.number).version = max(peer.of(part.number).version, step - 1)
         rows = np.empty((count, 1 + width))
         peer.connection.read(rows)
@@ -891,7 +647,7 @@ class Relay:
             return
         place = Place(level, position, part.peers.row, slot if trains else NO_SLOT, step)
         inside = place.inside(shards)
-        if level > 12 or position >= shards or not all(s in inside for s in rows[:, 0]):
+        if not all(s in inside for s in rows[:, 0]):
             raise WireError("a partial sum of shards that are not in it")
         if trains:
             peer.connection.read(part.slot(part.peers.row, slot))
@@ -936,13 +692,17 @@ class Relay:
         path = os.path.join(self.directory, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         temporary = f"{path}.{threading.get_ident()}"
-        with open(temporary, "wb") as file:
-            left = frame.b
-            while left:
-                data = bytearray(min(left, wire.CHUNK))
-                peer.connection.read(data)
-                file.write(data)
-                left -= len(data)
+        try:
+            with open(temporary, "wb") as file:
+                left = frame.b
+                while left:
+                    data = bytearray(min(left, wire.CHUNK))
+                    peer.connection.read(data)
+                    file.write(data)
+                    left -= len(data)
+        except OSError:
+            os.unlink(temporary)
+            raise
         reach("file received")
         if name.startswith("decisions/") and os.path.exists(path):
             os.unlink(temporary)  # a decision is made once

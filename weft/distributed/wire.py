@@ -133,15 +133,16 @@ def connect(address: tuple[str, int] | str, token: bytes, host: int, seconds: fl
     peer = _open(address, seconds)
     try:
         peer.settimeout(HANDSHAKE_SECONDS)
+        end = time.monotonic() + HANDSHAKE_SECONDS
         mine = secrets.token_bytes(NONCE)
         peer.sendall(MAGIC + mine + _HOST.pack(host))
-        answer = _exactly(peer, NONCE + 32 + _HOST.size)
+        answer = _exactly(peer, NONCE + 32 + _HOST.size, end)
         theirs, proof, other = answer[:NONCE], answer[NONCE : NONCE + 32], answer[NONCE + 32 :]
         said = mine + theirs + _HOST.pack(host) + other
         if not hmac.compare_digest(proof, _mac(token, b"server" + said)):
             raise WireError(f"{name} does not know the token of this run")
         peer.sendall(_mac(token, b"client" + said))
-        if _exactly(peer, 1) != b"!":
+        if _exactly(peer, 1, end) != b"!":
             raise WireError(f"{name} did not accept the token of this run")
         peer.settimeout(None)
         return Connection(peer, _keys(token, said), _HOST.unpack(other)[0])
@@ -171,14 +172,15 @@ def accept(peer: socket.socket, token: bytes, host: int) -> Connection:
     """
     try:
         peer.settimeout(HANDSHAKE_SECONDS)
-        opening = _exactly(peer, len(MAGIC) + NONCE + _HOST.size)
+        end = time.monotonic() + HANDSHAKE_SECONDS
+        opening = _exactly(peer, len(MAGIC) + NONCE + _HOST.size, end)
         if not opening.startswith(MAGIC):
             raise WireError("it does not speak the language of relays")
         theirs, other = opening[len(MAGIC) : len(MAGIC) + NONCE], opening[len(MAGIC) + NONCE :]
         mine = secrets.token_bytes(NONCE)
         said = theirs + mine + other + _HOST.pack(host)
         peer.sendall(mine + _mac(token, b"server" + said) + _HOST.pack(host))
-        if not hmac.compare_digest(_exactly(peer, 32), _mac(token, b"client" + said)):
+        if not hmac.compare_digest(_exactly(peer, 32, end), _mac(token, b"client" + said)):
             raise WireError("it does not know the token of this run")
         peer.sendall(b"!")
         peer.settimeout(None)
@@ -189,9 +191,9 @@ def accept(peer: socket.socket, token: bytes, host: int) -> Connection:
         raise error if isinstance(error, WireError) else WireError(str(error)) from error
 
 
-def _exactly(peer: socket.socket, count: int) -> bytes:
+def _exactly(peer: socket.socket, count: int, end: float) -> bytes:
+    """So many bytes, before the clock is at `end`: a peer that sends slowly does not have longer."""
     data = b""
-    end = time.monotonic() + HANDSHAKE_SECONDS
     while len(data) < count:
         peer.settimeout(max(end - time.monotonic(), 0.001))
         more = peer.recv(count - len(data))
