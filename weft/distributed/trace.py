@@ -62,7 +62,7 @@ class Recorder:
         """A span from `start` to now, in nanoseconds of `now`."""
         end = now()
         with self._lock:
-            last = self._lines[-1] if self._lines else [""]
+            last: list[Any] = self._lines[-1] if self._lines else [""]
             if name == "wait" and last[0] == "span" and last[1:3] == [name, track] and last[5] == args:
                 last[4] = end - last[3]  # it went on after a look at the others
             else:
@@ -100,10 +100,11 @@ def recorder() -> Recorder | None:
 
 
 @functools.cache
-def traced(step: type) -> type:
+def traced(step: type) -> Any:
     """A class of steps (`team._Step`) whose parts become spans."""
+    base: Any = step
 
-    class Traced(step):  # type: ignore[misc]
+    class Traced(base):
         def _span(self, name: str, start: int, **args: Any) -> None:
             self.team.recorder.add(name, MAIN, start, step=self.number, **args)
 
