@@ -484,9 +484,12 @@ class Relay:
             blocks = self._blocks(part)
             if step == version + 1 and not part.shards_ready(blocks[self.host], step, 0.0):
                 continue
+            nodes = part.own_nodes(step) if step else {}
+            if nodes is None:
+                continue
             self._send_decisions(peer)  # those that were made before this step come before it
             theirs = set(blocks.get(peer.host, ()))
-            for place, shards in part.own_nodes(step).items() if step else ():
+            for place, shards in nodes.items():
                 if set(shards) - theirs:
                     self._send_node(peer, part, step, place, shards)
             standing.sent = step

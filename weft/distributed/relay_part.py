@@ -107,14 +107,20 @@ class Part:
                     self._used[step, level, position] = found
             return found
 
-    def own_nodes(self, step: int) -> dict[Place, list[int]]:
-        """The partial sums of `step` that workers of this host made, with their shards."""
+    def own_nodes(self, step: int) -> dict[Place, list[int]] | None:
+        """The partial sums of `step` that workers of this host have published, with their shards.
+
+        None while one is being published: it is there with all its shards or not at all, because its memory is their sum.
+        """
+        board, least = self.board, word(step, READY, 0)
+        shards = board.shape.shards
+        ready = [board.load("shards", shard) >= least for shard in range(shards)]  # after this its place is there
         found: dict[Place, list[int]] = {}
-        for shard in range(self.board.shape.shards):
-            place = self.board.place(shard, step)
-            if place.step == step & 0xFFFFFF and place.row != self.peers.row:
+        for shard in range(shards):
+            place = board.place(shard, step)
+            if ready[shard] and place.step == step & 0xFFFFFF and place.row != self.peers.row:
                 found.setdefault(place, []).append(shard)
-        return found
+        return found if all(ready[shard] for place in found for shard in place.inside(shards)) else None
 
     def warm(self) -> bool:
         """Whether workers here have computed shards: their programs are compiled."""
