@@ -105,8 +105,8 @@ def traced(step: type) -> Any:
     base: Any = step
 
     class Traced(base):
-        def _span(self, name: str, start: int, **args: Any) -> None:
-            self.team.recorder.add(name, MAIN, start, step=self.number, **args)
+        def _span(self, name: str, start: int, track: str = MAIN, **args: Any) -> None:
+            self.team.recorder.add(name, track, start, step=self.number, **args)
 
         def run(self) -> None:
             start = now()
@@ -116,11 +116,11 @@ def traced(step: type) -> Any:
                 self._span("step", start)
                 self.team.recorder.flush(self.number == self.team.recorder.last)
 
-        def _compute(self, shard: int, claimant: int) -> None:
-            start = now()
-            super()._compute(shard, claimant)
-            if shard in self.weights:
-                self._span("shard", start, shard=shard, copy=claimant != self.team.member)
+        def finish(self, shard: int, claimant: int, index: int, statistics: Any, seconds: float) -> None:
+            start = now() - int(seconds * 1e9)
+            super().finish(shard, claimant, index, statistics, seconds)
+            track = MAIN if self.team.together is None else f"shard {shard}"  # else they are computed side by side
+            self._span("shard", start, track, shard=shard, copy=claimant != self.team.member)
 
         def seal(self) -> None:
             start, shards = now(), len(self.unsealed)
