@@ -132,6 +132,7 @@ class Watch:
             self.log.copy_to(os.path.join(self.history.checkpoint_dir, LOG))
 
     def _ended(self, event: Ended) -> None:
+        self.history.step = max(self.history.step, event.version)
         entry = self.history.tasks.get(event.name, {})
         where = {"host": entry.get("host"), "pid": entry.get("pid")}
         if event.status >= 0 or self._stopping == -event.status:
