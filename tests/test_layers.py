@@ -25,7 +25,8 @@ LAYERS: list[set[str]] = [
     {"train", "sklearn", "serve"},
     {"models"},
     {"distributed"},
-    {"nn", "optim", "data"},
+    {"utils"},
+    {"nn", "optim", "data", "distributions", "func", "testing"},
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
     # what users call to capture or declare, and then run: it sends a graph through everything below

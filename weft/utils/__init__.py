@@ -1,0 +1,7 @@
+"""Modules under the names that programs for PyTorch import from: `weft.utils.data`, `checkpoint`, `tensorboard`, `dlpack`."""
+
+from __future__ import annotations
+
+from . import checkpoint as checkpoint
+from . import data as data
+from . import dlpack as dlpack
