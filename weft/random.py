@@ -21,6 +21,7 @@ import numpy as np
 
 from . import dtypes
 from .ops.array import random_ops
+from .ops.array.check_values import require
 from .ops.core import define
 from .ops.core.error_names import guarded
 from .ops.core.spec import as_integer, check_shape, check_size, is_known
@@ -384,7 +385,9 @@ def normal(
     (2, 2)
     """
     sizes = _parameter_shape("normal", shape, mean, std)
-    if not isinstance(std, Tensor) and not std >= 0:
+    if isinstance(std, Tensor):
+        std = require(std, lambda s: s >= 0, "normal: std must not be negative.", lambda s: s.min())
+    elif not std >= 0:
         raise ValueError(f"normal: std must not be negative. Got {std}.")
     z = random_ops.random_normal(_next("normal", generator), sizes, _parameter_dtype(dtype, mean, std))
     return z * std + mean
@@ -459,9 +462,12 @@ def bernoulli(
     if isinstance(p, Tensor):
         if not dtypes.is_floating(p.dtype):
             raise TypeError(f"bernoulli: p must be floating. Got {p.dtype.name}.")
-        if type(p._data) is np.ndarray and p.size and not ((p._data >= 0) & (p._data <= 1)).all():
-            raise ValueError(f"bernoulli: p must be between 0 and 1. Got {p._data.min()} to {p._data.max()}.")
-        p = p.detach()
+        p = require(
+            p.detach(),
+            lambda p: (p >= 0) & (p <= 1),
+            "bernoulli: p must be between 0 and 1.",
+            lambda p: f"{p.min()} to {p.max()}",
+        )
         if shape is None:
             u = rand_like(p, generator=generator)
         else:

@@ -112,6 +112,9 @@ LAYERS = {
     "softshrink": lambda: nn.Softshrink(-1.0)(_x(3)),
     "clip_grad_norm_": lambda: nn.utils.clip_grad_norm_([_x(3).requires_grad_()], -1.0),
     "rms alpha": lambda: wf.optim.RMSprop([_x(3).requires_grad_()], alpha=-1.0),
+    "exponential_": lambda: wf.zeros(3).exponential_(-1.0),
+    "log_normal_": lambda: wf.zeros(3).log_normal_(0.0, -1.0),
+    "cauchy_": lambda: wf.zeros(3).cauchy_(0.0, -1.0),
     "gradcheck": lambda: wf.gradcheck(lambda x: x, _x(3).astype(wf.float64).requires_grad_(), atol=-1.0),
 }
 
@@ -122,24 +125,71 @@ def test_a_layer_or_setting_out_of_range_is_refused(name):
         LAYERS[name]()
 
 
-VALUES = {
-    "histogram: bin edges must not decrease": lambda edges: wf.histogram(_x(5), edges)[0],
-    "gaussian_nll_loss: var must not have negative entries": lambda var: F.gaussian_nll_loss(_x(3), _x(3), var),
-}
+LSTM = nn.LSTM(2, 2)
+VALUES = {  # message: the call, values that it takes and values that it refuses
+    "histogram: bin edges must not decrease": (lambda edges: wf.histogram(_x(5), edges)[0], [0.25, 0.5, 2.0], [0.25, 0.5, -1.0]),
+    "histogram: the elements must be finite": (lambda x: wf.histogram(x, 2)[0], [0.25, 0.5, 2.0], [0.25, 0.5, np.inf]),
+    "gaussian_nll_loss: var must not have negative entries": (
+        lambda var: F.gaussian_nll_loss(_x(3), _x(3), var), [0.25, 0.5, 2.0], [0.25, 0.5, -1.0],
+    ),
+    "binary_cross_entropy: input must be between 0 and 1": (
+        lambda p: F.binary_cross_entropy(p, wf.ones(3)), [0.25, 0.5, 1.0], [0.25, 0.5, 1.5],
+    ),
+    "binary_cross_entropy: target must be between 0 and 1": (
+        lambda t: F.binary_cross_entropy(wf.full((3,), 0.5), t), [0.25, 0.5, 1.0], [0.25, -0.5, 1.0],
+    ),
+    "quantile: q must be between 0 and 1": (lambda q: wf.quantile(_x(5), q), [0.0, 0.5, 1.0], [0.0, 0.5, 1.1]),
+    "bernoulli: p must be between 0 and 1": (wf.bernoulli, [0.0, 1.0, 1.0], [0.0, 1.0, 1.5]),
+    "normal: std must not be negative": (lambda std: wf.normal(2.0, std), [0.0, 0.0, 0.0], [0.0, 0.0, -1.0]),
+    "lstm: lengths must be 0 to 4": (lambda n: LSTM(wf.ones(4, 3, 2), lengths=n)[0], [4, 2, 0], [5, 2, 0]),
+    "pack_padded_sequence: lengths must be from 1 to 4": (
+        lambda n: LSTM(nn.utils.pack_padded_sequence(wf.ones(4, 3, 2), n))[0].data, [4, 2, 1], [4, 2, 0],
+    ),
+    "pack_padded_sequence: lengths must fall": (
+        lambda n: LSTM(nn.utils.pack_padded_sequence(wf.ones(4, 3, 2), n, enforce_sorted=True))[0].data, [4, 2, 1], [4, 2, 3],
+    ),
+    "masked_scatter: the mask has more True elements": (
+        lambda m: wf.masked_scatter(_x(3), m, wf.ones(2)), [True, False, True], [True, True, True],
+    ),
+    "istft: the windows leave samples uncovered": (
+        lambda w: wf.istft(wf.ones(2, 4).astype(wf.complex64), 3, hop_length=3, window=w, center=False),
+        [1.0, 1.0, 1.0], [1.0, 1.0, 0.0],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("message", VALUES)
 def test_values_are_checked_when_they_are_known(message):
-    fn, good, bad = VALUES[message], wf.tensor([0.25, 0.5, 2.0]), wf.tensor([0.25, 0.5, -1.0])
+    """Eagerly, captured as an argument and closed over, for gradients, and in graphs, also inside a layer and a branch."""
+    fn, good, bad = VALUES[message][0], *[wf.asarray(v) for v in VALUES[message][1:]]
+    expected = fn(good).detach().numpy()
     captured = wf.function(fn)
-    np.testing.assert_allclose(captured(good).numpy(), fn(good).numpy(), rtol=1e-6)
-    for run in (fn, captured, wf.function(lambda x: fn(bad) + 0 * x.sum()), wf.grad_fn(lambda x: fn(x).sum())):
+    np.testing.assert_allclose(captured(good).detach().numpy(), expected, rtol=1e-6)
+    runs = [fn, captured, wf.function(lambda x: fn(bad) + 0 * x.sum())]
+    if good.is_floating_point():
+        runs.append(wf.grad_fn(lambda x: (fn(x) + x.sum()).sum()))
+    for run in runs:
         with pytest.raises(ValueError, match=message):
             run(bad)
+
+    class Layer(nn.Module):
+        def forward(self, x):
+            return fn(x)
+
+    layer = Layer()
     with wf.Graph().as_default():
-        place = wf.placeholder(wf.float32, (3,))
-        out = fn(place)
+        place = wf.placeholder(good.dtype, (3,))
+        outs = [fn(place), layer(place)]
+        if not message.startswith(("bernoulli", "normal")):  # branches do not draw
+            outs.append(wf.cond(place.sum() > -9, lambda: fn(place), lambda: fn(place)))
         with wf.Session() as session:
-            np.testing.assert_allclose(session.run(out, {place: good.numpy()}), fn(good).numpy(), rtol=1e-6)
-            with pytest.raises(ValueError, match=message):
-                session.run(out, {place: bad.numpy()})
+            for out in outs:
+                np.testing.assert_allclose(session.run(out, {place: good.numpy()}).detach(), expected, rtol=1e-6)
+                with pytest.raises(ValueError, match=message):
+                    session.run(out, {place: bad.numpy()})
+
+
+def test_nan_is_no_probability_but_shows_in_the_loss():
+    nan = wf.tensor([np.nan])
+    for way in (F.binary_cross_entropy, wf.function(F.binary_cross_entropy)):
+        assert np.isnan(way(nan, wf.ones(1)).item())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import format_shape
+from ..ops.array.check_values import require
 from ..ops.array.shaping import stack
 from ..ops.core.error_names import guard_functions
 from ..tensor import Tensor, to_array, wrap
@@ -51,12 +52,14 @@ def pack_padded_sequence(
             f"pack_padded_sequence: lengths must be {n} integers, one per sequence. "
             f"Got {counts.dtype.name} {format_shape(counts.shape)}."
         )
-    if not counts.is_symbolic and n:
-        array = counts.detach()._array("lengths")
-        if array.min() < 1 or array.max() > steps:
-            raise ValueError(f"pack_padded_sequence: lengths must be from 1 to {steps}. Got {array.tolist()}.")
-        if enforce_sorted and (np.diff(array) > 0).any():
-            raise ValueError(f"pack_padded_sequence: lengths must fall with enforce_sorted. Got {array.tolist()}.")
+    op = "pack_padded_sequence"
+    counts = require(
+        counts, lambda c: (c >= 1) & (c <= steps), f"{op}: lengths must be from 1 to {steps}.", lambda c: c.tolist()
+    )
+    if enforce_sorted and n > 1:
+        counts = require(
+            counts, lambda c: c[1:] <= c[:-1], f"{op}: lengths must fall with enforce_sorted.", lambda c: c.tolist()
+        )
     return PackedSequence(data, counts)
 
 

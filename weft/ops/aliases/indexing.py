@@ -14,6 +14,7 @@ from ...errors import format_shape
 from ...tensor import Tensor
 from ...typing import Operand
 from ..array import creation, cumulative, gathering, reduction, searching, sets, shaping, statistics, subscripts
+from ..array.check_values import require
 from ..array.elementwise import maximum, minimum, where
 
 __all__ = [
@@ -245,10 +246,12 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     wide = shaping.reshape(shaping.broadcast_to(mask, x.shape), (-1,))
     order = cumulative.cumsum(wide.astype(dtypes.int64), 0) - 1
     flat = shaping.reshape(source, (-1,))
-    if wide.size and not wide.is_symbolic and int(order[-1]) >= flat.shape[0]:
-        raise ValueError(
-            f"masked_scatter: the mask has {int(order[-1]) + 1} True elements, but source only {flat.shape[0]}."
-        )
+    order = require(
+        order,
+        lambda o: o < flat.shape[0],
+        f"masked_scatter: the mask has more True elements than source, which has {flat.shape[0]}.",
+        lambda o: o[-1] + 1,
+    )
     taken = gathering.take(flat, maximum(order, 0), axis=0)
     return shaping.reshape(where(wide, taken.astype(x.dtype), shaping.reshape(x, (-1,))), x.shape)
 

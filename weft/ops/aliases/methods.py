@@ -15,6 +15,7 @@ from ...typing import DTypeLike, Operand, ShapeLike
 from ..array import creation, subscripts
 from ..array.elementwise import astype
 from ..core import error_names
+from ..core.spec import number
 
 PROPERTIES: dict[str, property] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -227,6 +228,7 @@ def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Ten
     from ... import random
     from ..array.elementwise import log1p
 
+    number("exponential_", "lambd", lambd, above=0)
     uniform = random.rand(*x.shape, dtype=x.dtype, generator=generator)
     return x.copy_(-log1p(-uniform) / lambd)
 
@@ -237,6 +239,7 @@ def log_normal_(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: An
     from ... import random
     from ..array.elementwise import exp
 
+    number("log_normal_", "std", std, above=0)
     return x.copy_(exp(random.randn(*x.shape, dtype=x.dtype, generator=generator) * std + mean))
 
 
@@ -246,6 +249,7 @@ def cauchy_(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: An
     from ... import random
     from ..array.elementwise import tan
 
+    number("cauchy_", "sigma", sigma, above=0)
     uniform = random.rand(*x.shape, dtype=x.dtype, generator=generator)
     return x.copy_(tan((uniform - 0.5) * float(np.pi)) * sigma + median)
 

@@ -10,7 +10,8 @@ from ... import dtypes
 from ...errors import format_shape
 from ...tensor import Tensor
 from ...typing import DTypeLike
-from ..array import creation, gathering, reduction, shaping
+from ..array import creation, gathering, shaping
+from ..array.check_values import require
 from ..array.elementwise import astype
 from ..core import registry
 
@@ -171,8 +172,11 @@ def istft(
     start = n_fft // 2 if center else 0
     stop = total - start if length is None else min(start + length, total)
     weights, signal = weights[:, start:stop], signal[:, start:stop]
-    if not weights.is_symbolic and float(reduction.min_(weights)) < 1e-11:
-        raise ValueError("istft: the windows leave samples uncovered. Use a smaller hop_length or another window.")
+    weights = require(
+        weights,
+        lambda w: w >= 1e-11,
+        "istft: the windows leave samples uncovered. Use a smaller hop_length or another window.",
+    )
     signal = signal / weights
     if length is not None and signal.shape[1] < length:
         signal = registry.get("pad").call(signal, ((0, 0), (0, length - signal.shape[1])))

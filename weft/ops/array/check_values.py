@@ -37,17 +37,20 @@ def check_values(condition: Tensor, message: str) -> Any:
     return np.asarray(True)
 
 
-def require(x: Tensor, holds: Callable[[Any], Any], message: str) -> Tensor:
+def require(
+    x: Tensor, holds: Callable[[Any], Any], message: str, found: Callable[[ndarray], Any] | None = None
+) -> Tensor:
     """`x`; raises ValueError with `message` unless `holds(x)`, which takes arrays and tensors, is true of every element.
 
-    Batched values (vmap) are not checked.
+    Where the values are known, `found` says what was found: the message ends with "Got found(array).". Batched values (vmap)
+    are not checked. Use the result in place of `x`: a session runs only what its fetches depend on.
     """
     recording = modes.active and any(mode.takes_writes for mode in modes.current_modes())
     if type(x._data) is ndarray and not recording:
         if not np.all(holds(x._data)):
-            raise ValueError(message)
+            raise ValueError(message if found is None else f"{message} Got {found(x._data)}.")
     elif type(x._data) is ndarray or hasattr(x._data, "node"):
         passed = check_values(holds(x.detach()), message)
-        if not recording:  # a session runs only what its fetches depend on
+        if not passed._data.node.graph.separates:  # a declared graph; a captured function runs all of its checks
             return where(passed, x, x)
     return x

@@ -152,12 +152,13 @@ def quantile(x: Tensor, /, q: Operand, *, axis: Axis = None, keepdims: bool = Fa
     n = flat.shape[-1]
     if n == 0:
         raise ValueError(f"quantile: cannot take a quantile of nothing. Got shape {format_shape(x.shape)}.")
-    shares = q if isinstance(q, Tensor) else asarray(q, dtype=x.dtype)
-    shares = astype(shares, x.dtype)
-    if not shares.is_symbolic:
-        values = shares._array("quantile")
-        if values.size and not (np.min(values) >= 0 and np.max(values) <= 1):
-            raise ValueError(f"quantile: q must be between 0 and 1. Got {values.tolist()}.")
+    within, message = lambda q: (q >= 0) & (q <= 1), "quantile: q must be between 0 and 1."
+    if isinstance(q, Tensor):
+        shares = require(astype(q, x.dtype), within, message, lambda q: q.tolist())
+    else:
+        if not np.all(within(np.asarray(q))):
+            raise ValueError(f"{message} Got {q!r}.")
+        shares = asarray(q, dtype=x.dtype)
     ordered = moveaxis(sort(flat), -1, 0)
     place = shares * (n - 1)
     low = floor(place)
@@ -232,9 +233,14 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
         return linspace(low, high, bins + 1, dtype=x.dtype)
     if num_elements(x.shape) == 0:
         return linspace(0.0, 1.0, bins + 1, dtype=x.dtype)
-    low_, high_ = min_(x), max_(x)
-    if not x.is_symbolic and not (np.isfinite(low_.item()) and np.isfinite(high_.item())):
-        raise ValueError("histogram: the elements must be finite to choose a range. Give `range=(low, high)`.")
+    low_, high_ = [
+        require(
+            bound,
+            lambda b: abs(b) < np.inf,
+            "histogram: the elements must be finite to choose a range. Give `range=(low, high)`.",
+        )
+        for bound in (min_(x), max_(x))
+    ]
     flat = low_ == high_
     low_, high_ = where(flat, low_ - 0.5, low_), where(flat, high_ + 0.5, high_)
     steps = linspace(0.0, float(bins), bins + 1, dtype=x.dtype)

@@ -264,7 +264,18 @@ def binary_cross_entropy(
     """
     check_reduction("binary_cross_entropy", reduction)
     check_same("binary_cross_entropy", input=input, target=target)
+    input, target = _probabilities("input", input), _probabilities("target", target)
     return reduced(_weigh("binary_cross_entropy", probability_cross_entropy(input, target), weight), reduction)
+
+
+def _probabilities(name: str, x: Tensor) -> Tensor:
+    """`x`, checked to be between 0 and 1. NaN passes, and is seen in the result."""
+    return require(
+        x,
+        lambda p: ~((p < 0) | (p > 1)),
+        f"binary_cross_entropy: {name} must be between 0 and 1; for logits use `F.binary_cross_entropy_with_logits`.",
+        lambda p: f"{np.nanmin(p)} to {np.nanmax(p)}",
+    )
 
 
 def _logits_slope(g: Any, x: Any, target: Any, pos_weight: Any) -> Any:

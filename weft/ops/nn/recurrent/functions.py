@@ -15,6 +15,7 @@ import numpy as np
 from .... import dtypes
 from ....errors import format_shape
 from ....tensor import Tensor
+from ...array.check_values import require
 from ...array.creation import arange, asarray, zeros
 from ...array.elementwise import astype, where
 from ...array.indexing import getitem
@@ -53,12 +54,12 @@ def _length_mask(op: str, lengths: Any, x: Tensor) -> Tensor | None:
             f"{op}: lengths must be one integer per sequence. Got {lengths.dtype.name} "
             f"{format_shape(lengths.shape)}; expected ({batch},)."
         )
-    if not lengths.is_symbolic and lengths.shape[0]:
-        low, high = int(lengths._data.min()), int(lengths._data.max())
-        if low < 0 or high > steps:
-            raise ValueError(
-                f"{op}: lengths must be 0 to {steps}, the number of time steps. Got {low if low < 0 else high}."
-            )
+    lengths = require(
+        lengths,
+        lambda n: (n >= 0) & (n <= steps),
+        f"{op}: lengths must be 0 to {steps}, the number of time steps.",
+        lambda n: n[(n < 0) | (n > steps)][0],
+    )
     times = reshape(arange(steps, dtype=dtypes.int64), (steps, 1, 1))
     return times < reshape(lengths, (1, -1, 1))
 
