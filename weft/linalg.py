@@ -9,7 +9,6 @@ from __future__ import annotations
 from .ops.array.linalg_composed import LstsqResult as LstsqResult
 from .ops.array.linalg_composed import cond as cond
 from .ops.array.linalg_composed import lstsq as lstsq
-from .ops.array.linalg_composed import matrix_exp as matrix_exp
 from .ops.array.linalg_composed import multi_dot as multi_dot
 from .ops.array.linalg_composed import norm as norm
 from .ops.array.linalg_composed import solve_triangular as solve_triangular
@@ -40,6 +39,7 @@ from .ops.array.linalg_structure import cross as cross
 from .ops.array.linalg_structure import diagonal as diagonal
 from .ops.array.linalg_structure import outer as outer
 from .ops.array.linalg_structure import trace as trace
+from .ops.array.matrix_exponential import matrix_exp as matrix_exp
 from .ops.array.products import matmul as matmul
 from .ops.array.products import tensordot as tensordot
 from .ops.array.products import vecdot as vecdot

@@ -28,6 +28,7 @@ def _x(value=1.5):
     (lambda x: wf.linspace(0.0, x, 3, dtype=wf.float64), [0, 0.75, 1.5], [0, 0.5, 1]),
     (lambda x: wf.linspace(x, 9.5, 4, endpoint=False, dtype=wf.float64), [1.5, 3.5, 5.5, 7.5], [1, 0.75, 0.5, 0.25]),
     (lambda x: wf.linspace(wf.stack([x, x]), 3.5, 2, dtype=wf.float64), [[1.5, 1.5], [3.5, 3.5]], [[1, 1], [0, 0]]),
+    (lambda x: wf.logspace(x - 1.5, 2.0, 2, base=1.0, dtype=wf.float64), [1.0, 1.0], [0, 0]),
     (lambda x: wf.full((2,), x), [1.5, 1.5], [1, 1]),
     (lambda x: wf.full_like(wf.ones(2, dtype=wf.float64), x), [1.5, 1.5], [1, 1]),
     (lambda x: _assigned(wf.zeros(2, dtype=wf.float64), [x, 2 * x]), [1.5, 3], [1, 2]),
@@ -99,7 +100,7 @@ V = wf.ones(3, requires_grad=True)
     lambda: V.numpy(), lambda: np.asarray(V), lambda: np.array(V), lambda: np.array([V, V]), lambda: np.asarray([_x(), _x()]),
     lambda: np.concatenate([V, np.ones(3)]), lambda: np.stack([V, V]), lambda: np.where(np.ones(3, bool), V, 0),
     lambda: np.dot(V, V), lambda: np.linalg.norm(V), lambda: np.sort(V), lambda: np.clip(V, 0, 1), lambda: np.add.reduce(V),
-    lambda: np.add.accumulate(V), lambda: np.frexp(V), lambda: np.multiply(V, 2, dtype=np.float64),
+    lambda: np.add.accumulate(V), lambda: np.spacing(V), lambda: np.multiply(V, 2, dtype=np.float64),
     lambda: np.add(np.ones(3), V, out=np.ones(3)), lambda: np.ones(3).__iadd__(V), lambda: np.ones(3).__setitem__(slice(None), V),
     lambda: np.float32(_x()), lambda: np.testing.assert_allclose(V, np.ones(3)), lambda: np.einsum("i->", V),
 ])  # fmt: skip

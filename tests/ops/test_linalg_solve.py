@@ -56,3 +56,15 @@ def test_cholesky_looks_at_the_symmetric_part():
     np.testing.assert_allclose((factor @ factor.mT).detach().numpy(), [[2, 0.5], [0.5, 2]])
     factor.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), x.grad.numpy().T)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_logarithms_of_determinants_have_gradients_where_they_have_values(captured):
+    x = wf.tensor([[[1.5, 0.0], [0.5, 2.0]], [[0.0, 1.0], [1.0, 0.0]]], dtype=wf.float64)
+    value_and_grad = wf.value_and_grad(lambda x: wf.logdet(x)[0])
+    value, slope = (wf.function(value_and_grad) if captured else value_and_grad)(x)
+    assert value.item() == pytest.approx(np.log(3.0))
+    np.testing.assert_allclose(slope.numpy()[0], np.linalg.inv(x.numpy()[0]).T)
+    assert np.isnan(wf.logdet(x)[1].item())  # a negative determinant
+    z = wf.tensor([[1j, 0.0], [0.0, 2.0]], dtype=wf.complex128)
+    assert wf.logdet(z).item() == pytest.approx(np.log(2j))

@@ -143,3 +143,20 @@ def test_half_precision_is_computed_in_float32(dtype):
     x = wf.eye(2, dtype=getattr(wf, dtype)) * 2
     assert wf.linalg.inv(x).dtype == x.dtype and wf.linalg.inv(x).tolist() == [[0.5, 0], [0, 0.5]]
     assert wf.linalg.svd(x).S.dtype == x.dtype and wf.linalg.eigh(x).eigenvalues.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 300.0])
+def test_exponentials_of_matrices_of_any_size(size):
+    """A rotation by `size`, eagerly, captured, and beside a matrix of another size."""
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    expected = np.array([[np.cos(size), -np.sin(size)], [np.sin(size), np.cos(size)]])
+    both = wf.asarray(np.stack([turn * size, turn * 7.0]))
+    for way in (wf.linalg.matrix_exp, wf.function(wf.linalg.matrix_exp)):
+        np.testing.assert_allclose(way(wf.asarray(turn * size)).numpy(), expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(way(both).numpy()[0], expected, rtol=1e-9, atol=1e-12)
+    assert np.isnan(wf.linalg.matrix_exp(wf.full((2, 2), np.nan)).numpy()).all()
+
+
+def test_the_exponential_of_a_matrix_has_every_derivative():
+    x = wf.tensor([[0.5, -0.2], [0.3, 0.1]], dtype=wf.float64, requires_grad=True)
+    assert wf.gradcheck(wf.linalg.matrix_exp, x) and wf.gradgradcheck(wf.linalg.matrix_exp, x)

@@ -157,7 +157,7 @@ def logspace(
     >>> wf.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
-    values = base ** creation.linspace(float(start), float(end), steps, dtype=dtypes.float64, device=device)
+    values = base ** creation.linspace(start, end, steps, dtype=dtypes.float64, device=device)
     return astype(values, dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype))
 
 

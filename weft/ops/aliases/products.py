@@ -19,7 +19,7 @@ from ..array import (
     reduction,
     shaping,
 )
-from ..array.elementwise import conj, where
+from ..array.elementwise import conj, log, where
 from ..core import registry
 
 __all__ = [
@@ -316,7 +316,9 @@ def logdet(x: Tensor) -> Tensor:
     tensor(0.)
     """
     sign, value = linalg_functions.slogdet(x)
-    return where(sign > 0, value, where(sign == 0, value, value * float("nan")))
+    if dtypes.is_complex(x.dtype):
+        return value + log(sign)
+    return where(sign < 0, float("nan"), value)  # of a constant, which has no gradient
 
 
 def inverse(x: Tensor) -> Tensor:

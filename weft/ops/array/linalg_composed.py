@@ -1,8 +1,7 @@
-"""Linear algebra composed from other ops: norms of any kind, least squares, conditions, exponentials, triangular systems."""
+"""Linear algebra composed from other ops: norms of any kind, least squares, conditions, triangular systems."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -112,32 +111,6 @@ def multi_dot(tensors: Sequence[Tensor], /) -> Tensor:
     made = chain_matmul(*parts)
     axes = tuple([axis for axis, drop in ((0, first), (1, last)) if drop])
     return shaping.squeeze(made, axes) if axes else made
-
-
-_TAYLOR = 18  # terms; after scaling to a norm below 1/2 the rest is below the precision of float64
-
-
-def matrix_exp(x: Tensor, /) -> Tensor:
-    """The exponential of (a batch of) square matrices, by scaling, a Taylor sum and squaring.
-
-    >>> wf.linalg.matrix_exp(wf.zeros(2, 2)).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    linalg_solve.square_shape("matrix_exp", x)
-    size = (
-        float(reduction.max_(linalg_spectral.matrix_norm(x.detach(), ord=1))) if x.size and not x.is_symbolic else 64.0
-    )
-    squarings = max(0, math.ceil(math.log2(size)) + 1) if size > 0 and math.isfinite(size) else 0
-    scaled = x / float(2**squarings)
-    unit = creation.eye(x.shape[-1], dtype=x.dtype)
-    total = unit + scaled
-    term = scaled
-    for k in range(2, _TAYLOR + 1):
-        term = products.matmul(term, scaled) / float(k)
-        total = total + term
-    for _ in range(squarings):
-        total = products.matmul(total, total)
-    return total
 
 
 def solve_triangular(a: Tensor, b: Tensor, /, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
