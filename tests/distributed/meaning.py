@@ -80,6 +80,8 @@ def noise() -> None:
     drawn = []
     for _ in range(3):
         step(wf.asarray(x), wf.asarray(y))
+        with wf.distributed.writing(), wf.no_grad():
+            model[0].weight.mul_(0.9)
         drawn += [np.random.normal(), random.gauss(0, 1), wf.rand(1).item(), wf.rand(1, generator=NOISE).item()]
     say("noise", model, optimizer, drawn)
 
@@ -120,17 +122,41 @@ class Drawn(data.Dataset):
 
 
 class Stream(data.IterableDataset):
-    """Numbered samples."""
+    """Numbered samples, with noise."""
 
     def __iter__(self) -> Iterator[Any]:
         x, y = table(50)
-        return iter([(x[i], y[i], np.int64(i)) for i in range(50)])
+        return iter([(x[i] + np.float32(np.random.normal()), np.int64(i), y[i]) for i in range(50)])
+
+
+class Counts(nn.Module):
+    """Counts how often it has seen each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(6, 2)
+        self.register_buffer("seen", wf.zeros(50, dtype=wf.int64), reduce="sum")
+
+    def forward(self, x: Any, number: Any) -> Any:
+        if self.training:
+            with wf.no_grad():
+                self.seen += (number.unsqueeze(1) == wf.arange(50)).long().sum(0)
+        return self.out(x)
+
+
+class Clamp(wf.train.Callback):
+    """Changes weights after each epoch, on the lead."""
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, float]) -> None:
+        with wf.distributed.writing(), wf.no_grad():
+            for p in trainer.model.parameters():
+                p.clamp_(-0.3, 0.3)
 
 
 def trainer() -> None:
     """A Trainer with everything."""
     cases: dict[str, dict[str, Any]] = {
-        "plain": {},
+        "plain": {"callbacks": [Clamp()]},
         "all": {"grad_accumulation": 2, "clip_grad_norm": 0.5, "ema": 0.9, "autocast": wf.bfloat16},
         "eager": {"capture": False, "callbacks": [wf.train.EarlyStopping(patience=1, min_delta=1.0)]},
     }
@@ -161,7 +187,18 @@ def synchronised() -> None:
     say("synchronised", model, optimizer, [row["loss"] for row in history])
 
 
-ALL = (recommender, noise, denominators, trainer, synchronised)
+def stream() -> None:
+    """Every sample of a stream counts once per epoch."""
+    wf.manual_seed(6)
+    model = Counts()
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    made = wf.Trainer(model, optimizer, nn.CrossEntropyLoss(), progress=False)
+    made.fit(data.DataLoader(Stream(), 16, seed=1), epochs=5)
+    assert model.seen.tolist() == [5] * 50, model.seen
+    say("stream", model, made.history[-1]["loss"])
+
+
+ALL = (recommender, noise, denominators, trainer, synchronised, stream)
 
 if __name__ == "__main__":
     for scenario in ALL:

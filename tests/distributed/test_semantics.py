@@ -38,17 +38,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]
     monkeypatch.setattr(context, "current", lambda: made)
     monkeypatch.setattr(weft.distributed, "current", lambda: made)
     monkeypatch.setattr(weft.distributed, "_team", None)
-    opened: list[Any] = []
-    before = parallel.DataParallel.__init__
-
-    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-        opened.append(self)
-        before(self, *args, **kwargs)
-
-    monkeypatch.setattr(parallel.DataParallel, "__init__", remember)
     yield made
-    for made_here in opened:
-        made_here.close()
+    for part in parallel.open_parts():
+        part.close()
     os.close(write)
     process.wait(10)
     os.close(read)
@@ -327,3 +319,153 @@ def test_batch_norms_are_converted_with_what_they_have_learned() -> None:
     np.testing.assert_array_equal(converted(x).detach().numpy(), before)
     with pytest.raises(ValueError, match="there are no process groups"):
         nn.SyncBatchNorm(3, process_group=1)
+
+
+# What is refused, and what goes through a commit -----------------------------------------------------------------------------
+
+
+def _trained(**given: Any) -> tuple[nn.Module, Any, Any]:
+    """A model, its optimiser and its step, after the first call."""
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    optimizer = optim.Adam(model.parameters(), lr=0.1)
+
+    @wf.distributed.step(optimizer, [model], **given)
+    def step(x: Any) -> Any:
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    step(_inputs(12))
+    return model, optimizer, step
+
+
+def test_what_a_body_must_not_do_is_refused_with_what_to_do(worker: Context) -> None:
+    model = nn.Linear(5, 3)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def check(action: Callable[[], Any], message: str) -> None:
+        @wf.distributed.step(optimizer, [model], capture=False)
+        def step(x: Any) -> Any:
+            loss = model(x).mean()
+            loss.backward()
+            action()
+            return loss
+
+        with pytest.raises(RuntimeError, match=message):
+            step(_inputs(8))
+        step._parallel.close()
+        optimizer.zero_grad()
+
+    cases = {
+        "step": (optimizer.step, r"SGD.step\(\): the body of a distributed step only computes gradients.*Leave optimizer.step"),
+        "closure": (lambda: optimizer.step(lambda: 0.0), "Leave optimizer.step.. and its closure out"),
+        "clip": (lambda: nn.utils.clip_grad_norm_(model.parameters(), 1.0), r"distributed.step\(optimizer, clip_grad_norm="),
+        "writing": (lambda: wf.distributed.writing().__enter__(), "runs once per shard"),
+    }
+    each(check, cases)
+
+
+def test_what_cannot_be_distributed_is_refused_before_the_first_step(worker: Context) -> None:
+    class Closures(optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return closure()
+
+    def check(make: Callable[[], tuple[Any, Any]], message: str) -> None:
+        model, optimizer = make()
+
+        @wf.distributed.step(optimizer, [model])
+        def step(x: Any) -> Any:
+            return model(x).mean()
+
+        with pytest.raises((RuntimeError, TypeError), match=message):
+            step(_inputs(8))
+
+    def closures() -> tuple[Any, Any]:
+        model = nn.Linear(5, 3)
+        return model, Closures(model.parameters(), lr=0.1)
+
+    def hooked() -> tuple[Any, Any]:
+        model = nn.Linear(5, 3)
+        model.weight.register_post_accumulate_grad_hook(lambda p: None)
+        return model, optim.SGD(model.parameters(), lr=0.1)
+
+    def tied() -> tuple[Any, Any]:
+        model = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5))
+        model[1].weight = nn.Parameter(model[0].weight.detach())
+        return model, optim.SGD(model.parameters(), lr=0.1)
+
+    trained, optimizer, _ = _trained()
+    cases = {
+        "closure": (closures, "Closures has a step.. of its own.*closures, LBFGS"),
+        "hook": (hooked, "register_post_accumulate_grad_hook. It would see the gradient of one shard"),
+        "shared memory": (tied, "share memory, and would be updated apart. Tie weights by using one Parameter"),
+        "two steps": (lambda: (trained, optimizer), "is trained by two steps"),
+    }
+    each(check, cases)
+
+
+def test_the_state_is_read_only_outside_of_steps_and_writing(worker: Context) -> None:
+    model, optimizer, step = _trained()
+    p, saved = model[0].weight, {k: v.clone() for k, v in model.state_dict().items()}
+    x = _inputs(12)
+
+    def refused(action: Callable[[], Any]) -> None:
+        with pytest.raises(ValueError, match="change by its steps alone.*with wf.distributed.writing"), wf.no_grad():
+            action()
+
+    actions = {
+        "clamp_": (lambda: p.clamp_(-0.1, 0.1),),
+        "data": (lambda: p.data.mul_(2.0),),
+        "item": (lambda: p.__setitem__(0, 1.0),),
+        "init": (lambda: nn.init.zeros_(p),),
+        "load_state_dict": (lambda: model.load_state_dict(saved),),
+        "buffers": (lambda: model[1].reset_running_stats(),),
+        "optimizer state": (lambda: optimizer.state[p]["exp_avg"].zero_(),),
+        "optimizer.step": (lambda: (setattr(p, "grad", wf.ones(4, 5)), optimizer.step()),),
+    }
+    each(refused, actions)
+    p.grad = None
+    with pytest.raises(ValueError, match="read-only"):
+        p.detach().numpy()[0] = 1.0
+
+    with wf.distributed.writing(), wf.no_grad():
+        p.clamp_(-0.1, 0.1)
+        optimizer.state[p]["exp_avg"].zero_()
+        model[1].reset_running_stats()
+    assert float(p.abs().max()) < 0.11 and float(model[1].running_mean.abs().max()) == 0.0
+    assert float(optimizer.state[p]["exp_avg"].abs().max()) == 0.0
+    step(x)
+    assert int(model[1].num_batches_tracked) == 1
+    with wf.distributed.writing():
+        model.load_state_dict(saved)
+    np.testing.assert_array_equal(p.detach().numpy(), saved["0.weight"].numpy())
+    step(x)
+
+    model.double()
+    with pytest.raises(RuntimeError, match="was given other memory .by `model.to.dtype.`"):
+        step(x)
+
+
+def test_frozen_functions_and_averages_follow_the_steps(worker: Context) -> None:
+    model = nn.Linear(5, 3)
+    average = optim.EMA(model, 0.5)
+
+    @wf.distributed.step(optim.SGD(model.parameters(), lr=0.5), ema=average)
+    def step(x: Any) -> Any:
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    x = _inputs(8)
+    frozen = wf.function(lambda x: model(x), freeze=True)
+    for steps in (1, 2, 2, 1):
+        for _ in range(steps):
+            step(x)
+        close(frozen(x).detach().numpy(), model(x).detach().numpy())
+    weight = model.weight.detach().numpy().copy()
+    with average.applied():
+        np.testing.assert_array_equal(model.weight.detach().numpy(), average.averages[0].numpy())
+    np.testing.assert_array_equal(model.weight.detach().numpy(), weight)
+    step(x)
+    with pytest.raises(RuntimeError, match=r"EMA.update\(\): in a distributed run.*distributed.step\(optimizer, ema=ema\)"):
+        average.update()

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from .remote_messages import TaskLostError as TaskLostError
     from .shard import weighted_mean as weighted_mean
     from .steps import step as step
+    from .writes import writing as writing
 
 # What needs the whole package, which the modules below import this one from: loaded at first use.
 _ELSEWHERE = {
     "all_gather": "collectives", "all_reduce": "collectives", "barrier": "collectives", "broadcast": "collectives",
-    "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard",
+    "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard", "writing": "writes",
     "CorruptionError": "communicator", "DivergenceError": "communicator", "WorkerLostError": "communicator",
     "Cluster": "cluster", "TaskLostError": "remote_messages",
 }  # fmt: skip
@@ -39,6 +40,7 @@ __all__ = [
     "Cluster", "CorruptionError", "DivergenceError", "TaskLostError", "WorkerLostError", "all_gather", "all_reduce", "barrier",
     "broadcast", "empty",
     "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
+    "writing",
 ]  # fmt: skip
 
 _team: Any = None  # this worker's team, once it has joined a run

@@ -97,6 +97,7 @@ class Shape:
             ("norms", self.slices),
             ("norm_values", self.slices),
             ("members", self.members * LINE),
+            ("shown", self.members),
         ]
 
 
@@ -289,6 +290,18 @@ class Board:
         """Whether a member may write to a buffer: no other has pinned it."""
         word = self.load("header", PIN)
         return not word or (word >> 17 & 1) != buffer or (word & 0xFFFF) == member
+
+    def show(self, row: int, buffer: int | None) -> None:
+        """Say which buffer a member reads outside of steps: it is not overwritten until then. None: it reads none."""
+        self.store("shown", row, 0 if buffer is None else 1 + buffer)
+
+    def read_by_others(self, buffer: int, row: int) -> bool:
+        """Whether a member other than that of `row` reads a buffer outside of steps."""
+        return any(
+            self.load("shown", other) == 1 + buffer and self.load("members", other * LINE + PID)
+            for other in range(self.shape.members)
+            if other != row
+        )
 
     def wait_version(self, version: int, rounds: int, seconds: float) -> bool:
         """Wait until at least `version` steps are committed."""

@@ -56,7 +56,9 @@ class Buffers:
         self.scratch: dict[str, np.ndarray] = {}
         """where the model reads and writes its buffers"""
         self.views: list[tuple[Tensor, np.ndarray]] = []
+        """(buffer, its place in `scratch`)"""
         self._newer: list[tuple[np.ndarray, np.ndarray]] = []
+        self._locked: list[np.ndarray] = []  # the views, read-only: what the model has between steps
         self.shown: list[tuple[np.ndarray, np.ndarray]] = []
         """(view, value) of buffers that have another value for a while: moving averages, in an evaluation"""
 
@@ -77,6 +79,10 @@ class Buffers:
             for field, members in self._members.items()
             for b, start in members
         ]
+        self._locked = []
+        for _, view in self.views:
+            self._locked.append(view.view())
+            self._locked[-1].flags.writeable = False
 
     def averaged(
         self, averages: dict[int, Tensor], memory: dict[Any, np.ndarray]
@@ -89,22 +95,30 @@ class Buffers:
 
     # Values -------------------------------------------------------------------------------------------------------------
 
+    def show(self, values: dict[Any, np.ndarray]) -> None:
+        """Let the model's buffers be those of `values`, which may be written."""
+        for field, members in self._members.items():
+            for b, start in members:
+                b.tensor._data = values["buffers", field][start : start + b.tensor.size].reshape(b.tensor.shape)
+
     def take(self) -> None:
         """Before a step: make the model's buffers those of this shelf.
 
         A buffer that the step of another optimiser changed since keeps the value that was committed there: each member
         calls the steps in the same order, so all begin with the same value.
         """
-        for tensor, view in self.views:
+        for (tensor, view), locked in zip(self.views, self._locked, strict=True):
             if tensor._data is not view:
-                self._newer.append((view, tensor._data.copy()))
+                if tensor._data is not locked:
+                    self._newer.append((view, tensor._data.copy()))
                 tensor._data = view
 
     def bind(self, committed: dict[Any, np.ndarray]) -> None:
-        """Show the committed values in the model."""
-        self.take()
+        """Show the committed values in the model, which must not write to them."""
         self._newer = []
         self.load(committed)
+        for (tensor, _), locked in zip(self.views, self._locked, strict=True):
+            tensor._data = locked
 
     def load(self, committed: dict[Any, np.ndarray]) -> None:
         """Copy the committed values to where the model reads and writes them."""

@@ -22,7 +22,7 @@ from ..nn.layers.sync_norm import SyncBatchNorm
 from ..ops.array.creation import arange
 from ..ops.array.row_sparse import RowSparse
 from ..ops.array.shaping import reshape
-from ..optim.optimizer import parameters_of
+from ..optim.optimizer import Optimizer, parameters_of
 from ..tensor import Tensor, wrap
 from . import join, rows, tree
 from .board import INITIALISED, PERMIT, Board, Shape
@@ -61,6 +61,14 @@ known. With `collects` nothing but the counts of the shard is asked for"""
 _parts = 0  # of the run that this process has joined; all workers join them in the same order
 
 
+_open: list[DataParallel] = []
+
+
+def open_parts() -> list[DataParallel]:
+    """The parts of the run that this process trains now."""
+    return list(_open)
+
+
 def next_part() -> int:
     """The number of the part that will be made next."""
     return _parts
@@ -93,6 +101,7 @@ class DataParallel:
         self.number = _parts
         """tells the parts of a run apart: what different steps, or calls of `Trainer.fit`, train"""
         _parts += 1
+        _refuse(optimizer)
         self.context, self.optimizer, self.ema, self.batches = context, optimizer, ema, batches
         self.randomness = Randomness(seed)
         trained = {id(p) for group in optimizer.param_groups for p in group.params if p.requires_grad}
@@ -136,6 +145,13 @@ class DataParallel:
         self.synchronised = any(isinstance(m, SyncBatchNorm) for top in models for m in top.modules())
         if self.synchronised:
             self._prepare_gathering(segment)
+        self.on_write: Callable[[dict[Any, np.ndarray]], None] | None = None
+        """called with what was written, on a worker that writes alone; None if all do"""
+        self.pending: dict[Any, np.ndarray] | None = None
+        """what `on_write` was called with last, if it is not committed yet"""
+        self.write_refused: str | None = None
+        """why the state may not be written now"""
+        _open.append(self)
         self._collects = {
             True: False,
             False: False,
@@ -247,6 +263,8 @@ class DataParallel:
             position: of the step in the whole training, on which its random numbers depend.
         """
         begin_step(type(self.optimizer).__name__, list(samples), trains)
+        if trains:
+            self.shelf.check_bound()
         shards = self.context.shards
         weights = dict.fromkeys(range(shards), 0.0)
         for n in samples:
@@ -311,6 +329,28 @@ class DataParallel:
         self._use_slot(self._spare)
         yield
         self.shelf.add_gradients(self._slot, self._spare)
+
+    @property
+    def writes_alone(self) -> bool:
+        """Whether this worker runs code that the others do not run now."""
+        return self.on_write is not None or self.write_refused is not None
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """See `writes.writing`."""
+        if self.write_refused is not None:
+            raise RuntimeError(self.write_refused)
+        self.team.settle()
+        values = self.shelf.open(self.pending or self.shelf.memory[self.board.committed()[1]])
+        try:
+            yield
+        finally:
+            self.shelf.rebind(self.board.committed()[1])
+        (self.write if self.on_write is None else self.on_write)(values)
+
+    def write(self, values: dict[Any, np.ndarray]) -> None:
+        """Commit a state that all workers have."""
+        self.team.write(lambda index, new: self._updates.write(index, values, new))
 
     @contextlib.contextmanager
     def showing_averages(self) -> Iterator[None]:
@@ -389,6 +429,8 @@ class DataParallel:
 
     def close(self) -> None:
         """Leave the run; the tensors keep the committed values in memory of their own."""
+        if self in _open:
+            _open.remove(self)
         self.team.settle()
         self.shelf.release()
         self.team.close()
@@ -410,6 +452,24 @@ class Row:
         self.loss = float(values[1] / values[0]) if values[0] else math.nan
         self.numbers: np.ndarray = values[2 : -2 - room]
         self.stop = stop
+
+
+def _refuse(optimizer: Any) -> None:
+    """Raise for what cannot be distributed."""
+    name = type(optimizer).__name__
+    if getattr(type(optimizer), "step", None) is not Optimizer.step:
+        raise TypeError(
+            f"distributed: {name} has a step() of its own. A distributed step computes the gradients of all shards once and then "
+            "updates each parameter by `update`, so methods that evaluate the loss again (closures, LBFGS) are not possible. "
+            "Expected an optimiser that defines `update` (see weft.optim.Optimizer), such as SGD or Adam."
+        )
+    for p in parameters_of(optimizer.param_groups):
+        if getattr(p._node, "after", None):
+            raise RuntimeError(
+                f"distributed: a parameter of shape {tuple(p.shape)} has a hook from register_post_accumulate_grad_hook. It "
+                "would see the gradient of one shard and not of the batch. Remove it; use `distributed.step(optimizer, "
+                "clip_grad_norm=…)` for clipping, and let the step update and clear gradients."
+            )
 
 
 def _clip(limit: float | None) -> Callable[[float], float]:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.tape import note_mutation
 from ..multiprocessing import Segment
 from ..optim.group import update_dtype
-from ..runtime import epoch
+from ..runtime import epoch, owned_memory
 from ..tensor import Tensor, wrap
 from .buffers import Buffer, Buffers
 from .flat import Flat, round_up
@@ -29,6 +30,11 @@ from .rows import RowField
 AVERAGE = "moving average"  # the kind of state that an EMA keeps
 PRESENT = "present"  # of a slot: in how many shards each parameter has a gradient
 MIN_SLICE = 16384  # elements; below this the call costs more than the update
+
+_ADVICE = (
+    "the weights, buffers and optimiser state of a distributed run change by its steps alone. To change them yourself, do it in "
+    "`with wf.distributed.writing():`, on all workers."
+)
 
 _shelves: weakref.WeakSet[Shelf] = weakref.WeakSet()  # of this process: a program with two optimisers has two
 
@@ -95,6 +101,7 @@ class Shelf:
                     f"distributed: a parameter of shape {tuple(p.shape)} is trained by two steps. Each parameter belongs to "
                     "one optimiser, and each optimiser to one step or Trainer; make one step that does both."
                 )
+        _refuse_shared_memory(self.parameters)
         self.counted = _count_separately(optimizer, self.parameters)
         self.buffers = Buffers(buffers)
         self.extra = [(name, t) for name, t in extra if not any(other.holds(t) for other in _shelves)]
@@ -166,6 +173,8 @@ class Shelf:
 
     def attach(self, segment: Segment) -> None:
         """Use this memory for the state."""
+        owned_memory.claim(segment.array((self.nbytes,), np.uint8), _ADVICE)
+        self._segment = segment
         if self.copies == 2:
             self.memory = [self.state.views(segment, i * self.state.nbytes) for i in range(2)]
         else:
@@ -173,29 +182,27 @@ class Shelf:
             smalls = [self.small.views(segment, self.state.nbytes + i * self.small.nbytes) for i in range(2)]
             self.memory = [{**large, **small} for small in smalls]
         self.shared_memory = self.shared.views(segment, self._at_shared)
-        self._tensors = [(t, _read_only(a), _read_only(b)) for t, a, b in self._placed()]
+        places = zip(*(self._placed_in(m) for m in self.memory), strict=True)
+        self._tensors = [(t, _read_only(a), _read_only(b)) for (t, a), (_, b) in places]
         self.buffers.attach()
+        for array in self.buffers.scratch.values():
+            owned_memory.claim(array, _ADVICE)
 
-    def _placed(self) -> Iterator[tuple[Tensor, np.ndarray, np.ndarray]]:
-        """Every tensor of parameters and optimiser state with its two views."""
+    def _placed_in(self, memory: dict[Any, np.ndarray]) -> Iterator[tuple[Tensor, np.ndarray]]:
+        """Every tensor of parameters and optimiser state with its place in a buffer."""
         for i, family in enumerate(self.families):
             for number, (p, start) in enumerate(zip(family.params, family.starts), family.first):
                 for key in ("", *family.keys):
-                    a, b = (m[i, key][start : start + p.size].reshape(p.shape) for m in self.memory)
-                    yield self.tensor_of(p, key), a, b
+                    yield self.tensor_of(p, key), memory[i, key][start : start + p.size].reshape(p.shape)
                 if "step" in self.optimizer.state[p]:
-                    a, b = (m["counters"][number : number + 1].reshape(()) for m in self.memory)
-                    yield self.optimizer.state[p]["step"], a, b
+                    yield self.optimizer.state[p]["step"], memory["counters"][number : number + 1].reshape(())
         if self.average_steps is not None:
-            a, b = (m["counters"][-1:].reshape(()) for m in self.memory)
-            yield self.average_steps, a, b
-        olds, news = (self.buffers.averaged(self.averages, m) for m in self.memory)
-        for (tensor, a), (_, b) in zip(olds, news, strict=True):
-            yield tensor, a, b
+            yield self.average_steps, memory["counters"][-1:].reshape(())
+        yield from self.buffers.averaged(self.averages, memory)
 
     def initialise(self) -> None:
         """Write the values that this worker has into buffer 0."""
-        for tensor, a, _ in self._placed():
+        for tensor, a in self._placed_in(self.memory[0]):
             a[...] = tensor._data
         self.buffers.write(self.memory[0])
         for name, tensor in self.extra:
@@ -215,6 +222,8 @@ class Shelf:
             for entry in self._tensors:
                 entry[0]._data = entry[1 + buffer]
             self._bound = buffer
+            for i in range(len(self.families)):  # frozen functions must know that the memory has new contents
+                note_mutation(self.memory[buffer][i, ""], "a distributed step")
         self.buffers.bind(self.memory[buffer])
 
     def rebind(self, buffer: int) -> None:
@@ -222,8 +231,18 @@ class Shelf:
         self._bound = None
         self.bind(buffer)
 
+    def open(self, state: dict[Any, np.ndarray]) -> dict[Any, np.ndarray]:
+        """Let the tensors show a copy of a state, which may be written; returns the copy."""
+        values = {name: array.copy() for name, array in state.items()}
+        for tensor, array in self._placed_in(values):
+            tensor._data = array
+        self.buffers.show(values)
+        return values
+
     def release(self) -> None:
         """Leave the run: the tensors keep their values, in memory of this process."""
+        for array in (self._segment.array((self.nbytes,), np.uint8), *self.buffers.scratch.values()):
+            owned_memory.release(array)
         for tensor, *_ in self._tensors:
             tensor._data = tensor._data.copy()
         for buffer, _ in self.buffers.views:
@@ -232,6 +251,17 @@ class Shelf:
             _count_together(self.optimizer)
         _shelves.discard(self)
         epoch.bump()
+
+    def check_bound(self) -> None:
+        """Raise if other code has given a parameter other memory: its changes would be lost."""
+        if self._bound is not None:
+            for tensor, a, b in self._tensors:
+                if tensor._data is not a and tensor._data is not b:
+                    raise RuntimeError(
+                        f"distributed: a tensor of shape {tuple(tensor.shape)} of the run's state was given other memory (by "
+                        "`model.to(dtype)`, `share_memory()` or an assignment to `.data`), so changes to it would be lost. Do "
+                        "that before the first step; to change values use `with wf.distributed.writing():`."
+                    )
 
     # Gradients ------------------------------------------------------------------------------------------------------
 
@@ -300,6 +330,17 @@ def _families(optimizer: Any, averages: dict[int, Tensor]) -> Iterator[Family]:
             if table:
                 family.rows = RowField(len(made) - 1, p.shape[0], p.size // max(p.shape[0], 1))
     yield from made.values()
+
+
+def _refuse_shared_memory(parameters: list[Tensor]) -> None:
+    """Two parameters in the same memory would be separated."""
+    places = sorted((p._data.__array_interface__["data"][0], p._data.nbytes, i) for i, p in enumerate(parameters))
+    for (start, size, i), (after, more, j) in zip(places, places[1:]):
+        if size and more and start + size > after:
+            raise RuntimeError(
+                f"distributed: two parameters, of shapes {tuple(parameters[i].shape)} and {tuple(parameters[j].shape)}, share "
+                "memory, and would be updated apart. Tie weights by using one Parameter in both places: `b.weight = a.weight`."
+            )
 
 
 def _undefer(p: Tensor, state: dict[str, Any]) -> None:

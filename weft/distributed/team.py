@@ -171,6 +171,7 @@ class Team:
             trains: whether the state is updated.
         """
         board, number = self.board, self.version + 1
+        board.show(self.row, None)
         if self.version >= self._steps:
             raise RuntimeError(f"distributed: the run's log holds {self._steps:,} steps, and they are used up.")
         kind = _Step if self.recorder is None or not self.recorder.wants(number) else traced(_Step)
@@ -186,15 +187,37 @@ class Team:
             if number % EVERY == 0 and board.load("header", LEAD) == self.peers.me:
                 for verdict in self.stragglers.check(durations(board)):
                     report(verdict, number)
-        self.version = number
-        board.store("members", self.row * LINE + SEEN, number)
-        version, buffer = board.committed()
-        if version == number:
-            self.shelf.bind(buffer)
+        self._passed(number)
         row: np.ndarray = self.log().rows[number - 1]
         if self.checks is not None:
             self.checks.after(number, row, work.shards, trains)
         return row
+
+    def write(self, copy: Callable[[int, int], None]) -> None:
+        """A step without shards, for what is changed outside of steps.
+
+        Args:
+            copy: writes a slice of the new state: (index, new buffer). All members would write the same.
+        """
+        board, number = self.board, self.version + 1
+        board.show(self.row, None)
+        if board.shape.relayed:
+            self._await_permission(number)
+        if board.committed()[0] < number:
+            _Step(self, lambda shard, slot: (), [], {}, number, True).write(copy)
+        self._passed(number)
+
+    def _passed(self, number: int) -> None:
+        """Step `number` is over: show its result, unless the others are ahead."""
+        board = self.board
+        self.version = number
+        board.store("members", self.row * LINE + SEEN, number)
+        version, buffer = board.committed()
+        if version == number:
+            board.show(self.row, buffer)
+            if board.committed()[0] != number:  # the others may have begun to overwrite it before they knew
+                board.show(self.row, None)
+            self.shelf.bind(buffer)
 
     def log(self, width: int | None = None) -> Log:
         """The run's log. Its width, the numbers per step, is fixed by the first shard of the run that is computed.
@@ -475,12 +498,27 @@ class _Step:
                 if team.checks is not None:
                     team.checks.slice(self.number, index, target)
 
-        while self.trains and not self.board.writable(target, team.member):
-            if self.over:
-                return
-            team.nap()
-            time.sleep(0.001)
+        if self.trains and not self._await_readers(target):
+            return
         self._all_units("slices", self.board.shape.slices if self.trains else 1, update)
+
+    def write(self, copy: Callable[[int, int], None]) -> None:
+        """A step without shards: copy the slices of the new state, then commit."""
+        target = self.buffer ^ 1
+        if not self._await_readers(target):
+            return
+        if self._all_units("slices", self.board.shape.slices, lambda index: copy(index, target)):
+            self._commit()
+
+    def _await_readers(self, target: int) -> bool:
+        """Wait until no other member reads the buffer that will be overwritten; False if the step is over."""
+        team, board = self.team, self.board
+        while not board.writable(target, team.member) or board.read_by_others(target, team.row):
+            if self.over:
+                return False
+            team.nap()
+            time.sleep(0.0002)
+        return True
 
     def _all_units(self, kind: str, count: int, compute: Callable[[int], None]) -> bool:
         """Compute the units of this member's block and those that are free, until all are ready; False if the step is over."""

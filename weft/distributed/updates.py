@@ -96,6 +96,23 @@ class Updates:
         else:
             self._update_range(part, places, plan, scale, before, after)
 
+    def write(self, index: int, values: dict[Any, np.ndarray], new: int) -> None:
+        """Make `values`, arrays as those of a buffer, the new state; a slice of them."""
+        part, after = self.shelf.slices[self.order[index]], self.shelf.memory[new]
+        if part.family < 0:
+            for name in after:
+                if name == "counters" or isinstance(name, tuple) and name[0] in ("buffers", "averages"):
+                    np.copyto(after[name], values[name])
+            after["updates"][0] = values["updates"][0] + 1
+            return
+        family = self.shelf.families[part.family]
+        for key in ("", *family.keys):
+            after[part.family, key][part.start : part.stop] = values[part.family, key][part.start : part.stop]
+        if family.rows is not None:
+            start, stop = part.start // family.rows.width, part.stop // family.rows.width
+            log = after["changed", part.family][start + 2 * part.number : stop + 2 * part.number + 2]
+            log[0], log[1], log[2:] = stop - start, values["updates"][0] + 1, np.arange(start, stop)
+
     # Dense gradients ------------------------------------------------------------------------------------------------
 
     def _update_range(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.tape import no_grad
-from ..runtime import epoch
+from ..runtime import epoch, owned_memory
 from ..tensor import Tensor, to_array, wrap
 from .group import update_dtype
 
@@ -50,6 +50,11 @@ class EMA:
 
     def update(self) -> None:
         """Update the averages with the current parameters. May be part of a captured step."""
+        if owned_memory.advice(self.sources[0]._data) is not None:
+            raise RuntimeError(
+                f"{type(self).__name__}.update(): in a distributed run the averages are part of its state and move with the "
+                "weights. Use `distributed.step(optimizer, ema=ema)` or `Trainer(ema=…)`."
+            )
         with no_grad():
             self.steps += 1.0
             rate = self.rate()
@@ -75,6 +80,10 @@ class EMA:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Context manager in which the parameters hold the averages; restores them on exit."""
+        if any(owned_memory.advice(s._data) is not None for s in self.sources):
+            with self._shown():
+                yield
+            return
         kept = [s.detach()._array("applied").copy() for s in self.sources]
         self.copy_to()
         try:
@@ -83,6 +92,18 @@ class EMA:
             with no_grad():
                 for source, value in zip(self.sources, kept, strict=True):
                     source.copy_(wrap(value))
+
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
+        """As `applied`, for parameters whose memory must not be written: they get other memory for a while."""
+        kept = [s._data for s in self.sources]
+        for source, average in zip(self.sources, self.averages, strict=True):
+            source._data = average._array("applied").astype(source.dtype)
+        try:
+            yield
+        finally:
+            for source, array in zip(self.sources, kept, strict=True):
+                source._data = array
 
     def state_dict(self) -> dict[str, Any]:
         """The averages and the number of updates."""

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd import withheld
+from ..autograd import shards, withheld
 from ..autograd.tape import enable_grad, no_grad
 from ..errors import describe
 from ..graph.capture.tracing import outside
@@ -115,6 +115,12 @@ class Optimizer:
         Returns:
             The result of `closure`, or None.
         """
+        if shards.current.shard is not None:
+            raise RuntimeError(
+                f"{type(self).__name__}.step(): the body of a distributed step only computes gradients, of one shard of the "
+                "batch; the weights are updated when all shards are there. Leave optimizer.step() and its closure out: "
+                "`distributed.step(optimizer)` makes the update."
+            )
         loss = None
         if closure is not None:
             with enable_grad():

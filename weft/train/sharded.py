@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 BASE_SECONDS = 120.0  # how long to wait for the checkpoint that another host begins with
 STATES = "safetensors"  # files with the states of the callbacks, one per decision at the end of an epoch
+WRITTEN = "written"  # in such a file: the state of the run, if callbacks have changed it
 
 
 class Sharded:
@@ -280,7 +281,8 @@ class Sharded:
                 getattr(callback, hook)(trainer, *args)
             elif callback.scope == "observer":
                 if self.is_lead and not self.replaying:
-                    getattr(callback, hook)(trainer, *args)
+                    with self._no_writes(type(callback).__name__):
+                        getattr(callback, hook)(trainer, *args)
             else:
                 deciding.append(callback)
         if deciding:
@@ -294,13 +296,36 @@ class Sharded:
         self._stale = stale
         self._take_over()
         self._restore()
-        for callback in callbacks:
-            getattr(callback, hook)(trainer, *args)
-        if hook == "on_epoch_end":
+        parallel = self.parallel
+
+        def on_write(values: dict[Any, np.ndarray]) -> None:
+            parallel.pending = values
+
+        parallel.on_write = on_write
+        try:
+            for callback in callbacks:
+                getattr(callback, hook)(trainer, *args)
+        finally:
+            written = {} if parallel.pending is None else _named(parallel.pending)
+            parallel.on_write = parallel.pending = None
+        if hook == "on_epoch_end" or written:
             states = {str(i): c.state_dict() for i, c in enumerate(trainer.callbacks)}
-            save(states, self.decisions.file(self.decisions.current, STATES))
+            save({**states, WRITTEN: written}, self.decisions.file(self.decisions.current, STATES))
         rates = [float(group["lr"]) for group in trainer.optimizer.param_groups]
-        return {"stopped": trainer.stopped, "rates": rates, "logs": dict(args[0]) if args else {}}
+        logs = dict(args[0]) if args else {}
+        return {"stopped": trainer.stopped, "rates": rates, "logs": logs, "wrote": bool(written)}
+
+    @contextlib.contextmanager
+    def _no_writes(self, name: str) -> Iterator[None]:
+        """A context for a callback that no other worker waits for."""
+        self.parallel.write_refused = (
+            f"writing: {name} has the scope 'observer', so the other workers do not wait for it and would not get what it "
+            'changes. Give it `scope = "lead"`.'
+        )
+        try:
+            yield
+        finally:
+            self.parallel.write_refused = None
 
     def _apply(self, decision: dict[str, Any], args: tuple[Any, ...]) -> None:
         trainer = self.trainer
@@ -308,6 +333,10 @@ class Sharded:
         for group, rate in zip(trainer.optimizer.param_groups, decision["rates"], strict=True):
             if float(group["lr"]) != rate:
                 group["lr"] = rate
+        if decision["wrote"]:
+            found = load(self.decisions.file(self.decisions.current, STATES))[WRITTEN]
+            names = _names(self.parallel.shelf.memory[0])
+            self.parallel.write({name: np.asarray(found[key]) for name, key in names.items()})
         if args:
             args[0].update(decision["logs"])
 
@@ -321,6 +350,15 @@ class Sharded:
             self.on_lead(lambda: _write_results(self.trainer, Path(results)))
         self.trainer.progress = self._progress
         self.parallel.close()
+
+
+def _names(values: dict[Any, Any]) -> dict[Any, str]:
+    """A text for each field of the state."""
+    return {name: str(number) for number, name in enumerate(values)}
+
+
+def _named(values: dict[Any, np.ndarray]) -> dict[str, np.ndarray]:
+    return {key: values[name] for name, key in _names(values).items()}
 
 
 class Group:

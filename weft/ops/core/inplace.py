@@ -19,6 +19,7 @@ import numpy as np
 from ... import dtypes
 from ...autograd.tape import Leaf, grad_mode, no_grad, note_mutation, note_relink
 from ...errors import format_shape
+from ...runtime import owned_memory
 from ...tensor import Tensor, wrap
 from . import define
 from .define import Base, View, common_dtype, elementwise_dtypes
@@ -69,6 +70,8 @@ class LeafWriteError(RuntimeError):
 
 def check_writeable(name: str, x: Tensor) -> None:
     if not x._data.flags.writeable:
+        if (advice := owned_memory.advice(x._data)) is not None:
+            raise ReadOnlyError(f"{name}: {advice}")
         raise ReadOnlyError(
             f"{name}: the tensor is read-only (it shares memory with a read-only array). Use `x.clone()`."
         )
