@@ -12,14 +12,14 @@ from ..core.samples import Bad, Sample
 from ..core.spec import Spec
 from .creation import zeros_like
 from .indexing import slice_axis
-from .linalg_solve import narrow, square_shape, wide
+from .linalg_solve import narrow, square_shape
 from .shaping import concat, matrix_transpose
 
 ndarray = np.ndarray
 _TERMS = 18  # of the Taylor series; for a norm of at most 1/2 the rest is below the precision of float64
 
 
-def exponential(x: ndarray) -> ndarray:
+def exponential(x: Any) -> ndarray:
     """exp(x) of (batches of) matrices: the series of x / 2**s, which has a norm of at most 1/2, squared s times.
 
     Each matrix has an s of its own, so the result for one does not depend on the others.
@@ -93,4 +93,5 @@ def matrix_exp(x: Tensor, /) -> Any:
     >>> wf.linalg.matrix_exp(wf.zeros(2, 2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    return narrow(exponential(wide(x)), x.dtype)
+    double = np.complex128 if x.dtype.kind == "c" else np.float64  # squaring doubles the error each time
+    return narrow(exponential(x.astype(double)), x.dtype)
