@@ -188,7 +188,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Any:
     >>> wf.permute_dims(wf.zeros(2, 3, 4), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    return x.transpose(axes)  # type: ignore[arg-type]  # an array's
+    return x.transpose(axes)  # an array's
 
 
 @composite(
