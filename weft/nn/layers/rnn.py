@@ -78,7 +78,7 @@ class _Recurrent(Module):
     @property
     def all_weights(self) -> list[Tensor]:
         """The parameters in the order in which the functions of `weft.nn.functional` take them."""
-        return [self.__dict__[name] for name in self._names]
+        return [getattr(self, name) for name in self._names]
 
     def _run(self, function: Any, x: Any, hx: Any, lengths: Any, **settings: Any) -> Any:
         packed = isinstance(x, PackedSequence)

@@ -89,7 +89,8 @@ def get_total_norm(
     (5.0, 5.0)
     """
     with no_grad():
-        given = [tensors] if isinstance(tensors, Tensor) or hasattr(tensors, "is_row_sparse") else list(tensors)
+        single = isinstance(tensors, Tensor) or hasattr(tensors, "is_row_sparse")
+        given: list[Any] = [tensors] if single else list(tensors)
         gradients = [g for g in given if not getattr(g, "requires_grad", False) and getattr(g, "grad", None) is None]
         found = [p.grad for p in _with_grad("get_total_norm", given)] if len(gradients) < len(given) else []
         if not found and not gradients:

@@ -40,7 +40,7 @@ def base_class(module: Module) -> type:
     return cls.__mro__[1] if "_computes" in cls.__dict__ else cls
 
 
-def _restore(base: type, names: tuple[str, ...]) -> Any:
+def _restore(base: Any, names: tuple[str, ...]) -> Any:
     module = base.__new__(base)
     object.__setattr__(module, "__class__", _class_with(base, names))
     return module

@@ -89,7 +89,10 @@ class ParametrizationList(ModuleList):
             start: Any = original.detach()
             for module in reversed(list(modules)):
                 if hasattr(module, "right_inverse"):
-                    start = _inverse(module, start)
+                    try:
+                        start = _inverse(module, start)
+                    except NotImplementedError:  # none with these settings: the original stays as it is
+                        continue
         self.is_tensor = isinstance(start, Tensor)
         parts = [start] if self.is_tensor else list(start)
         self.ntensors = len(parts)
