@@ -14,13 +14,14 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 KEY := $(shell { cat pyproject.toml; pwd; } | cksum | tr ' ' -)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-long lint docs fuzz stubs clean help
+.PHONY: demo test test-long chaos lint docs fuzz stubs clean help
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    install into $(VENV) and train a small digit classifier"
 	@echo "make test    install into $(VENV) and run the test suite (PYTEST_ARGS='$(PYTEST_ARGS)')"
 	@echo "make test-long   the tests marked slow, and a longer search for bad input"
+	@echo "make chaos   kill, stop and cut off the processes of distributed runs, for about ten minutes"
 	@echo "make lint    ruff and mypy"
 	@echo "make fuzz    damage files and read them for SECONDS=600"
 	@echo "make docs    build the documentation site in build/site"
@@ -37,6 +38,10 @@ test: $(VENV)/installed-test-$(KEY)
 test-long: $(VENV)/installed-test-$(KEY)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -m slow
 	WEFT_FUZZ_EXAMPLES=200 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/ops/test_bad_input.py
+
+# The faults of distributed runs that take long: every fail point, random kills, lost hosts, Ray's control service.
+chaos: $(VENV)/installed-test-$(KEY)
+	$(VENV)/bin/python -m pytest -q -m 'slow or not slow' tests/distributed/test_faults.py tests/distributed/test_runs.py
 
 lint: $(VENV)/installed-dev-$(KEY)
 	$(VENV)/bin/ruff check .

@@ -68,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=command("status"))
 
+    scale = commands.add_parser("scale", help="change the number of workers of a run while it goes on")
+    scale.add_argument("target", metavar="RUN", help="its name, a process number, or a directory of checkpoints")
+    scale.add_argument("workers", type=_positive, metavar="N", help="how many, within the limits of its --workers A..B")
+    scale.set_defaults(run=command("scale"))
+
     cluster = commands.add_parser("cluster", help="measure what workers would run on, and say what is wrong with it")
     actions = cluster.add_subparsers(title="actions", metavar="action", required=True)
     check = actions.add_parser("check", help="latency, bandwidth, compute, start of workers; and what is wrong")

@@ -52,10 +52,10 @@ class Launched:
         assert self.process.stdout is not None
         self.directory = self.process.stdout.readline().split()[1]
 
-    def wait(self) -> tuple[int, str, str]:
+    def wait(self, seconds: float = SECONDS) -> tuple[int, str, str]:
         """(status, output, errors); everything the run started is gone."""
         try:
-            out, err = self.process.communicate(timeout=SECONDS)
+            out, err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             state = "\n".join(f"{pid} {command}" for pid, command in in_session(self.process.pid))
             os.killpg(self.process.pid, signal.SIGKILL)  # the command; everything else ends with it

@@ -164,7 +164,7 @@ def test_the_death_of_a_raylet_is_the_loss_of_its_host(
         assert engine.start(Task("worker-2", SLEEP)) > 0
         monkeypatch.setenv(conftest.VARIABLE, conftest.MODULE)  # the node is there for the other tests, too
         made.add_node(num_cpus=1)
-        assert until(engine, HostJoined)[0].host == 2
+        assert until(engine, HostJoined)[0].host >= 2  # an agent may have been tried on the dead node
     finally:
         engine.close()
 

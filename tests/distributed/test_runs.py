@@ -6,13 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from weft.distributed import failpoints
 from weft.distributed.launch import Run
 
 from .launched import PROGRAMS, SECONDS, TIMEOUT, Launched, disturb, in_session, result, send
@@ -41,22 +39,7 @@ def test_more_workers_than_shards_are_spares() -> None:
     assert result(1, "trainer", "epochs=1", shards=2) == result(3, "trainer", "epochs=1", shards=2)
 
 
-@pytest.fixture(scope="module")
-def undisturbed() -> str:
-    return result(1, "trainer", "epochs=4")
-
-
-@pytest.mark.parametrize(
-    "point", ["shard won:3", "slices written:4", "after commit:5", "decision written:1", "initialised:1"]
-)
-def test_a_worker_killed_at_a_fail_point_changes_nothing(point: str, undisturbed: str) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        marker = os.path.join(directory, "killed")
-        environment = {failpoints.VARIABLE: f"{point}:{marker}"}
-        assert result(2, "trainer", "epochs=4", environment=environment) == undisturbed
-        assert os.path.exists(marker), "no worker came to this point"
-
-
+@pytest.mark.slow
 def test_killed_and_frozen_workers_and_keepers_change_nothing() -> None:
     expected = result(1, "trainer", "epochs=30")
     run = Launched(2, "trainer", "epochs=30")

@@ -300,7 +300,8 @@ def keeper_task(name: str, place: Place, host: int) -> Task:
     """The keeper of a host."""
     program = os.path.join(place.package, "keeper.py")
     socket, journal = (os.path.join(place.directory, file) for file in ("keeper.sock", "segments"))
-    return Task(name, (program, socket, str(place.lifeline), journal), {}, host)
+    removes = ("--remove",) if place.temporary else ()
+    return Task(name, (program, socket, str(place.lifeline), journal, *removes), {}, host)
 
 
 def make_engine(directory: str, lifeline: int, plan: Plan) -> Engine:

@@ -105,12 +105,14 @@ class Place:
         lifeline: a file descriptor of every task; it is closed when the tasks should end.
         package: the directory of `weft.distributed`.
         address: at which other hosts reach this one.
+        temporary: whether the keeper removes the directory when the lifeline is closed: whoever made it may have been killed.
     """
 
     directory: str
     lifeline: int
     package: str
     address: str = "127.0.0.1"
+    temporary: bool = False
 
 
 @dataclasses.dataclass
@@ -131,6 +133,7 @@ class Host:
         reaped: where the exit statuses of adopted tasks are found.
         address: see `Place`.
         output: descriptors that tasks have as standard output and standard error; by default those of this process.
+        temporary: see `Place`.
     """
 
     def __init__(
@@ -141,10 +144,11 @@ class Host:
         reaped: str | None = None,
         address: str = "127.0.0.1",
         output: tuple[int, int] | None = None,
+        temporary: bool = False,
     ) -> None:
         self.index, self._reaped = index, reaped
         self._output = output or (None, None)
-        self.place = Place(directory, lifeline, os.path.dirname(os.path.abspath(__file__)), address)
+        self.place = Place(directory, lifeline, os.path.dirname(os.path.abspath(__file__)), address, temporary)
         self.tasks: dict[str, _Process] = {}
         self._progress = Progress(os.path.join(directory, "keeper.sock"))
         self.forget()

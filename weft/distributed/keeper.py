@@ -5,7 +5,9 @@ segment, so the death of any worker, or of all of them, loses nothing; and every
 a keeper that was killed finds them among the open files of the workers, running or frozen (`recover`), or is given them
 (`offer`). It uses the standard library only and starts in milliseconds:
 
-    python keeper.py SOCKET LIFELINE_FD JOURNAL
+    python keeper.py SOCKET LIFELINE_FD JOURNAL [--remove]
+
+With --remove the directory of the socket is removed at the end: whoever made it may have been killed.
 
 One request per line of JSON over a Unix socket in a directory that only the user can enter; file descriptors travel beside.
     {"open": name, "nbytes": n}     -> {"ok": name} and the descriptor
@@ -21,6 +23,7 @@ import errno
 import json
 import os
 import selectors
+import shutil
 import socket
 import sys
 import time
@@ -33,6 +36,7 @@ else:  # this file is the program: its directory is where modules are found
 
 LINE_LIMIT = 4096
 RECOVERY_SECONDS = 5.0
+REMOVE_SECONDS = 2.0
 LOST = 75  # exit status: the workers that held the memory are gone
 ISOLATED = 76  # exit status of a relay that reaches no other host
 
@@ -197,5 +201,13 @@ def serve(path: str, lifeline: int, journal: str) -> int:
                     client.close()
 
 
+def main(argv: list[str]) -> int:
+    status = serve(argv[0], int(argv[1]), argv[2])
+    if status == 0 and argv[3:] == ["--remove"]:
+        time.sleep(REMOVE_SECONDS)  # the other tasks are ending, too
+        shutil.rmtree(os.path.dirname(os.path.abspath(argv[0])), ignore_errors=True)
+    return status
+
+
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
+    sys.exit(main(sys.argv[1:]))

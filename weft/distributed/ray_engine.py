@@ -58,6 +58,7 @@ CALL_SECONDS = 30.0  # for the answer of an agent
 POLL_SECONDS = 2.0  # how long an agent waits for something to report
 NODES_SECONDS = 0.5  # how often the nodes of the cluster are looked at
 UNAVAILABLE_SECONDS = 8.0  # how long an agent may be out of reach
+TEMPORARY = "WEFT_RAY_DIRECTORY"  # names a directory for the files of agents, which is removed with the cluster
 LEAVE_SECONDS = 0.2  # between an agent's last answer and its end
 ORPHANED_SECONDS = 60.0  # agents end when no driver calls them for this long
 MOST_AGENTS = 3  # that are started on one node
@@ -77,7 +78,7 @@ class Agent:
         for name in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT"):  # Ray sets them for its own workers
             os.environ.pop(name, None)
         node = ray.get_runtime_context().get_node_id()
-        prefix = os.path.join(tempfile.gettempdir(), f"weft-{run}-{node[:8]}-")
+        prefix = os.path.join(os.environ.get(TEMPORARY, tempfile.gettempdir()), f"weft-{run}-{node[:8]}-")
         for old in glob.glob(f"{prefix}*"):  # of an agent that was killed on this node
             shutil.rmtree(old, ignore_errors=True)
         lifeline, self._alive = os.pipe()  # the writing end is closed with this process
@@ -90,7 +91,7 @@ class Agent:
         self._driver, self._called = 0, time.monotonic()
         self._host = Host(
             index, tempfile.mkdtemp(prefix=prefix), lifeline, None, ray.util.get_node_ip_address(),
-            (pipes[0][1], pipes[1][1]),
+            (pipes[0][1], pipes[1][1]), temporary=True,
         )  # fmt: skip
         self._node = node
         threading.Thread(target=self._attend, name="weft-agent", daemon=True).start()
@@ -168,8 +169,9 @@ class Agent:
             del kept[: max(len(kept) - MOST_OUTPUT, 0)]
 
     def _attend(self) -> None:
-        """Keep tasks from waiting for a reader of their output; end when there is no driver any more."""
-        while time.monotonic() - self._called < ORPHANED_SECONDS:
+        """Keep tasks from waiting for a reader of their output; end when there is no driver, or no raylet, any more."""
+        raylet = os.getppid()
+        while time.monotonic() - self._called < ORPHANED_SECONDS and os.getppid() == raylet:
             _poll(self._read_ends, 1.0)
             with self._lock:
                 self._read_output()
@@ -635,6 +637,7 @@ def head(directory: str, lifeline: int) -> None:
     os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
     _use_token(os.path.join(directory, TOKEN_FILE))
     temporary = tempfile.mkdtemp(prefix="weft-ray-")  # mode 0700; short, because it is part of the names of sockets
+    os.environ[TEMPORARY] = temporary
     node = None
     try:
         system: dict[str, Any] = {**HEALTH}
