@@ -112,13 +112,16 @@ class _Sweeps:
         if recorded and not is_linear():
             found = list(self._stretch(self.start, self.total, adjoints, LEVELS))
         elif recorded:
-            for t in (*inputs, *self.like, self.total):
-                mode.graph.hold(t)
+            mode.graph.tape_ops.append(self)
             self.pinned = [(t, mode.graph.operand(t), t._node) for t in self.outer]
             found = [wrap(t._data) for t in found]
             edges, outputs = tuple([t._node for t in inputs]), tuple([spec_of(t._data) for t in found])
             Node(self, edges, where=user_location(2), outputs=outputs).link(found)
         return found[: len(self.ends)], found[len(self.ends) :]
+
+    def release(self) -> None:
+        """Drop the tensors and closures of a trace that is over."""
+        del self.total, self.forward, self.reverse, self.start, self.ends, self.like, self.outer, self.pinned
 
     def pullback(self, node: Node, g: Any, edges: tuple[Any, ...], create_graph: bool) -> list[Any]:
         """The gradients with respect to `start`, `ends` and `outer`, see Note [Sweeps]."""

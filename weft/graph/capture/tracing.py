@@ -94,6 +94,7 @@ class CapturedGraph(Graph):
         self.finished = False
         self.alive: list[Any] = []  # weak references to symbolic tensors made during the trace
         self.held: set[int] = set()  # those that the graph itself holds on to (operands of control flow)
+        self.tape_ops: list[Any] = []  # ops of the tape alone that hold on to tensors, with a method `release`
         self.links: dict[Any, bool] = {}  # whether a value (or outside array) had a gradient when it was first seen
         self.touched: dict[int, tuple[Tensor, Any, Any]] = {}  # tensors from outside that were written, as they were
         self.families: dict[int, tuple[Any, Any]] = {}  # array of an outside tensor -> (the array, views of it)
@@ -483,6 +484,9 @@ class Capture(Mode):
         while graphs:
             graph = graphs.pop()
             returned |= graph.held | {id(t) for t in getattr(graph, "captured", ())}
+            for op in graph.tape_ops:
+                op.release()
+            graph.tape_ops.clear()
             for node in graph.nodes:
                 if hasattr(node.op, "backward"):
                     node.op.backward = None  # closures over the function's tensors, of no use after the trace
