@@ -288,6 +288,7 @@ def test_a_name_of_a_body_has_no_value_after_it():
             wf.function(fn)(wf.ones(3))
 
 
+@pytest.mark.filterwarnings("ignore:.*is taken when the function is captured")
 def test_the_condition_of_a_known_loop_is_asked_once_per_iteration():
     asked = []
 

@@ -11,6 +11,9 @@ import pytest
 import weft as wf
 from tests.graph.random_programs import World, function, program
 
+# random programs have counters of Python, which advance when they are traced
+pytestmark = pytest.mark.filterwarnings("ignore:.*is taken when the function is captured")
+
 
 def _outcome(seed, instructions, captured, relinks):
     """Everything that the caller of a random program can see after two calls and a backward pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 import time
@@ -41,6 +42,7 @@ from ...typing import P, R
 from ..graph import Value
 from . import relinking
 from .autograph import Rewriting, convert
+from .python_reads import Watch
 from .sharing import Outside, bounds, overlap, repeats
 from .tracing import Capture, CaptureError, TruthError, Uncapturable, gradient_kind
 
@@ -48,6 +50,7 @@ ndarray = np.ndarray
 _data_of = attrgetter("_data")
 CUT = object()  # of a view's history: it has none
 WARN_AFTER = 10  # signatures before the warning about recompilation
+MAX_READ_VARIANTS = 8  # programs for different values of a Python variable, before calls run eagerly
 
 
 class CapturedFunction(Generic[P, R]):
@@ -77,6 +80,7 @@ class CapturedFunction(Generic[P, R]):
         self._lock = threading.RLock()
         forks.renewed_in_child(self)
         self._warned = self._said_dropped = self._told = False
+        self._frozen: set[str] = set()  # what was reported to happen once
         self._variants = 0  # traces that differ from another one in more than their signature, so far
         self._last: Any = (None, None)  # the signature of the latest call and its trace
 
@@ -105,7 +109,7 @@ class CapturedFunction(Generic[P, R]):
         if key != last:  # a comparison is cheaper than a lookup
             trace = self._traces.get(key) or self._traced(key, leaves, structure)
             self._last = (key, trace)
-        if (trace.guards or relinked.clock != trace.relinked) and not trace.holds(tensors):
+        if (trace.guards or trace.reads is not None or relinked.clock != trace.relinked) and not trace.holds(tensors):
             trace = self._variant(trace, key, leaves, structure, tensors)
             self._last = (key, trace)
         result = trace.run(tensors)
@@ -121,12 +125,35 @@ class CapturedFunction(Generic[P, R]):
             for found in trace.variants:
                 if found.holds(tensors):
                     return found
+            if trace.reads is not None and len(trace.variants) >= MAX_READ_VARIANTS and not trace.reads():
+                return self._restless(trace)
             with garbage.paused():
                 self._variants += 1
                 made = self._trace((key, self._variants), leaves, structure)
             trace.variants.append(made)
             made.variants = trace.variants
             return made
+
+    def _restless(self, trace: Trace) -> Trace:
+        """A trace that lets calls run eagerly: a Python value changes from call to call, and each would be compiled."""
+        names = " and ".join(trace.watch.changed_names()) or "a Python value"
+        made = copy.copy(trace)
+        made.reason = (
+            f"{names}, which it reads, has had {len(trace.variants)} different values, and each is a program of its own. Pass "
+            "it as an argument, a tensor if it is a number that changes"
+        )
+        return made
+
+    def _report(self, watch: Watch) -> None:
+        """Say once what happens only when the function is captured."""
+        for what, where in watch.once.items():
+            if what not in self._frozen:
+                self._frozen.add(what)
+                warnings.warn(
+                    f"{self.__name__}: {what} is taken when the function is captured; later calls repeat it ({where}). Pass it "
+                    "as an argument, use Weft's own random functions, or leave it outside of the captured function.",
+                    stacklevel=6,
+                )
 
     def _run_eagerly(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the Python function itself, whose effects on the caller's memory a program could not reproduce."""
@@ -182,6 +209,7 @@ class CapturedFunction(Generic[P, R]):
                     )
                 raise
         self._traces.put(key, trace)
+        self._report(trace.watch)
         if self._traces.dropped and not self._said_dropped:
             self._said_dropped = True
             warnings.warn(
@@ -393,8 +421,11 @@ class Trace:
         self.relinked = -1  # the clock of `tape.relinked` when `links` was compared last
         started = time.perf_counter()
         self.capture = Capture(getattr(owner.fn, "__qualname__", "function"))
+        self.watch = Watch(owner.fn)
+        self.reads: Callable[[], bool] | None = None  # whether Python values that the trace read are the same still
         try:
             result = self._run_python(leaves, structure, python)
+            self.reads = self.watch.check()
             self.traced_seconds = time.perf_counter() - started
             self._collect(result)
             if self.reason is None:
@@ -430,10 +461,12 @@ class Trace:
                 else:
                     symbolic.append(leaf)
             if isinstance(structure, int):
-                return [python(*symbolic)]
+                with self.watch:
+                    return [python(*symbolic)]
             call_args, call_kwargs = unflatten(structure, symbolic)
             containers = _containers((*call_args, *call_kwargs.values()))
-            result = [python(*call_args, **call_kwargs)]
+            with self.watch:
+                result = [python(*call_args, **call_kwargs)]
             if any(not _same_items(c, items) for c, items in containers):
                 self.reason = (
                     "it changes a list or dict argument. Return the new values, or write into the tensors in place"
@@ -617,6 +650,8 @@ class Trace:
     def holds(self, tensors: list[Tensor]) -> bool:
         """Whether the tensors whose gradients this trace looked at have one now exactly if they had one then, and outside
         tensors that the tape knew, or did not know, are such tensors still."""
+        if self.reads is not None and not self.reads():
+            return False
         now = relinked.clock
         if self.relinked != now:
             if any(_link(t._node) is not link for t, link in self.links):
