@@ -16,6 +16,7 @@ from . import debug as debug
 from . import distributed as distributed
 from . import distributions as distributions
 from . import fft as fft
+from . import func as func
 from . import io as io
 from . import linalg as linalg
 from . import models as models
@@ -25,7 +26,9 @@ from . import optim as optim
 from . import random as random
 from . import sparse as sparse
 from . import special as special
+from . import testing as testing
 from . import train as train
+from . import utils as utils
 from ..uiltins import tuple as Size
 from ..umpy import dtype as dtype
 from .autocast import autocast as autocast
@@ -138,44 +141,44 @@ __all__ = [
     "empty", "empty_like", "enable_grad", "enter", "eq", "equal", "erf", "erfc", "erfinv", "exit", "exp",
     "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo", "fix", "flatten", "flip", "fliplr",
     "flipud", "float", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax",
-    "fmin", "fmod", "frac", "frexp", "from_dlpack", "from_numpy", "full", "full_like", "function", "gather",
-    "gcd", "ge", "ger", "get_default_dtype", "get_default_graph", "get_num_threads", "get_rng_state", "grad",
-    "grad_fn", "gradcheck", "gradgradcheck", "gradient", "gradients", "greater", "greater_equal", "group",
-    "group_norm", "gt", "half", "hamming_window", "hann_window", "heaviside", "hessian", "histc", "histogram",
-    "hsplit", "hstack", "hypot", "i0", "igamma", "igammac", "iinfo", "imag", "index_add", "index_copy",
-    "index_fill", "index_put", "index_select", "inf", "inference_mode", "info", "initial_seed", "inner",
-    "instance_norm", "int", "int16", "int32", "int64", "int8", "inverse", "io", "is_autocast_enabled",
-    "is_complex", "is_floating_point", "is_grad_enabled", "is_nonzero", "is_tensor", "isclose", "isdtype",
-    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "jacobian", "jvp",
-    "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "linalg",
-    "linear_recurrence", "linspace", "load", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
-    "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logit", "logspace", "logsumexp", "long", "lt", "make_complex", "manual_seed", "map", "masked_fill",
-    "masked_scatter", "masked_select", "matmul", "matrix_power", "matrix_transpose", "max", "maximum", "mean",
-    "median", "memory", "merge", "meshgrid", "min", "minimize", "minimum", "mm", "mode", "models", "moveaxis",
-    "movedim", "msort", "mul", "multigammaln", "multinomial", "multiply", "multiprocessing", "mv", "mvlgamma",
-    "name_scope", "nan", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nanstd", "nansum", "nanvar",
-    "narrow", "ne", "neg", "negative", "newaxis", "next_iteration", "nextafter", "nn", "no_grad", "no_op",
-    "nonzero", "norm", "normal", "not_equal", "numel", "one_hot", "ones", "ones_like", "optim", "outer",
-    "outside_capture", "pad", "pdist", "permute", "permute_dims", "pi", "pinverse", "pixel_shuffle",
-    "pixel_unshuffle", "placeholder", "poisson", "polar", "polygamma", "positive", "pow", "power", "prelu",
-    "prod", "profile", "promote_types", "qr", "quantile", "rad2deg", "rand", "rand_like", "randint",
-    "randint_like", "randn", "randn_like", "random", "randperm", "ravel", "real", "reciprocal",
-    "register_kernel", "relu", "remainder", "renorm", "repeat", "repeat_interleave", "reset_default_graph",
-    "reshape", "reshape_as", "restore_variables", "result_type", "roll", "rot90", "round", "row_stack",
-    "rsqrt", "rsub", "save", "save_variables", "scan", "scatter", "scatter_add", "scatter_reduce",
-    "searchsorted", "seed", "select", "select_scatter", "selu", "set_default_dtype", "set_detect_anomaly",
-    "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state", "sgn", "short", "sigmoid",
-    "sign", "signbit", "sin", "sinc", "sinh", "slice_axis", "slogdet", "softmax", "sort", "sparse", "special",
-    "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean", "stft", "stop_gradient", "sub",
-    "subtract", "sum", "svd", "swapaxes", "swapdims", "switch", "t", "take", "take_along_axis",
-    "take_along_dim", "tan", "tanh", "tensor", "tensor_split", "tensordot", "threshold", "tile", "topk",
-    "trace", "train", "transpose", "trapezoid", "trapz", "tril", "tril_indices", "triu", "triu_indices",
-    "true_divide", "trunc", "type_as", "uint16", "uint32", "uint64", "uint8", "unbind", "unflatten", "unfold",
-    "uniform", "unique", "unique_all", "unique_consecutive", "unique_counts", "unique_inverse",
-    "unique_values", "unsqueeze", "unstack", "value_and_grad", "vander", "var", "var_mean", "vdot", "vecdot",
-    "view_as_complex", "view_as_real", "vjp", "vmap", "vsplit", "vstack", "where", "while_loop", "xlogy",
-    "zeros", "zeros_like",
+    "fmin", "fmod", "frac", "frexp", "from_dlpack", "from_numpy", "full", "full_like", "func", "function",
+    "gather", "gcd", "ge", "ger", "get_default_dtype", "get_default_graph", "get_num_threads",
+    "get_rng_state", "grad", "grad_fn", "gradcheck", "gradgradcheck", "gradient", "gradients", "greater",
+    "greater_equal", "group", "group_norm", "gt", "half", "hamming_window", "hann_window", "heaviside",
+    "hessian", "histc", "histogram", "hsplit", "hstack", "hypot", "i0", "igamma", "igammac", "iinfo", "imag",
+    "index_add", "index_copy", "index_fill", "index_put", "index_select", "inf", "inference_mode", "info",
+    "initial_seed", "inner", "instance_norm", "int", "int16", "int32", "int64", "int8", "inverse", "io",
+    "is_autocast_enabled", "is_complex", "is_floating_point", "is_grad_enabled", "is_nonzero", "is_tensor",
+    "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft",
+    "jacobian", "jvp", "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal",
+    "lgamma", "linalg", "linear_recurrence", "linspace", "load", "log", "log10", "log1p", "log2",
+    "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "long", "lt", "make_complex",
+    "manual_seed", "map", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_power",
+    "matrix_transpose", "max", "maximum", "mean", "median", "memory", "merge", "meshgrid", "min", "minimize",
+    "minimum", "mm", "mode", "models", "moveaxis", "movedim", "msort", "mul", "multigammaln", "multinomial",
+    "multiply", "multiprocessing", "mv", "mvlgamma", "name_scope", "nan", "nan_to_num", "nanmean",
+    "nanmedian", "nanquantile", "nanstd", "nansum", "nanvar", "narrow", "ne", "neg", "negative", "newaxis",
+    "next_iteration", "nextafter", "nn", "no_grad", "no_op", "nonzero", "norm", "normal", "not_equal",
+    "numel", "one_hot", "ones", "ones_like", "optim", "outer", "outside_capture", "pad", "pdist", "permute",
+    "permute_dims", "pi", "pinverse", "pixel_shuffle", "pixel_unshuffle", "placeholder", "poisson", "polar",
+    "polygamma", "positive", "pow", "power", "prelu", "prod", "profile", "promote_types", "qr", "quantile",
+    "rad2deg", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "randperm",
+    "ravel", "real", "reciprocal", "register_kernel", "relu", "remainder", "renorm", "repeat",
+    "repeat_interleave", "reset_default_graph", "reshape", "reshape_as", "restore_variables", "result_type",
+    "roll", "rot90", "round", "row_stack", "rsqrt", "rsub", "save", "save_variables", "scan", "scatter",
+    "scatter_add", "scatter_reduce", "searchsorted", "seed", "select", "select_scatter", "selu",
+    "set_default_dtype", "set_detect_anomaly", "set_grad_enabled", "set_num_threads", "set_printoptions",
+    "set_rng_state", "sgn", "short", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "slice_axis",
+    "slogdet", "softmax", "sort", "sparse", "special", "split", "sqrt", "square", "squeeze", "stack", "std",
+    "std_mean", "stft", "stop_gradient", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "switch",
+    "t", "take", "take_along_axis", "take_along_dim", "tan", "tanh", "tensor", "tensor_split", "tensordot",
+    "testing", "threshold", "tile", "topk", "trace", "train", "transpose", "trapezoid", "trapz", "tril",
+    "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "type_as", "uint16", "uint32", "uint64",
+    "uint8", "unbind", "unflatten", "unfold", "uniform", "unique", "unique_all", "unique_consecutive",
+    "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "utils", "value_and_grad",
+    "vander", "var", "var_mean", "vdot", "vecdot", "view_as_complex", "view_as_real", "vjp", "vmap", "vsplit",
+    "vstack", "where", "while_loop", "xlogy", "zeros", "zeros_like",
 ]
 
 def BFloat16Tensor(*data: Any) -> Tensor:
@@ -1608,7 +1611,7 @@ def roll(
     """Shift elements along `axis` cyclically (the flattened tensor by default)."""
 def rot90(x: ArrayLike, k: builtins.int = 1, dims: Sequence[builtins.int] = ...) -> Tensor:
     """Turn by 90 degrees `k` times in the plane of two axes, from the first towards the second."""
-def round(x: ArrayLike, *, decimals: builtins.int = 0) -> Tensor:
+def round(x: ArrayLike, decimals: builtins.int = 0) -> Tensor:
     """Round to the nearest integer, or to a number of decimals; halves go to the even neighbour."""
 def row_stack(tensors: Sequence[ArrayLike]) -> Tensor:
     """`vstack`."""

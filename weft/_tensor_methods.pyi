@@ -1219,7 +1219,7 @@ class TensorMethods:
         """Shift elements along `axis` cyclically (the flattened tensor by default)."""
     def rot90(self, k: builtins.int = 1, dims: Sequence[builtins.int] = ...) -> Tensor:
         """Turn by 90 degrees `k` times in the plane of two axes, from the first towards the second."""
-    def round(self, *, decimals: builtins.int = 0) -> Tensor:
+    def round(self, decimals: builtins.int = 0) -> Tensor:
         """Round to the nearest integer, or to a number of decimals; halves go to the even neighbour."""
     def round_(self) -> Tensor:
         """`round`, in place: replaces the value of this tensor."""

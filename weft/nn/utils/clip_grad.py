@@ -8,6 +8,7 @@ from typing import Any
 
 from ...autograd import shards, withheld
 from ...autograd.tape import no_grad
+from ...ops.array.creation import zeros
 from ...ops.array.elementwise import abs_, isfinite
 from ...ops.array.reduction import max_
 from ...ops.array.reduction import sum as reduce_total
@@ -52,6 +53,11 @@ def _norm(grads: list[Any], norm_type: float) -> Tensor:
     return sum(powers[1:], powers[0]) ** (1.0 / norm_type)
 
 
+def _total(grads: list[Any], norm_type: float) -> Tensor:
+    """The norm of all gradients; 0 if there are none."""
+    return _norm(grads, float(norm_type)) if grads else zeros(())
+
+
 def _scaled(grad: Any, scale: Tensor) -> Any:
     """`grad * scale` in the dtype of `grad`; a scale of float32 is not rounded before it is applied."""
     if getattr(grad, "is_row_sparse", False):
@@ -91,13 +97,10 @@ def get_total_norm(
     with no_grad():
         single = isinstance(tensors, Tensor) or hasattr(tensors, "is_row_sparse")
         given: list[Any] = [tensors] if single else list(tensors)
-        gradients = [g for g in given if not getattr(g, "requires_grad", False) and getattr(g, "grad", None) is None]
-        found = [p.grad for p in _with_grad("get_total_norm", given)] if len(gradients) < len(given) else []
-        if not found and not gradients:
-            from ...ops.array.creation import zeros
-
-            return zeros(())
-        norm = _norm([*found, *gradients], float(norm_type))
+        gradients = [g for g in given if not getattr(g, "requires_grad", False)]
+        owners = [p for p in given if getattr(p, "requires_grad", False)]
+        found = [p.grad for p in _with_grad("get_total_norm", owners)] if owners else []
+        norm = _total([*found, *gradients], norm_type)
         if error_if_nonfinite:
             _finite("get_total_norm", norm)
         return norm
@@ -152,7 +155,8 @@ def clip_grad_norm_(
     if isinstance(max_norm, (int, float)):
         number("clip_grad_norm_", "max_norm", max_norm, least=0)
     tensors = _with_grad("clip_grad_norm_", parameters)
-    norm = get_total_norm([p.grad for p in tensors], norm_type)
+    with no_grad():
+        norm = _total([p.grad for p in tensors], norm_type)
     if error_if_nonfinite:
         _finite("clip_grad_norm_", norm)
     clip_grads_with_norm_(tensors, max_norm, norm)

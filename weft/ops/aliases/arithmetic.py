@@ -109,7 +109,7 @@ def sgn(x: Tensor) -> Tensor:
     return sign(x)
 
 
-def round(x: Tensor, *, decimals: int = 0) -> Tensor:
+def round(x: Tensor, decimals: int = 0) -> Tensor:
     """Round to the nearest integer, or to a number of decimals; halves go to the even neighbour.
 
     >>> wf.round(wf.tensor([1.26, 2.5])), wf.round(wf.tensor([1.26]), decimals=1)
