@@ -15,7 +15,7 @@ import pytest
 import weft as wf
 import weft.distributed
 from tests.each import each
-from weft import nn, optim
+from weft import data, nn, optim
 from weft.distributed import context, keeper, parallel
 from weft.distributed.context import Context
 from weft.nn import functional as F
@@ -469,3 +469,66 @@ def test_frozen_functions_and_averages_follow_the_steps(worker: Context) -> None
     step(x)
     with pytest.raises(RuntimeError, match=r"EMA.update\(\): in a distributed run.*distributed.step\(optimizer, ema=ema\)"):
         average.update()
+
+
+def test_evaluation_by_one_worker_has_the_bits_of_the_run(worker: Context) -> None:
+    x, y = _inputs(34).numpy(), np.resize(LABELS, 34)
+    loader = data.DataLoader(data.TensorDataset(x, y), 13)  # shards of 3 and 4 samples, and of 2 in the last batch
+    found: dict[str, Any] = {}
+
+    class Evaluates(wf.train.Callback):
+        def on_epoch_end(self, trainer: Any, logs: dict[str, float]) -> None:
+            found["lead"] = trainer.evaluate(loader)
+            found["outputs"] = trainer.predict(loader).numpy()
+
+    def loss(output: Any, target: Any) -> Any:
+        return F.cross_entropy(output, target) + F.cross_entropy(output, target, wf.asarray(WEIGHTS))
+
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    trainer = wf.Trainer(
+        model, optim.Adam(model.parameters(), lr=0.1), loss, progress=False, metrics=["mse"], ema=0.5,
+        callbacks=[Evaluates()],
+    )  # fmt: skip
+    trainer.metrics = wf.train.metrics.as_metrics({"size": lambda output, target: output.square().mean()})
+    history = trainer.fit(loader, loader, epochs=2)
+    assert found["lead"] == {"loss": history[-1]["val_loss"], "size": history[-1]["val_size"]} == trainer.evaluate(loader)
+    np.testing.assert_array_equal(found["outputs"], trainer.predict(loader).numpy())
+    close(trainer.predict(x).numpy(), found["outputs"])
+
+
+def test_callbacks_that_no_worker_waits_for_cannot_change_the_run(worker: Context) -> None:
+    model = nn.Linear(5, 3)
+    own = optim.SGD([nn.Parameter(wf.ones(5))], lr=0.1)
+
+    @wf.distributed.step(own)
+    def step(x: Any) -> Any:
+        loss = (x * own.param_groups[0].params[0]).mean()
+        loss.backward()
+        return loss
+
+    step(_inputs(8))
+
+    class Trains(wf.train.Callback):
+        def on_epoch_end(self, trainer: Any, logs: dict[str, float]) -> None:
+            step(_inputs(8))
+
+    class Observes(wf.train.Callback):
+        scope = "observer"
+
+        def on_epoch_end(self, trainer: Any, logs: dict[str, float]) -> None:
+            with wf.distributed.writing():
+                pass
+
+    def check(callback: Any, message: str) -> None:
+        trainer = wf.Trainer(
+            model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), callbacks=[callback], progress=False
+        )
+        x = _inputs(12).numpy()
+        with pytest.raises(RuntimeError, match=message):
+            trainer.fit(data.DataLoader(data.TensorDataset(x, x[:, :3]), 12), epochs=1)
+
+    cases = {
+        "observer": (Observes(), "has the scope 'observer', so the other workers do not wait"),
+        "lead": (Trains(), "a step in a callback that runs on the lead alone"),
+    }
+    each(check, cases)

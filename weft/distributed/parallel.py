@@ -263,6 +263,11 @@ class DataParallel:
             position: of the step in the whole training, on which its random numbers depend.
         """
         begin_step(type(self.optimizer).__name__, list(samples), trains)
+        if any(part.writes_alone for part in _open):
+            raise RuntimeError(
+                "distributed: a step in a callback that runs on the lead alone: the other workers would take it for the next "
+                'step of the training. Give the callback `scope = "everywhere"`, or use Trainer.evaluate or predict.'
+            )
         if trains:
             self.shelf.check_bound()
         shards = self.context.shards
@@ -308,9 +313,7 @@ class DataParallel:
 
     def scales(self, samples: int, shard: int, counts: np.ndarray | None = None) -> Tensor:
         """The argument of `computing` for a shard of a batch; `counts` are those of the whole batch, if known."""
-        shards = self.context.shards
-        part = share(samples, shards, shard)
-        return scales(part, shards / samples, None if counts is None else list(counts * (part / shards)))
+        return shard_scales(samples, self.context.shards, shard, counts)
 
     @contextlib.contextmanager
     def computing(self, given: Tensor) -> Iterator[LogicalShard]:
@@ -487,6 +490,12 @@ def share(samples: int, shards: int, shard: int) -> float:
     """
     start, stop = tree.bounds(samples, shards, shard)
     return (stop - start) * shards / samples
+
+
+def shard_scales(samples: int, shards: int, shard: int, counts: np.ndarray | None = None) -> Tensor:
+    """The scales of a `LogicalShard`; `counts` are those of the whole batch, if known."""
+    part = share(samples, shards, shard)
+    return scales(part, shards / samples, None if counts is None else list(counts * (part / shards)))
 
 
 def _padded(counts: Sequence[Sequence[float]], batches: int) -> list[float]:

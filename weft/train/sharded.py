@@ -21,10 +21,11 @@ import numpy as np
 
 import weft as wf
 
-from ..distributed import ledger
+from ..distributed import ledger, tree
 from ..distributed.board import STOP
 from ..distributed.context import Context
 from ..distributed.decisions import Decisions
+from ..distributed.local_shards import LocalShards
 from ..distributed.parallel import Compute, Computed, DataParallel, Report, next_part, share
 from ..distributed.programs import Program, locked
 from ..distributed.randomness import READING
@@ -59,10 +60,9 @@ class Sharded:
         self.asked = False
         self._steps = Steps(trainer)
         training = trainer.capture and not self.parallel.synchronised
-        self._leaf, self._counter, self._judge = (
-            Program(fn, context.directory, "Trainer", capture)
-            for fn, capture in ((self._gradients, training), (self._count, training), (self._evaluate, trainer.capture))
-        )
+        self._leaf = Program(self._gradients, context.directory, "Trainer", training)
+        self._counter = Program(self._count, context.directory, "Trainer", training)
+        self._evaluation = Evaluation(trainer, self.parallel, context)
         self._shapes: list[tuple[int, ...]] | None = None  # of the statistics of each metric
         self._progress = trainer.progress
         self._evaluated = 0  # batches since the last update
@@ -84,12 +84,6 @@ class Sharded:
             loss.backward()
         rows = self.parallel.store_gradients()
         return self._steps._measured(loss, output, target), rows, shard.report()
-
-    def _evaluate(self, scales: Tensor, *parts: Any) -> tuple[tuple[Tensor, ...], Tensor]:
-        with wf.no_grad(), self.parallel.computing(scales) as shard:
-            loss, output, target = self._steps._forward(_joined(parts))
-            report = shard.report(loss)
-        return self._steps._measured(loss, output, target), report
 
     def _count(self, scales: Tensor, *parts: Any) -> Tensor:
         with wf.no_grad(), self.parallel.computing(scales) as shard:
@@ -115,7 +109,7 @@ class Sharded:
 
         def part(number: int, batch: ledger.GlobalBatch, shard: int) -> tuple[Any, ...]:
             if (number, shard) not in read:
-                read[number, shard] = _split(self._read(batch, shard))
+                read[number, shard] = _split(read_shard(parallel, batch, shard, shards))
             return read[number, shard]
 
         def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
@@ -149,29 +143,10 @@ class Sharded:
 
         return self._run(compute, group, True)
 
-    def _read(self, batch: ledger.GlobalBatch, shard: int) -> Any:
-        """The samples of a shard; the user's code may draw random numbers for them."""
-        with self.parallel.randomness.python(READING) if batch.runs_code else contextlib.nullcontext():
-            return batch.shard(shard, self.context.shards)
-
     def evaluate_on(self, group: Group) -> tuple[Tensor, ...]:
         """The loss and the statistics of the metrics; nothing is updated."""
         (batch,) = group.batches
-
-        def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
-            parts = _split(self._read(batch, shard))
-            self.parallel.begin_batch(0, batch.samples)
-            if collects:
-                report = Report.read(self._counter(self.parallel.scales(batch.samples, shard), *parts))
-                return Computed(0.0, [], 0.0, False, [report.counts])
-            scales = self.parallel.scales(batch.samples, shard, None if counts is None else counts[0])
-            measured, values = self._judge(scales, *parts)
-            report = Report.read(values)
-            return Computed(
-                float(measured[0]), self._numbers(measured[1:]), report.weight, report.void, [report.counts]
-            )
-
-        return self._run(compute, group, False)
+        return self._run(self._evaluation.compute(batch, self._numbers), group, False)
 
     def _run(self, compute: Compute, group: Group, trains: bool) -> tuple[Tensor, ...]:
         interrupt = self.trainer._interrupt
@@ -196,7 +171,7 @@ class Sharded:
                 temporary = self.directory / f"metrics.{os.getpid()}"
                 temporary.write_text(json.dumps({**known, str(self.parallel.number): self._shapes}))
                 os.replace(temporary, file)
-        return [float(v) for s in statistics for v in np.asarray(s.numpy(), np.float64).reshape(-1)]
+        return flattened(statistics)
 
     def _shaped(self, values: np.ndarray) -> Iterator[Tensor]:
         if self._shapes is None:
@@ -207,11 +182,7 @@ class Sharded:
                 time.sleep(0.005)
                 known = json.loads(file.read_text()) if file.exists() else {}
             self._shapes = [tuple(s) for s in known[key]]
-        start = 0
-        for shape in self._shapes:
-            size = int(np.prod(shape))
-            yield wrap(values[start : start + size].reshape(shape).copy())
-            start += size
+        return shaped(values, self._shapes)
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
@@ -359,6 +330,114 @@ def _names(values: dict[Any, Any]) -> dict[Any, str]:
 
 def _named(values: dict[Any, np.ndarray]) -> dict[str, np.ndarray]:
     return {key: values[name] for name, key in _names(values).items()}
+
+
+class Evaluation:
+    """Loss and metrics of the shards of a batch.
+
+    Args:
+        trainer: whose model it is.
+        steps: `DataParallel`, or `LocalShards`.
+        context: the run.
+    """
+
+    def __init__(self, trainer: Trainer, steps: Any, context: Context) -> None:
+        self._steps, self._shards, self._programs = steps, context.shards, Steps(trainer)
+        self._judge, self._counter, self._output = (
+            Program(fn, context.directory, "Trainer", trainer.capture)
+            for fn in (self._evaluate, self._count, self._predict)
+        )
+
+    def _evaluate(self, scales: Tensor, *parts: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+        with wf.no_grad(), self._steps.computing(scales) as shard:
+            loss, output, target = self._programs._forward(_joined(parts))
+            report = shard.report(loss)
+        return self._programs._measured(loss, output, target), report
+
+    def _count(self, scales: Tensor, *parts: Any) -> Tensor:
+        with wf.no_grad(), self._steps.computing(scales) as shard:
+            self._programs._forward(_joined(parts))
+            return shard.report()
+
+    def _predict(self, scales: Tensor, *inputs: Any) -> Any:
+        with self._steps.computing(scales):
+            return self._programs._predict(inputs)
+
+    def compute(self, batch: ledger.GlobalBatch, numbers: Callable[[Any], list[float]]) -> Compute:
+        """The evaluation of a batch; `numbers` makes numbers of the statistics of the metrics."""
+
+        def compute(shard: int, counts: np.ndarray | None, collects: bool) -> Computed:
+            parts = _split(read_shard(self._steps, batch, shard, self._shards))
+            self._steps.begin_batch(0, batch.samples)
+            if collects:
+                report = Report.read(self._counter(self._steps.scales(batch.samples, shard), *parts))
+                return Computed(0.0, [], 0.0, False, [report.counts])
+            scales = self._steps.scales(batch.samples, shard, None if counts is None else counts[0])
+            measured, values = self._judge(scales, *parts)
+            report = Report.read(values)
+            return Computed(float(measured[0]), numbers(measured[1:]), report.weight, report.void, [report.counts])
+
+        return compute
+
+    def predict(self, batch: ledger.GlobalBatch, position: tuple[int, ...], inputs: Callable[[Any], Any]) -> list[Any]:
+        """The outputs for the shards of a batch; `inputs` takes the model's inputs from what was read."""
+        outputs = []
+        for shard in tree.present(batch.samples, self._shards):
+            with self._steps.randomness.shard(position, shard):
+                parts = inputs(read_shard(self._steps, batch, shard, self._shards))
+                outputs.append(self._output(self._steps.scales(batch.samples, shard), *parts))
+        return outputs
+
+
+class LocalEvaluation:
+    """Evaluation and prediction by one worker of a run, shard by shard: with the bits of all workers together.
+
+    It is what a callback on the lead may call, and all workers after training.
+    """
+
+    def __init__(self, trainer: Trainer, context: Context) -> None:
+        self._trainer, self._local = trainer, LocalShards(context.shards, trainer.shard_seed or 0)
+        self._evaluation = Evaluation(trainer, self._local, context)
+
+    def evaluate(self, loader: Iterable[Any]) -> Iterator[tuple[tuple[Tensor, ...], int]]:
+        """The loss and the statistics of the metrics of each batch, and its samples."""
+        for number, batch in enumerate(ledger.batches(loader), 1):
+            shapes: list[tuple[int, ...]] = []
+
+            def numbers(statistics: Any, shapes: list[tuple[int, ...]] = shapes) -> list[float]:
+                shapes[:] = [tuple(s.shape) for s in statistics]
+                return flattened(statistics)
+
+            row = self._local.run(self._evaluation.compute(batch, numbers), [batch.samples], False, self._at(number))
+            yield (wrap(np.array(row.loss)), *shaped(row.numbers, shapes)), batch.samples
+
+    def predict(self, loader: Iterable[Any], inputs: Callable[[Any], Any]) -> Iterator[Any]:
+        """The outputs of each shard, in order."""
+        for number, batch in enumerate(ledger.batches(loader), 1):
+            yield from self._evaluation.predict(batch, self._at(number), inputs)
+
+    def _at(self, number: int) -> tuple[int, ...]:
+        return self._trainer.epoch, self._trainer.batches, number
+
+
+def read_shard(steps: Any, batch: ledger.GlobalBatch, shard: int, shards: int) -> Any:
+    """The samples of a shard; the user's code may draw random numbers for them."""
+    with steps.randomness.python(READING) if batch.runs_code else contextlib.nullcontext():
+        return batch.shard(shard, shards)
+
+
+def flattened(statistics: Any) -> list[float]:
+    """The statistics of the metrics as one list."""
+    return [float(v) for s in statistics for v in np.asarray(s.numpy(), np.float64).reshape(-1)]
+
+
+def shaped(values: np.ndarray, shapes: list[tuple[int, ...]]) -> Iterator[Tensor]:
+    """What `flattened` made a list of."""
+    start = 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        yield wrap(values[start : start + size].reshape(shape).copy())
+        start += size
 
 
 class Group:

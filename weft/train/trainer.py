@@ -404,13 +404,21 @@ class Trainer:
             Numbers by name: "loss" and the metrics.
         """
         totals: dict[str, np.ndarray] = {}
-        sharded = self._sharded
+        sharded, local = self._sharded, self._local_evaluation()
+        if local is not None:
+            with _evaluation(self.model), _averaged(self.ema):
+                for measured, n in local.evaluate(loader):
+                    self._count(totals, measured, n)
+            return self._evaluated(totals)
         with _evaluation(self.model), _averaged(self.ema) if sharded is None else sharded.averaged():
             for batch in loader if sharded is None else sharded.batches(loader):
                 measured = self._steps.evaluate(batch) if sharded is None else sharded.evaluate_on(batch)
                 self._count(totals, measured, batch_length(batch) if sharded is None else batch.samples)
                 if self._asked():
                     raise self._interrupt.error()
+        return self._evaluated(totals)
+
+    def _evaluated(self, totals: dict[str, np.ndarray]) -> dict[str, float]:
         if not totals:
             raise ValueError("Trainer: the loader to evaluate on is empty. Expected at least one batch.")
         return self._results(totals)
@@ -419,9 +427,12 @@ class Trainer:
         """The model's outputs for a loader (concatenated along the first axis), or for one tensor or array."""
         single = isinstance(data, (Tensor, np.ndarray))
         batches = [(wf.asarray(data),)] if single else data
-        outputs = []
+        outputs: list[Any] = []
+        local = self._local_evaluation(predicts=True)
         with _evaluation(self.model), _averaged(self.ema):
-            for batch in batches:
+            if local is not None:
+                outputs += local.predict(batches, lambda b: b if single else split_batch(b, target_optional=True)[0])
+            for batch in batches if local is None else ():
                 inputs = batch if single else split_batch(batch, target_optional=True)[0]
                 outputs.append(self._steps.predict(tuple(inputs)))
         if not outputs:
@@ -523,6 +534,15 @@ class Trainer:
             sharded.close(None if failed else run.results)
             if run.results is not None and not failed:
                 raise SystemExit(0)  # the rest of the script is the business of the process that started this one
+
+    def _local_evaluation(self, predicts: bool = False) -> Any:
+        """In a worker of a distributed run: what evaluates by shards without the other workers; None if they take part."""
+        run = context.current()
+        if run is None or self._sharded is not None and not predicts and not self._sharded.parallel.writes_alone:
+            return None
+        from .sharded import LocalEvaluation
+
+        return LocalEvaluation(self, run)
 
     def _asked(self) -> bool:
         """Whether training was asked to end by a signal; in a distributed run all workers learn of it after the same step."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....autograd import shards
 from ....autograd.tape import no_grad
 from ....errors import format_shape
 from ....tensor import Tensor, wrap
@@ -353,9 +354,11 @@ def batch_norm(
         return cast_like(scale_shift(x, _column(scale, x.ndim), _column(shift, x.ndim)), x)
     sizes = tuple([x.shape[a] for a in _other_axes(x.ndim)])
     if num_elements(sizes) in (0, 1):
+        advice = "use a larger batch or training=False"
+        if shards.current.shard is not None:
+            advice = "this is one shard of a batch: use fewer shards, nn.SyncBatchNorm, or a loader with drop_last=True"
         raise ValueError(
-            f"batch_norm: more than one value per channel is needed for training. Got shape {format_shape(x.shape)}; "
-            "use a larger batch or training=False."
+            f"batch_norm: more than one value per channel is needed for training. Got shape {format_shape(x.shape)}; {advice}."
         )
     y, mean, var = batch_norm_forward(x, weight, bias, number("batch_norm", "eps", eps))
     with no_grad():
