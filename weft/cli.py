@@ -132,6 +132,12 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="workers check each other's gradients and weights every K steps (never)",
     )
+    parser.add_argument(
+        "--memory",
+        choices=("full", "lean"),
+        default="full",
+        help="lean keeps the weights once; a death during an update then restarts the run from its last checkpoint",
+    )
     parser.add_argument("--trace", metavar="FILE", help="write spans of all tasks to FILE, for Perfetto")
     parser.add_argument("--trace-steps", type=_steps, metavar="A..B", help="which steps --trace records (10..29)")
 

@@ -37,7 +37,7 @@ def run_workers(program: Sequence[str], arguments: argparse.Namespace) -> int:
     run = Run(
         program, arguments.workers, arguments.shards, arguments.threads, arguments.hosts, engine=engine_of(arguments),
         address=arguments.address, events=writable(arguments.events, "--events"), trace=_trace(arguments),
-        check_every=arguments.check_every,
+        check_every=arguments.check_every, memory=arguments.memory,
     )  # fmt: skip
     return run.run()
 

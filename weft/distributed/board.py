@@ -108,6 +108,7 @@ ROWS_AT = 7  # at which byte the rows of the members begin, for readers that do 
 
 # Words by which a relay and the members of its host speak to each other; see `relay`.
 BLOCK, RELEASED, LEADING, STOP_AT, HOLD, PERMIT, WORLD = (line * LINE for line in range(9, 16))
+TORN = HOLD + 1  # whether a relay is writing the state of another host: if it dies, this host has none
 
 
 def committed_steps(segment: Segment) -> int:
@@ -204,6 +205,11 @@ class Board:
     def ready(self, kind: str, index: int, step: int, member: int) -> None:
         """Publish a unit whose memory is written. Only its winner, or the claimant of a slice, calls this."""
         self.store(kind, index, word(step, READY, member))
+
+    def released(self, kind: str, index: int, step: int) -> bool:
+        """Whether a unit of `step` was claimed by a member that died, and is free again."""
+        at, phase, _ = split(self.load(kind, index))
+        return at == step and phase == FREE
 
     def all_ready(self, kind: str, count: int, step: int, rounds: int, seconds: float) -> bool:
         """Wait until all units of `step` are ready."""

@@ -32,6 +32,8 @@ class Context:
         address: where this host's relay listens.
         workers: how many workers the run has, if that is fixed, else 0.
         check_every: after how many steps the workers check each other's gradients and weights; 0 if they do not.
+        memory: "full" keeps the state twice, "lean" once: then a worker that dies while it updates the weights costs a restart
+            from the last checkpoint.
         trace: the first and the last step whose spans are recorded; None if none are.
     """
 
@@ -49,6 +51,7 @@ class Context:
     address: str = "127.0.0.1"
     workers: int = 0
     check_every: int = 0
+    memory: str = "full"
     trace: tuple[int, int] | None = None
 
     @property

@@ -51,7 +51,7 @@ class Plan:
         working_dir: the directory of the user's code, which Ray copies to other nodes.
         seed, results, fit: see `Context`.
         token: the secret of the run, in hex.
-        check_every: see `Context`.
+        check_every, memory: see `Context`.
         command: the process number of the command, and when it started.
         events: a file for the events of the run.
         trace: a file for spans of all tasks; `trace_steps` are the first and the last step to record.
@@ -75,6 +75,7 @@ class Plan:
     trace: str | None = None
     trace_steps: tuple[int, int] | None = None
     check_every: int = 0
+    memory: str = "full"
 
 
 class Driver:
@@ -255,6 +256,7 @@ class Driver:
             place.directory, plan.shards, plan.most, place.lifeline, seed=plan.seed, results=plan.results, fit=plan.fit,
             host=host, hosts=plan.hosts, joins=self._joins(host), address=place.address, trace=plan.trace_steps,
             workers=plan.most if plan.least == plan.most else 0, check_every=plan.check_every,
+            memory=plan.memory,
         )  # fmt: skip
         variables = environment(context, plan.threads, number(action.name))
         if plan.hosts > 1:

@@ -52,6 +52,7 @@ class Run:
         events: a file for the events of the run; by default it is beside the checkpoints.
         trace: a file for spans of all tasks, and the first and last step to record.
         check_every: after how many steps workers check each other; 0 for never.
+        memory: "full" or "lean", see `Context`.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Run:
         events: str | None = None,
         trace: tuple[str, tuple[int, int]] | None = None,
         check_every: int = 0,
+        memory: str = "full",
     ) -> None:
         least, most = workers if isinstance(workers, tuple) else (workers, workers)
         self.directory = tempfile.mkdtemp(prefix=PREFIX)  # mode 0700
@@ -79,6 +81,7 @@ class Run:
             None if events is None else os.path.abspath(events),
             trace=None if trace is None else os.path.abspath(trace[0]), trace_steps=None if trace is None else trace[1],
             check_every=check_every,
+            memory=memory,
         )  # fmt: skip
         self._read, self._write = os.pipe()
         self.say = say or (lambda text: print(f"weft: {text}", file=sys.stderr, flush=True))

@@ -111,7 +111,13 @@ class DataParallel:
         self._known = list(
             {id(p): p for p in (*parameters_of(optimizer.param_groups), *(p for _, p in named))}.values()
         )
-        self.shelf = Shelf(optimizer, named_buffers(models), frozen, context.shards, ema)
+        lean = context.memory == "lean"
+        if lean and context.hosts > 1:
+            raise RuntimeError(
+                "distributed: lean memory is for one host: others take over the state of a host from its second copy. Got "
+                f"--hosts {context.hosts}."
+            )
+        self.shelf = Shelf(optimizer, named_buffers(models), frozen, context.shards, ema, copies=1 if lean else 2)
         slices = len(self.shelf.slices)
         self.memory = Memory(context.socket)
 

@@ -163,6 +163,9 @@ class Supervisor:
         if status == 0:
             self.finished.add(name)
             return self._check_end()
+        if status == LOST:
+            reason = f"{name} found the weights half updated, and with lean memory there is no other copy"
+            return self._stop(Stop(1, reason, restart=not self.stopping))
         if status > 0:
             return self._stop(Stop(status, f"{name} ended with status {status}"))
         count = self._count_death(name, version)

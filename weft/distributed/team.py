@@ -43,6 +43,7 @@ from .checks import Checks
 from .communicator import check_abort, shard_body
 from .failpoints import reach
 from .figures import Figures
+from .keeper import LOST
 from .members import Peers
 from .shelf import Shelf
 from .stragglers import EVERY, Stragglers, durations, report
@@ -56,6 +57,13 @@ BACKUP_AFTER = 2.0  # times the usual duration of a shard before a copy of it is
 Leaf = Callable[[int, Any], Sequence[float]]
 """computes shard number s; for training it leaves gradients in the slot given. Returns the shard's statistics: the weight of its
 loss and gradients, its loss, numbers that are summed over the shards, and whether the step must not change the state"""
+
+
+class StateLost(SystemExit):
+    """A member died while it updated a slice of a state that is kept once: this worker ends, and the run starts anew."""
+
+    def __init__(self) -> None:
+        super().__init__(LOST)
 
 
 class Team:
@@ -95,6 +103,7 @@ class Team:
         self._log: Log | None = None
         self._slots: dict[tuple[int, int], dict[Any, np.ndarray]] = {}
         self.version = 0
+        self.lean = shelf.copies == 1
         self.checks: Checks | None = None  # against silent corruption
         self.together: Callable[[_Step], None] | None = None
         """computes the shards of a step at the same time, for models whose shards gather values"""
@@ -513,7 +522,9 @@ class _Step:
     def _await_readers(self, target: int) -> bool:
         """Wait until no other member reads the buffer that will be overwritten; False if the step is over."""
         team, board = self.team, self.board
-        while not board.writable(target, team.member) or board.read_by_others(target, team.row):
+        while not board.writable(target, team.member) or any(
+            board.read_by_others(buffer, team.row) for buffer in ((0, 1) if team.lean else (target,))
+        ):
             if self.over:
                 return False
             team.nap()
@@ -528,6 +539,8 @@ class _Step:
         wanted: Iterable[int] = tree.block(count, position, max(len(live), 1))
         while True:
             for index in wanted:
+                if team.lean and self.trains and kind == "slices" and board.released(kind, index, self.number):
+                    raise StateLost
                 if board.claim(kind, index, self.number, team.member):
                     reach(f"{kind} claimed")
                     compute(index)

@@ -334,7 +334,6 @@ class Updates:
         self, places: Slots, plan: Any, void: bool, weight: float, before: dict[Any, Any], after: dict[Any, Any]
     ) -> None:
         """Counters, and what becomes of the model's buffers."""
-        in_place = self.shelf.copies == 1
         buffers = self.shelf.buffers
         if not void:
             counters = before["counters"] + np.float32(1)
@@ -347,7 +346,7 @@ class Updates:
                 if average is not None:
                     np.copyto(after["averages", field], average)
             np.copyto(after["counters"], counters)
-        elif not in_place:
+        else:
             for name in after:
                 if name == "counters" or isinstance(name, tuple) and name[0] in ("buffers", "averages"):
                     np.copyto(after[name], before[name])

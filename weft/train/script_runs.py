@@ -49,7 +49,7 @@ def _start(trainer: Trainer, number: int) -> None:
         _directory = tempfile.TemporaryDirectory(prefix="weft-results-")
     results = os.path.join(_directory.name, str(number))
     assert trainer.workers is not None and trainer.shards is not None
-    run = Run(_script(), trainer.workers, trainer.shards, results=results, fit=number)
+    run = Run(_script(), trainer.workers, trainer.shards, results=results, fit=number, memory=trainer.memory)
     status = run.run()
     if status:
         raise RuntimeError(f"Trainer: the workers ended with status {status}; their messages are above.")

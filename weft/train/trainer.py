@@ -67,6 +67,8 @@ class Trainer:
         workers: train with this many worker processes. `fit` then runs the script again in each of them, up to this call; the
             weights are the same, bit by bit, for any number of workers.
         shards: with workers, into how many shards a batch is cut; part of the numerical definition of the run.
+        memory: with workers, "full" or "lean": keep the weights and optimiser state once instead of twice. A worker that dies
+            while it updates them then costs a restart from the last checkpoint.
 
     >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
     >>> model = nn.Linear(2, 1)
@@ -102,6 +104,7 @@ class Trainer:
         facts: dict[str, Any] | None = None,
         workers: int | None = None,
         shards: int = 8,
+        memory: str = "full",
     ) -> None:
         _check_count("grad_accumulation", grad_accumulation)
         if checkpoint_every is not None:
@@ -109,6 +112,8 @@ class Trainer:
         if workers is not None:
             _check_count("workers", workers)
         _check_count("shards", shards)
+        if memory not in ("full", "lean"):
+            raise ValueError(f"Trainer: memory must be 'full' or 'lean'. Got {memory!r}.")
         if schedule_every not in ("epoch", "step"):
             raise ValueError(f"Trainer: schedule_every must be 'epoch' or 'step'. Got {schedule_every!r}.")
         if clip_grad_norm is not None and not clip_grad_norm > 0:
@@ -129,7 +134,7 @@ class Trainer:
         self.checkpoint_every, self.resume, self.keep = checkpoint_every, resume, keep
         self.monitor, self.mode = monitor, mode
         self.facts = dict(facts or {})
-        self.workers = workers
+        self.workers, self.memory = workers, memory
         run = context.current()
         self.shards: int | None = run.shards if run is not None else shards if workers is not None else None
         """the logical shards of a batch in a distributed run; None in an ordinary one"""
