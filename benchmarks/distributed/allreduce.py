@@ -6,6 +6,9 @@
 processes of its own, with one thread each. They take turns, and while one is timed the other one sleeps. A call sums a
 float32 tensor over both processes, in place: an ordinary tensor, and for Weft also one in shared memory
 (`distributed.empty`). The times are those of rank 0; the ratios compare medians of the same run.
+
+With `--pin` the ranks of each framework get a processor each. On a machine that has other work the system often runs
+both ranks on one processor, for which no all-reduce is made.
 """
 
 from __future__ import annotations
@@ -104,8 +107,12 @@ class TorchRank(Rank):
 KINDS = ("shared", "ordinary")
 
 
-def serve(rank: Rank, path: str) -> None:
+def serve(rank: Rank, path: str, pin: bool) -> None:
     """Time what rank 0 is asked for over a socket: {"kind", "bytes", "calls"} -> {"seconds"}, until it is closed."""
+    if pin:
+        processors = sorted(os.sched_getaffinity(0))
+        for thread in os.listdir("/proc/self/task"):  # those that the frameworks have started, too
+            os.sched_setaffinity(int(thread), {processors[rank.rank % len(processors)]})
     with contextlib.ExitStack() as stack:
         lines = None
         if rank.rank == 0:
@@ -201,22 +208,44 @@ class Side:
 
 
 @contextlib.contextmanager
-def sides(torch: str | None) -> Iterator[list[Side]]:
+def sides(torch: str | None, pin: bool) -> Iterator[list[Side]]:
     """The frameworks, started one after the other."""
     me = str(Path(__file__).resolve())
+    options = ["--pin"] if pin else []
     with tempfile.TemporaryDirectory(prefix="allreduce-") as directory:
         found: list[Side] = []
         try:
-            run = [sys.executable, "-m", "weft", "run", "--workers", "2", "--threads", "1", me, "--rank-of", "weft"]
+            run = [
+                sys.executable,
+                "-m",
+                "weft",
+                "run",
+                "--workers",
+                "2",
+                "--threads",
+                "1",
+                me,
+                *options,
+                "--rank-of",
+                "weft",
+            ]
             found.append(Side(WEFT, directory, [run], {}))
             if torch is not None:
                 store = os.path.join(directory, "store")
-                base = [torch, me, "--rank-of", "torch", "--store", store]
+                base = [torch, me, *options, "--rank-of", "torch", "--store", store]
                 found.append(Side(TORCH, directory, [[*base, "--rank", str(r)] for r in (0, 1)], {}))
             yield found
         finally:
             for side in found:
                 side.close()
+
+
+def processes(found: list[Side]) -> list[int]:
+    """The process numbers of all that was started."""
+    from weft.distributed.processes import descendants
+
+    starts = [p.pid for side in found for p in side.processes]
+    return [*starts, *[pid for start in starts for pid in descendants(start)]]
 
 
 def measure(found: list[Side], rounds: int) -> dict[tuple[str, str, str], list[float]]:
@@ -261,23 +290,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch")
     parser.add_argument("--rounds", type=int, default=8, help="turns of each framework, for each size (8)")
+    parser.add_argument("--pin", action="store_true", help="a processor for each rank")
     parser.add_argument("--rank-of", choices=["weft", "torch"], help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--store", help=argparse.SUPPRESS)
     parser.add_argument("socket", nargs="?", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.rank_of == "torch":
-        serve(TorchRank(args.rank, args.store), args.socket)
+        serve(TorchRank(args.rank, args.store), args.socket, args.pin)
     elif args.rank_of == "weft":
-        serve(WeftRank(), args.socket)
+        serve(WeftRank(), args.socket, args.pin)
     else:
+        from benchmarks.harness import machine
+
         if args.torch is None:
             print("torch gloo: skipped, no interpreter is given (--torch PYTHON)")
         load = os.getloadavg()[0]
-        with sides(args.torch) as found:
+        with sides(args.torch, args.pin) as found:
+            ours = processes(found)
+            before = machine.sample(ours)
             seconds = measure(found, max(args.rounds, 2))
+            business = machine.between(before, machine.sample(ours), load)
         print(table(seconds))
-        print(f"load average {load:.1f} before, {os.getloadavg()[0]:.1f} after")
+        print(business)
 
 
 if __name__ == "__main__":

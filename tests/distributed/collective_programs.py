@@ -26,10 +26,12 @@ def values(of: int, size: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def folded(ufunc: np.ufunc, arrays: list[np.ndarray]) -> np.ndarray:
-    found = arrays[0].copy()
+    """From left to right; 16-bit floats in float32."""
+    dtype = arrays[0].dtype
+    found = arrays[0].astype(np.float32) if dtype == wf.bfloat16 else arrays[0].copy()
     for array in arrays[1:]:
         found = ufunc(found, array)
-    return found
+    return found.astype(dtype)
 
 
 def results() -> Iterator[np.ndarray]:

@@ -24,6 +24,7 @@ from weft import distributed
 from weft.distributed import call_log, collectives, communicator, failpoints
 from weft.distributed.communicator import Communicator
 from weft.distributed.context import Context
+from weft.distributed.spreading import Spreading
 from weft.multiprocessing import Segment
 
 pytestmark = [
@@ -168,6 +169,29 @@ def test_an_elastic_run_has_no_collectives(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(collectives.contexts, "current", lambda: Context("", 4, 8, workers=0))
     with pytest.raises(RuntimeError, match="--workers 8"):
         distributed.barrier()
+
+
+def test_ranks_on_one_processor_move_apart_and_rest_between_moves() -> None:
+    now, here, moves, said = [1.0], [0], [], []
+
+    def move(taken: set[int]) -> bool:
+        moves.append(now[0])
+        return True
+
+    rank = Spreading(said.append, lambda: ({0}, {0, 3}), lambda: now[0], lambda: here[0], move)
+    for _ in range(2000):  # the system brings it back every time
+        rank.look()
+        now[0] += 0.001
+    rests = np.diff(moves)
+    assert len(moves) > 5 and rests[0] < 0.02 and rests[-1] >= 0.1 and rank.shared
+    here[0] = 2
+    now[0] += 1.0
+    rank.look()
+    assert said[-1] == 2 and not rank.shared and len(moves) == len(rests) + 1
+    here[0], count = 3, len(moves)  # a higher rank is there: that one moves
+    now[0] += 1.0
+    rank.look()
+    assert rank.shared and len(moves) == count
 
 
 # Divergence -------------------------------------------------------------------------------------------------------------

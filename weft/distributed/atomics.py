@@ -18,7 +18,6 @@ from ..backends.llvm import jit
 READY, TIMED_OUT, DIFFERENT = 0, 1, 2
 
 _FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-_YIELD_NUMBERS = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
 # What tells the processor that a loop polls: (declaration, call).
 _PAUSES = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -76,7 +75,7 @@ define i64 @weft_wait_all(ptr %words, i64 %n, i64 %least, i64 %rounds, ptr %bell
 entry:
   br label %spin
 spin:
-  %round = phi i64 [ 0, %entry ], [ %again, %relax ], [ %again, %yield ]
+  %round = phi i64 [ 0, %entry ], [ %again, %relax ]
   %there = call i1 @weft_all(ptr %words, i64 %n, i64 %least)
   br i1 %there, label %ready, label %more
 more:
@@ -85,11 +84,6 @@ more:
 relax:
   {_PAUSE}
   %again = add i64 %round, 1
-  %since = and i64 %again, 63
-  %due = icmp eq i64 %since, 0
-  br i1 %due, label %yield, label %spin
-yield:  ; on one processor, polling would only keep the others from running
-  %yielded = call i64 (i64, ...) %syscall(i64 {_YIELD_NUMBERS.get(platform.machine(), 124)})
   br label %spin
 rest:
   %asleep = getelementptr i64, ptr %bell, i64 1

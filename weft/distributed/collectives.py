@@ -320,7 +320,15 @@ def _store(result: np.ndarray, flat: np.ndarray) -> None:
 
 
 def _combine(parts: Sequence[np.ndarray], result: np.ndarray, op: str, ufunc: np.ufunc) -> None:
-    """`result` = parts[0] ∘ parts[1] ∘ … from left to right. It may be the memory of the first part, not of another one."""
+    """`result` = parts[0] ∘ parts[1] ∘ … from left to right. It may be the memory of the first part, not of another one.
+
+    16-bit floats are accumulated in float32, as by every reduction.
+    """
+    if result.dtype in (dtypes.float16, dtypes.bfloat16):
+        total = parts[0].astype(np.float32)
+        _combine([total, *parts[1:]], total, op, ufunc)
+        np.copyto(result, total, casting="same_kind")
+        return
     ufunc(parts[0], parts[1], out=result)
     for part in parts[2:]:
         ufunc(result, part, out=result)
@@ -410,8 +418,10 @@ def _reduce_parts(
     size = CHUNK_BYTES // dtype.itemsize // world
     for start in range(0, result.size, size):
         stop = min(start + size, result.size)
-        group.put(call, np.ascontiguousarray(rows[:, start:stop]).reshape(-1))
-        _combine(parts(group.rank, stop - start), result[start:stop], op, ufunc)
+        count = stop - start
+        np.copyto(group.chunk(group.rank, dtype, world * count, 1).reshape(world, count), rows[:, start:stop])
+        group.arrive(call, world * count * dtype.itemsize)
+        _combine(parts(group.rank, count), result[start:stop], op, ufunc)
 
 
 def _share(count: int, ranks: int, rank: int, itemsize: int) -> tuple[int, int]:

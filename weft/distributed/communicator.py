@@ -32,6 +32,7 @@ from .exchange import LEFT, Exchange, Record, pack_text
 from .failpoints import reach
 from .memory import Memory
 from .processes import Handles, identity, start_time
+from .spreading import Spreading
 
 SPIN_ROUNDS = 4000  # polls before a rank sleeps, about 0.1 ms
 NAP_SECONDS = 0.02  # how long it sleeps before it looks after the others
@@ -94,6 +95,7 @@ class Communicator:
         self._processes = processes or Handles()
         self._spin = SPIN_ROUNDS if -(-self.world // run.hosts) <= usable_cpus() else 0
         self._records = [[self.exchange.record_at(q, half) for q in range(self.world)] for half in (0, 1)]
+        self._spreading = Spreading(lambda cpu: self.exchange.set_processor(rank, cpu), self._processors)
         self._round = self.exchange.rounds(rank, NAP_SECONDS)
         self._texts: list[bytes | None] = [None, None]  # of this rank's two records
         self._chunks: dict[tuple[int, int, np.dtype, int], np.ndarray] = {}
@@ -111,6 +113,12 @@ class Communicator:
     def _beat(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
             self.memory.check()  # a keeper that was started again needs the segments
+
+    def _processors(self) -> tuple[set[int], set[int]]:
+        """Where the other ranks of this host run: the lower ones, and all."""
+        exchange = self.exchange
+        found = {q: exchange.processor(q) for q in range(self.world) if q != self.rank and exchange.identity(q)}
+        return {cpu for q, cpu in found.items() if q < self.rank}, set(found.values())
 
     def leave(self) -> None:
         """Say that this rank's program has ended."""
@@ -171,7 +179,7 @@ class Communicator:
                 exchange.publish(self.rank, seq)
                 exchange.announce()
                 reach("round published")
-            found = self._round(seq, self._spin, call.digest, self.steps)
+            found = self._round(seq, 0 if self._spreading.shared else self._spin, call.digest, self.steps)
         else:
             found = atomics.TIMED_OUT
         if found == atomics.TIMED_OUT:
@@ -179,6 +187,8 @@ class Communicator:
         if found == atomics.DIFFERENT:
             self._disagree(call, seq)
         self.seq = seq
+        if self._spin:
+            self._spreading.look()
 
     def _wait_long(self, call: Call, seq: int) -> int:
         """Wait for all ranks, and look after those that have not come."""

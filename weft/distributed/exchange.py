@@ -23,7 +23,7 @@ import numpy as np
 from ..multiprocessing import Segment
 from . import atomics
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 21
 """of a staging buffer: small enough to stay in a cache that processors share, large enough for a round to cost little"""
 STEP_RECORDS = 64  # steps for which the record is kept, by rank
 RECORD_BYTES = 512
@@ -37,7 +37,7 @@ _MAGIC = 0x5745_4654_0002
 _BELL, _LOGGED, _CLOSED, _ABORT, _CHANGED = (_LINE * i for i in range(1, 6))
 _HEADER_BYTES = 8 * _LINE
 # Words of a rank's row.
-_IDENTITY, _HOST, _STATE, _STEPS = range(4)
+_IDENTITY, _HOST, _STATE, _STEPS, _PROCESSOR = range(5)
 ABSENT, RUNNING, LEFT = range(3)
 _NO_ABORT, _WRITING = 0, 1  # values of the abort word; others are the kind of an error whose text is complete
 
@@ -149,6 +149,13 @@ class Exchange:
     def steps(self, rank: int) -> int:
         """How many steps a rank has begun."""
         return self._load(self._row(rank, _STEPS))
+
+    def processor(self, rank: int) -> int:
+        """The processor on which a rank of this host was last; -1 if it is not known."""
+        return self._load(self._row(rank, _PROCESSOR)) - 1
+
+    def set_processor(self, rank: int, processor: int) -> None:
+        self._store(self._row(rank, _PROCESSOR), processor + 1)
 
     def set_row(self, rank: int, host: int, state: int, steps: int) -> None:
         """What another host said about one of its ranks."""
