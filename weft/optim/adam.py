@@ -28,6 +28,7 @@ class Adam(Optimizer):
         weight_decay: L2 penalty (see `AdamW` for decoupled decay).
         amsgrad: use the maximum of past mean squares.
         maximize: ascend instead of descend.
+        decoupled_weight_decay: decay weights as `AdamW` does.
         lazy: a row-sparse gradient updates parameters and means of its rows only; otherwise it is densified.
         deferred: for parameters with `sparse_grad`, bitwise equal to the dense update, but a captured step touches few
             rows besides the gradient's; the others are updated when they are read. See Note [Deferred rows] in
@@ -53,7 +54,10 @@ class Adam(Optimizer):
         maximize: bool = False,
         lazy: bool = False,
         deferred: bool = False,
+        decoupled_weight_decay: bool = False,
     ) -> None:
+        if decoupled_weight_decay:
+            self.decoupled = True
         defaults = {
             "lr": lr, "betas": tuple([float(b) for b in betas]), "eps": float(eps), "weight_decay": float(weight_decay),
             "amsgrad": amsgrad, "maximize": maximize, "lazy": lazy, "deferred": deferred,

@@ -27,6 +27,7 @@ parameter. Parameters that were always updated together share one counter, and v
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -62,6 +63,12 @@ class Optimizer:
     """whether each element of a parameter is updated from the same elements of its gradient and state alone, so that any range of
     it can be updated by itself (`weft.distributed` cuts parameters there)"""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let constructors take the arguments of PyTorch's that select an implementation there."""
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _without_selectors(cls.__init__)  # type: ignore[method-assign]
+
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = dict(defaults)
         self.state: dict[Tensor, dict[str, Any]] = {}
@@ -85,6 +92,10 @@ class Optimizer:
     def init_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
         """The state of a parameter before its first update."""
         return {}
+
+    def state_shapes(self, p: Tensor) -> tuple[tuple[int, ...], ...]:
+        """Shapes that tensors of the state may have, besides () and that of the parameter."""
+        return ()
 
     def prepare(self, step: Tensor | None, group: dict[str, Any]) -> dict[str, Any]:
         """Extra settings for `update` shared by all parameters with this step counter."""
@@ -303,13 +314,13 @@ class Optimizer:
         for i, (p, state) in enumerate(zip(params, states, strict=True)):
             for key, value in state.items():
                 shape = tuple(np.shape(value))
-                if shape not in ((), tuple(p.shape)):
+                if shape not in ((), tuple(p.shape), *self.state_shapes(p)):
                     raise ValueError(f"{name}: state {key!r} of parameter {i} has shape {shape}, expected {p.shape}.")
         settings = [
             {
                 k: tuple(v) if isinstance(v, list) else v
                 for k, v in saved.items()
-                if k != "params" and k not in _PYTORCHS_OWN
+                if k != "params" and (k not in _PYTORCHS_OWN or k in self.defaults)
             }
             for saved in groups
         ]
@@ -367,7 +378,26 @@ class Optimizer:
         return f"{type(self).__name__}({', '.join(repr(g) for g in self.param_groups)})"
 
 
+def _without_selectors(init: Callable[..., None]) -> Callable[..., None]:
+    """`init`, to which `foreach`, `fused` and `capturable` may be passed, and are ignored."""
+
+    own = inspect.signature(init).parameters
+    ignored = [name for name in (*_SELECTORS, "differentiable") if name not in own]
+
+    @functools.wraps(init)
+    def accepting(self: Any, *args: Any, **settings: Any) -> None:
+        if settings.get("differentiable") and "differentiable" in ignored:
+            raise ValueError(
+                f"{type(self).__name__}: differentiable=True is not supported: steps are not recorded. For gradients through "
+                "updates write them with ops, on tensors given to `weft.func.functional_call`."
+            )
+        init(self, *args, **{k: v for k, v in settings.items() if k not in ignored})
+
+    return accepting
+
+
 # Settings in PyTorch's state dicts that select an implementation; ignored here.
+_SELECTORS = ("foreach", "fused", "capturable")
 _NUMBERS = ("lr", "eps", "weight_decay", "momentum")
 _NOT_NEGATIVE = (*_NUMBERS, "alpha", "rho", "lr_decay", "initial_accumulator_value")
 _PYTORCHS_OWN = frozenset({"foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"})

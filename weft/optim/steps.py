@@ -105,3 +105,15 @@ def running_square(mean: Term, x: Term, rate: Term) -> Term:
 def descend_scaled(p: Term, m: Term, v: Term, step_size: Term, scale: Term, eps: Term) -> Term:
     """p ← p - step_size · m / (scale · √v + eps)."""
     return p - m * step_size / (s.sqrt(v) * scale + eps)
+
+
+@step(3, 4, lambda p, m, v, step_size, scale, eps, plain: p - step_size * m * (scale / (np.sqrt(v) + eps) + plain))
+def descend_rectified(p: Term, m: Term, v: Term, step_size: Term, scale: Term, eps: Term, plain: Term) -> Term:
+    """p ← p - step_size · m · (scale / (√v + eps) + plain)."""
+    return p - m * step_size * (scale / (s.sqrt(v) + eps) + plain)
+
+
+@step(4, 4, lambda p, g, m, v, now, ahead, scale, eps: p - (now * g + ahead * m) / (np.sqrt(v) * scale + eps))
+def descend_ahead(p: Term, g: Term, m: Term, v: Term, now: Term, ahead: Term, scale: Term, eps: Term) -> Term:
+    """p ← p - (now · g + ahead · m) / (scale · √v + eps)."""
+    return p - (g * now + m * ahead) / (s.sqrt(v) * scale + eps)
