@@ -83,10 +83,11 @@ class Node:
         self.hooks = None
         self.seq = tick()
 
-    def link(self, results: Sequence[Tensor]) -> None:
-        """Make `results` the outputs of this node: those whose dtype has gradients get a place on the tape."""
+    def link(self, results: Sequence[Tensor], linked: Sequence[bool] | None = None) -> None:
+        """Make `results` the outputs of this node: those whose dtype has gradients get a place on the tape, of them all or
+        only those for which `linked` is true."""
         for i, r in enumerate(results):
-            if dtypes.is_inexact(r.dtype):
+            if dtypes.is_inexact(r.dtype) and (linked is None or linked[i]):
                 r._node = Output(self, i)
 
     def __repr__(self) -> str:

@@ -23,6 +23,7 @@ from ...ops.core.spec import Spec, same_size, spec_of
 from ...tensor import Tensor, wrap
 from ..graph import Value
 from .closures import frozen
+from .dependence import of_branches, of_loop
 from .effects import Effects, copies, entangle, restore_aliases, values_at_recording
 from .subgraph import Sub, after, cut, in_function, sizes
 from .tracing import CaptureError, Uncapturable, capturing
@@ -83,8 +84,8 @@ def recording(*tensors: Any) -> Any:
     return None
 
 
-def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], differentiable: bool) -> list[Tensor]:
-    """Add a control-flow node to the graph in progress and link its results to the tape."""
+def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], linked: Sequence[bool]) -> list[Tensor]:
+    """Add a control-flow node to the graph in progress and link those of its results to the tape that `linked` says."""
     graph = recording(*tensors)
     node = graph.add(op, [graph.operand(t) for t in tensors], (), specs, user_location(3), op.kind)
     for t in tensors:
@@ -92,17 +93,19 @@ def _add_node(op: ControlOp, tensors: list[Tensor], specs: list[Spec], different
     if in_function():
         op.pinned = [(t, graph.operand(t), t._node) for t in op.facts["outer"]]
     results = [wrap(v) for v in node.outputs]
-    if differentiable and grad_mode.enabled:
-        results = record(node, op, tensors, results)
+    if grad_mode.enabled and any(linked):
+        results = record(node, op, tensors, results, linked)
     graph.made(tuple(results))
     return results
 
 
-def record(node: Any, op: ControlOp, tensors: list[Tensor], results: list[Tensor]) -> list[Tensor]:
-    """Link the results of a control-flow node to the tape, if an input is on it."""
+def record(
+    node: Any, op: ControlOp, tensors: list[Tensor], results: list[Tensor], linked: Sequence[bool] | None = None
+) -> list[Tensor]:
+    """Link the results of a control-flow node to the tape, if an input is on it; all of them, or those that `linked` says."""
     if any(t._node is not None for t in tensors):
         edges, outputs = tuple([t._node for t in tensors]), tuple([spec_of(v) for v in node.outputs])
-        Node(op, edges, where=node.where, outputs=outputs).link(results)
+        Node(op, edges, where=node.where, outputs=outputs).link(results, linked)
     return results
 
 
@@ -240,7 +243,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         return [None, *cond(flag, branch(true_later), branch(false_later), *leaves)]
 
     op.backward = backward
-    results = _add_node(op, [flag, *leaves, *outer], common, True)
+    results = _add_node(op, [flag, *leaves, *outer], common, of_branches(subs, leaves))
     if in_function():
         results = restore_aliases(results, subs, given)
     return unflatten(subs[0].structure, results)
@@ -303,7 +306,7 @@ def while_loop(
     leaves = [_as_tensor(v) for v in leaves]
     specs, body = _lasting(
         [Spec(sizes(t), t.dtype) for t in leaves],
-        lambda specs: Sub("while", lambda *s: _same_form(body_fn(*s), many), specs, structure),
+        lambda specs: Sub("while", lambda *s: _same_form(body_fn(*s), many), specs, structure, leaves),
         "while_loop: the body must keep shapes and dtypes of the state",
     )
     if len(body.outputs) != len(specs):
@@ -348,7 +351,7 @@ def while_loop(
         return _while_backward(test, flat, leaves, outer, g)
 
     op.backward = backward
-    results = _add_node(op, [*leaves, *outer], specs, True)
+    results = _add_node(op, [*leaves, *outer], specs, of_loop(body, leaves))
     if in_function():
         results = _loop_results(results, body, given)
     final = unflatten(structure, results)
@@ -367,6 +370,13 @@ def _effects_of_loop(what: str, body: Sub, leaves: list[Any], count: int) -> Eff
             tensor = leaves[source[0]] if isinstance(source[0], int) else source[0]
             if id(tensor) in written:
                 raise Uncapturable(f"a {what} body returns the memory that it writes under another name", "")
+    if body.graph.layouts_matter and body.graph.has_writes:
+        for k, (leaf, source) in enumerate(zip(leaves[:count], body.sources, strict=False)):
+            if source != (k, True) and not body.graph.same_layout(leaf._data, body.outputs[k]):
+                raise Uncapturable(
+                    f"a {what} body reshapes and writes tensors, and the memory order of a part of the state changes",
+                    "Start from a contiguous tensor, `x.clone()`.",
+                )
     return effects
 
 
@@ -533,7 +543,7 @@ def _captured_scan(
     differentiable = grad_mode.enabled and any(t._node is not None for t in (*carry, *xs))
     specs, body = _lasting(
         [Spec(sizes(t), t.dtype) for t in carry],
-        lambda specs: Sub("scan", flat, [*specs, *slices]),
+        lambda specs: Sub("scan", flat, [*specs, *slices], operands=carry),
         "scan: the body must keep shapes and dtypes of the carry",
     )
     if in_function():
@@ -568,7 +578,8 @@ def _captured_scan(
         return _scan_backward(later, carry, xs, outer, kept_now, g, n, reverse)
 
     op.backward = backward
-    results = _add_node(op, [*carry, *xs, *outer], [*specs, *ys, *kept], differentiable)
+    linked = of_loop(body, carry, xs)
+    results = _add_node(op, [*carry, *xs, *outer], [*specs, *ys, *kept], [*linked, *[differentiable] * len(kept)])
     stored = [r._data for r in results[len(specs) + len(ys) :]]
     last = list(results[: len(specs)])
     final = unflatten(carry_structure, _loop_results(last, body, given) if in_function() else last)

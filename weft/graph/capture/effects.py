@@ -88,6 +88,7 @@ class Effects:
 def _assume(e: Tensor, t: Tensor, mode: Any) -> None:
     """Let `e` and its views stand for the value of `t`, as if it had been written."""
     mode.graph.touch(e)
+    mode.graph.copy_layout(e._data, t._data)
     if e.is_symbolic:
         e._data = t._data
     else:

@@ -58,6 +58,7 @@ class SubGraph(CapturedGraph):
         found = self._found.get(id(tensor))
         if found is None:
             found = self._found[id(tensor)] = self.placeholder(sizes(tensor), tensor.dtype, "captured")
+            self.copy_layout(tensor._data, found)
             self.captured.append(tensor)
             self.entries.append(found)
         return found
@@ -165,8 +166,18 @@ def _is_inner(tensor: Tensor) -> bool:
 class Sub:
     """A traced function: its graph, formal inputs, and the structure of its results."""
 
-    def __init__(self, name: str, fn: Callable[..., Any], formals: Sequence[Any], structure: Any = None) -> None:
-        """Trace `fn` on stand-ins for `formals` (tensors, whose values do not matter); `structure` rebuilds its arguments."""
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        formals: Sequence[Any],
+        structure: Any = None,
+        operands: Sequence[Any] | None = None,
+    ) -> None:
+        """Trace `fn` on stand-ins for `formals` (tensors, whose values do not matter); `structure` rebuilds its arguments.
+
+        The stand-ins have the memory layouts of `operands`, which are the formals by default.
+        """
         capture = SubCapture(name)
         self.graph: SubGraph = capture.graph
         if sum(isinstance(mode, SubCapture) for mode in current_modes()) >= MAX_NESTING:
@@ -179,6 +190,9 @@ class Sub:
             with capture:
                 stand_ins = [wrap(capture.graph.placeholder(sizes(t), t.dtype, "formal")) for t in formals]
                 self.formals = [t._data for t in stand_ins]
+                for formal, t in zip(self.formals, formals if operands is None else operands, strict=False):
+                    if isinstance(t, Tensor):
+                        capture.graph.copy_layout(t._data, formal)
                 result = fn(*stand_ins) if structure is None else fn(*unflatten(structure, stand_ins))
                 leaves, self.structure = flatten(result)
                 self.static = [None if isinstance(v, (Tensor, int, float, bool)) else v for v in leaves]
@@ -211,6 +225,7 @@ class Sub:
             self.graph.finished = True
             if (mode := capturing()) is not None and mode.graph.separates:
                 mode.graph.layouts_matter |= self.graph.layouts_matter
+                mode.graph.has_writes |= self.graph.has_writes
 
     @property
     def outputs(self) -> list[Value]:

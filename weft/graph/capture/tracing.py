@@ -103,6 +103,7 @@ class CapturedGraph(Graph):
             tuple[Any, Any]
         ] = []  # weak references to tensors that may share memory, which data decide
         self.recorded: set[int] = set()  # tensors that were written while the tape recorded
+        self.has_writes = False  # whether anything was written in place
         self.layouts_matter = False  # whether it depends on strides of arguments which tensors share memory
         self.relinks: Relinks | None = None  # of the function that is captured
         self.cuts: dict[Node, Any] = {}  # nodes that use a value otherwise than it was first seen, with their lines
@@ -166,6 +167,7 @@ class CapturedGraph(Graph):
     def touch(self, x: Tensor) -> None:
         """Called before the value or the place on the tape of `x` changes."""
         self.check_entangled(x)
+        self.has_writes = True
         if id(x) not in self.touched and self.is_outer(x):
             self.touched[id(x)] = (x, x._data, x._node)
         if grad_mode.enabled:
@@ -272,6 +274,16 @@ class CapturedGraph(Graph):
         if type(data) is Value:
             return self.strides.get(data)
         return None if data.flags.c_contiguous else data.strides
+
+    def copy_layout(self, data: Any, value: Value) -> None:
+        """`value` stands for the memory of `data`, a value or outside array."""
+        strides = self._strides_of(data) if type(data) in (Value, ndarray) else None
+        if strides is not None:
+            self.strides[value] = strides
+
+    def same_layout(self, first: Any, second: Any) -> bool:
+        """Whether two values or outside arrays have the same memory order."""
+        return self._strides_of(first) == self._strides_of(second)
 
     def follow_layout(self, op: Op, tensors: list[Any], result: Any) -> None:
         """Elementwise ops keep the memory order of their operands, eagerly, and so decide what a later reshape copies."""
