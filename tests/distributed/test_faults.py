@@ -56,7 +56,7 @@ SERVICES = {
 }  # fmt: skip
 JOINING = {
     "relay listens": 1, "peer admitted": 1, "block given": 1, "ping sent": 3, "state pinned": 1, "state sent": 1,
-    "file sent": 1, "file received": 1, "state received": 1,
+    "file sent": 1, "file received": 1, "state received": 1, "step overtaken": 1,
 }  # fmt: skip
 RELAYING = {"relay sent": 5, "partial sum received": 3, "relay won": 4, "relay placed": 2}
 LONG = ("epochs=20", "pause=15")  # milliseconds per shard: a run of some seconds

@@ -162,6 +162,12 @@ class Peers:
             found += 1
         return found
 
+    def fence(self, member: int) -> None:
+        """Kill the process that signs with `member`, if it is there, and wait until it is gone."""
+        who = self.board.load("members", self._word(member & 0xFF, PID))
+        if who and self.present(member):
+            self._fence(who)
+
     def _fence(self, who: int) -> bool:
         """Kill a frozen process and wait until it is gone; False if that cannot be done."""
         handle = self._processes.of(who)

@@ -289,7 +289,7 @@ class Relay:
 
     def _begin(self, part: Part) -> None:
         """The first host begins by itself; every other takes over the state of one that has it."""
-        if self.host == 0 and not self.context.joins:
+        if self.host == 0 and not self.context.joins and not part.torn:
             part.board.store("header", PERMIT, 1)
             self._hopeful = time.monotonic()
             return
@@ -674,7 +674,7 @@ class Relay:
             raise WireError(f"a state of {frame.nbytes} bytes; expected {expected}: the hosts train different models")
         standing = peer.of(part.number)
         standing.asked = 0.0
-        if part.initialised and version <= part.version:
+        if version < part.version or part.initialised and version == part.version:
             peer.connection.skip(frame.nbytes)
             return
         warm = part.warm()

@@ -24,6 +24,7 @@ from .board import (
     SHARED_BYTES,
     SLOT_BYTES,
     STATE_BYTES,
+    TORN,
     WIDTH,
     WON,
     Board,
@@ -39,6 +40,9 @@ from .memory import Memory
 from .mirror import Sent
 from .team import Team
 from .wire import Connection, Frame
+
+WRITE_SECONDS = 30.0
+"""how long a worker may write for a step that was overtaken, before it is killed"""
 
 
 class Part:
@@ -61,6 +65,8 @@ class Part:
         self.slots = Team.row_slots(shape)
         self.gradients = memory.open(prefix + "gradients", shape.members * self.slots * self.slot_bytes)
         self.peers = Peers(self.board, relay=True)
+        if not self.torn:
+            self.board.store("header", HOLD, 0)  # of a relay that was killed while it received a state
         self._log: Log | None = None
         self._used: dict[tuple[int, int, int], int] = {}  # (step, level, position) -> slot of the relay's row
         self._lock = threading.Lock()
@@ -69,6 +75,16 @@ class Part:
 
     @property
     def initialised(self) -> bool:
+        """Whether this host has the state."""
+        return self._begun and not self.torn
+
+    @property
+    def torn(self) -> bool:
+        """Whether a relay was killed while it wrote the state of another host."""
+        return bool(self.board.load("header", TORN))
+
+    @property
+    def _begun(self) -> bool:
         return self.board.load("header", INITIALISED) >> 32 != 0
 
     @property
@@ -101,11 +117,16 @@ class Part:
             if found is None:
                 half = self.slots // 2
                 first = half * (step & 1)
-                taken = {index for key, index in self._used.items() if key[0] == step}
+                taken = {index for key, index in self._used.items() if key[0] == step} | self._published(step)
                 found = next((i for i in range(first, first + half) if i not in taken), None)
                 if found is not None:
                     self._used[step, level, position] = found
             return found
+
+    def _published(self, step: int) -> set[int]:
+        """The slots of the relay's row with partial sums of `step`: a relay that was killed may have put them there."""
+        places = [self.board.place(shard, step) for shard in range(self.board.shape.shards)]
+        return {place.slot for place in places if place.row == self.peers.row and place.step == step & 0xFFFFFF}
 
     def own_nodes(self, step: int) -> dict[Place, list[int]] | None:
         """The partial sums of `step` that workers of this host have published, with their shards.
@@ -187,12 +208,13 @@ class Part:
 
         Workers may be in the middle of an earlier step. They read the buffer that is overwritten, which spoils what they
         compute, and it is not used; their writes go to the other buffer, and must have ended before the next step begins.
+        A relay that dies after the first change leaves a mark, and the next one asks for a state again.
         """
         board = self.board
         board.store("header", HOLD, max(version, 1))
         log = self.log(width)
         buffer = board.committed()[1]
-        fresh = not self.initialised
+        fresh = not self._begun
         try:
             if fresh:
                 self._read_state(connection, buffer, log, version)
@@ -202,14 +224,18 @@ class Part:
                 connection.read(self.state.array((self.shared_bytes,), np.uint8, 2 * self.state_bytes))
                 if log is not None:
                     connection.read(log.rows[:version])
+                board.store("header", TORN, 1)
                 buffer = self._overtake(version)
+                reach("step overtaken")
                 self.state.array((self.state_bytes,), np.uint8, buffer * self.state_bytes)[:] = scratch
             reach("state received")
             if fresh:
                 board.store("header", COMMITTED, version << 1 | buffer)
                 board.store("header", INITIALISED, 1 << 32 | self.peers.id)
+            board.store("header", TORN, 0)
         finally:
-            board.store("header", HOLD, 0)
+            if not self.torn:
+                board.store("header", HOLD, 0)
             board.ring()
 
     def _read_state(self, connection: Connection, buffer: int, log: Log | None, version: int) -> None:
@@ -226,7 +252,7 @@ class Part:
             if board.swap("header", COMMITTED, old, version << 1 | old & 1):
                 break
         units = (("shards", board.shape.shards), ("slices", board.shape.slices), ("norms", board.shape.slices))
-        end = time.monotonic() + 30.0
+        end = time.monotonic() + WRITE_SECONDS
         for kind, count in units:
             for index in range(count):
                 while True:
@@ -234,9 +260,11 @@ class Part:
                     step, phase, owner = split(old_word)
                     if step > version:
                         break
-                    if kind != "shards" and phase == CLAIMED and self.peers.present(owner) and time.monotonic() < end:
+                    if phase == (WON if kind == "shards" else CLAIMED) and self.peers.present(owner):
                         self.peers.look()
                         time.sleep(0.0005)  # it is being written
+                        if time.monotonic() > end:
+                            self.peers.fence(owner)
                         continue
                     if board.swap(kind, index, old_word, word(version, READY, self.peers.id)):
                         break

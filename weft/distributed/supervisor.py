@@ -11,11 +11,13 @@ The state is plain data (`dump`), so that the successor of a driver that was kil
 from __future__ import annotations
 
 import dataclasses
+import signal
 from typing import Any
 
 from .keeper import ISOLATED, LOST
 
 MOST_FUTILE = 3  # deaths of one worker without progress before the run is given up
+MOST_KILLED = 10  # by SIGKILL, which comes from outside; the program itself may be the reason, if memory is short
 MOST_FUTILE_SERVICE = 20  # of a keeper or relay: they start in no time and may die often before the first step
 KEEPER, RELAY, WORKER = "keeper", "relay", "worker"
 
@@ -169,7 +171,7 @@ class Supervisor:
         if status > 0:
             return self._stop(Stop(status, f"{name} ended with status {status}"))
         count = self._count_death(name, version)
-        if count > MOST_FUTILE:
+        if count > (MOST_KILLED if status == -signal.SIGKILL else MOST_FUTILE):
             return self._stop(Stop(1, f"{name} was killed by signal {-status} {count} times without a step in between"))
         self.restarts += 1
         return [Start(name, self.workers[name])]
