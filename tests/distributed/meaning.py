@@ -57,8 +57,9 @@ def recommender() -> None:
             return loss
 
         rng = np.random.default_rng(3)
-        for n in (32, 32, 27, 3):
-            loss = step(wf.asarray(rng.integers(0, 30, n)), wf.asarray(rng.integers(0, 500, n)), wf.asarray(rng.random(n, np.float32)))
+        for n in (32, 32, 7):
+            numbers = rng.integers(0, 30, n), rng.integers(0, 500, n), rng.random(n, np.float32)
+            loss = step(*map(wf.asarray, numbers))
         say("recommender", model, optimizer, float(loss))
 
 
@@ -104,7 +105,7 @@ def denominators() -> None:
 
         x, y = table()
         y[5:17] = -100
-        losses = [float(step(wf.asarray(x[:n]), wf.asarray(y[:n]))) for n in (46, 30, 3)]
+        losses = [float(step(wf.asarray(x[:n]), wf.asarray(y[:n]))) for n in (46, 3)]
         say("denominators", model, losses)
 
 
@@ -168,8 +169,8 @@ def trainer() -> None:
         made = wf.Trainer(
             model, optimizer, nn.CrossEntropyLoss(), metrics=["accuracy"], scheduler=scheduler, progress=False, **given
         )
-        x, y = table(30)
-        validation = data.DataLoader(data.TensorDataset(x, y), 13)
+        x, y = table(32)
+        validation = data.DataLoader(data.TensorDataset(x, y), 16)
         history = made.fit(data.DataLoader(Drawn(), 16, shuffle=True, seed=1), validation, epochs=3)
         rows = [[row["loss"], row["accuracy"], row["val_loss"], row["val_accuracy"]] for row in history]
         say(f"trainer {name}", model, optimizer, rows, len(history), float(optimizer.param_groups[0]["lr"]))
