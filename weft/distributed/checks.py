@@ -7,9 +7,9 @@ A processor that computes wrong values, or memory that changes by itself, does n
 * each slice of the new weights and optimiser state gets a checksum. The hosts' must agree, and in the next step the
   slices, as they are read, must still have it.
 
-In every step, a loss that is NaN in some shards only is an error. The run ends with an error on all workers that names
-the worker that computed the values. What this costs: every K steps one more shard per worker and two passes over the
-weights.
+In every step, a loss that is NaN in some shards only is an error; with `--memory lean` that is the only check. The run
+ends with an error on all workers that names the worker that computed the values. What this costs: every K steps one
+more shard per worker and two passes over the weights.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Checks:
         self._count = 0  # checks of the weights
 
     def _due(self, number: int) -> bool:
-        return number % self._every == 0
+        """Whether gradients and weights are checked. With lean memory they are overwritten while others still compute."""
+        return number % self._every == 0 and not self._team.lean
 
     # Before a step --------------------------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Exchange:
 
     def join(self, rank: int, identity: int, host: int) -> None:
         """Say that a process of this host is the rank."""
-        self._store(self._row(rank, _HOST), host + 1)
+        self.set_host(rank, host)
         self._store(self._row(rank, _STEPS), 0)
         self._store(self._row(rank, _IDENTITY), identity)
         self.set_state(rank, RUNNING)
@@ -157,9 +157,12 @@ class Exchange:
     def set_processor(self, rank: int, processor: int) -> None:
         self._store(self._row(rank, _PROCESSOR), processor + 1)
 
+    def set_host(self, rank: int, host: int) -> None:
+        self._store(self._row(rank, _HOST), host + 1)
+
     def set_row(self, rank: int, host: int, state: int, steps: int) -> None:
         """What another host said about one of its ranks."""
-        self._store(self._row(rank, _HOST), host + 1)
+        self.set_host(rank, host)
         self._store(self._row(rank, _IDENTITY), 0)
         self._store(self._row(rank, _STEPS), steps)
         self._store(self._row(rank, _STATE), state)

@@ -123,6 +123,7 @@ class Mirror:
             return
         peer.connection.read(exchange.raw(exchange.record_at(frame.part, frame.step)))
         peer.connection.read(exchange.chunk(frame.part, frame.step, _BYTES, frame.nbytes - RECORD_BYTES))
+        exchange.set_host(frame.part, peer.host)
         exchange.publish(frame.part, frame.step)
         exchange.ring()
 
