@@ -20,6 +20,7 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
+from .dtypes import check_dtype
 from .linear import Linear
 
 
@@ -128,6 +129,7 @@ class MultiheadAttention(Module):
                 "MultiheadAttention: query, key and value must all have 3 axes (2 without a batch). "
                 f"Got {format_shape(query.shape)}, {format_shape(key.shape)} and {format_shape(value.shape)}."
             )
+        check_dtype(self, query, self.out_proj.weight)
         same_key, same_value = key is query, value is key
         if single:
             query, key, value = (t.unsqueeze(0) for t in (query, key, value))

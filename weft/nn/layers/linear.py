@@ -13,6 +13,7 @@ from .. import functional as F
 from .. import init
 from ..module import Layer, Module
 from ..parameter import Parameter
+from .dtypes import check_dtype
 
 
 class Identity(Module):
@@ -61,7 +62,10 @@ class Linear(Layer):
             init.fan_in_uniform_(self.bias, self.in_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        weight = self.weight
+        if x.dtype is not weight.dtype:
+            check_dtype(self, x, weight)
+        return F.linear(x, weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -16,6 +16,7 @@ from .. import functional as F
 from .. import init
 from ..module import Layer
 from ..parameter import Parameter
+from .dtypes import check_dtype
 
 
 class _RunningNorm(Layer):
@@ -60,6 +61,7 @@ class _RunningNorm(Layer):
             raise ValueError(
                 f"{type(self).__name__}: expected an input with {expected} axes. Got shape {format_shape(x.shape)}."
             )
+        check_dtype(self, x, self.weight, short=True)
 
     def extra_repr(self) -> str:
         return (
@@ -219,6 +221,7 @@ class LayerNorm(Layer):
             init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_dtype(self, x, self.weight, short=True)
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -256,6 +259,7 @@ class RMSNorm(Layer):
             init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_dtype(self, x, self.weight, short=True)
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -302,6 +306,7 @@ class GroupNorm(Layer):
             init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_dtype(self, x, self.weight, short=True)
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:

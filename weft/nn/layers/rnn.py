@@ -14,6 +14,7 @@ from .. import init
 from ..module import Module
 from ..packed import PackedSequence
 from ..parameter import Parameter
+from .dtypes import check_dtype
 
 
 class _Recurrent(Module):
@@ -91,11 +92,13 @@ class _Recurrent(Module):
                 f"{op}: expected an input {layout} or (time, features) with {self.input_size} features. "
                 f"Got shape {format_shape(x.shape)}."
             )
+        weights = self.all_weights
+        check_dtype(self, x, weights[0])
         transposed = self.batch_first and x.ndim == 3 and not packed
         if transposed:
             x = x.transpose(0, 1)
         y, *states = function(
-            x, hx, self.all_weights, num_layers=self.num_layers, bias=self.bias, dropout=self.dropout,
+            x, hx, weights, num_layers=self.num_layers, bias=self.bias, dropout=self.dropout,
             training=self.training, bidirectional=self.bidirectional, lengths=lengths, **settings,
         )  # fmt: skip
         if transposed:
@@ -220,6 +223,7 @@ class _Cell(Module):
             init.fan_in_uniform_(parameter, self.hidden_size)
 
     def _start(self, x: Tensor) -> Tensor:
+        check_dtype(self, x, self.weight_ih)
         return zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype)
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
