@@ -20,20 +20,31 @@ _VERSIONS: dict[str, int] = {}
 # By the module or class that users find them in; the first name of a function is the one that is written.
 _NAMES = {
     "weft": (
-        "argwhere asarray astype broadcast_arrays complex concat cummax cummin cumprod cumsum empty_like full full_like linspace "
-        "logcumsumexp masked_select mean meshgrid nonzero ones_like prod repeat searchsorted sum take tensor tensordot topk "
-        "unique_all unique_counts unique_inverse unique_values zeros_like bernoulli multinomial normal rand_like randn_like "
-        "uniform one_hot"
+        "argwhere asarray astype broadcast_arrays complex concat cummax cummin cumprod cumsum empty_like full full_like "
+        "linspace logcumsumexp masked_select mean meshgrid nonzero ones_like prod repeat searchsorted sum take tensor "
+        "tensordot topk unique_all unique_counts unique_inverse unique_values zeros_like bernoulli multinomial normal "
+        "rand_like randn_like uniform one_hot addbmm addcdiv addcmul addmm addmv addr amax amin aminmax as_strided as_tensor "
+        "atleast_1d atleast_2d atleast_3d baddbmm block_diag bmm broadcast_tensors bucketize cartesian_prod cdist "
+        "chain_matmul cholesky cholesky_inverse cholesky_solve clamp_max clamp_min column_stack combinations corrcoef "
+        "cosine_similarity cov cumulative_trapezoid deg2rad det detach diag_embed diagflat dist div dot dsplit dstack fliplr "
+        "flipud float_power fmax fmin fmod frac frexp gcd ger gradient heaviside histc hsplit hstack igamma igammac index_add "
+        "index_copy index_fill index_put index_select inner inverse isneginf isposinf isreal istft kron lcm ldexp logaddexp2 "
+        "logdet logspace masked_scatter matrix_power max median min mm mode movedim msort mv nanmean nanmedian nanquantile "
+        "nanstd nansum nanvar narrow norm pdist pinverse poisson polar qr rad2deg randint_like renorm rot90 round row_stack "
+        "rsub scatter scatter_add scatter_reduce select select_scatter sgn slogdet sort std std_mean stft svd t "
+        "take_along_dim tensor_split threshold trapezoid trapz true_divide type_as unfold unique unique_consecutive unsqueeze "
+        "vander var var_mean vdot view_as_complex view_as_real vsplit vstack"
     ),
-    "weft.fft": "fft fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftn",
-    "weft.linalg": "eig eigh matrix_rank pinv qr slogdet svd",
+    "weft.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftn",
+    "weft.linalg": "cond eig eigh lstsq matrix_rank multi_dot norm pinv qr slogdet solve_triangular svd",
     "weft.nn.functional": (
         "alpha_dropout convolution dropout dropout1d dropout2d dropout3d feature_alpha_dropout gumbel_softmax "
         "multi_head_attention_forward"
     ),
     "Tensor": (
-        "__getitem__ T astype bfloat16 bool contiguous cpu double expand expand_as flatten float half int long permute ravel "
-        "repeat repeat_interleave reshape squeeze tile to to_device transpose unbind view_as"
+        "__getitem__ T astype bernoulli bfloat16 bool byte cdouble cfloat char contiguous cpu double expand expand_as flatten "
+        "float half int long new_empty new_full new_ones new_tensor new_zeros permute ravel repeat repeat_interleave reshape "
+        "short squeeze tile to to_device transpose type unbind view_as"
     ),
 }
 
