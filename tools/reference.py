@@ -30,11 +30,21 @@ MODULES = {
     "nn": "Layers and modules",
     "nn.functional": "Neural-network functions",
     "nn.init": "Initialisation",
-    "nn.utils": "Gradient clipping and parameter vectors",
+    "nn.utils": "Gradient clipping, normalised weights, parameter vectors",
+    "nn.utils.parametrize": "Parametrizations",
+    "nn.utils.parametrizations": "Normalised and orthogonal weights",
+    "nn.utils.rnn": "Packed sequences",
     "optim": "Optimisers",
     "optim.lr_scheduler": "Learning-rate schedules",
+    "distributions": "Distributions",
+    "distributions.constraints": "Constraints of distributions",
+    "distributions.utils": "Helpers for distributions",
+    "func": "Function transforms",
     "data": "Datasets and loaders",
     "data.transforms": "Image transforms",
+    "utils": "Module weft.utils",
+    "utils.data": "Datasets and loaders with PyTorch's arguments",
+    "utils.checkpoint": "Checkpointing with PyTorch's arguments",
     "models": "Models",
     "train": "Trainer, metrics, callbacks",
     "io": "Checkpoints and TensorBoard",
@@ -43,6 +53,7 @@ MODULES = {
     "special": "Special functions",
     "random": "Module weft.random",
     "sparse": "Sparse tensors",
+    "testing": "Comparisons in tests",
     "debug": "Debugging",
     "cuda": "Module weft.cuda",
     "memory": "Memory",
@@ -196,10 +207,10 @@ def constant(value: Any) -> str:
 def members(cls: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties of a class that have a docstring, its own and those of its bases in Weft."""
     seen: set[str] = set()
-    module = cls.__module__.startswith("weft.nn.layers") or "models" in cls.__module__
+    module = cls.__module__.startswith(("weft.nn.layers", "weft.distributions")) or "models" in cls.__module__
     for base in cls.__mro__:
         if not base.__module__.startswith("weft") or module and base is not cls:
-            break  # what every layer inherits is on the page of nn.Module
+            break  # what every layer or distribution inherits is in the entry of nn.Module or Distribution
         for name, value in sorted(vars(base).items()):
             if name.startswith("_") or name in seen or isinstance(value, type):
                 continue

@@ -23,7 +23,9 @@ def _agrees(name, reference, x, tolerance=4e-13, scale=0.0):
         with np.errstate(all="ignore"):
             expected = reference(given.astype(np.float64))
             fits = (np.abs(expected) < 1e37) & ((np.abs(expected) > 1e-36) | (expected == 0))
-            got = getattr(wf.special, name)(wf.asarray(given)).numpy().astype(np.float64)[fits]
+            result = getattr(wf.special, name)(wf.asarray(given))
+            assert result.dtype == given.dtype
+            got = result.numpy().astype(np.float64)[fits]
             error = np.abs(got - expected[fits]) / np.maximum(np.abs(expected[fits]), max(scale, 1e-300))
         worst = np.nanargmax(error)
         assert error[worst] <= allowed, f"{name}({given[fits][worst]}) in {np.dtype(dtype)}: {got[worst]}"

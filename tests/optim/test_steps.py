@@ -13,13 +13,17 @@ from weft import nn, optim
 from weft.ops.core.registry import get
 from weft.optim import steps
 
-FORMULAS = ("descend", "gather_speed", "running_mean", "running_square", "descend_scaled")
+# the number of arrays and of 0-d settings that each takes
+FORMULAS = {
+    "descend": (2, 1), "gather_speed": (2, 1), "running_mean": (2, 1), "running_square": (2, 1), "descend_scaled": (3, 3),
+    "descend_rectified": (3, 4), "descend_ahead": (4, 4),
+}  # fmt: skip
 
 
 def operands(name: str, shape: tuple[int, ...], dtype: Any) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    arrays = 3 if name == "descend_scaled" else 2
-    settings = [0.1, 0.7, 1e-3][: 3 if name == "descend_scaled" else 1]
+    arrays, count = FORMULAS[name]
+    settings = [0.1, 0.7, 1e-3, 0.5][:count]
     return [rng.random(shape).astype(dtype) for _ in range(arrays)] + [np.array(v, dtype) for v in settings]
 
 

@@ -6,8 +6,8 @@ Hamiltonian Monte Carlo needs; that of `transform_to` may be simpler and is mean
 >>> from weft.distributions import Normal, transform_to
 >>> free = wf.zeros(3, requires_grad=True)
 >>> scale = transform_to(Normal.arg_constraints["scale"])(free)
->>> scale
-tensor([1., 1., 1.], requires_grad=True)
+>>> scale.tolist(), scale.requires_grad
+([1.0, 1.0, 1.0], True)
 """
 
 from __future__ import annotations

@@ -111,11 +111,11 @@ chebyshev_polynomial_w = _define(
 )
 shifted_chebyshev_polynomial_t = _define(
     "shifted_chebyshev_polynomial_t", "Shifted Chebyshev polynomial of the first kind, of 2 x - 1,", (2, -1), _SHIFTED,
-    "[0.0, 99.0]",
+    "[-0.0, 99.0]",
 )  # fmt: skip
 shifted_chebyshev_polynomial_u = _define(
     "shifted_chebyshev_polynomial_u", "Shifted Chebyshev polynomial of the second kind, of 2 x - 1,", (4, -2), _SHIFTED,
-    "[0.0, 204.0]",
+    "[-0.0, 204.0]",
 )  # fmt: skip
 shifted_chebyshev_polynomial_v = _define(
     "shifted_chebyshev_polynomial_v", "Shifted Chebyshev polynomial of the third kind, of 2 x - 1,", (4, -3), _SHIFTED,
