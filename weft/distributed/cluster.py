@@ -265,10 +265,10 @@ class Cluster:
 
     def why_lost(self, task: int, generation: int) -> str:
         """How a task ended, in words: what the engine says, else what the connection says."""
-        known = ""
-        if self._supervisor is not None:
-            known = self._supervisor.reason(task, generation, REASON_SECONDS)
-        return known or self._why.get(task, "was lost")
+        said = self._why.get(task, "was lost")
+        if self._supervisor is None or "has not answered" in said:
+            return said
+        return self._supervisor.reason(task, generation, REASON_SECONDS) or said
 
     def wait_for(self, tasks: Iterable[int], until: float | None) -> None:
         """Wait until tasks are there.

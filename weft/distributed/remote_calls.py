@@ -177,6 +177,7 @@ class Calls:
         node = part.read.graph.node(message["node"])
         run, _ = client.nodes.setdefault(message["step"], (StepRun(message["step"], None), part))
         run.leased_elsewhere = part.read.leased
+        run.deadline = None if message["left"] is None else time.monotonic() + message["left"]
         places = iter(arrays)
         inputs = [None if missing else next(places) for missing in message["missing"]]
         given = [a if v.__class__.__name__ == "Value" else v for a, v in zip(inputs, node.inputs, strict=True)]
@@ -193,9 +194,19 @@ class Calls:
             def located_done(error: BaseException | None, outputs: Any) -> None:
                 done(None if error is None else located(error, node), outputs)
 
-            return start(given, located_done, run)
+            try:
+                return start(given, located_done, run)
+            except Exception as error:
+                raise located(error, node) from error.__cause__
 
         return self._wait(client, number, reply, guarded)
+
+    def cancel(self, client: Client, number: int, message: Any, arrays: Any, reply: Reply) -> None:
+        """End a node that runs."""
+        run, _ = client.nodes.get(message["step"], (None, None))
+        if run is not None:
+            run.cancel(message["reason"])
+        reply({})
 
     def end_nodes(self, client: Client, step: int, head: bytes) -> None:
         """A step of single nodes is over; without a list of used dequeues it has succeeded."""
@@ -251,7 +262,7 @@ class Calls:
             have = self.store.state(key).tensor
             if array.shape != have.shape or array.dtype != have.dtype:
                 raise ValueError(
-                    f"restore: variable {key!r} is {have.dtype.name} {have.shape}, the file has {array.dtype.name} {array.shape}."
+                    f"restore: variable {names[key]!r} is {have.dtype.name} {have.shape}, the file has {array.dtype.name} {array.shape}."
                 )
         save = self._saves[message["save"]] = _Save({})
         save.values = found
@@ -314,6 +325,7 @@ _METHODS: dict[Any, Callable[..., None]] = {
         "probe",
         "queue",
         "withdraw",
+        "cancel",
         "node",
         "effects",
         "save_begin",

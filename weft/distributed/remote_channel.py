@@ -22,6 +22,7 @@ from .wire import _HEADER, _MAC, _SEQUENCE, Connection, Frame, WireError, _mac
 BUFFER_BYTES = 1 << 16  # of received bytes
 SOCKET_BYTES = 4 << 20  # what the kernel may buffer
 MAX_HEAD_BYTES = 1 << 28
+MAX_BUFFERS = 512  # that one system call sends
 
 
 class Channel:
@@ -54,6 +55,8 @@ class Channel:
         Raises:
             OSError: the connection is broken.
         """
+        if len(data) > MAX_BUFFERS:
+            data = [memoryview(b"".join(data))]
         nbytes = len(head)
         for view in data:
             nbytes += view.nbytes

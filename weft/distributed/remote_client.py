@@ -40,8 +40,8 @@ from .remote_messages import (
 from .wire import WireError
 
 CONNECT_SECONDS = 5.0
-PING_SECONDS = 0.5
-SILENT_SECONDS = 2.5  # a task that answers no ping for this long fails the steps that need it
+PING_SECONDS = 0.4
+SILENT_SECONDS = 2.0  # a task that answers no ping for this long fails the steps that need it
 CALL_SECONDS = 120.0
 
 

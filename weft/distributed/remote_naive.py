@@ -19,7 +19,7 @@ from ..graph.execute.interpret import run_alone
 from ..graph.execute.leases import ancestors, give_back, is_given_up
 from ..graph.execute.naive import Interpreter, Script
 from ..graph.graph import Node, Value
-from .remote_client import Lost
+from .remote_client import Lost, Mailbox
 from .remote_messages import END, TaskLostError, load_error
 from .remote_partition import CLIENT
 
@@ -99,11 +99,29 @@ class _Walker(Interpreter):
             task == CLIENT or STEP_OPS.get(node.op.name, (None,))[0] is node.op.__class__
         ):  # what lowering made is bookkeeping, some of it on lists of rows
             return run_alone(new, inputs)
+        run, hub = self.client_run, self.client_run.hub
         try:
-            _, arrays = self.client_run.hub.call(task, *self._message(node, inputs))
+            number = hub.start_call(task, *self._message(node, inputs), self.box)
         except TaskLostError:
             raise self._lost(task) from None
-        return arrays
+        self.calls[number] = key = object()
+        until = None if run.deadline is None else run.deadline + WITHDRAW_SECONDS  # the task knows the deadline, too
+        told = False
+        while key not in self.reports:
+            if run.cancelled and not told:
+                told, until = True, time.monotonic() + WITHDRAW_SECONDS
+                hub.start_call(task, {"do": "cancel", "step": run.step_id, "reason": run.reason}, (), Mailbox())
+            if not hub.wait(self.box, until):
+                run.check()
+                raise TimeoutError(f"session: {self.naive.step.cluster.name_of(task)} does not answer.")
+            while self.box.items:
+                self._took(self.box.items.popleft())
+        error, arrays = self.reports.pop(key)
+        if error is not None:
+            run.expired = isinstance(error, TimeoutError) and run.deadline is not None
+            raise error
+        found: Sequence[Any] = arrays
+        return found
 
     def _message(self, node: Node, inputs: Sequence[Any]) -> tuple[dict[str, Any], list[np.ndarray]]:
         task, new = self.naive.at[node]
@@ -112,6 +130,7 @@ class _Walker(Interpreter):
         message = {
             "do": "node", "handle": self.naive.step.handles[task], "node": new.name, "step": self.client_run.step_id,
             "missing": [not isinstance(v, Value) for v in node.inputs], "reference": device.kind == "ref",
+            "left": None if self.run_state.deadline is None else self.run_state.deadline - time.monotonic(),
         }  # fmt: skip
         return message, arrays
 

@@ -26,26 +26,19 @@ CLIENT = -1  # the number of the client's process among the tasks
 class SendOp(GraphOp):
     """Sends its input, or with none the news that its control edges have run, to another task of the step."""
 
-    effects = frozenset(("blocks",))
-
-    def __init__(self, edge: int, destination: int) -> None:
+    def __init__(self, edge: int, destination: int, handle: int = 0) -> None:
         super().__init__("send")
         self.edge, self.destination = edge, destination
+        self.handle = handle  # of the receiving part if the value may begin its step there, else 0
 
     def results_of(self, inputs: Sequence[Spec], stored: Sequence[Spec]) -> list[Spec]:
         if len(inputs) > 1:
             raise ValueError(f"send has one input or none. Got {len(inputs)}.")
         return []
 
-    def start(self, arrays: Sequence[Any], done: Any, run: Any) -> None:
-        run.exchange.send(self.edge, self.destination, arrays[0] if arrays else None)
-        done(None, ())
-
 
 class ReceiveOp(GraphOp):
     """What another task of the step sends; for a control edge, that it was sent."""
-
-    effects = frozenset(("blocks",))
 
     def __init__(self, edge: int, source: int) -> None:
         super().__init__("receive")
@@ -55,9 +48,6 @@ class ReceiveOp(GraphOp):
         if inputs or len(stored) > 1:
             raise ValueError("receive has no inputs and at most one result.")
         return list(stored)
-
-    def start(self, arrays: Sequence[Any], done: Any, run: Any) -> Any:
-        return run.exchange.receive(self.edge, done)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +86,7 @@ class Part:
         answers: whether the client waits for its end: the ends of other parts are known from what they send.
         keeps: whether elements that it dequeues may have to go back after it has ended.
         leased: whether another part dequeues.
+        implied: whether it has nothing to do before a value comes: then the first one begins its step, without a message.
     """
 
     def __init__(self, task: int, name: str) -> None:
@@ -103,7 +94,7 @@ class Part:
         self.fed: dict[Value, Value] = {}
         self.fetched: dict[Value, Value] = {}
         self.origin: dict[Node, Node] = {}
-        self.answers = self.keeps = self.leased = False
+        self.answers = self.keeps = self.leased = self.implied = False
         self._values: dict[Value, Value] = {}
         self._nodes: dict[Node, Node] = {}
 
@@ -166,6 +157,9 @@ class Cut:
             self._finish(part)
         for part in self.parts.values():
             part.leased = any(other.keeps for other in self.parts.values() if other is not part)
+        if not any(part.keeps for part in self.parts.values()):
+            for part in self.parts.values():
+                part.implied = part.task != CLIENT and not part.fed and not any(_is_root(n) for n in part.graph.nodes)
 
     def _part(self, task: int) -> Part:
         found = self.parts.get(task)
@@ -257,6 +251,13 @@ class Cut:
         part.keeps = len(self.parts) > 1 and any(
             isinstance(n.op, _QueueOp) and n.op.method.startswith("dequeue") for n in part.work
         )
+
+
+def _is_root(node: Node) -> bool:
+    """Whether a node of a part waits for nothing."""
+    if node.op is CONSTANT or node.op is PLACEHOLDER or isinstance(node.op, ReceiveOp):
+        return False
+    return not node.control and all(v.__class__ is not Value or v.node.op is CONSTANT for v in node.inputs)
 
 
 def _comes_back(node: Node, value: Any) -> bool:

@@ -28,6 +28,7 @@ from .remote_partition import Part, ReceiveOp, SendOp
 
 FORMAT, VERSION = "weft-part", 1
 MAX_TASKS = 1 << 16
+MAX_HANDLE = (1 << 32) - 1
 
 
 class PartError(ValueError):
@@ -71,7 +72,7 @@ class _PartWriter(_Writer):
     def op(self, node: Node) -> dict[str, Any]:
         op = node.op
         if isinstance(op, SendOp):
-            return {"kind": "send", "edge": op.edge, "task": op.destination}
+            return {"kind": "send", "edge": op.edge, "task": op.destination, "handle": op.handle}
         if isinstance(op, ReceiveOp):
             return {"kind": "receive", "edge": op.edge, "task": op.source}
         if isinstance(op, _BarrierOp):
@@ -204,9 +205,11 @@ class _PartReader(_Reader):
         kind = entry.get("kind")
         if kind is None or depth:
             return super().op(entry, inputs, depth)
-        if kind.value in ("send", "receive"):
-            made = SendOp if kind.value == "send" else ReceiveOp
-            return made(entry["edge"].integer(0), entry["task"].integer(-1, MAX_TASKS))
+        if kind.value == "receive":
+            return ReceiveOp(entry["edge"].integer(0), entry["task"].integer(-1, MAX_TASKS))
+        if kind.value == "send":
+            handle = entry["handle"].integer(0, MAX_HANDLE)
+            return SendOp(entry["edge"].integer(0), entry["task"].integer(-1, MAX_TASKS), handle)
         if kind.value == "barrier":
             return _BarrierOp(entry["barrier"].index(self.places))
         if kind.value == "step":

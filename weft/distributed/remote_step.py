@@ -46,11 +46,11 @@ from .remote_messages import (
     load_error,
     pack,
 )
-from .remote_partition import CLIENT, Cut, Part
+from .remote_partition import CLIENT, Cut, Part, SendOp
 from .remote_parts import write_part
 from .remote_placement import ClusterPlacement, state_in
 from .remote_saving import in_process
-from .remote_task_steps import TokenParts, plan_part
+from .remote_task_steps import PartPlan, TokenParts
 from .rendezvous import Exchange
 
 if TYPE_CHECKING:
@@ -112,10 +112,15 @@ class RemoteStep:
             self.parts = {t: p for t, p in self.cut.parts.items() if t != CLIENT}
             self.local: Part | None = self.cut.parts.get(CLIENT)
             self.handles = {task: cluster.next_handle() for task in self.parts}
+            for part in self.cut.parts.values():
+                for node in part.graph.nodes:
+                    if isinstance(node.op, SendOp) and self._is_implied(node.op.destination):
+                        node.op.handle = self.handles[node.op.destination]
             for task, handle in self.handles.items():
                 weakref.finalize(self, cluster.forget_part, task, handle).atexit = False
             self._register(None)
         self._plan_local()
+        self.implied = {t for t in self.parts if self._is_implied(t)}
         self.answering = [t for t, p in self.parts.items() if p.answers or self.tokens]
         self.keeping = [t for t, p in self.parts.items() if p.keeps]
         self.silent_nodes = sum(len(p.work) for t, p in self.parts.items() if t not in self.answering)
@@ -124,6 +129,9 @@ class RemoteStep:
             from .remote_naive import NaiveStep
 
             self._runner = NaiveStep(self)
+
+    def _is_implied(self, task: int) -> bool:
+        return self.mode == "dataflow" and task != CLIENT and self.parts[task].implied
 
     def _plan_local(self) -> None:
         self.local_plan: Any = None
@@ -134,7 +142,7 @@ class RemoteStep:
         if self.tokens:
             self.local_plan = TokenParts(nodes, fed, fetched, None)
         else:
-            self.local_plan = plan_part(nodes, fed, fetched, {})
+            self.local_plan = PartPlan(nodes, fed, fetched)
 
     # Registration ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +249,7 @@ class RemoteStep:
         if not rows:
             lines.append("  none")
         known = sum(count or 0 for *_, count in rows)
-        messages = len(self.parts) + len(self.cut.edges) + len(self.answering) + len(self.keeping)
+        messages = len(self.parts) - len(self.implied) + len(self.cut.edges) + len(self.answering) + len(self.keeping)
         more = "" if total is not None else " and what depends on the sizes of the feeds"
         lines.append(f"per step: {messages} messages, {_text(known)}{more}")
         return "\n".join(lines)
@@ -283,7 +291,8 @@ class _Running:
         self.cluster, self.hub, self.box = step.cluster, run.hub, run.box
         self.results: dict[Value, Any] = {}
         self.expected = set(step.answering)
-        self.done: set[int] = set()  # tasks that have answered
+        self.begun: list[int] = []  # tasks whose part was started
+        self.done: set[int] = set()  # tasks whose part has ended well
         self.stopped: dict[int, dict[str, Any]] = {}
         self.lost: set[int] = set()
         self.until = run.deadline
@@ -316,11 +325,15 @@ class _Running:
             run.check()
         hub, number = self.hub, run.step_id
         for task, part in step.parts.items():
+            if task in step.implied:
+                self.begun.append(task)
+                continue
             head, data = pack([env[v] for v in part.fed])
             try:
                 hub.channel(task).send(START, step.handles[task], number, hub.number, head, data)
             except (OSError, TaskLostError):
                 raise self._task_lost(task) from None
+            self.begun.append(task)
         plan, local = step.local_plan, step.local
         if plan is None or local is None:
             return
@@ -334,6 +347,7 @@ class _Running:
             run.exchange.listen(self.engine.deliver)
         else:
             self.engine = ResumableEngine(plan, run, given, self._local_over, run.wake)
+            run.exchange.listen(self.engine.arrive)
         run_engines((self.engine,))
 
     def _local_over(self, error: BaseException | None) -> None:
@@ -402,7 +416,7 @@ class _Running:
                 work()
         elif kind == TOKEN:
             assert self.run.exchange is not None
-            work = self.run.exchange.deposit_token(task, number, *payload)
+            work = self.run.exchange.deposit(task, number, *payload)
             if work is not None:
                 work()
         elif kind == FAILED:
@@ -427,7 +441,6 @@ class _Running:
 
     def _failed(self, task: int, answer: dict[str, Any]) -> None:
         error = load_error(answer["error"])
-        self.done.add(task)
         if self.is_late and isinstance(error, TimeoutError):
             self.late.append(error)
             self.expected.discard(task)
@@ -530,12 +543,12 @@ class _Running:
             self.engine.stop()
             run_engines((self.engine,))
         asked = []
-        for task in step.parts:
+        for task in self.begun:
             if task not in self.lost:
                 self._send(task, STOP, STOP_NOW, reason.encode()[:1000])
                 asked.append(task)
         end = time.monotonic() + (LOST_SECONDS if self.lost else STOP_SECONDS)
-        while [t for t in asked if t not in self.stopped and t not in self.lost] or not self.over:
+        while [t for t in asked if t not in self.stopped and t not in self.lost] or (self.engine and not self.over):
             if not self.hub.wait(box, end):
                 break
             item = box.items.popleft()

@@ -21,6 +21,7 @@ from .session_task import Config, address_file, make_task
 
 GLANCE_SECONDS = 0.1
 START_SECONDS = 120.0
+STABLE_SECONDS = 10.0  # a task that lived this long is started again at once
 LONGEST_PAUSE = 10.0  # seconds before a task that keeps ending is started again
 
 
@@ -35,6 +36,7 @@ class Place:
     generation: int = 0
     address: dict[str, Any] | None = None  # what the task says of itself, once it is there
     died: str = ""  # why its last life ended
+    since: float = 0.0  # when it was there
     start_at: float = 0.0
     pause: float = 0.0
 
@@ -141,8 +143,10 @@ class Supervisor:
         with self.died:
             place.died, place.address = reason, None
             self.died.notify_all()
-        quick = place.pause or 0.05
-        place.start_at, place.pause = time.monotonic() + place.pause, min(quick * 2, LONGEST_PAUSE)
+        if time.monotonic() - place.since > STABLE_SECONDS:
+            place.pause = 0.0
+        place.start_at = time.monotonic() + place.pause
+        place.pause = min((place.pause or 0.05) * 2, LONGEST_PAUSE)
         self._say(f"{place.name} {reason} and is started again")
         self._down(place)
 
@@ -177,7 +181,7 @@ class Supervisor:
         place.address = {**found, "host": place.host}
         with self.died:
             place.died = ""
-        place.pause = 0.0 if place.generation == 1 else place.pause
+        place.since = time.monotonic()
         self._up(place, place.generation > 1)
 
 

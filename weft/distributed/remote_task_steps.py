@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.execute.executor import Plan
+from ..graph.declared.node_checks import may_be
+from ..graph.declared.variables import ReadOp, State, locked
+from ..graph.execute.executor import Plan, Unit
 from ..graph.execute.leases import give_back
-from ..graph.execute.resumable import ResumableEngine, run_engines
+from ..graph.execute.resumable import ResumableEngine, deferring, run_engines
 from ..graph.execute.resumable_tokens import Idle, ResumableTokens
 from ..graph.execute.run import CancelledError, Run
 from ..graph.execute.tokens import TokenPart
 from ..graph.graph import CONSTANT, PLACEHOLDER, Node, Value
 from ..runtime.device import Device
-from ..runtime.interrupts import Interrupted
+from ..runtime.interrupts import Interrupted, watched
 from .remote_channel import Channel
 from .remote_messages import DONE, FAILED, IDLE, STOP_DONE, STOP_LATE, STOPPED, dump_error, pack
 from .remote_partition import ReceiveOp, SendOp
@@ -77,21 +79,92 @@ class TaskPart:
         if read.mode == "tokens":
             self.plan = TokenParts(self.nodes, set(read.fed), read.fetched, next(iter(devices.values()), None))
         elif read.mode == "dataflow":
-            self.plan = plan_part(self.nodes, set(read.fed), read.fetched, devices if several else {})
+            self.plan = PartPlan(self.nodes, set(read.fed), read.fetched, devices if several else {})
 
 
-def plan_part(nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any]) -> Plan:
-    """The plan of a part with send and receive nodes, which count as no nodes of the user's."""
-    plan = Plan(nodes, fed, fetched, devices)
-    for unit in plan.units:
-        if isinstance(unit.node.op, (SendOp, ReceiveOp)):
-            unit.size = 0
-    return plan
+class PartPlan(Plan):
+    """The plan of a part: send nodes are units that count as none of the user's, receive nodes are arrivals, by edge."""
+
+    def __init__(
+        self, nodes: Sequence[Node], fed: set[Value], fetched: Sequence[Value], devices: dict[Node, Any] | None = None
+    ) -> None:
+        super().__init__(nodes, fed, fetched, devices)
+        self.arrivals: dict[int, Unit] = {}
+        for unit in self.units:
+            op = unit.node.op
+            if isinstance(op, SendOp):
+                unit.size = 0
+                unit.region = _Sending(op)  # type: ignore[assignment]
+            elif isinstance(op, ReceiveOp):
+                unit.size = 0
+                self.arrivals[op.edge] = unit
+        self._send_from_memory()
+        self.counts = [len(u.after) for u in self.units]
+        self.initial = [u for u in self.units if not u.after and not isinstance(u.node.op, ReceiveOp)]
+
+    def _send_from_memory(self) -> None:
+        """Let a variable that is only read to be sent be sent from its memory, without a copy in between."""
+        removed: set[int] = set()
+        for unit in self.units:
+            ops = [self.units[i].node.op for i in unit.consumers]
+            if (
+                len(unit.nodes) == 1
+                and isinstance(unit.node.op, ReadOp)
+                and ops
+                and unit.outputs[0] not in self.fetched
+            ):
+                if all(isinstance(op, SendOp) for op in ops):
+                    unit.region = _SendingState(unit.node.op.state, ops)  # type: ignore[assignment]
+                    unit.outputs = []
+                    removed.update(unit.consumers)
+        if not removed:
+            return
+        self.units = [u for u in self.units if u.index not in removed]
+        number = {u.index: i for i, u in enumerate(self.units)}
+        for unit in self.units:
+            unit.index = number[unit.index]
+            unit.after = {number[i] for i in unit.after}
+            unit.consumers = [number[i] for i in unit.consumers if i in number]
 
 
-def described(nodes: Sequence[Node]) -> list[list[str]]:
-    """Nodes for a message about what is waited for: name and the user's line."""
-    return [[n.name, str(n.where)] for n in nodes[:3]]
+class _Sending:
+    """Sends a value; takes the place of a region."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: SendOp) -> None:
+        self.op = op
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        op = self.op
+        watched.by.exchange.send(op.edge, op.destination, arrays[0] if arrays else None, op.handle)
+        return ()
+
+
+class _SendingState:
+    """Sends the value of a variable to one or several tasks; takes the place of a region."""
+
+    __slots__ = ("state", "ops", "locks")
+
+    def __init__(self, state: State, ops: Sequence[SendOp]) -> None:
+        self.state, self.ops, self.locks = state, ops, locked([state], [])
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        send = watched.by.exchange.send
+        with self.locks:
+            for op in self.ops:
+                send(op.edge, op.destination, self.state.tensor._data, op.handle)
+        return ()
+
+
+def fit(arrays: Sequence[Any], values: Sequence[Value]) -> bool:
+    """Whether received arrays are those that a part expects: native code trusts their dtypes and ranks."""
+    if len(arrays) != len(values):
+        return False
+    for a, v in zip(arrays, values, strict=True):
+        if a is None or a.dtype != v.dtype or not may_be(v.shape, a.shape):
+            return False
+    return True
 
 
 class TaskStep:
@@ -138,9 +211,10 @@ class TaskStep:
 
     def begin(self) -> None:
         """Run on this thread as far as possible."""
-        if self.part.mode == "tokens":
-            self.exchange.listen(self.engine.deliver)
-        run_engines((self.engine,))
+        engine = self.engine
+        with deferring():  # values that are there already are part of the beginning
+            self.exchange.listen(engine.deliver if self.part.mode == "tokens" else engine.arrive)
+        run_engines((engine,))
 
     # Ends -----------------------------------------------------------------------------------------------------------
 

@@ -1,16 +1,17 @@
 """Where values meet those who wait for them: the exchange of one step in one process.
 
 The two ends of an edge know each other by (client, step, edge) and, in loops, by the tag of the iteration. A value that
-comes first is kept; a receiver that comes first is remembered, without a thread, and run on the thread that brings the value.
-A second value for an edge, or one for a step that is over, is dropped.
+comes before its step has begun is kept; later ones are passed to the part that waits for them, without a thread, and used on
+the thread that brings them. A second value for an edge, or one for a step that is over, is dropped.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from .remote_channel import Channel
 from .remote_messages import TOKEN, VALUE, TaskLostError, pack, pack_token
 
-Done = Callable[[BaseException | None, Sequence[Any]], None]
 MAX_ENDED = 4096  # steps of a client that are remembered as over
 EARLY_SECONDS = 120.0  # how long values of a step that has not begun are kept
 
@@ -31,24 +31,22 @@ class Exchange:
         route: the channel to a task, or to the client; raises TaskLostError.
     """
 
-    __slots__ = ("client", "step", "route", "made", "_lock", "_values", "_waiting", "_deliver", "_tokens")
+    __slots__ = ("client", "step", "route", "made", "_lock", "_deliver", "_early")
 
     def __init__(self, client: int, step: int, route: Callable[[int], Channel]) -> None:
         self.client, self.step, self.route = client, step, route
         self.made = time.monotonic()
         self._lock = threading.Lock()
-        self._values: dict[int, Any] = {}
-        self._waiting: dict[int, Done] = {}
         self._deliver: Callable[..., None] | None = None
-        self._tokens: list[Any] = []
+        self._early: list[Any] = []
 
     # Out ------------------------------------------------------------------------------------------------------------
 
-    def send(self, edge: int, destination: int, array: np.ndarray | None) -> None:
-        """Send the value of an edge; returns when it is on its way."""
+    def send(self, edge: int, destination: int, array: np.ndarray | None, handle: int = 0) -> None:
+        """Send the value of an edge; returns when it is on its way. `handle`: of the part that it may begin."""
         head, data = pack((array,))
         try:
-            self.route(destination).send(VALUE, edge, self.step, self.client, head, data)
+            self.route(destination).send(VALUE, edge, self.step, self.client | handle << 32, head, data)
         except OSError as error:
             raise TaskLostError(f"session: a value cannot be sent to another task: {error}.") from error
 
@@ -62,42 +60,25 @@ class Exchange:
 
     # In -------------------------------------------------------------------------------------------------------------
 
-    def receive(self, edge: int, done: Done) -> Callable[[], bool] | None:
-        """Call `done` with the value of an edge, now or when it comes; returns what withdraws the call."""
-        with self._lock:
-            if edge not in self._values:
-                self._waiting[edge] = done
-                return lambda: self._waiting.pop(edge, None) is not None
-            array = self._values.pop(edge)
-        done(None, () if array is None else (array,))
-        return None
-
-    def deposit(self, edge: int, array: np.ndarray | None) -> Callable[[], None] | None:
-        """A value has come; returns what is to be done about it."""
-        with self._lock:
-            done = self._waiting.pop(edge, None)
-            if done is None:
-                self._values.setdefault(edge, array)
-                return None
-        found = done
-        return lambda: found(None, () if array is None else (array,))
-
     def listen(self, deliver: Callable[..., None]) -> None:
-        """Pass tokens on to `deliver(source, edge, tag, array, dead)`, also those that came before."""
+        """Pass everything that comes, and what came before, on to `deliver`: (edge, array), or for tokens (source, edge, tag,
+        array, dead)."""
         with self._lock:
-            self._deliver, early = deliver, self._tokens
-            self._tokens = []
-        for token in early:
-            deliver(*token)
+            self._deliver, early = deliver, self._early
+            self._early = []
+        for what in early:
+            deliver(*what)
 
-    def deposit_token(self, *token: Any) -> Callable[[], None] | None:
-        with self._lock:
-            deliver = self._deliver
-            if deliver is None:
-                self._tokens.append(token)
-                return None
-        found = deliver
-        return lambda: found(*token)
+    def deposit(self, *what: Any) -> Callable[[], None] | None:
+        """Something has come; returns what is to be done about it."""
+        deliver = self._deliver
+        if deliver is None:
+            with self._lock:
+                deliver = self._deliver
+                if deliver is None:
+                    self._early.append(what)
+                    return None
+        return functools.partial(deliver, *what)
 
 
 class Exchanges:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..graph.execute.resumable import deferring, run_engines
 from . import wire
 from .engine import Task
 from .remote_calls import Calls
@@ -46,8 +47,8 @@ from .remote_messages import (
 )
 from .remote_partition import CLIENT
 from .remote_store import TaskStore
-from .remote_task_steps import TaskPart, TaskStep
-from .rendezvous import Exchanges
+from .remote_task_steps import TaskPart, TaskStep, fit
+from .rendezvous import Exchange, Exchanges
 from .task import end_with
 from .wire import Frame, WireError
 
@@ -116,6 +117,7 @@ class Client:
         self.withdraw: dict[int, Any] = {}  # calls that wait for a queue: how to withdraw them
         self.nodes: dict[int, Any] = {}  # runs of steps whose nodes the client runs one by one
         self.leaves = False  # whether it has said goodbye
+        self.beginning = threading.Lock()
 
     def end_step(self, step: TaskStep, late: bool) -> None:
         self.steps.pop(step.number, None)
@@ -359,35 +361,56 @@ class Server:
                 return None
             return lambda: step.stop(frame.part, reason)
         if kind == END:
-            if step is None:
-                client.exchanges.end(frame.step)
-                return lambda: self.calls.end_nodes(client, frame.step, head)
-            return lambda: step.end(json.loads(head)) if head else step.keep_nothing()
+            return self._end(client, frame.step, step, head)
         if kind == ASK:
             return None if step is None else step.ask
         raise WireError(f"a frame of unknown kind {kind}")
+
+    def _end(self, client: Client, number: int, step: TaskStep | None, head: bytes) -> Work | None:
+        """Elements go back to their queues before the next message is read: the next step finds them there."""
+        with deferring() as woken:
+            if step is None:
+                client.exchanges.end(number)
+                self.calls.end_nodes(client, number, head)
+            elif head:
+                step.end(json.loads(head))
+            else:
+                step.keep_nothing()
+        return (lambda: run_engines(woken.engines)) if woken.engines else None
 
     def _value(self, connection: Connection, frame: Frame, head: bytes) -> Work | None:
         token = frame.kind == TOKEN
         receive: Any = receive_token if token else receive_arrays
         got = receive(connection.channel, head, frame.nbytes - frame.b)
-        client = self.clients.get(frame.a)
+        client = self.clients.get(frame.a & 0xFFFFFFFF)
         exchange = None if client is None else client.exchanges.get(frame.step)
-        if exchange is None:
+        if client is None or exchange is None:
             return None
         if not token:
-            return exchange.deposit(frame.part, got[0] if got else None)
+            work = exchange.deposit(frame.part, got[0] if got else None)
+            handle = frame.a >> 32
+            return work if not handle or work is not None else self._begin_implied(client, frame.step, handle, exchange)
         source = connection.peer if connection.client is None else CLIENT
-        return exchange.deposit_token(source, frame.part, *got)
+        return exchange.deposit(source, frame.part, *got)
 
     def _start(self, client: Client, frame: Frame, head: bytes) -> Work | None:
         feeds = receive_arrays(client.channel, head, frame.nbytes - frame.b)
         part, exchange = client.parts.get(frame.part), client.exchanges.get(frame.step)
-        if part is None or exchange is None or len(feeds) != len(part.fed):
+        if part is None or exchange is None or not fit(feeds, part.fed):
             raise WireError("a step that does not fit what was registered")
         place = self.config.place
         step = TaskStep(part, frame.step, feeds, exchange, client.channel, place, client.end_step)
         client.steps[frame.step] = step
+        return step.begin
+
+    def _begin_implied(self, client: Client, number: int, handle: int, exchange: Exchange) -> Work | None:
+        """The first value for a part that had nothing to do before begins its step."""
+        with client.beginning:
+            part = client.parts.get(handle)
+            if number in client.steps or part is None:
+                return None
+            place = self.config.place
+            step = client.steps[number] = TaskStep(part, number, (), exchange, client.channel, place, client.end_step)
         return step.begin
 
     def _call(self, client: Client, number: int, message: Any, arrays: Any) -> None:

@@ -347,7 +347,7 @@ def task_scope() -> tuple[Any, ...] | None:
 def stay_with(node: Node, device: tuple[Any, ...] | None) -> None:
     """Place a node that uses state where the state is, on the task of `device` or in this process, whatever scope made it."""
     own = [c for c in node.device or () if c.job is None and c.task is None]
-    node.device = (*(device or ()), *own) or None
+    node.device = (*own, *(device or ())) or None
 
 
 def effects_graph(what: str) -> Any:

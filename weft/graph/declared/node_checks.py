@@ -33,7 +33,7 @@ def results(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], stored: Sequ
     if len(found) != len(stored):
         raise ValueError(f"it has {len(found)} results, the file says {len(stored)}.")
     for i, (made, said) in enumerate(zip(found, stored, strict=True)):
-        if made.dtype != said.dtype or not _may_be(made.shape, said.shape):
+        if made.dtype != said.dtype or not may_be(made.shape, said.shape):
             raise ValueError(f"result {i} is {made}, the file says {said}.")
     return found
 
@@ -83,7 +83,8 @@ def _results(op: Any, inputs: Sequence[Any], attrs: tuple[Any, ...], stored: Seq
     return []
 
 
-def _may_be(a: Any, b: Any) -> bool:
+def may_be(a: Any, b: Any) -> bool:
+    """Whether two shapes, with perhaps unknown sizes, may be the same."""
     return a is None or b is None or len(a) == len(b) and all(map(same_size, a, b))
 
 
@@ -219,7 +220,7 @@ def _common(a: Any, b: Any) -> Spec:
         raise ValueError(f"the branches give {a.dtype.name} and {b.dtype.name}.")
     if a.shape is None or b.shape is None:
         return Spec(None, a.dtype)
-    if not _may_be(a.shape, b.shape):
+    if not may_be(a.shape, b.shape):
         raise ValueError(f"the branches give {Spec(a.shape, a.dtype)} and {Spec(b.shape, b.dtype)}.")
     return Spec(tuple([d if d == e else None for d, e in zip(a.shape, b.shape, strict=True)]), a.dtype)
 
@@ -274,7 +275,7 @@ def _routing(op: RoutingOp, inputs: Sequence[Any]) -> list[Spec]:
         for v in inputs[1:]:
             if v.dtype != found.dtype:
                 raise ValueError(f"merge needs inputs of one dtype. Got {found.dtype.name} and {v.dtype.name}.")
-            found = _common(found, v) if _may_be(found.shape, v.shape) else Spec(_merged(found.shape, v.shape), v.dtype)
+            found = _common(found, v) if may_be(found.shape, v.shape) else Spec(_merged(found.shape, v.shape), v.dtype)
         return [found, Spec((), dtypes.int32)]
     _count(inputs, 2 if op.routes == "switch" else 1)
     spec = Spec(inputs[0].shape, inputs[0].dtype)
@@ -292,7 +293,7 @@ def _merged(a: Any, b: Any) -> Any:
 def check_loop(inputs: Sequence[Any], value: Any) -> None:
     """Check that the values `next_iteration` sends to a `merge` match the entered ones."""
     for v in inputs:
-        if v.dtype != value.dtype or not _may_be(v.shape, value.shape):
+        if v.dtype != value.dtype or not may_be(v.shape, value.shape):
             raise ValueError(f"the loop's value is {Spec(value.shape, value.dtype)}. Got {Spec(v.shape, v.dtype)}.")
 
 

@@ -27,7 +27,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,6 +49,10 @@ Withdraw = Callable[[], bool]
 
 class QueueClosedError(RuntimeError):
     """The queue is closed: it accepts no elements, or too few are left."""
+
+
+class _Moved(Exception):
+    """The queue is on a task of a cluster by now: the call belongs there."""
 
 
 class QueueHome(Protocol):
@@ -194,15 +198,15 @@ class Queue:
     # Calls ----------------------------------------------------------------------------------------------------------------
 
     def _start_enqueue(
-        self, elements: list[Element], done: Done, used: Callable[[], None] | None = None
+        self, elements: Iterable[Element], done: Done, used: Callable[[], None] | None = None
     ) -> Withdraw | None:
-        """`used()` is called, with the lock held, when the first element is in."""
+        """`used()` is called, with the lock held, when the first element is in. Of a deque, what is in is taken off."""
         with self._lock:
-            closed = self._closed
+            closed = self._closed and self.home is None
         if closed:
             done(QueueClosedError(f"{self.name}: enqueue after the queue was closed."), ())
             return None
-        left = deque(elements)
+        left = elements if elements.__class__ is deque else deque(elements)
 
         def attempt() -> Any:
             before = len(left)
@@ -265,6 +269,8 @@ class Queue:
 
     def _submit(self, call: _Call) -> Withdraw:
         with self._lock:
+            if self.home is not None:
+                raise _Moved
             self._calls.append(call)
         self._flush()
 
@@ -305,17 +311,8 @@ class Queue:
             call.done(*call.outcome)
 
     def move(self, home: Callable[[list[Element]], QueueHome]) -> None:
-        """Give the elements away to `home(elements)`, which from now on is where they are.
-
-        Raises:
-            RuntimeError: a call waits for this queue, so that it cannot go elsewhere.
-        """
+        """Give the elements away to `home(elements)`, which from now on is where they are; pending calls follow."""
         with self._lock:
-            if self._calls:
-                raise RuntimeError(
-                    f"{self.name}: the queue belongs on a task of a cluster, but a `put` or `get` of this process is waiting "
-                    "for it. Run a step that uses the queue first: then it is there."
-                )
             elements = [self._pop() for _ in range(self._held())]
             try:
                 self.home = home(elements)
@@ -323,18 +320,22 @@ class Queue:
                 for element in reversed(elements):
                     self._unpop(element)
                 raise
+            calls, self._calls = self._calls, deque()
+        for call in calls:
+            call.done(_Moved(), ())
 
     def close(self, cancel_pending: bool = False) -> None:
         """Accept no further elements; `cancel_pending` also fails pending enqueues. Closing twice is allowed."""
-        if self.home is not None:
-            self.home.close(cancel_pending)
-            return
         cancelled: list[_Call] = []
         with self._lock:
+            home = self.home
             self._closed = True
             if cancel_pending:
                 cancelled = [c for c in self._calls if c.is_enqueue]
                 self._calls = deque([c for c in self._calls if not c.is_enqueue])
+        if home is not None:
+            home.close(cancel_pending)
+            return
         for call in cancelled:
             call.done(QueueClosedError(f"{self.name}: the queue was closed and its pending calls cancelled."), ())
         self._flush()
@@ -380,12 +381,13 @@ class Queue:
         return outcome[1]
 
     def _wait_for_elements(self, count: int | None, partial: bool, timeout: float | None) -> Any:
-        if self.home is not None:
-            return self._as_tensors(self.home.get(count, partial, timeout))
         taken: list[Element] = []
-        return self._as_tensors(
-            self._wait(lambda done: self._start_dequeue(count, partial, done, taken.extend), timeout, taken)
-        )
+        try:
+            arrays = self._wait(lambda done: self._start_dequeue(count, partial, done, taken.extend), timeout, taken)
+        except _Moved:
+            assert self.home is not None
+            arrays = self.home.get(count, partial, timeout)
+        return self._as_tensors(arrays)
 
     def put(self, *components: Any, timeout: float | None = None) -> None:
         """Enqueue one element eagerly, blocking while the queue is full; TimeoutError after `timeout` seconds."""
@@ -396,10 +398,12 @@ class Queue:
         self._put(self._split(components), timeout)
 
     def _put(self, elements: list[Element], timeout: float | None) -> None:
-        if self.home is not None:
-            self.home.put(elements, timeout)
-        else:
-            self._wait(lambda done: self._start_enqueue(elements, done), timeout)
+        left = deque(elements)
+        try:
+            self._wait(lambda done: self._start_enqueue(left, done), timeout)
+        except _Moved:
+            assert self.home is not None
+            self.home.put(list(left), timeout)
 
     def get(self, timeout: float | None = None) -> Any:
         """Dequeue one element eagerly, blocking while the queue is empty; TimeoutError after `timeout` seconds."""

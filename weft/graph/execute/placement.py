@@ -245,6 +245,9 @@ class Placement:
             for v in node.inputs:
                 if isinstance(v, Value) and self.of.get(v.node, device) != device:
                     total += self._transfer(self.of[v.node], device, v.nbytes)
+            for other in node.control:
+                if self.of.get(other, device) != device:
+                    total += self._transfer(self.of[other], device, 0)
         return total
 
     def _transfer(self, source: Device, destination: Device, nbytes: int) -> float:

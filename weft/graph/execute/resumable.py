@@ -52,6 +52,20 @@ def run_engines(engines: Iterable[Any]) -> None:
         watched.by = before
 
 
+class deferring:
+    """While entered, engines that this thread wakes are not run; `engines` has them afterwards."""
+
+    __slots__ = ("engines",)
+
+    def __enter__(self) -> deferring:
+        assert _here.todo is None
+        self.engines = _here.todo = deque()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _here.todo = None
+
+
 def resume(engine: Any) -> None:
     """Run what is ready in an engine: on this thread, if it is inside another one after that, or let its owner do it."""
     todo = _here.todo
@@ -67,7 +81,7 @@ class ResumableEngine:
     """One run of a plan, or of a part of one.
 
     Args:
-        plan: the units.
+        plan: the units. Those in `plan.arrivals`, by key, are never started: they are done when `arrive` brings their value.
         run: the step.
         env: the fed values; receives those that are computed.
         finished: called once, with the error or None.
@@ -106,6 +120,24 @@ class ResumableEngine:
         with self._lock:
             return [u.node for u in self._pending if u.size]
 
+    def arrive(self, key: Any, array: Any) -> None:
+        """The value of a unit that another part computes, on any thread; a second one for the same unit is ignored."""
+        unit = self.plan.arrivals[key]
+        if unit.outputs and (array is None or array.dtype != unit.outputs[0].dtype):
+            self.stop(TypeError(f"session: a value of another dtype came for node {unit.node.name!r}."))
+            return
+        with self._lock:
+            if self._stopped or self._counts[unit.index]:
+                return
+            self._counts[unit.index] = -1
+            if unit.outputs:
+                self.env[unit.outputs[0]] = array
+            self._left -= 1
+            self._release(unit)
+            ready = bool(self._ready)
+        if ready:
+            resume(self)
+
     def stop(self, error: BaseException | None = None) -> None:
         """Start nothing more, withdraw what waits, and end with `error` once no unit runs."""
         with self._lock:
@@ -127,32 +159,38 @@ class ResumableEngine:
     def drain(self, todo: deque[Any]) -> None:
         """Run units until none is ready. Other threads may do the same."""
         run, ready, lock = self.run_state, self._ready, self._lock
-        if not ready:  # a plan without units is over at once
+        with lock:
+            unit = ready.popleft() if ready else None
+            others = bool(ready)
+            self._running += unit is not None
+        if unit is None:  # a plan without units is over at once
             self._settle()
-        while True:
-            with lock:
-                if not ready:
-                    return
-                unit = ready.popleft()
-                others = bool(ready)
-                self._running += 1
+        while unit is not None:
             try:
                 run.check_start()
                 if unit.start is not None:
                     self._start(unit)
+                    outputs: Sequence[Any] | None = None
                 else:
                     if unit.seconds > SHARED_SECONDS and (others or todo):
                         self._share(todo, others)
                     begun = perf_counter()
                     outputs = unit.run(self._inputs(unit))
                     unit.seconds = perf_counter() - begun
-                    self._complete(unit, outputs)
+                    self._keep(unit, outputs)
             except BaseException as error:  # kept, and given to `finished`
                 self.stop(error)
+                outputs = None
             with lock:
-                self._running -= 1
-            if not ready:
-                self._settle()
+                if outputs is not None:
+                    self.executed += unit.size
+                    self._left -= 1
+                    self._release(unit)
+                unit = ready.popleft() if ready else None
+                others = bool(ready)
+                if unit is None:
+                    self._running -= 1
+        self._settle()
 
     def _share(self, todo: deque[Any], others: bool) -> None:
         """Let other threads take what this one would do after a long unit."""
@@ -164,6 +202,20 @@ class ResumableEngine:
     def _inputs(self, unit: Unit) -> list[Any]:
         env, constants = self.env, self.plan.constants
         return [(env[v] if v in env else constants[v]) if v.__class__ is Value else v for v in unit.inputs]
+
+    def _keep(self, unit: Unit, outputs: Sequence[Any]) -> None:
+        env, fed = self.env, self.plan.fed
+        for v, a in zip(unit.outputs, outputs, strict=True):
+            if v not in fed:
+                env[v] = a
+
+    def _release(self, unit: Unit) -> None:
+        """Make the consumers of a unit ready that wait for nothing else; the lock is held."""
+        counts, units, stopped = self._counts, self.plan.units, self._stopped
+        for i in unit.consumers:
+            counts[i] -= 1
+            if not counts[i] and not stopped:
+                self._ready.append(units[i])
 
     def _start(self, unit: Unit) -> None:
         """Start a node that blocks; it reports from any thread, perhaps at once."""
@@ -199,28 +251,18 @@ class ResumableEngine:
         if error is not None:
             self.stop(located(error, unit.node))
         elif not self._stopped:
-            self._complete(unit, outputs)
+            self._keep(unit, outputs)
         with self._lock:
+            if error is None and not self._stopped:
+                self.executed += unit.size
+                self._left -= 1
+                self._release(unit)
             self._running -= 1
             ready = bool(self._ready)
         if ready:
             resume(self)
         else:
             self._settle()
-
-    def _complete(self, unit: Unit, outputs: Sequence[Any]) -> None:
-        env, fed = self.env, self.plan.fed
-        for v, a in zip(unit.outputs, outputs, strict=True):
-            if v not in fed:
-                env[v] = a
-        counts, units = self._counts, self.plan.units
-        with self._lock:
-            self.executed += unit.size
-            self._left -= 1
-            for i in unit.consumers:
-                counts[i] -= 1
-                if not counts[i] and not self._stopped:
-                    self._ready.append(units[i])
 
     def _settle(self) -> None:
         """Report the end if this is it."""
