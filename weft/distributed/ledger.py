@@ -78,6 +78,8 @@ class WholeBatch(GlobalBatch):
 
     def shard(self, number: int, shards: int) -> Any:
         start, stop = tree.bounds(self.samples, shards, number)
+        if stop - start == self.samples:
+            return unflatten(self._structure, self._leaves)
         cut = [v[start:stop] if isinstance(v, (Tensor, np.ndarray)) and len(v.shape) else v for v in self._leaves]
         return unflatten(self._structure, cut)
 

@@ -74,5 +74,5 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _signature(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    leaves, _ = flatten(args)
-    return tuple((tuple(t.shape), str(t.dtype)) if isinstance(t, Tensor) else type(t) for t in leaves)
+    leaves = args if all([a.__class__ is Tensor for a in args]) else flatten(args)[0]
+    return tuple([(t._data.shape, t._data.dtype) if isinstance(t, Tensor) else type(t) for t in leaves])

@@ -45,9 +45,9 @@ class Randomness:
         states = [g.state._data.copy() for g in generators]
         for generator, (own, offset) in zip(generators, states, strict=True):
             if generator is default_generator:
-                generator._write(self._shard_seed, 0)
+                generator.state._data[...] = self._shard_seed, 0
             else:
-                generator._write(mix(int(own), int(offset), *position, shard), 0)
+                generator.state._data[...] = mix(int(own), int(offset), *position, shard), 0
         try:
             yield
         finally:
