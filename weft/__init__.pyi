@@ -124,8 +124,8 @@ __all__ = [
     "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere", "array",
     "array_equal", "as_strided", "as_tensor", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
     "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "backward", "baddbmm", "bartlett_window",
-    "batch_norm", "bernoulli", "bfloat16", "bilinear", "bincount", "bitwise_and", "bitwise_invert",
-    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "batch_norm", "bernoulli", "bfloat16", "bilinear", "bincount", "binomial", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     "blackman_window", "block_diag", "bmm", "bool", "broadcast_arrays", "broadcast_shapes",
     "broadcast_tensors", "broadcast_to", "bucketize", "can_cast", "cartesian_prod", "case", "cat", "cdist",
     "cdouble", "ceil", "celu", "cfloat", "chain_matmul", "checkpoint", "cholesky", "cholesky_inverse",
@@ -442,6 +442,8 @@ def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | 
     """Bilinear map: Σᵢⱼ x1ᵢ weightₖᵢⱼ x2ⱼ + biasₖ."""
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: builtins.int = 0) -> Tensor:
     """Count the occurrences of 0, 1, 2, … in a vector of integers."""
+def binomial(count: ArrayLike, prob: ArrayLike, generator: Any = None) -> Tensor:
+    """Random numbers of successes in `count` trials, each with the probability `prob`."""
 def bitwise_and(x1: Operand, x2: Operand) -> Tensor:
     """Bitwise and."""
 def bitwise_invert(x: Operand) -> Tensor:

@@ -627,6 +627,8 @@ class TensorMethods:
         """The greatest common divisor of integers."""
     def ge(self, x2: Operand) -> Tensor:
         """`x1 >= x2`, elementwise."""
+    def geometric_(self, p: builtins.float, *, generator: Any = None) -> Tensor:
+        """Fill with numbers of trials up to the first success, of probability `p`, in place."""
     def ger(self, vec2: ArrayLike) -> Tensor:
         """`outer`."""
     def get_device(self) -> builtins.int:
@@ -672,6 +674,10 @@ class TensorMethods:
         """Modified Bessel function of the first kind, order 0."""
     def i0_(self) -> Tensor:
         """`i0`, in place: replaces the value of this tensor."""
+    def igamma(self, other: ArrayLike) -> Tensor:
+        """The regularized lower incomplete gamma function P(x, other)."""
+    def igammac(self, other: ArrayLike) -> Tensor:
+        """The regularized upper incomplete gamma function Q(x, other)."""
     @property
     def imag(self) -> Tensor:
         """Imaginary part; zeros for a real tensor."""
@@ -1139,6 +1145,8 @@ class TensorMethods:
         """Permute the axes; a view."""
     def pinverse(self) -> Tensor:
         """The pseudo-inverse of (a batch of) matrices."""
+    def polygamma(self, n: builtins.int) -> Tensor:
+        """The n-th derivative of `digamma`: `wf.polygamma(n, x)`."""
     def positive(self) -> Tensor:
         """`+x`: a copy of `x`."""
     def positive_(self) -> Tensor:

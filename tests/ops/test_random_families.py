@@ -4,6 +4,7 @@ of the size of a draw."""
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.stats as st
 
 import weft as wf
@@ -75,3 +76,20 @@ def test_invalid_parameters_give_nan():
         "von Mises": (random_von_mises(t(-1.0, 0.0, np.nan, 1.0), _state(1)), [1, 1, 1, 0]),
     }
     each(lambda x, expected: np.testing.assert_array_equal(np.isnan(x.numpy()), expected), cases)
+
+
+def test_public_draws_work_in_captured_functions_and_refuse_invalid_parameters():
+    rates = wf.full((2000,), 3.0)
+    for draw in (wf.poisson, wf.function(lambda r: wf.poisson(r))):
+        wf.manual_seed(0)
+        assert abs(draw(rates).mean().item() - 3) < 0.3
+    wf.manual_seed(0)
+    assert abs(wf.binomial(wf.full((2000,), 10.0), wf.tensor(0.3)).mean().item() - 3) < 0.3
+    x = wf.zeros(4000, dtype=wf.int64).geometric_(0.25)
+    assert x.min().item() == 1 and abs(x.float().mean().item() - 4) < 0.4
+    with pytest.raises(ValueError, match="poisson: rates must not be negative"):
+        wf.poisson(wf.tensor(-1.0))
+    with pytest.raises(ValueError, match="binomial: prob must be between 0 and 1"):
+        wf.binomial(wf.tensor(2.0), wf.tensor(1.5))
+    with pytest.raises(ValueError, match="binomial: count must be integers"):
+        wf.binomial(wf.tensor(2.5), wf.tensor(0.5))

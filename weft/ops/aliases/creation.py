@@ -17,9 +17,8 @@ from ..array.elementwise import astype
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",
-    "LongTensor", "ShortTensor", "as_tensor", "detach", "from_numpy", "inference_mode", "is_complex", "is_floating_point",
-    "is_nonzero", "is_tensor", "logspace",
-    "numel", "poisson", "polar", "promote_types", "randint_like", "set_printoptions",
+    "LongTensor", "ShortTensor", "as_tensor", "binomial", "detach", "from_numpy", "inference_mode", "is_complex",
+    "is_floating_point", "is_nonzero", "is_tensor", "logspace", "numel", "poisson", "polar", "promote_types", "randint_like", "set_printoptions",
 ]  # fmt: skip
 
 
@@ -78,12 +77,33 @@ def poisson(x: Tensor, generator: Any = None) -> Tensor:
     tensor([0., 0.])
     """
     from ... import random
+    from ..array.check_values import require
+    from ..array.random_families import random_poisson
 
-    rates = x.detach()._array("poisson")
-    if (rates < 0).any():
-        raise ValueError("poisson: rates must not be negative.")
-    seed = int((random.default_generator if generator is None else generator).random_seed())
-    return Tensor(np.random.default_rng(seed).poisson(rates).astype(x.dtype))
+    rates = require(x.detach(), lambda v: v >= 0, "poisson: rates must not be negative.")
+    return random_poisson(rates, random._next("poisson", generator))
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Random numbers of successes in `count` trials, each with the probability `prob`.
+
+    Args:
+        count: numbers of trials, floating.
+        prob: probabilities, which broadcast against `count`.
+        generator: the source of random numbers; the default generator by default.
+
+    >>> wf.binomial(wf.tensor([4.0, 4.0]), wf.tensor([0.0, 1.0]))
+    tensor([0., 4.])
+    """
+    from ... import random
+    from ..array.check_values import require
+    from ..array.random_families import random_binomial
+    from ..array.shaping import broadcast_arrays
+
+    count, prob = broadcast_arrays(count.detach(), prob.detach())
+    count = require(count, lambda v: (v >= 0) & (v % 1 == 0), "binomial: count must be integers, 0 or more.")
+    prob = require(prob, lambda v: (v >= 0) & (v <= 1), "binomial: prob must be between 0 and 1.")
+    return random_binomial(count, prob, random._next("binomial", generator))
 
 
 def from_numpy(array: np.ndarray) -> Tensor:

@@ -234,6 +234,42 @@ def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Ten
 
 
 @_method
+def geometric_(x: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    """Fill with numbers of trials up to the first success, of probability `p`, in place."""
+    from ... import random
+    from ..array.elementwise import log1p
+    from ..array.elementwise.arithmetic import floor
+
+    number("geometric_", "p", p, above=0)
+    uniform = random.rand(*x.shape, dtype=dtypes.float64, generator=generator)
+    return x.copy_(floor(log1p(-uniform) / float(np.log1p(-p)) + 1.0) if p < 1 else 1.0)
+
+
+@_method
+def polygamma(x: Tensor, n: int) -> Tensor:
+    """The n-th derivative of `digamma`: `wf.polygamma(n, x)`."""
+    from ..array.special_functions import polygamma as function
+
+    return function(n, x)
+
+
+@_method
+def igamma(x: Tensor, other: Tensor) -> Tensor:
+    """The regularized lower incomplete gamma function P(x, other)."""
+    from ..array.incomplete_gamma import gammainc
+
+    return gammainc(x, other)
+
+
+@_method
+def igammac(x: Tensor, other: Tensor) -> Tensor:
+    """The regularized upper incomplete gamma function Q(x, other)."""
+    from ..array.incomplete_gamma import gammaincc
+
+    return gammaincc(x, other)
+
+
+@_method
 def log_normal_(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers whose logarithms are normal, in place."""
     from ... import random

@@ -14,6 +14,7 @@ factor log t - ψ(a).
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -28,7 +29,6 @@ from .elementwise import exp, log, where
 from .elementwise.special import digamma, lgamma, xlogy
 
 _QUADRATURE_MIN = 100.0  # a from which the quadrature is used
-_NODES, _WEIGHTS = (v.astype(np.float64) for v in np.polynomial.legendre.leggauss(64))
 _MAX_TERMS = 2000
 _BLOCK = 4096  # elements per block of the quadrature, which needs 64 numbers for each
 _EPS = np.finfo(np.float64).eps
@@ -81,11 +81,19 @@ def _fraction(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return value, slope
 
 
+@functools.cache
+def _nodes() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of the quadrature on [-1, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    return nodes, weights
+
+
 def _quadrature(a: np.ndarray, x: np.ndarray, log_x: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The smaller tail over x f(x), P where x < a and Q elsewhere, and its derivative with respect to a over the same.
 
     The derivative is 0 unless `log_x` is given.
     """
+    nodes, weights = _nodes()
     integral, slope = np.empty_like(x), np.zeros_like(x)
     for start in range(0, x.size, _BLOCK):
         part = slice(start, start + _BLOCK)
@@ -93,8 +101,8 @@ def _quadrature(a: np.ndarray, x: np.ndarray, log_x: np.ndarray | None = None) -
         side = np.where(xk < ak, -1.0, 1.0)
         # beyond `limit` the integrand is below exp(-40), as it decays like exp(-a s² / 2) and like exp(-|x - a| s)
         limit = np.minimum(10.0 / np.sqrt(ak), 40.0 / np.maximum(np.abs(xk - ak), 1e-300))
-        s = limit * (_NODES + 1.0) / 2.0
-        heights = np.exp(side * ak * s - xk * np.expm1(side * s)) * _WEIGHTS
+        s = limit * (nodes + 1.0) / 2.0
+        heights = np.exp(side * ak * s - xk * np.expm1(side * s)) * weights
         integral[part] = heights.sum(-1) * limit[:, 0] / 2.0
         if log_x is not None:
             factor = (log_x[part] - _digamma(a[part]))[:, None] + side * s
