@@ -18,7 +18,8 @@ from ..array.elementwise import astype
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",
     "LongTensor", "ShortTensor", "as_tensor", "binomial", "detach", "from_numpy", "inference_mode", "is_complex",
-    "is_floating_point", "is_nonzero", "is_tensor", "logspace", "numel", "poisson", "polar", "promote_types", "randint_like", "set_printoptions",
+    "is_floating_point", "is_nonzero", "is_tensor", "logspace", "numel",
+    "poisson", "polar", "promote_types", "randint_like", "set_printoptions",
 ]  # fmt: skip
 
 

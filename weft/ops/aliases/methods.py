@@ -242,7 +242,8 @@ def geometric_(x: Tensor, p: float, *, generator: Any = None) -> Tensor:
 
     number("geometric_", "p", p, above=0)
     uniform = random.rand(*x.shape, dtype=dtypes.float64, generator=generator)
-    return x.copy_(floor(log1p(-uniform) / float(np.log1p(-p)) + 1.0) if p < 1 else 1.0)
+    trials = floor(log1p(-uniform) / float(np.log1p(-p)) + 1.0) if p < 1 else uniform * 0.0 + 1.0
+    return x.copy_(astype(trials, x.dtype))
 
 
 @_method
