@@ -118,3 +118,20 @@ def test_rows_that_come_from_the_variable_itself_are_read_before_they_are_writte
 
     wf.function(step)(wf.tensor([1, 2, 3, 4]))
     assert state.tolist() == [0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0]
+
+
+def test_rows_of_a_variable_are_updated_in_its_memory_after_the_check():
+    table = wf.zeros(1000, 8)
+
+    @wf.function
+    def update(index, rows):
+        table.copy_(wf.index_add(table, index, rows, 0))
+
+    update(wf.tensor([3, 999, 3]), wf.ones(3, 8))
+    assert table.numpy()[3, 0] == 2.0 and table.numpy()[999, 0] == 1.0
+    storages = [x for step in update.traces[-1].compiled.program.steps for x in getattr(step, "writes", ())]
+    assert all(x.nbytes < table.nbytes or x.kind == "variable" for x in storages)  # no copy of the table
+    before = table.numpy().copy()
+    with pytest.raises(IndexError, match="index_add"):
+        update(wf.tensor([0, 1, 1000]), wf.ones(3, 8))
+    np.testing.assert_array_equal(table.numpy(), before)

@@ -227,12 +227,13 @@ class Lowering:
         unit: Any,
         reads: dict[int, list[Any]] | None,
         joins: bool = False,
+        checked: bool = False,
     ) -> Layout:
         """The layout for output `index` of a node: a program output, a variable's own memory if that is safe, or the arena.
 
         `reads` maps the storages that the same step reads to its access patterns (offset, strides over the value's axes),
         or is None if the step may not overwrite its operands. With `joins` the layout may be part of a concatenation: for
-        steps that write with any strides.
+        steps that write with any strides. `checked`: what may fail in this unit has been checked by earlier steps.
         """
         value = node.outputs[index]
         shape = tuple(value.shape)
@@ -240,7 +241,7 @@ class Lowering:
             target = self.targets[i]
             if target is None or i in self.settled:
                 continue
-            if self._may_overwrite(target, unit, reads):
+            if self._may_overwrite(target, unit, reads, checked):
                 self.settled[i] = target
                 self.layouts[value] = target
                 return target
@@ -256,11 +257,11 @@ class Lowering:
         self.layouts[value] = layout
         return layout
 
-    def _may_overwrite(self, target: Layout, unit: Any, reads: Any) -> bool:
+    def _may_overwrite(self, target: Layout, unit: Any, reads: Any, checked: bool) -> bool:
         """Whether a step may store its result in a variable: the old value has no later readers, and the step itself reads
         it element by element, if at all."""
         here = self.position[id(unit)]
-        if here <= self.barrier and self.barrier >= 0:
+        if here < self.barrier or (here == self.barrier and not checked):
             return False
         if any(x.storage is target.storage for operands in self.deferred_products.values() for x in operands):
             return False  # a deferred product still has to read it

@@ -85,7 +85,7 @@ def _copy_of(lowering: Lowering, node: Node, value: Any, others: Sequence[Layout
     """(row-major memory that holds a copy of `value`, the layout that the node's result must have).
 
     If the result goes into the memory that holds `value` (a few rows of a variable are replaced), nothing is copied,
-    unless the step reads that memory through its `others` too.
+    unless the step reads that memory through its `others` too. The caller has checked the indices.
     """
     number = filled_with(value)
     if number is not None:
@@ -96,7 +96,7 @@ def _copy_of(lowering: Lowering, node: Node, value: Any, others: Sequence[Layout
     old = lowering.layout_of(value)
     reads: dict[int, list[Any]] = {id(x.storage): [None] for x in others}
     reads.setdefault(id(old.storage), []).append((old.offset, old.strides, old.shape))
-    out = lowering.place(node, 0, row_major(tuple(value.shape)), node, reads)
+    out = lowering.place(node, 0, row_major(tuple(value.shape)), node, reads, checked=True)
     if out.storage is old.storage:
         return out, out
     target = out if out.contiguous else lowering.temporary(tuple(value.shape), out.dtype)
