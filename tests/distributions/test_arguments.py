@@ -249,3 +249,25 @@ def test_score_function_estimator_learns_a_bandit():
         loss.backward()
         optimizer.step()
     assert D.Categorical(logits=logits).probs[1].item() > 0.7
+
+
+def test_sessions_run_distributions_of_sizes_known_when_they_run():
+    graph = wf.Graph()
+    with graph.as_default():
+        x, scale = wf.placeholder(wf.float32, (None, 3)), wf.placeholder(wf.float32, ())
+        d = D.Normal(x, scale)
+        fetches = [
+            d.log_prob(x + 1.0),
+            d.rsample(),
+            D.Categorical(logits=x).sample(),
+            D.kl_divergence(d, D.Normal(0.0, 1.0)),
+            D.Gamma(wf.exp(x), 1.0).rsample(),
+        ]
+    values = np.ones((2, 3), np.float32)
+    with wf.Session(graph) as session:
+        results = session.run(fetches, {x: values, scale: np.float32(2)})
+        assert [np.shape(r) for r in results] == [(2, 3), (2, 3), (2,), (2, 3), (2, 3)]
+        expected = D.Normal(wf.tensor(values), 2.0).log_prob(wf.tensor(values + 1))
+        np.testing.assert_allclose(np.asarray(results[0]), expected.numpy(), rtol=1e-6)
+        with pytest.raises(ValueError, match="Normal: scale must be greater than 0"):
+            session.run(fetches[0], {x: values, scale: np.float32(-1)})

@@ -11,6 +11,7 @@ from ..tensor import Tensor
 from . import constraints
 from .binary_logits import BinaryLogits, bernoulli_log_prob, binary_entropy, draw_bernoulli
 from .exp_family import ExponentialFamily
+from .utils import spread
 
 
 class Bernoulli(BinaryLogits, ExponentialFamily):
@@ -60,7 +61,7 @@ class Bernoulli(BinaryLogits, ExponentialFamily):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = wf.arange(2, dtype=self._param.dtype).reshape((2, *(1,) * len(self.batch_shape)))
-        return wf.broadcast_to(values, (2, *self.batch_shape)) if expand else values
+        return spread(values, (2, *self.batch_shape)) if expand else values
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

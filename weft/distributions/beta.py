@@ -9,7 +9,7 @@ import weft as wf
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, standard_gamma
+from .utils import broadcast_all, spread, standard_gamma
 
 
 class Beta(ExponentialFamily):
@@ -54,8 +54,8 @@ class Beta(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         # x / (x + y) of two gamma variables, from their logarithms, which do not underflow
-        x = standard_gamma(wf.broadcast_to(self.concentration1, shape), log=True)
-        y = standard_gamma(wf.broadcast_to(self.concentration0, shape), log=True)
+        x = standard_gamma(spread(self.concentration1, shape), log=True)
+        y = standard_gamma(spread(self.concentration0, shape), log=True)
         return wf.sigmoid(x - y)
 
     def log_prob(self, value: Any) -> Tensor:

@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from . import constraints
 from .binary_logits import BinaryLogits
 from .distribution import Distribution
-from .utils import binomial
+from .utils import binomial, spread
 
 
 class Binomial(BinaryLogits, Distribution):
@@ -59,7 +59,7 @@ class Binomial(BinaryLogits, Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return binomial(wf.broadcast_to(self.total_count, shape), wf.broadcast_to(self.probs, shape))
+        return binomial(spread(self.total_count, shape), spread(self.probs, shape))
 
     def log_prob(self, value: Any) -> Tensor:
         value = self.checked(value)
@@ -80,4 +80,4 @@ class Binomial(BinaryLogits, Distribution):
                 "Binomial: the values of distributions with different total_count cannot be enumerated together."
             )
         values = wf.arange(1 + total, dtype=self._param.dtype).reshape((-1, *(1,) * len(self.batch_shape)))
-        return wf.broadcast_to(values, (1 + total, *self.batch_shape)) if expand else values
+        return spread(values, (1 + total, *self.batch_shape)) if expand else values

@@ -11,7 +11,17 @@ from ..errors import format_shape
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import Shape, broadcast_all, common_shape, lazy_property, logits_to_probs, one_of, probs_to_logits
+from .utils import (
+    Shape,
+    broadcast_all,
+    common_shape,
+    lazy_property,
+    logits_to_probs,
+    one_of,
+    probs_to_logits,
+    spread,
+    standard_uniform,
+)
 
 
 class Categorical(Distribution):
@@ -89,8 +99,8 @@ class Categorical(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         index = wf.astype(self.checked(value), wf.int64)
         shape = common_shape(index.shape, self.batch_shape)
-        index = wf.broadcast_to(index, shape)
-        logits = wf.broadcast_to(self.logits, (*shape, self._num_events))
+        index = spread(index, shape)
+        logits = spread(self.logits, (*shape, self._num_events))
         return wf.take_along_axis(logits, index[..., None], axis=-1)[..., 0]
 
     def entropy(self) -> Tensor:
@@ -100,14 +110,14 @@ class Categorical(Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = wf.arange(self._num_events, dtype=wf.int64).reshape((-1, *(1,) * len(self.batch_shape)))
-        return wf.broadcast_to(values, (self._num_events, *self.batch_shape)) if expand else values
+        return spread(values, (self._num_events, *self.batch_shape)) if expand else values
 
 
 def draw_categories(probs: Tensor, shape: Shape) -> Tensor:
     """Category indices of the given shape, by inversion of the cumulated probabilities, in float64."""
     sums = wf.cumsum(wf.astype(probs.detach(), wf.float64), axis=-1)
     total = sums[..., -1]
-    point = wf.rand(shape, dtype=wf.float64) * total
+    point = standard_uniform(shape, total) * total
     # a point that rounds up to the total is moved to 0, which is below the first category of positive probability
     point = wf.where(point < total, point, wf.zeros((), dtype=wf.float64))
     return wf.sum(wf.astype(sums <= point[..., None], wf.int64), axis=-1)

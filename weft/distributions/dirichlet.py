@@ -11,7 +11,7 @@ from ..nn import functional as F
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, standard_gamma
+from .utils import broadcast_all, spread, standard_gamma
 
 
 class Dirichlet(ExponentialFamily):
@@ -59,7 +59,7 @@ class Dirichlet(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         # gamma variables, normalised; from their logarithms, which do not underflow
-        return F.softmax(standard_gamma(wf.broadcast_to(self.concentration, shape), log=True), -1)
+        return F.softmax(standard_gamma(spread(self.concentration, shape), log=True), -1)
 
     def log_prob(self, value: Any) -> Tensor:
         value = self.checked(value)

@@ -21,7 +21,7 @@ from ..autograd.tape import no_grad
 from ..errors import format_shape
 from ..tensor import Tensor
 from . import constraints
-from .utils import Shape, as_shape, describe_values, ensure, lazy_property
+from .utils import Shape, as_shape, describe_values, ensure, lazy_property, spread
 
 
 class Distribution:
@@ -120,7 +120,7 @@ class Distribution:
             value = self.__dict__.get(name)
             if value is not None:
                 axes = 0 if constraints.is_dependent(constraint) else constraint.event_dim
-                self.__dict__[name] = wf.broadcast_to(value, (*batch_shape, *value.shape[value.ndim - axes :]))
+                self.__dict__[name] = spread(value, (*batch_shape, *value.shape[value.ndim - axes :]))
 
     # Defined by families --------------------------------------------------------------------------------------------
 

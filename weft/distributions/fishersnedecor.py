@@ -10,7 +10,7 @@ import weft as wf
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import broadcast_all, standard_gamma
+from .utils import broadcast_all, spread, standard_gamma
 
 
 class FisherSnedecor(Distribution):
@@ -56,7 +56,7 @@ class FisherSnedecor(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        logs = [standard_gamma(wf.broadcast_to(df * 0.5, shape), log=True) - wf.log(df) for df in (self.df1, self.df2)]
+        logs = [standard_gamma(spread(df * 0.5, shape), log=True) - wf.log(df) for df in (self.df1, self.df2)]
         smallest = float(wf.finfo(self.df1.dtype).smallest_normal)
         return wf.clip(wf.exp(logs[0] - logs[1]), smallest, None)
 

@@ -9,7 +9,7 @@ import weft as wf
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, standard_gamma
+from .utils import broadcast_all, spread, standard_gamma
 
 
 class Gamma(ExponentialFamily):
@@ -48,7 +48,7 @@ class Gamma(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        value = standard_gamma(wf.broadcast_to(self.concentration, shape)) / self.rate
+        value = standard_gamma(spread(self.concentration, shape)) / self.rate
         smallest = float(wf.finfo(value.dtype).smallest_normal)
         return wf.where(value < smallest, wf.full((), smallest, dtype=value.dtype), value)  # its logarithm is finite
 

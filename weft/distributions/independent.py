@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import weft as wf
-
 from ..errors import format_shape
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import Shape, sum_rightmost
+from .utils import Shape, spread, sum_rightmost
 
 
 class Independent(Distribution):
@@ -84,7 +82,7 @@ class Independent(Distribution):
         return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Tensor:
-        entropy = wf.broadcast_to(self.base_dist.entropy(), self.base_dist.batch_shape)
+        entropy = spread(self.base_dist.entropy(), self.base_dist.batch_shape)
         return sum_rightmost(entropy, self.reinterpreted_batch_ndims)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:

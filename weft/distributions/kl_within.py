@@ -32,7 +32,7 @@ from .pareto import Pareto
 from .poisson import Poisson
 from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
-from .utils import EULER, common_shape, half_log_det, infinite_where, inverse_tril, sum_rightmost
+from .utils import EULER, common_shape, half_log_det, infinite_where, inverse_tril, spread, sum_rightmost
 from .wishart import Wishart, multidigamma
 
 
@@ -154,10 +154,7 @@ def _normal_terms(d: Any) -> tuple[Tensor, Tensor]:
         root = wf.sqrt(d._diag)
         batch = common_shape(d._factor.shape[:-2], root.shape[:-1])
         n = d.event_shape[0]
-        parts = [
-            wf.broadcast_to(d._factor, (*batch, *d._factor.shape[-2:])),
-            wf.broadcast_to(wf.diag_embed(root), (*batch, n, n)),
-        ]
+        parts = [spread(d._factor, (*batch, *d._factor.shape[-2:])), spread(wf.diag_embed(root), (*batch, n, n))]
         return 0.5 * d.log_det(), wf.concat(parts, axis=-1)
     return half_log_det(d._factor), d._factor
 

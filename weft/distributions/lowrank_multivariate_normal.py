@@ -19,6 +19,7 @@ from .utils import (
     half_log_det,
     inverse_tril,
     lazy_property,
+    spread,
     standard_normal,
 )
 
@@ -57,8 +58,8 @@ class LowRankMultivariateNormal(Distribution):
             )
         batch = common_shape(loc.shape[:-1], factor.shape[:-2], diag.shape[:-1])
         n = loc.shape[-1]
-        self.loc, self.cov_diag = wf.broadcast_to(loc, (*batch, n)), wf.broadcast_to(diag, (*batch, n))
-        self.cov_factor = wf.broadcast_to(factor, (*batch, *factor.shape[-2:]))
+        self.loc, self.cov_diag = spread(loc, (*batch, n)), spread(diag, (*batch, n))
+        self.cov_factor = spread(factor, (*batch, *factor.shape[-2:]))
         super().__init__(batch, (n,), validate_args=validate_args)
         self._factor, self._diag = factor, diag  # as given, not broadcast
 
@@ -92,7 +93,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def variance(self) -> Tensor:
         """The variance of each element: the diagonal of the covariance."""
-        return wf.broadcast_to(wf.sum(self._factor**2, axis=-1) + self._diag, self.batch_shape + self.event_shape)
+        return spread(wf.sum(self._factor**2, axis=-1) + self._diag, self.batch_shape + self.event_shape)
 
     @lazy_property
     def scale_tril(self) -> Tensor:
@@ -100,19 +101,19 @@ class LowRankMultivariateNormal(Distribution):
         root = wf.sqrt(self._diag)[..., None]
         inner = self._factor / root
         tril = root * wf.linalg.cholesky(add_identity(inner @ inner.mT))
-        return wf.broadcast_to(tril, self.batch_shape + self.event_shape * 2)
+        return spread(tril, self.batch_shape + self.event_shape * 2)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
         matrix = self._factor @ self._factor.mT + wf.diag_embed(self._diag)
-        return wf.broadcast_to(matrix, self.batch_shape + self.event_shape * 2)
+        return spread(matrix, self.batch_shape + self.event_shape * 2)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         matrix = wf.diag_embed(1 / self._diag) - self._reduction.mT @ self._reduction
-        return wf.broadcast_to(matrix, self.batch_shape + self.event_shape * 2)
+        return spread(matrix, self.batch_shape + self.event_shape * 2)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -126,4 +127,4 @@ class LowRankMultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         entropy = 0.5 * (self.event_shape[0] * (1.0 + math.log(2 * math.pi)) + self.log_det())
-        return wf.broadcast_to(entropy, self.batch_shape)
+        return spread(entropy, self.batch_shape)

@@ -14,7 +14,7 @@ from . import constraints
 from .categorical import Categorical
 from .constraints import MixtureSameFamilyConstraint
 from .distribution import Distribution
-from .utils import Shape
+from .utils import Shape, spread
 
 
 class MixtureSameFamily(Distribution):
@@ -104,7 +104,7 @@ class MixtureSameFamily(Distribution):
             chosen = self.mixture_distribution.expand(self.batch_shape).sample(sample_shape)
             values = self.component_distribution.sample(sample_shape)
             index = chosen.reshape((*chosen.shape, *(1,) * (1 + self._event_ndims)))
-            index = wf.broadcast_to(index, (*chosen.shape, 1, *self.event_shape))
+            index = spread(index, (*chosen.shape, 1, *self.event_shape))
             return wf.squeeze(wf.take_along_axis(values, index, axis=self._axis), axis=self._axis)
 
     def log_prob(self, value: Any) -> Tensor:

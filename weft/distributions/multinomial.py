@@ -13,7 +13,7 @@ from . import constraints
 from .binomial import Binomial
 from .categorical import Categorical
 from .distribution import Distribution
-from .utils import Shape, binomial
+from .utils import Shape, binomial, spread
 
 
 class Multinomial(Distribution):
@@ -87,7 +87,7 @@ class Multinomial(Distribution):
 
     def _by_binomials(self, shape: Shape) -> Tensor:
         """Category by category, of the draws that are left; of the last category, all of them."""
-        probs = wf.broadcast_to(self.probs.detach(), shape)
+        probs = spread(self.probs.detach(), shape)
         left = wf.full(shape[:-1], float(self.total_count), dtype=probs.dtype)
         # the sum of the probabilities from a category on
         tails = wf.flip(wf.cumsum(wf.flip(probs, axis=-1), axis=-1), axis=-1)

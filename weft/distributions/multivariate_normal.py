@@ -19,6 +19,7 @@ from .utils import (
     inverse_tril,
     lazy_property,
     one_of,
+    spread,
     standard_normal,
 )
 
@@ -89,26 +90,26 @@ class MultivariateNormal(Distribution):
                 f"Got shape {format_shape(loc.shape)}."
             )
         batch = common_shape(matrix.shape[:-2], loc.shape[:-1])
-        self.loc = wf.broadcast_to(loc, (*batch, n))
-        setattr(self, name, wf.broadcast_to(matrix, (*batch, n, n)))
+        self.loc = spread(loc, (*batch, n))
+        setattr(self, name, spread(matrix, (*batch, n, n)))
         super().__init__(batch, (n,), validate_args=validate_args)
         self._factor = factor_of(name, matrix)  # not broadcast: one decomposition for the whole batch
 
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower Cholesky factor of the covariance."""
-        return wf.broadcast_to(self._factor, self.batch_shape + self.event_shape * 2)
+        return spread(self._factor, self.batch_shape + self.event_shape * 2)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return wf.broadcast_to(self._factor @ self._factor.mT, self.batch_shape + self.event_shape * 2)
+        return spread(self._factor @ self._factor.mT, self.batch_shape + self.event_shape * 2)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         inverse = self._inverse_factor
-        return wf.broadcast_to(inverse.mT @ inverse, self.batch_shape + self.event_shape * 2)
+        return spread(inverse.mT @ inverse, self.batch_shape + self.event_shape * 2)
 
     @lazy_property
     def _inverse_factor(self) -> Tensor:
@@ -125,7 +126,7 @@ class MultivariateNormal(Distribution):
     @property
     def variance(self) -> Tensor:
         """The variance of each element: the diagonal of the covariance."""
-        return wf.broadcast_to(wf.sum(self._factor**2, axis=-1), self.batch_shape + self.event_shape)
+        return spread(wf.sum(self._factor**2, axis=-1), self.batch_shape + self.event_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = standard_normal(self._extended_shape(sample_shape), self.loc)
@@ -141,4 +142,4 @@ class MultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         entropy = 0.5 * self.event_shape[0] * (1.0 + math.log(2 * math.pi)) + half_log_det(self._factor)
-        return wf.broadcast_to(entropy, self.batch_shape)
+        return spread(entropy, self.batch_shape)

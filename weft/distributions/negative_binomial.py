@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from . import constraints
 from .binary_logits import BinaryLogits
 from .distribution import Distribution
-from .utils import poisson, standard_gamma
+from .utils import poisson, spread, standard_gamma
 
 
 class NegativeBinomial(BinaryLogits, Distribution):
@@ -57,7 +57,7 @@ class NegativeBinomial(BinaryLogits, Distribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            count = wf.broadcast_to(self.total_count, shape)
+            count = spread(self.total_count, shape)
             rate = standard_gamma(wf.where(count > 0, count, 1.0)) * wf.exp(self.logits)
             return poisson(wf.where(count > 0, rate, 0.0))
 

@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from . import constraints
 from .categorical import Categorical
 from .distribution import Distribution
-from .utils import Shape
+from .utils import Shape, spread
 
 
 class OneHotCategorical(Distribution):
@@ -84,7 +84,7 @@ class OneHotCategorical(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         n = self.event_shape[0]
         values = wf.eye(n, dtype=self._param.dtype).reshape((n, *(1,) * len(self.batch_shape), n))
-        return wf.broadcast_to(values, (n, *self.batch_shape, n)) if expand else values
+        return spread(values, (n, *self.batch_shape, n)) if expand else values
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

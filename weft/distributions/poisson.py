@@ -9,7 +9,7 @@ import weft as wf
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, poisson
+from .utils import broadcast_all, poisson, spread
 
 
 class Poisson(ExponentialFamily):
@@ -44,7 +44,7 @@ class Poisson(ExponentialFamily):
         return self.rate
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return poisson(wf.broadcast_to(self.rate, self._extended_shape(sample_shape)))
+        return poisson(spread(self.rate, self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Tensor:
         value = self.checked(value)

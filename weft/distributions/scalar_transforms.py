@@ -11,7 +11,7 @@ from ..nn import functional as F
 from ..tensor import Tensor
 from . import constraints
 from .transform import Transform
-from .utils import Shape, broadcast_all, common_shape
+from .utils import Shape, broadcast_all, common_shape, spread
 
 
 class ExpTransform(Transform):
@@ -274,7 +274,7 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         if isinstance(self.scale, Tensor):
-            result = wf.broadcast_to(wf.log(wf.abs(self.scale)), self.forward_shape(x.shape))
+            result = spread(wf.log(wf.abs(self.scale)), self.forward_shape(x.shape))
         else:
             result = wf.full_like(x, math.log(abs(self.scale)))
         return wf.sum(result, axis=tuple(range(-self._event_dim, 0))) if self._event_dim else result

@@ -10,7 +10,7 @@ import weft as wf
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import broadcast_all, standard_gamma, standard_normal
+from .utils import broadcast_all, spread, standard_gamma, standard_normal
 
 
 class StudentT(Distribution):
@@ -55,7 +55,7 @@ class StudentT(Distribution):
         shape = self._extended_shape(sample_shape)
         x = standard_normal(shape, self.df)
         # a chi-squared variable over its degrees of freedom, in logarithms
-        log_ratio = standard_gamma(wf.broadcast_to(self.df * 0.5, shape), log=True) - wf.log(self.df * 0.5)
+        log_ratio = standard_gamma(spread(self.df * 0.5, shape), log=True) - wf.log(self.df * 0.5)
         return self.loc + self.scale * x * wf.exp(-0.5 * log_ratio)
 
     def log_prob(self, value: Any) -> Tensor:

@@ -54,7 +54,22 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         for v, t in zip(values, tensors, strict=True)
     ]
     shape = common_shape(*[t.shape for t in made])
-    return tuple([t if t.shape == shape else wf.broadcast_to(t, shape) for t in made])
+    if is_known(shape):
+        return tuple([spread(t, shape) for t in made])
+    return tuple([_like_all(t, made) for t in made])
+
+
+def _like_all(t: Tensor, others: list[Tensor]) -> Tensor:
+    """`t` broadcast against `others`, whose sizes are known only when a graph runs."""
+    for other in others:
+        if other is not t and other.ndim:
+            t = wf.where(wf.ones_like(other, dtype=wf.bool), t, other)
+    return t
+
+
+def spread(t: Tensor, shape: Shape) -> Tensor:
+    """`t` broadcast to `shape`, if it has another."""
+    return t if t.shape == shape else wf.broadcast_to(t, shape)
 
 
 def common_shape(*shapes: Any) -> Shape:
@@ -146,14 +161,14 @@ def standard_normal(shape: Shape, like: Tensor) -> Tensor:
     """Standard normal numbers in the dtype of `like`."""
     if is_known(shape):
         return wf.randn(shape, dtype=like.dtype)
-    return wf.randn_like(wf.broadcast_to(like.detach(), shape))
+    return wf.randn_like(spread(like.detach(), shape))
 
 
 def standard_uniform(shape: Shape, like: Tensor) -> Tensor:
     """Uniform numbers in [0, 1) in the dtype of `like`."""
     if is_known(shape):
         return wf.rand(shape, dtype=like.dtype)
-    return wf.rand_like(wf.broadcast_to(like.detach(), shape))
+    return wf.rand_like(spread(like.detach(), shape))
 
 
 def open_uniform(shape: Shape, like: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import weft as wf
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import broadcast_all, von_mises
+from .utils import broadcast_all, spread, von_mises
 
 
 class VonMises(Distribution):
@@ -52,7 +52,7 @@ class VonMises(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        angle = von_mises(wf.broadcast_to(self.concentration, shape)) + self.loc.detach()
+        angle = von_mises(spread(self.concentration, shape)) + self.loc.detach()
         return (angle + math.pi) % (2 * math.pi) - math.pi
 
     def log_prob(self, value: Any) -> Tensor:

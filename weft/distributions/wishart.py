@@ -17,6 +17,7 @@ from .utils import (
     half_log_det,
     inverse_tril,
     lazy_property,
+    spread,
     standard_gamma,
     standard_normal,
 )
@@ -62,26 +63,26 @@ class Wishart(Distribution):
         df = wf.full((), df, dtype=matrix.dtype) if isinstance(df, (int, float)) else broadcast_all(df)[0]
         n = matrix.shape[-1]
         batch = common_shape(matrix.shape[:-2], df.shape)
-        self.df = wf.broadcast_to(df, batch)
-        setattr(self, name, wf.broadcast_to(matrix, (*batch, n, n)))
+        self.df = spread(df, batch)
+        setattr(self, name, spread(matrix, (*batch, n, n)))
         super().__init__(batch, (n, n), validate_args=validate_args)
         self._factor = factor_of(name, matrix)
 
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower Cholesky factor of the covariance."""
-        return wf.broadcast_to(self._factor, self.batch_shape + self.event_shape)
+        return spread(self._factor, self.batch_shape + self.event_shape)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance of the vectors."""
-        return wf.broadcast_to(self._factor @ self._factor.mT, self.batch_shape + self.event_shape)
+        return spread(self._factor @ self._factor.mT, self.batch_shape + self.event_shape)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         inverse = self._inverse_factor
-        return wf.broadcast_to(inverse.mT @ inverse, self.batch_shape + self.event_shape)
+        return spread(inverse.mT @ inverse, self.batch_shape + self.event_shape)
 
     @lazy_property
     def _inverse_factor(self) -> Tensor:
@@ -110,7 +111,7 @@ class Wishart(Distribution):
         n = shape[-1]
         half_df = (self.df[..., None] - wf.arange(n, dtype=self.df.dtype)) * 0.5
         # square roots of chi-squared variables, from the logarithms of gamma variables
-        chi = wf.exp(0.5 * (standard_gamma(wf.broadcast_to(half_df, shape[:-1]), log=True) + math.log(2.0)))
+        chi = wf.exp(0.5 * (standard_gamma(spread(half_df, shape[:-1]), log=True) + math.log(2.0)))
         chi = wf.clip(chi, float(wf.finfo(chi.dtype).eps), None)
         noise = wf.tril(standard_normal(shape, self.df), k=-1) + wf.diag_embed(chi)
         root = self._factor @ noise
