@@ -377,10 +377,6 @@ def test_what_a_body_must_not_do_is_refused_with_what_to_do(worker: Context) -> 
 
 
 def test_what_cannot_be_distributed_is_refused_before_the_first_step(worker: Context) -> None:
-    class Closures(optim.SGD):
-        def step(self, closure: Any = None) -> Any:
-            return closure()
-
     def check(make: Callable[[], tuple[Any, Any]], message: str) -> None:
         model, optimizer = make()
 
@@ -393,7 +389,7 @@ def test_what_cannot_be_distributed_is_refused_before_the_first_step(worker: Con
 
     def closures() -> tuple[Any, Any]:
         model = nn.Linear(5, 3)
-        return model, Closures(model.parameters(), lr=0.1)
+        return model, optim.LBFGS(model.parameters(), lr=0.1)
 
     def hooked() -> tuple[Any, Any]:
         model = nn.Linear(5, 3)
@@ -407,7 +403,7 @@ def test_what_cannot_be_distributed_is_refused_before_the_first_step(worker: Con
 
     trained, optimizer, _ = _trained()
     cases = {
-        "closure": (closures, "Closures has a step.. of its own.*closures, LBFGS"),
+        "closure": (closures, "LBFGS has a step.. of its own.*evaluate the loss again"),
         "hook": (hooked, "register_post_accumulate_grad_hook. It would see the gradient of one shard"),
         "shared memory": (tied, "share memory, and would be updated apart. Tie weights by using one Parameter"),
         "two steps": (lambda: (trained, optimizer), "is trained by two steps"),
