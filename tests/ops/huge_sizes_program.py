@@ -148,6 +148,40 @@ def layer_calls(huge):
         yield f"{name} {huge}", call, []
 
 
+def alias_calls(huge):
+    """PyTorch's and NumPy's names that take a number."""
+    calls = {
+        "as_strided size": lambda x: x.as_strided((huge,), (0,)), "as_strided stride": lambda x: x.as_strided((2,), (huge,)),
+        "as_strided offset": lambda x: x.as_strided((2,), (1,), huge), "diag_embed": lambda x: wf.diag_embed(x, huge),
+        "diagflat": lambda x: wf.diagflat(x, huge), "unfold size": lambda x: x.unfold(0, huge, 1),
+        "unfold step": lambda x: x.unfold(0, 2, huge), "narrow": lambda x: wf.narrow(x, 0, 0, huge),
+        "narrow start": lambda x: wf.narrow(x, 0, huge, 1), "select": lambda x: wf.select(x, 0, huge),
+        "tensor_split": lambda x: wf.tensor_split(x, huge), "hsplit": lambda x: wf.hsplit(x, huge),
+        "vander": lambda x: wf.vander(x, huge), "combinations": lambda x: wf.combinations(x, huge),
+        "histc": lambda x: wf.histc(x, huge), "stft": lambda x: wf.stft(x, huge, return_complex=True),
+        "stft hop": lambda x: wf.stft(x, 2, hop_length=huge, return_complex=True), "repeat_interleave": lambda x: wf.repeat_interleave(x, huge),
+        "istft": lambda x: wf.istft(wf.ones(3, 4) + 0j * x, 4, length=huge), "new_zeros": lambda x: x.new_zeros((huge,)),
+        "new_full": lambda x: x.new_full((huge, 2), 1.0), "expand": lambda x: x.expand(huge, 4) * 2,
+        "matrix_power": lambda x: wf.linalg.matrix_power(wf.diagflat(x), huge), "rot90": lambda x: wf.rot90(wf.diagflat(x), huge),
+        "round": lambda x: wf.round(x, decimals=huge), "polygamma": lambda x: wf.polygamma(huge, x),
+        "multigammaln": lambda x: wf.special.multigammaln(x, huge), "fft2": lambda x: wf.fft.fft2(wf.diagflat(x), (huge, 2)),
+        "kthvalue": lambda x: wf.kthvalue(x, huge), "topk": lambda x: wf.topk(x, huge), "chunk": lambda x: wf.chunk(x, huge),
+        "cov": lambda x: wf.cov(wf.diagflat(x), correction=huge), "movedim": lambda x: wf.movedim(x, huge, 0),
+        "triu": lambda x: wf.triu(wf.diagflat(x), huge), "roll": lambda x: wf.roll(x, huge), "renorm": lambda x: wf.renorm(wf.diagflat(x), huge, 0, 1.0),
+        "index_select": lambda x: wf.index_select(x, 0, wf.tensor([min(huge, 2**62)])), "glu": lambda x: F.glu(x, huge),
+        "logspace": lambda x: wf.logspace(x[0], 1.0, huge), "unsqueeze": lambda x: wf.unsqueeze(x, huge),
+    }  # fmt: skip
+    for name, call in calls.items():
+        yield f"{name} {huge}", call, [wf.ones(4)]
+    calls = {
+        "tril_indices": lambda: wf.tril_indices(huge, 2), "triu_indices": lambda: wf.triu_indices(2, huge),
+        "tril_indices offset": lambda: wf.tril_indices(2, 2, huge), "hann_window": lambda: wf.hann_window(huge),
+        "kaiser": lambda: wf.bartlett_window(huge), "eye columns": lambda: wf.eye(2, huge),
+    }  # fmt: skip
+    for name, call in calls.items():
+        yield f"{name} {huge}", call, []
+
+
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -158,7 +192,7 @@ def main(mode):
     calls = [
         (name, partial(call_op, op, values), leaves(values)) for name, op, values in op_calls(some=mode != "eager")
     ]
-    calls += [call for huge in HUGE for call in layer_calls(huge)]
+    calls += [call for huge in HUGE for call in (*layer_calls(huge), *alias_calls(huge))]
     wf.function(lambda x: wf.sum(x @ x))(wf.ones((100, 100)))  # load what is loaded on first use
     with open("/proc/self/statm") as file:
         limit = int(file.read().split()[0]) * resource.getpagesize() + ADDRESS_SPACE

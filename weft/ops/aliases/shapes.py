@@ -12,6 +12,8 @@ from ...errors import format_shape
 from ...tensor import Tensor
 from ...typing import ShapeLike
 from ..array import creation, gathering, repeating, shaping, subscripts
+from ..core.slow_path import check_memory
+from ..core.spec import check_shape, check_size, normalize_axis
 
 __all__ = [
     "as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "column_stack", "diag_embed",
@@ -201,6 +203,10 @@ def _parts(grow: Any, tensors: Any) -> list[Tensor]:
     return [made] if isinstance(made, Tensor) else list(made)
 
 
+MAX_PARTS = 1_000_000
+"""of a tensor: each is a Python object"""
+
+
 def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split into parts of nearly equal size, or before given positions.
 
@@ -210,11 +216,12 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
     >>> [part.shape for part in wf.tensor_split(wf.zeros(5), 2)]
     [(3,), (2,)]
     """
+    dim = normalize_axis("tensor_split", dim, x.ndim, "dim")
     size = x.shape[dim]
-    if isinstance(indices_or_sections, int):
-        count = indices_or_sections
-        if count < 1:
-            raise ValueError(f"tensor_split: expected at least one part. Got {count}.")
+    if isinstance(indices_or_sections, Tensor) and indices_or_sections.ndim == 0:
+        indices_or_sections = int(indices_or_sections)
+    if isinstance(indices_or_sections, (int, np.integer)):
+        count = check_size("tensor_split", indices_or_sections, "sections", 1, MAX_PARTS)
         bounds = [i * (size // count) + builtin_min(i, size % count) for i in range(1, count)]
     else:
         bounds = [int(i) for i in indices_or_sections]
@@ -325,12 +332,17 @@ def as_strided(x: Tensor, size: ShapeLike, stride: ShapeLike, storage_offset: in
     sizes, strides = _numbers(size), _numbers(stride)
     if len(sizes) != len(strides):
         raise ValueError(f"as_strided: size and stride must have one length. Got {len(sizes)} and {len(strides)}.")
-    places = np.full((), storage_offset, np.int64)
-    for n, step in zip(sizes, strides):
-        places = places[..., None] + np.arange(n) * step
     flat = shaping.reshape(x, (-1,))
-    if places.size and not 0 <= places.min() <= places.max() < flat.shape[0]:
-        raise IndexError(f"as_strided: elements up to {places.max()} are outside of a tensor with {flat.shape[0]}.")
+    check_shape("as_strided", sizes, "size")
+    check_memory("as_strided", sizes, np.dtype(np.int64))
+    first = last = storage_offset  # by the strides: the places themselves could be beyond 64 bits
+    for n, step in zip(sizes, strides):
+        first, last = first + builtin_min(step * (n - 1), 0), last + builtin_max(step * (n - 1), 0)
+    if 0 not in sizes and not 0 <= first <= last < flat.shape[0]:
+        raise IndexError(f"as_strided: elements {first} to {last} are not all inside of a tensor with {flat.shape[0]}.")
+    places = np.full((), storage_offset if 0 not in sizes else 0, np.int64)
+    for n, step in zip(sizes, strides):
+        places = places[..., None] + np.arange(n) * (step if 0 not in sizes else 0)
     return shaping.reshape(gathering.take(flat, Tensor(places.reshape(-1)), axis=0), sizes)
 
 
