@@ -156,9 +156,9 @@ __all__ = [
     "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "long", "lt", "make_complex",
     "manual_seed", "map", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_power",
     "matrix_transpose", "max", "maximum", "mean", "median", "memory", "merge", "meshgrid", "min", "minimize",
-    "minimum", "mm", "mode", "models", "moveaxis", "movedim", "msort", "mul", "multigammaln", "multinomial",
-    "multiply", "multiprocessing", "mv", "mvlgamma", "name_scope", "nan", "nan_to_num", "nanmean",
-    "nanmedian", "nanquantile", "nanstd", "nansum", "nanvar", "narrow", "ne", "neg", "negative", "newaxis",
+    "minimum", "mm", "mode", "models", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply",
+    "multiprocessing", "mv", "mvlgamma", "name_scope", "nan", "nan_to_num", "nanmean", "nanmedian",
+    "nanquantile", "nanstd", "nansum", "nanvar", "narrow", "ne", "neg", "negative", "newaxis",
     "next_iteration", "nextafter", "nn", "no_grad", "no_op", "nonzero", "norm", "normal", "not_equal",
     "numel", "one_hot", "ones", "ones_like", "optim", "outer", "outside_capture", "pad", "pdist", "permute",
     "permute_dims", "pi", "pinverse", "pixel_shuffle", "pixel_unshuffle", "placeholder", "poisson", "polar",
@@ -1341,8 +1341,6 @@ def msort(x: ArrayLike) -> Tensor:
     """Sort along the first axis."""
 def mul(x1: Operand, x2: Operand) -> Tensor:
     """`x1 * x2`, elementwise."""
-def multigammaln(x: ArrayLike, p: builtins.int) -> Tensor:
-    """Logarithm of the multivariate gamma function of dimension `p`, for x > (p - 1) / 2."""
 def multinomial(
     probabilities: ArrayLike,
     num_samples: builtins.int,

@@ -1011,8 +1011,6 @@ class TensorMethods:
         """`x1 * x2`, elementwise."""
     def mul_(self, x2: Operand) -> Tensor:
         """`multiply`, in place: replaces the value of this tensor."""
-    def multigammaln(self, p: builtins.int) -> Tensor:
-        """Logarithm of the multivariate gamma function of dimension `p`, for x > (p - 1) / 2."""
     def multiply(self, x2: Operand) -> Tensor:
         """`x1 * x2`, elementwise."""
     def multiply_(self, x2: Operand) -> Tensor:

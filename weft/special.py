@@ -60,7 +60,7 @@ from .ops.array.orthogonal_polynomials import shifted_chebyshev_polynomial_v as 
 from .ops.array.orthogonal_polynomials import shifted_chebyshev_polynomial_w as shifted_chebyshev_polynomial_w
 from .ops.array.reduction import logsumexp as logsumexp
 from .ops.array.special_functions import logit as logit
-from .ops.array.special_functions import multigammaln as multigammaln
+from .ops.array.special_functions import mvlgamma as multigammaln
 from .ops.array.special_functions import polygamma as polygamma
 from .ops.core.error_names import public as _public
 from .ops.nn.softmax import log_softmax as log_softmax

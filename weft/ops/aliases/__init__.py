@@ -18,7 +18,7 @@ ALIASES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
     "arctan2": "atan2", "arctanh": "atanh", "array": "tensor", "bitwise_not": "bitwise_invert", "cat": "concat",
     "clamp": "clip", "concatenate": "concat", "eq": "equal", "fix": "trunc", "ge": "greater_equal", "gt": "greater",
-    "le": "less_equal", "lt": "less", "mul": "multiply", "mvlgamma": "multigammaln", "ne": "not_equal",
+    "le": "less_equal", "lt": "less", "mul": "multiply", "ne": "not_equal",
     "neg": "negative", "power": "pow", "sub": "subtract", "swapdims": "swapaxes",
 }  # fmt: skip
 """alias -> the name in `weft`"""

@@ -17,6 +17,8 @@ from ..core.define import primitive
 from ..core.samples import Bad, Sample
 from ..core.spec import Spec, broadcast_shapes, num_elements
 
+MAX_DEGREE = 10_000
+
 Recurrence = Callable[[int], tuple[float, float, float]]
 
 
@@ -51,9 +53,19 @@ def _refused(name: str) -> Any:
     return rule
 
 
+def _check_degree(name: str, n: np.ndarray) -> None:
+    largest = int(n.max(initial=0))
+    if largest > MAX_DEGREE:
+        raise ValueError(
+            f"{name}: n must be at most {MAX_DEGREE}, as polynomials are evaluated degree by degree. Got {largest}."
+        )
+
+
 def _define(name: str, title: str, first: tuple[float, float], step: Recurrence, example: str) -> Any:
     def kernel(x: Tensor, n: Tensor) -> Any:
-        values = evaluate(np.asarray(x, np.float64), np.asarray(n), first, step)
+        degrees = np.asarray(n)
+        _check_degree(name, degrees)
+        values = evaluate(np.asarray(x, np.float64), degrees, first, step)
         return values.astype(dtypes.float_for(x.dtype))
 
     def reference(x: Any, n: Any) -> Any:
@@ -72,7 +84,7 @@ def _define(name: str, title: str, first: tuple[float, float], step: Recurrence,
 
     Args:
         x: a real tensor.
-        n: integers, which broadcast against `x`; 0 below zero.
+        n: integers up to 10000, which broadcast against `x`; the value is 0 for negative ones.
 
     >>> wf.special.{name}(wf.tensor([0.5, 2.0]), wf.tensor(3)).tolist()
     {example}
@@ -89,7 +101,10 @@ def _define(name: str, title: str, first: tuple[float, float], step: Recurrence,
             Sample(m.uniform(2, 1, low=-2, high=2), m.ints(3, low=0, high=5)),
             Sample(m.uniform(3), np.array(2)),
         ],
-        errors=lambda m: [Bad(TypeError, f"{name}: expected real x and integer n", m.uniform(2), m.uniform(2))],
+        errors=lambda m: [
+            Bad(TypeError, f"{name}: expected real x and integer n", m.uniform(2), m.uniform(2)),
+            Bad(ValueError, f"{name}: n must be at most 10000", m.uniform(2), np.array(10**9)),
+        ],
         test={"no_gradient": True},
     )(kernel)
 

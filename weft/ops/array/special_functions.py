@@ -73,25 +73,25 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     return zeta(order + 1.0, x) * (factorial if order % 2 else -factorial)
 
 
-def _reference_multigammaln(x: Any, p: int) -> Any:
+def _reference_mvlgamma(x: Any, p: int) -> Any:
     parts = [np.vectorize(math.lgamma, otypes=[float])(x - j / 2) for j in range(p)]
     return p * (p - 1) / 4 * math.log(math.pi) + np.sum(parts, 0)
 
 
 @composite(
-    reference=_reference_multigammaln,
+    reference=_reference_mvlgamma,
     samples=lambda m: [Sample(m.uniform(2, 2, low=3, high=5), 3), Sample(m.uniform(low=1, high=3), 1)],
-    errors=lambda m: [Bad(ValueError, "multigammaln: p must be at least 1", m.positive(2), 0)],
+    errors=lambda m: [Bad(ValueError, "mvlgamma: p must be at least 1", m.positive(2), 0)],
 )
-def multigammaln(x: Tensor, p: int) -> Tensor:
+def mvlgamma(x: Tensor, p: int) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension `p`, for x > (p - 1) / 2.
 
-    >>> wf.multigammaln(wf.tensor(3.0), 1).exp().round().item()
+    >>> wf.mvlgamma(wf.tensor(3.0), 1).exp().round().item()
     2.0
     """
     if p < 1:
-        raise ValueError(f"multigammaln: p must be at least 1. Got {p}.")
-    x = _float("multigammaln", x)
+        raise ValueError(f"mvlgamma: p must be at least 1. Got {p}.")
+    x = _float("mvlgamma", x)
     steps = arange(p, dtype=x.dtype) / 2  # of one op: a loop in Python over a huge p would not end
     return total(lgamma(expand_dims(x, axis=-1) - steps), axis=-1) + p * (p - 1) / 4 * math.log(math.pi)
 
