@@ -590,3 +590,38 @@ def test_lean_memory_starts_again_after_a_death_in_an_update(one_worker: set[str
     assert done.returncode == 0 and marker.exists(), done.stderr
     assert "the run starts again from its last checkpoint" in done.stderr
     assert {line for line in done.stdout.splitlines() if line.startswith("RESULT")} <= one_worker
+
+
+def test_a_trainer_means_the_same_as_on_one_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    x, y = _inputs(44).numpy(), np.resize(LABELS, 44)
+
+    def train(given: dict[str, Any]) -> tuple[nn.Module, list[dict[str, float]], Any]:
+        wf.manual_seed(1)
+        model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+        model.register_module("unused", nn.Identity())
+        model.unused.weight = nn.Parameter(wf.ones(2))  # never gets a gradient, so weight decay does not change it
+        optimizer = optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.1)
+        scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.3)
+        trainer = wf.Trainer(
+            model, optimizer, nn.CrossEntropyLoss(), scheduler=scheduler, monitor="loss", progress=False,
+            metrics={"size": lambda output, target: output.square().mean()}, **given,
+        )  # fmt: skip
+        loader = data.DataLoader(data.TensorDataset(x, y), 12, shuffle=True, seed=3)  # the last batch has 8 samples
+        return model, trainer.fit(loader, data.DataLoader(data.TensorDataset(x, y), 16), epochs=3), trainer
+
+    cases: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "accumulation": {"grad_accumulation": 3, "clip_grad_norm": 0.2, "ema": 0.8, "capture": False},
+    }
+    alone = {name: train(given) for name, given in cases.items()}
+    request.getfixturevalue("worker")
+    for name, given in cases.items():
+        model, history, trainer = train(given)
+        same_weights(alone[name][0], model)
+        for a, b in zip(alone[name][1], history, strict=True):
+            close(
+                [a[k] for k in ("loss", "size", "val_loss", "val_size")],
+                [b[k] for k in ("loss", "size", "val_loss", "val_size")],
+            )
+        assert trainer.optimizer.param_groups[0]["lr"] == alone[name][2].optimizer.param_groups[0]["lr"]
+        assert model.unused.weight.tolist() == [1.0, 1.0]

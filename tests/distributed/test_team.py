@@ -61,6 +61,7 @@ class Sandbox:
         self.numbers = iter(range(1, 1000))
         self.samples: Counter[tuple[int, int]] = Counter()
         self.errors: list[BaseException] = []
+        self.between: Callable[[int, int], None] = lambda number, step: None  # called by members after a step
 
     def segment(self, name: str, nbytes: int) -> Segment:
         with self.lock:
@@ -106,6 +107,7 @@ class Sandbox:
 
                 row = team.step(leaf, range(SHARDS), [1.0] * SHARDS, True)
                 assert row[1] / row[0] == step * 10 + 2.0
+                self.between(number, step)
         finally:
             team._stop.set()
         peers.leave()
@@ -124,7 +126,7 @@ def run(members: int, hook: Callable[[str], None] | None, replacements: int = 0)
         for thread in threads:
             thread.start()
         end = time.monotonic() + 60
-        while any(t.is_alive() for t in threads):
+        while any(t.is_alive() for t in threads) or replacements and len(sandbox.dead) > len(threads) - members:
             assert time.monotonic() < end, "the run hangs"
             for thread in threads:
                 thread.join(0.005)
@@ -193,6 +195,37 @@ def test_the_last_member_can_be_replaced(undisturbed: bytes) -> None:
             raise Killed
 
     assert run(1, hook, replacements=1) == undisturbed
+
+
+def test_what_a_member_reads_between_steps_is_not_overwritten() -> None:
+    sandbox = Sandbox()
+    reading, go_on = threading.Event(), threading.Event()
+
+    def between(number: int, step: int) -> None:
+        if number == 1 and step == 0:
+            reading.set()
+            assert go_on.wait(30)
+
+    sandbox.between = between
+    threads = [threading.Thread(target=sandbox.member, args=(STEPS,)) for _ in range(2)]
+    threads[0].start()
+    assert reading.wait(30)
+    buffer = sandbox.board.committed()[1]
+    sandbox.shelf.attach(sandbox.segment("state", sandbox.shelf.nbytes))
+    before = {name: array.copy() for name, array in sandbox.shelf.memory[buffer].items()}
+    threads[1].start()  # passes the first step, and does the second alone
+    end = time.monotonic() + 30
+    while sandbox.board.committed()[0] < 2:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    time.sleep(0.1)
+    assert sandbox.board.committed()[0] == 2, "the third step overwrites what the first member reads"
+    for name, array in sandbox.shelf.memory[buffer].items():
+        np.testing.assert_array_equal(array, before[name])
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert not sandbox.errors and sandbox.board.committed()[0] == STEPS
 
 
 def test_a_shard_with_another_number_of_metrics_is_refused() -> None:

@@ -10,6 +10,7 @@ import weft as wf
 
 from ..autocast import autocast
 from ..nn.utils import clip_grad_norm_
+from ..runtime import epoch
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Steps:
         self.evaluate = MaybeCaptured(self._evaluate, capture)
         self.predict = MaybeCaptured(self._predict, capture)
         self._sums: list[Tensor] = []  # of gradients, while they are accumulated
+        self._reached: set[int] = set()  # the parameters that have had a gradient; the others are not updated
 
     def _measured(self, loss: Tensor, output: Any, target: Any) -> tuple[Tensor, ...]:
         with wf.no_grad():
@@ -102,18 +104,22 @@ class Steps:
         trainer.optimizer.zero_grad()
         loss.backward()
         with wf.no_grad():
-            for total, parameter in zip(self._sums, trainer.parameters):
+            for number, (total, parameter) in enumerate(zip(self._sums, trainer.parameters)):
                 gradient = parameter.grad
                 if gradient is not None:
                     total += gradient.to_dense() if hasattr(gradient, "to_dense") else gradient
+                    if number not in self._reached:
+                        self._reached.add(number)
+                        epoch.bump()
         trainer.optimizer.zero_grad()
         return self._measured(loss, output, target)
 
     def _update(self, scale: Tensor) -> Tensor:
         """One update with the mean of the gradients: their sum times `scale`."""
         with wf.no_grad():
-            for total, parameter in zip(self._sums, self.trainer.parameters):
-                parameter.grad = total * wf.astype(scale, total.dtype)
+            for number, (total, parameter) in enumerate(zip(self._sums, self.trainer.parameters)):
+                if number in self._reached:
+                    parameter.grad = total * wf.astype(scale, total.dtype)
         self._apply()
         with wf.no_grad():
             for total in self._sums:
