@@ -145,7 +145,7 @@ class Watch:
             return
         where = _line(code, name.line)
         if isinstance(found, BuiltinFunctionType):
-            if found in _CLOCKS or found.__self__ in (datetime.datetime, datetime.date):
+            if found in _CLOCKS or found.__self__ is datetime.datetime or found.__self__ is datetime.date:
                 self.once["the time"] = where
             elif isinstance(found.__self__, random.Random):
                 self._lines["random"] = where
