@@ -40,6 +40,7 @@ def _reference_polygamma(n: int, x: Any) -> Any:
 
 
 @composite(
+    accumulate="float32",
     reference=_reference_polygamma,
     samples=lambda m: [Sample(n, m.uniform(3, low=0.5, high=4)) for n in (0, 1, 2, 4)],
     errors=lambda m: [
@@ -79,6 +80,7 @@ def _reference_mvlgamma(x: Any, p: int) -> Any:
 
 
 @composite(
+    accumulate="float32",
     reference=_reference_mvlgamma,
     samples=lambda m: [Sample(m.uniform(2, 2, low=3, high=5), 3), Sample(m.uniform(low=1, high=3), 1)],
     errors=lambda m: [Bad(ValueError, "mvlgamma: p must be at least 1", m.positive(2), 0)],
@@ -89,6 +91,10 @@ def mvlgamma(x: Tensor, p: int) -> Tensor:
     >>> wf.mvlgamma(wf.tensor(3.0), 1).exp().round().item()
     2.0
     """
+    try:
+        p = as_integer(p)
+    except TypeError:
+        raise TypeError(f"mvlgamma: p must be an integer. Got {p!r}.") from None
     if p < 1:
         raise ValueError(f"mvlgamma: p must be at least 1. Got {p}.")
     x = _float("mvlgamma", x)
@@ -97,6 +103,7 @@ def mvlgamma(x: Tensor, p: int) -> Tensor:
 
 
 @composite(
+    accumulate="float32",
     reference=lambda x, eps=None: np.log(x / (1 - x)),
     samples=lambda m: [Sample(m.uniform(2, 3, low=0.1, high=0.9)), Sample(m.uniform(3, low=0.2, high=0.8), 0.1)],
 )

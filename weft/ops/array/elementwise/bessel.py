@@ -222,7 +222,7 @@ def i0(x: Term) -> Term:
     namespace="special",
     autocast="float32",
     kind="real float",
-    vjp=lambda g, x, out: g * (i1e(x) - sign(x) * out),
+    vjp=lambda g, x: g * (i1e(x) - sign(x) * i0e(x)),  # not from the result, whose rounding would not cancel
     reference=_reference_i(0, True),
     samples=values(-9, 9),
 )
@@ -256,7 +256,7 @@ def i1(x: Term) -> Term:
     namespace="special",
     autocast="float32",
     kind="real float",
-    vjp=lambda g, x, out: g * (i0e(x) - _over(out, x, 0.5) - sign(x) * out),
+    vjp=lambda g, x: g * (i0e(x) - _over(i1e(x), x, 0.5) - sign(x) * i1e(x)),
     reference=_reference_i(1, True),
     samples=values(-9, 9),
 )
@@ -342,7 +342,7 @@ def modified_bessel_k1(x: Term) -> Term:
     namespace="special",
     autocast="float32",
     kind="real float",
-    vjp=lambda g, x, out: g * (out - scaled_modified_bessel_k1(x)),
+    vjp=lambda g, x: g * (scaled_modified_bessel_k0(x) - scaled_modified_bessel_k1(x)),
     reference=_reference_k(0, True),
     samples=values(0.3, 6),
 )
@@ -355,11 +355,16 @@ def scaled_modified_bessel_k0(x: Term) -> Term:
     return _k(0, x, True)
 
 
+def _k1e_slope(x: Any) -> Any:
+    k1 = scaled_modified_bessel_k1(x)
+    return k1 - scaled_modified_bessel_k0(x) - k1 / x
+
+
 @elementwise(
     namespace="special",
     autocast="float32",
     kind="real float",
-    vjp=lambda g, x, out: g * (out - scaled_modified_bessel_k0(x) - out / x),
+    vjp=lambda g, x: g * _k1e_slope(x),
     reference=_reference_k(1, True),
     samples=values(0.3, 6),
 )

@@ -327,11 +327,22 @@ def _log_scaled_erfc(a: Term) -> Term:
     return s.where(a < 1.0 / 0.35, near, far) - 0.5625
 
 
+_SLOPE_SERIES = tuple(-((-0.5) ** k) * math.prod(range(1, 2 * k + 2, 2)) / math.sqrt(math.pi) for k in range(7))
+
+
+def _erfcx_slope(x: Any) -> Any:
+    """2 x erfcx(x) - 2 / √π; where these cancel, the asymptotic series."""
+    z = 1.0 / where(x > 10.0, x * x, 100.0)
+    far = z * polynomial(z, _SLOPE_SERIES)
+    near = where(x > 10.0, 10.0, x)
+    return where(x > 10.0, far, 2.0 * near * erfcx(near) - 2 / math.sqrt(math.pi))
+
+
 @elementwise(
     namespace="special",
     autocast="float32",
     kind="real float",
-    vjp=lambda g, x, out: g * (2.0 * x * out - 2 / math.sqrt(math.pi)),
+    vjp=lambda g, x: g * _erfcx_slope(x),
     reference=_each(lambda x: math.exp(x * x) * math.erfc(x)),
     samples=values(-3, 5),
 )
