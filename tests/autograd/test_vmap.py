@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -314,3 +316,42 @@ def test_levels_are_left_after_an_error():
     with pytest.raises(ZeroDivisionError):
         wf.vmap(lambda v: 1 / 0)(_x(3))
     assert _depth.level == 0
+
+
+X = wf.tensor([1.0, 2.0, 3.0])
+LOOPS = {
+    "carry": lambda x: wf.vmap(lambda r: wf.scan(lambda c, _: (c * r, None), r, None, length=2)[0])(x),
+    "closed over": lambda x: wf.vmap(lambda r: wf.scan(lambda c, _: (c * r, None), wf.ones(()), None, length=2)[0])(x),
+    "while": lambda x: wf.vmap(
+        lambda r: wf.while_loop(lambda i, c: i < 2, lambda i, c: (i + 1, c * r), (wf.asarray(0), r))[1]
+    )(x),
+    "branch": lambda x: wf.vmap(lambda r: wf.cond(x.sum() > 0, lambda: r * 2, lambda: r))(x),
+    "map": lambda x: wf.vmap(lambda r: wf.map(lambda e: e * r, wf.arange(3.0)))(x),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_mapped_branches_and_loops_in_captured_functions(name):
+    """They run eagerly, after a warning; inside of a body vmap is captured."""
+    fn = LOOPS[name]
+    with pytest.warns(UserWarning, match="runs eagerly.*because it maps a branch or loop with `vmap`"):
+        found = wf.function(fn)(X)
+    assert found.tolist() == fn(X).tolist()
+    inner = wf.function(lambda x: wf.scan(lambda c, e: (c + wf.vmap(lambda r: r * e)(x), None), x, wf.arange(3.0))[0])
+    assert inner(X).tolist() == [4.0, 8.0, 12.0] and inner.traces[0].reason is None
+
+
+def test_a_mapped_condition_is_refused_alike():
+    fn = lambda x: wf.vmap(lambda r: wf.cond(r > 1, lambda: r, lambda: -r))(x)
+    for way in (fn, wf.function(fn)):
+        with (
+            warnings.catch_warnings(),
+            pytest.raises(RuntimeError, match="inside vmap a tensor stands for a whole batch"),
+        ):
+            warnings.simplefilter("ignore")
+            way(X)
+    with wf.Graph("g").as_default():
+        with pytest.raises(RuntimeError, match="inside vmap a tensor stands for a whole batch"):
+            fn(wf.placeholder(wf.float32, (3,)))
+        with pytest.raises(wf.CaptureError, match="cannot be mapped with vmap"):
+            LOOPS["branch"](wf.placeholder(wf.float32, (3,)))

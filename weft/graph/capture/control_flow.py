@@ -25,7 +25,7 @@ from ..graph import Value
 from .closures import frozen
 from .dependence import of_branches, of_loop
 from .effects import Effects, copies, entangle, restore_aliases, values_at_recording
-from .subgraph import Sub, after, cut, in_function, sizes
+from .subgraph import Sub, after, cut, in_function, refuse_batched, sizes
 from .tracing import CaptureError, Uncapturable, capturing
 
 
@@ -206,6 +206,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     """
     if not _symbolic(pred) or recording(pred) is None:
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
+    refuse_batched("cond", [pred, *flatten(tuple(operands))[0]])
     if pred.size not in (1, None):
         raise ValueError(
             f"cond: pred must have one element. Got {describe(pred)}; use `wf.where` to choose elementwise."
@@ -304,6 +305,7 @@ def while_loop(
         return (list(state) if isinstance(init, list) else state) if many else state[0]
     leaves, structure = flatten(state)
     leaves = [_as_tensor(v) for v in leaves]
+    refuse_batched("while_loop", leaves)
     specs, body = _lasting(
         [Spec(sizes(t), t.dtype) for t in leaves],
         lambda specs: Sub("while", lambda *s: _same_form(body_fn(*s), many), specs, structure, leaves),
@@ -527,6 +529,7 @@ def _captured_scan(
 ) -> tuple[Any, Any]:
     carry, carry_structure = flatten(init)
     carry = [_as_tensor(v) for v in carry]
+    refuse_batched("scan", [*carry, *xs])
     y_structure: list[Any] = [None]
 
     def flat(*values: Any) -> list[Any]:

@@ -32,6 +32,16 @@ def sizes(tensor: Any) -> Any:
     return None if tensor.shape is None else tuple(tensor.shape)
 
 
+def refuse_batched(what: str, values: Sequence[Any]) -> None:
+    """Raise if a tensor that enters or leaves a branch or body stands for a batch, inside `vmap`."""
+    if any(hasattr(v._data, "level") for v in values if isinstance(v, Tensor)):
+        if in_function():
+            raise Uncapturable("it maps a branch or loop with `vmap`", "Call `vmap` inside of the branch or loop body.")
+        raise CaptureError(
+            f"{what}: a branch or loop of a declared graph cannot be mapped with vmap. Call `vmap` inside of its body."
+        )
+
+
 def in_function() -> bool:
     """Whether a function is being captured in this thread (a declared graph may have subgraphs without that)."""
     return any(type(mode) is Capture for mode in current_modes())
@@ -195,6 +205,7 @@ class Sub:
                         capture.graph.copy_layout(t._data, formal)
                 result = fn(*stand_ins) if structure is None else fn(*unflatten(structure, stand_ins))
                 leaves, self.structure = flatten(result)
+                refuse_batched(name, leaves)
                 self.static = [None if isinstance(v, (Tensor, int, float, bool)) else v for v in leaves]
                 self.sources = [_source(leaf, stand_ins) for leaf in leaves]
                 for leaf in leaves:
