@@ -24,7 +24,9 @@ MOST_CACHED = 64 << 20  # bytes of free blocks that a test may leave to the next
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session one cache directory; the workers of a parallel run inherit, and share, the first one's."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` leaves it ignored, in child processes too
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # a shell's `&` leaves it ignored, in child processes too
     os.environ.setdefault("WEFT_VALIDATE", "1")
     os.environ.setdefault("WEFT_TUNE", "0")  # numbers must not depend on which kernel was faster just now
     if not hasattr(config, "workerinput"):

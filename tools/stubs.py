@@ -296,6 +296,9 @@ def print_value(stub: Stub, name: str, value: Any) -> None:
     elif isinstance(value, ModuleType):
         parent, _, leaf = value.__name__.rpartition(".")
         stub.imports.add(f"from {stub.relative(parent)} import {leaf} as {name}")
+    elif isinstance(value, type) and value.__module__.partition(".")[0] != "weft":
+        stub.imports.add(f"import {value.__module__}")
+        stub.lines.append(f"{name} = {value.__module__}.{value.__qualname__}")
     elif isinstance(value, type):
         if value.__module__ != stub.module:
             stub.imports.add(f"from {stub.relative(value.__module__)} import {value.__qualname__} as {name}")

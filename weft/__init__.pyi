@@ -4,6 +4,7 @@ Written by `python -m tools.stubs` from the op table. Do not edit.
 """
 
 import builtins
+import numpy
 import numpy as np
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -29,8 +30,6 @@ from . import special as special
 from . import testing as testing
 from . import train as train
 from . import utils as utils
-from ..uiltins import tuple as Size
-from ..umpy import dtype as dtype
 from .autocast import autocast as autocast
 from .autograd.anomaly import detect_anomaly as detect_anomaly
 from .autograd.function import Function as Function
@@ -201,6 +200,7 @@ def LongTensor(*data: Any) -> Tensor:
     """A int64 tensor made of data, or of a shape with any values, as in PyTorch."""
 def ShortTensor(*data: Any) -> Tensor:
     """A int16 tensor made of data, or of a shape with any values, as in PyTorch."""
+Size = builtins.tuple
 __version__: str
 def abs(x: Operand) -> Tensor:
     """Absolute value; the modulus of complex numbers."""
@@ -774,6 +774,7 @@ def dsplit(x: ArrayLike, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """`tensor_split` along the third axis."""
 def dstack(tensors: Sequence[ArrayLike]) -> Tensor:
     """Concatenate along the third axis."""
+dtype = numpy.dtype
 e: builtins.float
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sum of products over named indices (Einstein summation)."""

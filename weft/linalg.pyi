@@ -61,7 +61,7 @@ def lstsq(
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Matrix product; leading axes are batch axes and broadcast."""
 def matrix_exp(x: ArrayLike, /) -> Tensor:
-    """The exponential of (a batch of) square matrices, by scaling, a Taylor sum and squaring."""
+    """The exponential of (a batch of) square matrices: the sum of x**k / k!."""
 def matrix_norm(
     x: ArrayLike,
     /,

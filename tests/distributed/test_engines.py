@@ -178,7 +178,9 @@ def test_a_cluster_of_this_machine_starts_and_ends_with_the_engine(tmp_path: Pat
     handler = signal.getsignal(signal.SIGTERM)
     engine = RayEngine(str(tmp_path), reading)
     try:
-        assert signal.getsignal(signal.SIGTERM) is handler, "Ray's handler would end a training run without a checkpoint"
+        assert signal.getsignal(signal.SIGTERM) is handler, (
+            "Ray's handler would end a training run without a checkpoint"
+        )
         assert os.stat(tmp_path / "ray-token").st_mode & 0o777 == 0o600
         assert engine.start(Task("worker-0", ("-c", "raise SystemExit(4)"))) > 0
         assert until(engine, Ended) == [Ended("worker-0", 4)]

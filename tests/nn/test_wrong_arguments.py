@@ -139,6 +139,7 @@ def test_tensors_of_declared_graphs_in_captured_functions():
 
 def test_a_layer_refuses_an_input_of_another_dtype_than_its_parameters():
     sequence, image = wf.ones(5, 2, 4, dtype=wf.float64), wf.ones(2, 4, 3, 3, dtype=wf.float64)
+    attention = nn.MultiheadAttention(4, 2)
     layers = {
         "Linear": (nn.Linear(4, 2), sequence),
         "BatchNorm2d": (nn.BatchNorm2d(4), image),
@@ -146,11 +147,13 @@ def test_a_layer_refuses_an_input_of_another_dtype_than_its_parameters():
         "GroupNorm": (nn.GroupNorm(2, 4), image),
         "LSTM": (nn.LSTM(4, 3), sequence),
         "GRUCell": (nn.GRUCell(4, 3), sequence[0]),
-        "MultiheadAttention": (lambda x, layer=nn.MultiheadAttention(4, 2): layer(x, x, x), sequence),
+        "MultiheadAttention": (lambda x: attention(x, x, x), sequence),
         "TransformerEncoderLayer": (nn.TransformerEncoderLayer(4, 2, 8), sequence),
     }
     for name, (layer, x) in layers.items():
-        with pytest.raises(TypeError, match=r"the input is float64 but the parameters are float32.*`x.to\(wf.float32\)`"):
+        with pytest.raises(
+            TypeError, match=r"the input is float64 but the parameters are float32.*`x.to\(wf.float32\)`"
+        ):
             layer(x)
         layer(x.to(wf.float32))
         assert name == "MultiheadAttention" or layer.to(wf.float64)(x) is not None

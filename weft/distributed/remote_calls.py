@@ -262,7 +262,8 @@ class Calls:
             have = self.store.state(key).tensor
             if array.shape != have.shape or array.dtype != have.dtype:
                 raise ValueError(
-                    f"restore: variable {names[key]!r} is {have.dtype.name} {have.shape}, the file has {array.dtype.name} {array.shape}."
+                    f"restore: variable {names[key]!r} is {have.dtype.name} {have.shape}, the file has {array.dtype.name} "
+                    f"{array.shape}."
                 )
         save = self._saves[message["save"]] = _Save({})
         save.values = found

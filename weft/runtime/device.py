@@ -44,7 +44,7 @@ def as_device(device: Any) -> Device:
     if isinstance(device, Device):
         return device
     if isinstance(getattr(device, "value", None), Device):  # `wf.device("cpu")`
-        return device.value  # type: ignore[no-any-return]
+        return device.value
     if not isinstance(device, str):
         raise TypeError(f"device: expected a Device or a string such as 'cpu:0'. Got {device!r}.")
     kind, index, job, task = "cpu", 0, "local", 0

@@ -34,7 +34,19 @@ ndarray = np.ndarray
 class Unit:
     """The unit of execution: a region, or a single node."""
 
-    __slots__ = ("index", "nodes", "region", "inputs", "outputs", "after", "consumers", "device", "start", "size", "seconds")
+    __slots__ = (
+        "index",
+        "nodes",
+        "region",
+        "inputs",
+        "outputs",
+        "after",
+        "consumers",
+        "device",
+        "start",
+        "size",
+        "seconds",
+    )
 
     def __init__(self, nodes: Sequence[Node], device: Any = None) -> None:
         self.nodes = list(nodes)

@@ -294,7 +294,9 @@ def set_value(x: Tensor, value: Tensor, writer: Writer) -> None:
     """Bind `x` to `value` in the graph in progress."""
     writer.touch(x)
     value = writer.in_layout_of(x, value)
-    if type(x._data) is ndarray or getattr(x._data, "holds_memory", False):  # an outside tensor: the writer keeps its value
+    if type(x._data) is ndarray or getattr(
+        x._data, "holds_memory", False
+    ):  # an outside tensor: the writer keeps its value
         writer.assign(x, value)
     else:
         x._data = value._data
