@@ -45,7 +45,7 @@ def results() -> Iterator[np.ndarray]:
 
     assert 0 <= me < world
     for dtype in (np.float32, np.float64, np.int64, np.dtype(wf.bfloat16)):
-        for size in (1, 12 * world) if dtype is not np.float32 else (1, 12 * world, 90_000 * world):
+        for size in (1, 12 * world) if dtype is not np.float32 else (1, 12 * world, 90_000 * world, 600_000):
             every = [values(q, size, dtype) for q in range(world)]
             mine = wf.asarray(every[me].copy())
             for op, ufunc in ufuncs.items():

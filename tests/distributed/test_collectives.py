@@ -21,7 +21,7 @@ from tests.distributed import collective_programs as programs
 from tests.distributed.launched import Launched
 from tests.each import each
 from weft import distributed
-from weft.distributed import call_log, collectives, communicator, failpoints
+from weft.distributed import call_log, collectives, communicator, direct, failpoints
 from weft.distributed.communicator import Communicator
 from weft.distributed.context import Context
 from weft.distributed.spreading import Spreading
@@ -118,10 +118,20 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], World]:
     return lambda ranks: World(ranks, monkeypatch)
 
 
-def test_every_collective_gives_every_rank_the_bits_of_the_sum_in_rank_order(world: Callable[[int], World]) -> None:
-    for ranks in (2, 3, 5):
+def test_every_collective_gives_every_rank_the_bits_of_the_sum_in_rank_order(
+    world: Callable[[int], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ranks, reads_directly in ((2, True), (3, True), (3, False), (5, True)):
+        if not reads_directly:
+            monkeypatch.setattr(direct, "_read", refuse)
         found = world(ranks).play(programs.everything)
         assert len(set(map(str, found))) == 1 and len(found[0]) == 64, found
+        monkeypatch.undo()
+
+
+def refuse(*_: Any) -> None:
+    """A kernel that lets no process read the memory of another one."""
+    raise PermissionError
 
 
 def test_outside_of_a_run_the_world_is_this_process() -> None:

@@ -3,10 +3,7 @@
 Outside of a run, and in a run of one worker, the world is this process alone. All ranks get the same bits: values are
 combined in the order of the ranks, whatever the number of hosts.
 
-Values travel in chunks through staging buffers in shared memory (`exchange`); other hosts get the chunks from the
-relays. Small results take one round: every rank combines all values itself. Tensors made by `empty` are in memory that
-all ranks of a host map: they are read, and on request changed, where they are, each rank doing its share of the
-elements.
+This module checks arguments and names calls; `transfer` moves the values.
 """
 
 from __future__ import annotations
@@ -21,22 +18,14 @@ from .. import dtypes
 from ..autograd.tape import Leaf, note_mutation
 from ..errors import describe, format_shape
 from ..graph.capture.tracing import capturing
-from ..multiprocessing import ALIGNMENT
 from ..ops.core import modes
 from ..ops.core.inplace import check_writeable
 from ..runtime import memory
 from ..tensor import Tensor, to_array, wrap
 from . import context as contexts
-from . import in_place as in_place_loop
-from .call_log import LARGE, RESULT_BYTES, SHARED
+from . import transfer
 from .communicator import Call, Communicator, communicator, in_shard
-from .exchange import CHUNK_BYTES
-from .shared_tensors import SharedArray, allocate, shared_array
-
-REDUNDANT_BYTES = 1 << 15
-"""chunks up to this size are combined by every rank: cheaper than a second round"""
-PIECE_BYTES = 1 << 17
-"""of tensors in shared memory, which are combined piece by piece so that a piece stays in the cache until it is written back"""
+from .shared_tensors import allocate, shared_array
 
 _UFUNCS: dict[str, np.ufunc] = {
     "sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply,
@@ -96,9 +85,9 @@ def all_reduce(x: Any, op: str = "sum", out: Tensor | None = None) -> Tensor:
         flat_result = _flat_target(result)
         with np.errstate(all="ignore"):
             if shared is not None:
-                _reduce_shared(group, call, shared, flat_result, op, ufunc, in_place)
+                transfer.reduce_shared(group, call, shared, flat_result, op, ufunc, in_place)
             else:
-                _reduce(group, call, _flat(array), flat_result, op, ufunc)
+                transfer.reduce(group, call, _flat(array), flat_result, op, ufunc)
         _store(result, flat_result)
     return made
 
@@ -127,13 +116,8 @@ def all_gather(x: Any, out: Tensor | None = None) -> Tensor:
         call = _begin(
             group, ("all_gather", array.dtype, array.shape), lambda: f"all_gather of {describe(array)}"
         )  # fmt: skip
-        flat, flat_result = _flat(array), _flat_target(result).reshape(world, -1)
-
-        def collect(start: int, stop: int) -> None:
-            for q in range(world):
-                np.copyto(flat_result[q, start:stop], group.chunk(q, flat.dtype, stop - start))
-
-        _in_chunks(group, call, flat, flat_result, collect)
+        flat_result = _flat_target(result)
+        transfer.gather(group, call, _flat(array), flat_result.reshape(world, -1))
         _store(result, flat_result)
     return made
 
@@ -164,12 +148,8 @@ def broadcast(x: Any, source: int = 0, out: Tensor | None = None) -> Tensor:
     with group.lock:
         key = ("broadcast", source, array.dtype, array.shape)
         call = _begin(group, key, lambda: f"broadcast(source={source}) of {describe(array)}")
-        flat, flat_result = _flat(array), _flat_target(result)
-
-        def collect(start: int, stop: int) -> None:
-            np.copyto(flat_result[start:stop], group.chunk(source, flat.dtype, stop - start))
-
-        _in_chunks(group, call, flat, flat_result, collect, group.rank == source)
+        flat_result = _flat_target(result)
+        transfer.broadcast(group, call, _flat(array), flat_result, source)
         _store(result, flat_result)
     return made
 
@@ -205,7 +185,7 @@ def reduce_scatter(x: Any, op: str = "sum", out: Tensor | None = None) -> Tensor
         call = _begin(group, key, lambda: f"reduce_scatter(op={op!r}) of {describe(array)}")
         flat_result = _flat_target(result)
         with np.errstate(all="ignore"):
-            _reduce_parts(group, call, _flat(array).reshape(world, -1), flat_result, op, ufunc)
+            transfer.reduce_scatter(group, call, _flat(array).reshape(world, -1), flat_result, op, ufunc)
         _store(result, flat_result)
     return made
 
@@ -317,139 +297,3 @@ def _flat_target(result: np.ndarray) -> np.ndarray:
 def _store(result: np.ndarray, flat: np.ndarray) -> None:
     if not result.flags.c_contiguous:
         np.copyto(result, flat.reshape(result.shape))
-
-
-def _combine(parts: Sequence[np.ndarray], result: np.ndarray, op: str, ufunc: np.ufunc) -> None:
-    """`result` = parts[0] ∘ parts[1] ∘ … from left to right. It may be the memory of the first part, not of another one.
-
-    16-bit floats are accumulated in float32, as by every reduction.
-    """
-    if result.dtype in (dtypes.float16, dtypes.bfloat16):
-        total = parts[0].astype(np.float32)
-        _combine([total, *parts[1:]], total, op, ufunc)
-        np.copyto(result, total, casting="same_kind")
-        return
-    ufunc(parts[0], parts[1], out=result)
-    for part in parts[2:]:
-        ufunc(result, part, out=result)
-    if op == "mean":
-        np.divide(result, result.dtype.type(len(parts)), out=result)
-
-
-# Through staging buffers ------------------------------------------------------------------------------------------------
-
-
-def _reduce(
-    group: Communicator, call: Call, flat: np.ndarray, result: np.ndarray, op: str, ufunc: np.ufunc
-) -> None:  # fmt: skip
-    ranks, dtype = range(group.world), flat.dtype
-
-    def combine(start: int, stop: int) -> None:
-        count = stop - start
-        if group.world == 2 or count * dtype.itemsize <= REDUNDANT_BYTES:
-            _combine([group.chunk(q, dtype, count) for q in ranks], result[start:stop], op, ufunc)
-            return
-        # Each rank combines its share, and a second round hands the shares out.
-        shares = [_share(count, group.world, q, dtype.itemsize) for q in ranks]
-        low, high = shares[group.rank]
-        parts = [group.chunk(q, dtype, count)[low:high] for q in ranks]
-        _combine(parts, group.chunk(group.rank, dtype, high - low, 1), op, ufunc)
-        group.arrive(call, (high - low) * dtype.itemsize)
-        for q in ranks:
-            low, high = shares[q]
-            np.copyto(result[start + low : start + high], group.chunk(q, dtype, high - low))
-
-    _in_chunks(group, call, flat, result, combine)
-
-
-def _in_chunks(
-    group: Communicator,
-    call: Call,
-    flat: np.ndarray,
-    result: np.ndarray,
-    collect: Callable[[int, int], None],
-    gives: bool = True,
-) -> None:
-    """Pass an array to the others chunk by chunk; `collect(start, stop)` computes this part of the result from their chunks.
-
-    A call whose result is small takes one round and is logged.
-    """
-    if result.nbytes <= RESULT_BYTES and flat.nbytes <= REDUNDANT_BYTES:
-        logged = group.replay(call)
-        if logged is not None:
-            np.copyto(result, logged.view(result.dtype).reshape(result.shape))
-            return
-        group.put(call, flat if gives else None)
-        collect(0, flat.size)
-        if group.logs:
-            group.keep(call, result)
-        return
-    group.close_log(LARGE)
-    size = CHUNK_BYTES // flat.itemsize
-    for start in range(0, flat.size, size):
-        stop = min(start + size, flat.size)
-        group.put(call, flat[start:stop] if gives else None)
-        collect(start, stop)
-
-
-def _reduce_parts(
-    group: Communicator, call: Call, rows: np.ndarray, result: np.ndarray, op: str, ufunc: np.ufunc
-) -> None:  # fmt: skip
-    """`reduce_scatter`: row r of all ranks' arrays is combined by rank r."""
-    world, dtype = group.world, rows.dtype
-
-    def parts(row: int, count: int) -> list[np.ndarray]:
-        return [group.chunk(q, dtype, world * count).reshape(world, count)[row] for q in range(world)]
-
-    if rows.nbytes <= REDUNDANT_BYTES:
-        logged = group.replay(call)
-        if logged is not None:
-            np.copyto(result, logged.view(dtype).reshape(world, -1)[group.rank])
-            return
-        group.put(call, rows.reshape(-1))
-        _combine(parts(group.rank, result.size), result, op, ufunc)
-        if group.logs:
-            whole = np.empty_like(rows)
-            for row in range(world):
-                _combine(parts(row, result.size), whole[row], op, ufunc)
-            group.keep(call, whole)
-        return
-    group.close_log(LARGE)
-    size = CHUNK_BYTES // dtype.itemsize // world
-    for start in range(0, result.size, size):
-        stop = min(start + size, result.size)
-        count = stop - start
-        np.copyto(group.chunk(group.rank, dtype, world * count, 1).reshape(world, count), rows[:, start:stop])
-        group.arrive(call, world * count * dtype.itemsize)
-        _combine(parts(group.rank, count), result[start:stop], op, ufunc)
-
-
-def _share(count: int, ranks: int, rank: int, itemsize: int) -> tuple[int, int]:
-    """The elements that a rank combines, from, to: cut at the boundaries of cache lines."""
-    unit = max(ALIGNMENT // itemsize, 1)
-    units = -(-count // unit)
-    return min(units * rank // ranks * unit, count), min(units * (rank + 1) // ranks * unit, count)
-
-
-def _reduce_shared(
-    group: Communicator, call: Call, shared: SharedArray, result: np.ndarray, op: str, ufunc: np.ufunc, in_place: bool
-) -> None:  # fmt: skip
-    """Combine tensors where they are. In place, each rank combines its share and writes it to all ranks' tensors."""
-    group.close_log(SHARED)
-    group.arrive(call, 0)  # all tensors have their values
-    start, end = 0, result.size
-    if in_place:
-        start, end = _share(result.size, group.world, group.rank, result.itemsize)
-        start = in_place_loop.combine(result.dtype, op, shared.addresses, start, end)
-    size = PIECE_BYTES // result.itemsize
-    while start < end:
-        stop = min(start + size, end)
-        pieces = [part[start:stop] for part in shared.parts]
-        if in_place:
-            _combine(pieces, pieces[0], op, ufunc)
-            for piece in pieces[1:]:
-                np.copyto(piece, pieces[0])
-        else:
-            _combine(pieces, result[start:stop], op, ufunc)
-        start = stop
-    group.arrive(call, 0)  # all have read, and written, what they need

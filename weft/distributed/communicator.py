@@ -91,6 +91,7 @@ class Communicator:
         self.calls = 0
         self.steps = 0
         self.lock = threading.RLock()
+        self.direct: bool | None = None  # whether the ranks can read each other's memory, once they have found out
         self._relayed = run.hosts > 1
         self._processes = processes or Handles()
         self._spin = SPIN_ROUNDS if -(-self.world // run.hosts) <= usable_cpus() else 0
