@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+MOST_ROUNDS = 4  # rows that occur more often are added up one by one
+
 Rows = tuple[np.ndarray, np.ndarray]
 """(indices, values): indices rise, and values[k] is the gradient of row indices[k]"""
 
@@ -19,16 +21,23 @@ def coalesce(indices: np.ndarray, values: np.ndarray) -> Rows:
     """Add up the values of rows that occur several times, in the order in which they occur."""
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
-    values = values[order]
     if len(ordered) < 2:
-        return ordered, values
+        return ordered, values[order]
     first = np.empty(len(ordered), bool)
     first[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    if first.all():
-        return ordered, values
     starts = np.flatnonzero(first)
-    return ordered[starts], np.add.reduceat(values, starts, axis=0)
+    if len(starts) == len(ordered):
+        return ordered, values[order]
+    times = np.diff(starts, append=len(ordered))
+    most = int(times.max())
+    if most > MOST_ROUNDS:
+        return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
+    found = values[order[starts]]
+    for k in range(1, most):  # the second occurrence of each row, the third …
+        more = np.flatnonzero(times > k)
+        found[more] += values[order[starts[more] + k]]
+    return ordered[starts], found
 
 
 def merge(a: Rows, b: Rows) -> Rows:
