@@ -22,8 +22,6 @@ from .exchange import CHUNK_BYTES
 from .in_place import combine as native_in_place
 from .shared_tensors import SharedArray
 
-REDUNDANT_BYTES = 1 << 15
-"""chunks up to this size are combined by every rank: cheaper than a second round"""
 PIECE_BYTES = 1 << 17
 """of tensors in shared memory, which are combined piece by piece: a piece stays in the cache until it is written back"""
 
@@ -84,7 +82,8 @@ def _in_chunks(
 
 
 def _is_small(values: np.ndarray, result: np.ndarray) -> bool:
-    return values.nbytes <= REDUNDANT_BYTES and result.nbytes <= RESULT_BYTES
+    """Whether a call takes one round, in which every rank combines all values itself, and is logged."""
+    return max(values.nbytes, result.nbytes) <= RESULT_BYTES
 
 
 # The collectives, on flat arrays ----------------------------------------------------------------------------------------
@@ -98,7 +97,7 @@ def reduce(
 
     def collect(start: int, stop: int) -> None:
         count = stop - start
-        if group.world == 2 or count * dtype.itemsize <= REDUNDANT_BYTES:
+        if group.world == 2 or count * dtype.itemsize <= RESULT_BYTES:
             combine([group.chunk(q, dtype, count) for q in ranks], result[start:stop], op, ufunc)
             return
         # Each rank combines its share, and a second round hands the shares out.
@@ -176,7 +175,7 @@ def reduce_scatter(
     def parts(row: int, count: int) -> list[np.ndarray]:
         return [group.chunk(q, dtype, world * count).reshape(world, count)[row] for q in range(world)]
 
-    if rows.nbytes <= REDUNDANT_BYTES:
+    if rows.nbytes <= RESULT_BYTES:
         whole = np.empty_like(rows)  # logged for all ranks
 
         def collect() -> None:
