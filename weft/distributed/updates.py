@@ -49,6 +49,7 @@ class Updates:
         """the slice of each unit of work: counters and buffers first, since unit 0 also writes the log"""
         self._programs: dict[Any, CapturedFunction[..., Any]] = {}
         self._shapes: set[Any] = set()
+        self._scratch: dict[tuple[int, int], tuple[list[Tensor], Tensor]] = {}  # rows while they are updated, by bucket
 
     def norm(self, index: int, places: Slots, plan: Any, scale: float) -> float:
         """The sum of the squares of a slice's gradient."""
@@ -264,7 +265,7 @@ class Updates:
             if int(log_after[1]) in (updates - 1, updates + 1):
                 again = log_before[2 : 2 + int(log_before[0])]
                 for old, new in tables.values():
-                    new[again] = old[again]
+                    new[again] = np.take(old, again, axis=0)
             else:
                 for old, new in tables.values():
                     new[start:stop] = old[start:stop]
@@ -292,21 +293,21 @@ class Updates:
         bucket = max(MIN_BUCKET, 1 << (count - 1).bit_length())
         keys = [key for key in ("", *family.keys) if key != AVERAGE]
         width = values.shape[1]
-        parts = []
-        for key in keys:
-            part = np.zeros((bucket, width), tables[key][0].dtype)
-            part[:count] = tables[key][0][indices]
-            parts.append(part)
-        gradient = np.zeros((bucket, width), values.dtype)
-        gradient[:count] = values
-        program = self._programs.get((number, "rows", bucket))
-        if program is None:
-            program = self._programs[number, "rows", bucket] = function(self._row_updater(number, keys))
+        known = self._scratch.get((number, bucket))
+        if known is None:
+            made = [wrap(np.zeros((bucket, width), tables[key][0].dtype)) for key in keys]
+            known = made, wrap(np.zeros((bucket, width), values.dtype))
+            self._scratch[number, bucket] = known
+            self._programs[number, "rows", bucket] = function(self._row_updater(number, keys))
+        parts, gradient = known
+        for key, part in zip(keys, parts, strict=True):
+            np.take(tables[key][0], indices, axis=0, out=part._data[:count], mode="clip")
+        gradient._data[:count] = values
         factor = wrap(np.array(scale, values.dtype))
         counts = self._counts(family, family.first, before)[: int(self.shelf.counted)]
-        program(factor, *counts, *map(wrap, parts), wrap(gradient))
+        self._programs[number, "rows", bucket](factor, *counts, *parts, gradient)
         for key, part in zip(keys, parts, strict=True):
-            tables[key][1][indices] = part[:count]
+            tables[key][1][indices] = part._data[:count]
 
     def _row_updater(self, number: int, keys: list[str]) -> Callable[..., None]:
         family, optimizer, counted = self.shelf.families[number], self.optimizer, self.shelf.counted
