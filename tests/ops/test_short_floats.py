@@ -287,6 +287,26 @@ long("attention", F.scaled_dot_product_attention, *_attended, slack=16)
 long("max of equal numbers", wf.max, np.full(_N, 300.0))
 long("glu", lambda x: F.glu(x, 0), _noise("glu", 8, _N), slack=2)
 long("prelu", F.prelu, _noise("prelu", 2, 1, _N), np.array([0.25]))
+long("nanmean", wf.nanmean, _noise("nanmean", 5000, low=200))
+long("nansum", wf.nansum, _noise("nansum", 5000))
+long("nanvar", wf.nanvar, _noise("nanvar", _N))
+long("nanstd", wf.nanstd, _noise("nanstd", _N))
+long("nanquantile", lambda x: wf.nanquantile(x, 0.3), np.sort(_noise("nanq", 301)), wanted=[])
+long("cov", wf.cov, _noise("cov", 2, _N, low=200))
+long("corrcoef", wf.corrcoef, _noise("corrcoef", 2, _N, low=200), slack=16)
+long("trapezoid", wf.trapezoid, _noise("trapezoid", _N))
+long("cdist", wf.cdist, _noise("cd1", 2, _N), _noise("cd2", 2, _N))
+long("dist", wf.dist, _noise("d1", _N), _noise("d2", _N))
+long(
+    "scatter_reduce",
+    lambda x, v: wf.scatter_reduce(x, 0, wf.asarray(_zeros(_N)), v, "mean", include_self=False),
+    _noise("sr", 2),
+    _noise("srv", _N, low=200),
+    wanted=[1],
+)
+long("norm of any order", lambda x: wf.norm(x, 3), _noise("norm4", _N))
+long("addmm", wf.addmm, _noise("am1", 2, 2), _noise("am2", 2, _N), _noise("am3", _N, 2, low=-1, high=1))
+long("dot", wf.dot, _noise("dd1", _N), _noise("dd2", _N, low=-3, high=3))
 
 
 def _case(name, dtype, captured):

@@ -16,6 +16,7 @@ from ...typing import Operand
 from ..array import creation, cumulative, gathering, reduction, searching, sets, shaping, statistics, subscripts
 from ..array.check_values import require
 from ..array.elementwise import maximum, minimum, where
+from ..core.short_floats import accumulates
 
 __all__ = [
     "bucketize", "cartesian_prod", "combinations", "histc", "index_add", "index_copy", "index_fill", "index_put",
@@ -126,6 +127,7 @@ def scatter_add(x: Tensor, dim: Any, index: Any = None, src: Any = None, *, axis
     return gathering.scatter_add(x, index, _source(x, index, src), axis)
 
 
+@accumulates
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

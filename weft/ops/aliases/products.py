@@ -21,6 +21,7 @@ from ..array import (
 )
 from ..array.elementwise import conj, log, where
 from ..core import registry
+from ..core.short_floats import accumulates
 
 __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "cdist", "chain_matmul", "cholesky", "cholesky_inverse",
@@ -231,6 +232,7 @@ def norm(
     return linalg_spectral.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if p in ("fro", None) else p)
 
 
+@accumulates
 def dist(x: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The `p`-norm of the difference.
 
@@ -240,6 +242,7 @@ def dist(x: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return norm(x - other, p)
 
 
+@accumulates
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The distances between all pairs of rows of two (batches of) matrices.
 
@@ -255,6 +258,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return linalg_spectral.vector_norm(difference, axis=-1, ord=p)
 
 
+@accumulates
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """The distances between all pairs of different rows of a matrix, as a vector.
 
@@ -271,6 +275,7 @@ def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     return linalg_spectral.vector_norm(difference, axis=-1, ord=p)
 
 
+@accumulates
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Scale the slices along `dim` whose `p`-norm is larger than `maxnorm` down to it.
 

@@ -9,6 +9,7 @@ from ...tensor import Tensor
 from ...typing import Axis, Operand
 from ..array import creation, cumulative, gathering, linalg_structure, products, reduction, shaping, sorting
 from ..array.elementwise import astype, conj, isnan, sqrt, where
+from ..core.short_floats import accumulates
 
 __all__ = [
     "amax", "amin", "aminmax", "corrcoef", "cov", "cumulative_trapezoid", "gradient", "nanmean", "nanmedian", "nanquantile",
@@ -68,6 +69,7 @@ def _numbers(x: Tensor) -> Tensor:
     return where(isnan(x), creation.zeros((), dtype=x.dtype), x) if dtypes.is_inexact(x.dtype) else x
 
 
+@accumulates
 def nanmean(x: Tensor, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """The mean of the elements that are not NaN.
 
@@ -78,6 +80,7 @@ def nanmean(x: Tensor, dim: Axis = None, keepdim: bool = False) -> Tensor:
     return nansum(x, dim, keepdim) / count
 
 
+@accumulates
 def nanvar(x: Tensor, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The variance of the elements that are not NaN, over `axis`.
 
@@ -91,6 +94,7 @@ def nanvar(x: Tensor, axis: Axis = None, *, correction: float = 0, keepdims: boo
     return reduction.sum(square, axis=_axes(axis), keepdims=keepdims) / (count - correction)
 
 
+@accumulates
 def nanstd(x: Tensor, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The standard deviation of the elements that are not NaN, over `axis`.
 
@@ -100,6 +104,7 @@ def nanstd(x: Tensor, axis: Axis = None, *, correction: float = 0, keepdims: boo
     return sqrt(nanvar(x, axis, correction=correction, keepdims=keepdims))
 
 
+@accumulates
 def nanquantile(x: Tensor, q: Operand, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Quantiles of the elements that are not NaN, with linear interpolation.
 
@@ -133,6 +138,7 @@ def nanmedian(x: Tensor, axis: int | None = None) -> Tensor:
     return nanquantile(x, 0.5, axis)
 
 
+@accumulates
 def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """The covariance matrix of variables (rows) from observations (columns).
 
@@ -162,6 +168,7 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
     return shaping.reshape(made, ()) if x.ndim < 2 else made
 
 
+@accumulates
 def corrcoef(x: Tensor) -> Tensor:
     """The correlation matrix of variables (rows) from observations (columns).
 
@@ -175,6 +182,7 @@ def corrcoef(x: Tensor) -> Tensor:
     return covariance / shaping.expand_dims(deviation, 1) / shaping.expand_dims(conj(deviation), 0)
 
 
+@accumulates
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
     """The integral of samples along `dim` by the trapezoidal rule.
 
@@ -197,6 +205,7 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -
     return trapezoid(y, x, dx=dx, dim=dim)
 
 
+@accumulates
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
     """The integrals up to each sample but the first, by the trapezoidal rule.
 
@@ -217,6 +226,7 @@ def _trapezoids(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
     return (left + right) / 2 * step
 
 
+@accumulates
 def gradient(x: Tensor, *, spacing: float = 1, dim: Axis = None, edge_order: int = 1) -> Any:
     """Derivatives from samples on a grid by central differences, one-sided at the edges.
 

@@ -189,14 +189,14 @@ def guarded(
 ) -> Callable[..., Any]:
     """`function` as users call it: array arguments become tensors, and errors carry its public name.
 
-    `body`, if given, runs in its place; it takes the same arguments.
+    `body`, if given, runs in its place; it takes the same arguments. So does what `accumulates` gave the function.
     """
     if getattr(function, "__wrapped__", None) is not None or getattr(function, "names_errors", False):
         return function  # an op's own public function, or guarded already
     title = name or function.__name__.rstrip("_")
     _titles.add(title)
     slots = tensor_slots(function)
-    run = body or function
+    run: Callable[..., Any] = body if body is not None else getattr(function, "float32_body", function)
     spelled = spelling.Translator(function)
     count, known = spelled.most, spelled.known
 

@@ -106,6 +106,12 @@ def in_float32(fn: Callable[..., Any]) -> Callable[..., Any]:
     return composed
 
 
+def accumulates(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of a composed function that adds numbers up: as users call it, it is `in_float32(fn)`."""
+    fn.float32_body = in_float32(fn)  # type: ignore[attr-defined]
+    return fn
+
+
 def _holds_short(value: Any) -> bool:
     if isinstance(value, Tensor):
         return is_short(value._data.dtype)
