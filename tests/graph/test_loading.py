@@ -112,7 +112,7 @@ IMPURE = {
     "tril_indices", "triu_indices", "bartlett_window", "blackman_window", "hamming_window", "hann_window", "from_numpy",
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",
     "LongTensor", "ShortTensor",  # no tensor among the arguments
-    "cauchy_", "exponential_", "fill_diagonal_", "log_normal_",  # in place
+    "cauchy_", "exponential_", "fill_diagonal_", "geometric_", "log_normal_",  # in place
     "apply_", "map_",  # call their argument
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ _NAMES = {
         "linspace logcumsumexp masked_select mean meshgrid nonzero ones_like prod repeat searchsorted sum take tensor "
         "tensordot topk unique_all unique_counts unique_inverse unique_values zeros_like bernoulli multinomial normal "
         "rand_like randn_like uniform one_hot addbmm addcdiv addcmul addmm addmv addr amax amin aminmax as_strided as_tensor "
-        "atleast_1d atleast_2d atleast_3d baddbmm block_diag bmm broadcast_tensors bucketize cartesian_prod cdist "
+        "atleast_1d atleast_2d atleast_3d baddbmm binomial block_diag bmm broadcast_tensors bucketize cartesian_prod cdist "
         "chain_matmul cholesky cholesky_inverse cholesky_solve clamp_max clamp_min column_stack combinations corrcoef "
         "cosine_similarity cov cumulative_trapezoid deg2rad det detach diag_embed diagflat dist div dot dsplit dstack fliplr "
         "flipud float_power fmax fmin fmod frac frexp gcd ger gradient heaviside histc hsplit hstack igamma igammac index_add "
@@ -43,8 +43,8 @@ _NAMES = {
     ),
     "Tensor": (
         "__getitem__ T astype bernoulli bfloat16 bool byte cdouble cfloat char contiguous cpu double expand expand_as flatten "
-        "float half int long new_empty new_full new_ones new_tensor new_zeros permute ravel repeat repeat_interleave reshape "
-        "short squeeze tile to to_device transpose type unbind view_as"
+        "float half igamma igammac int long new_empty new_full new_ones new_tensor new_zeros permute polygamma ravel repeat "
+        "repeat_interleave reshape short squeeze tile to to_device transpose type unbind view_as"
     ),
 }
 
