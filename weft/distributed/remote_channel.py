@@ -11,9 +11,12 @@ from and into the memory of tensors.
 
 from __future__ import annotations
 
+import array
 import hmac
+import os
 import socket
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +25,8 @@ from .wire import _HEADER, _MAC, _SEQUENCE, Connection, Frame, WireError, _mac
 BUFFER_BYTES = 1 << 16  # of received bytes
 SOCKET_BYTES = 4 << 20  # what the kernel may buffer
 MAX_HEAD_BYTES = 1 << 28
+MAX_DESCRIPTORS = 8  # that come with one frame
+_RIGHTS_SPACE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 MAX_BUFFERS = 512  # that one system call sends
 
 
@@ -39,7 +44,8 @@ class Channel:
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         self.bytes_sent = self.bytes_received = 0
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        self.descriptors: deque[int] = deque()  # that came and were not taken yet
+        for option in () if self.signed else (socket.SO_SNDBUF, socket.SO_RCVBUF):  # the kernel tunes those of TCP itself
             self.socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 
     def fileno(self) -> int:
@@ -48,9 +54,11 @@ class Channel:
     # Sending --------------------------------------------------------------------------------------------------------
 
     def send(
-        self, kind: int, part: int = 0, step: int = 0, a: int = 0, head: bytes = b"", data: Sequence[memoryview] = ()
-    ) -> None:
-        """Send a frame with the numbers `part`, `step` and `a`; `data` are views of bytes.
+        self, kind: int, part: int = 0, step: int = 0, a: int = 0, head: bytes = b"", data: Sequence[memoryview] = (),
+        descriptors: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Send a frame with the numbers `part`, `step` and `a`; `data` are views of bytes. Over a Unix socket, file
+        descriptors may come with it.
 
         Raises:
             OSError: the connection is broken.
@@ -67,7 +75,11 @@ class Channel:
                 self._sent += 1
             first += head
             total = self._first + nbytes
-            sent = self.socket.sendmsg([first, *data]) if data else self.socket.send(first)
+            if descriptors:
+                rights = array.array("i", descriptors)
+                sent = self.socket.sendmsg([first, *data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            else:
+                sent = self.socket.sendmsg([first, *data]) if data else self.socket.send(first)
             self.bytes_sent += total
             if sent < total:
                 self._send_rest([first, *data], sent)
@@ -124,7 +136,7 @@ class Channel:
                 rest = self._end - self._start
                 self._buffer[:rest] = self._buffer[self._start : self._end]
                 self._start, self._end = 0, rest
-            got = self.socket.recv_into(self._view[self._end :])
+            got = self._receive(self._view[self._end :])
             if not got:
                 raise ConnectionResetError("the peer closed the connection")
             self._end += got
@@ -134,6 +146,18 @@ class Channel:
         if self._start == self._end:
             self._start = self._end = 0
         return data
+
+    def _receive(self, view: memoryview) -> int:
+        """Some bytes, and over a Unix socket the descriptors that come with them."""
+        if self.signed:
+            return self.socket.recv_into(view)
+        got, extra, _, _ = self.socket.recvmsg_into([view], _RIGHTS_SPACE, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found = array.array("i")
+                found.frombytes(data[: len(data) - len(data) % found.itemsize])
+                self.descriptors.extend(found)
+        return got
 
     def read_into(self, view: memoryview) -> None:
         """Fill a view of bytes with the next ones."""
@@ -162,3 +186,5 @@ class Channel:
         except OSError:
             pass  # it is closed already
         self.socket.close()
+        while self.descriptors:
+            os.close(self.descriptors.popleft())

@@ -39,6 +39,8 @@ IDLE = (
 )
 ASK = 12  # client to task: (0, step, client): report whenever idle
 PING, PONG = 13, 14  # (0, 0, a number)
+SHARED = 15  # as VALUE, but the array is in shared memory: see `remote_segments`
+RELEASE = 16  # (0, 0, number of a segment)
 
 # How a step is stopped: cancelled; its deadline has passed, so what has had effects may be completed; it is done everywhere.
 STOP_NOW, STOP_LATE, STOP_DONE = 0, 1, 2
@@ -74,6 +76,21 @@ def pack(arrays: Sequence[np.ndarray | None]) -> tuple[bytes, list[memoryview]]:
                 array = np.ascontiguousarray(array)
             data.append(bytes_of(array))
     return b"".join(parts), data
+
+
+def pack_array(array: np.ndarray) -> bytes:
+    """The head that describes one array."""
+    shape = array.shape
+    return _ARRAY[len(shape)].pack(_CODES[array.dtype], len(shape), *shape)
+
+
+def describe_array(head: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, dtype and bytes of the array that a head describes."""
+    try:
+        shape, dtype = _ARRAY[head[1]].unpack(head)[2:], _DTYPES[head[0]]
+    except (IndexError, struct.error):
+        raise WireError("a frame whose head describes no array") from None
+    return shape, dtype, prod(shape) * dtype.itemsize
 
 
 def receive_arrays(channel: Channel, head: bytes, nbytes: int) -> list[np.ndarray | None]:

@@ -200,10 +200,13 @@ class RemoteStep:
             return found
         hub = self.cluster.hub
         hub.steps[run.step_id] = run.box
+        running = _Running(self, run, env)
         try:
-            return _Running(self, run, env).go()
+            return running.go()
         finally:
             del hub.steps[run.step_id]
+            if running.engine is not None:
+                running.engine.forget()
 
     def owed(self, task: int) -> str:
         """What a step waits for from a task, in words."""

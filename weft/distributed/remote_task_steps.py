@@ -7,6 +7,7 @@ threads that bring values, and answers the client when it has fetched values, or
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from ..graph.declared.node_checks import may_be
 from ..graph.declared.variables import ReadOp, State, locked
 from ..graph.execute.executor import Plan, Unit
 from ..graph.execute.leases import give_back
-from ..graph.execute.resumable import ResumableEngine, deferring, run_engines
+from ..graph.execute.resumable import ResumableEngine, deferring, resume, run_engines
 from ..graph.execute.resumable_tokens import Idle, ResumableTokens
 from ..graph.execute.run import CancelledError, Run
 from ..graph.execute.tokens import TokenPart
@@ -102,6 +103,20 @@ class PartPlan(Plan):
         self.counts = [len(u.after) for u in self.units]
         self.initial = [u for u in self.units if not u.after and not isinstance(u.node.op, ReceiveOp)]
 
+        self.phases = self._phases()
+
+    def _phases(self) -> list[list[Unit]] | None:
+        """If nothing blocks and at most one value comes from elsewhere: the units before it and those after it, in order."""
+        if len(self.arrivals) > 1 or any(u.start is not None for u in self.units):
+            return None
+        later: set[int] = set()
+        for unit in self.units:  # in topological order
+            if isinstance(unit.node.op, ReceiveOp) or unit.after & later:
+                later.add(unit.index)
+        work = [u for u in self.units if not isinstance(u.node.op, ReceiveOp)]
+        phases = [[u for u in work if u.index not in later], [u for u in work if u.index in later]]
+        return phases if self.arrivals else phases[:1]
+
     def _send_from_memory(self) -> None:
         """Let a variable that is only read to be sent be sent from its memory, without a copy in between."""
         removed: set[int] = set()
@@ -125,6 +140,94 @@ class PartPlan(Plan):
             unit.index = number[unit.index]
             unit.after = {number[i] for i in unit.after}
             unit.consumers = [number[i] for i in unit.consumers if i in number]
+
+
+class StraightEngine:
+    """Runs a part whose order is known beforehand: what needs nothing from elsewhere, and, when the one value that comes from
+    there has come, the rest. It has the interface of `ResumableEngine` and costs half as much."""
+
+    __slots__ = (
+        "plan", "run_state", "env", "finished", "wake", "error", "executed", "_lock", "_phase", "_arrived", "_busy", "_stopped",
+        "_over",
+    )  # fmt: skip
+
+    def __init__(self, plan: PartPlan, run: Run, env: dict[Value, Any], finished: Any) -> None:
+        self.plan, self.run_state, self.env, self.finished, self.wake = plan, run, env, finished, None
+        self.error: BaseException | None = None
+        self.executed = self._phase = 0
+        self._lock = threading.Lock()
+        self._arrived = self._busy = self._stopped = self._over = False
+
+    def waiting(self) -> list[Node]:
+        return []
+
+    def halted(self) -> bool:
+        return self._stopped
+
+    def forget(self) -> None:
+        self.env = {}
+
+    def arrive(self, key: int, array: Any) -> None:
+        """As `ResumableEngine.arrive`."""
+        unit = self.plan.arrivals[key]
+        if unit.outputs:
+            if array is None or array.dtype != unit.outputs[0].dtype:
+                self.stop(TypeError(f"session: a value of another dtype came for node {unit.node.name!r}."))
+                return
+            self.env[unit.outputs[0]] = array
+        with self._lock:
+            self._arrived = True
+            ready = self._phase == 1 and not self._busy and not self._stopped
+        if ready:
+            resume(self)
+
+    def stop(self, error: BaseException | None = None) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if self.error is None:
+                self.error = error
+            self._stopped = True
+            ends = not self._busy
+            self._over = ends
+        if ends:
+            self.finished(self.error)
+
+    def drain(self, todo: Any) -> None:
+        """Run the units of the current phase, and of the next one if its value is there."""
+        phases = self.plan.phases
+        assert phases is not None
+        with self._lock:
+            if self._busy or self._over or self._stopped or (self._phase == 1 and not self._arrived):
+                return
+            self._busy = True
+        run, env, constants, fed = self.run_state, self.env, self.plan.constants, self.plan.fed
+        while True:
+            try:
+                for unit in phases[self._phase]:
+                    run.check_start()
+                    if self.halted():
+                        break
+                    arrays = [
+                        (env[v] if v in env else constants[v]) if v.__class__ is Value else v for v in unit.inputs
+                    ]
+                    for v, a in zip(unit.outputs, unit.run(arrays), strict=True):
+                        if v not in fed:
+                            env[v] = a
+                    self.executed += unit.size
+            except BaseException as error:  # kept, and given to `finished`
+                if self.error is None:
+                    self.error = error
+                self._stopped = True
+            with self._lock:
+                self._phase += 1
+                if self._stopped or self._phase == len(phases):
+                    self._over = True
+                    break
+                if not self._arrived:
+                    self._busy = False
+                    return
+        self.finished(self.error)
 
 
 class _Sending:
@@ -181,7 +284,6 @@ class TaskStep:
 
     __slots__ = (
         "part", "number", "exchange", "channel", "place", "over", "run", "engine", "ended", "stopping", "asked", "_idle",
-        "feeds",
     )  # fmt: skip
 
     def __init__(
@@ -195,7 +297,7 @@ class TaskStep:
         over: Any,
     ) -> None:
         self.part, self.number, self.exchange, self.channel = part, number, exchange, channel
-        self.place, self.over, self.feeds = place, over, feeds
+        self.place, self.over = place, over
         self.run = StepRun(number, exchange)
         self.run.leased_elsewhere = part.read.leased
         self.ended = self.stopping = self.asked = False
@@ -207,7 +309,8 @@ class TaskStep:
             )
             self.engine: Any = tokens
         else:
-            self.engine = ResumableEngine(part.plan, self.run, env, self._finished)
+            straight = part.plan.phases is not None
+            self.engine = (StraightEngine if straight else ResumableEngine)(part.plan, self.run, env, self._finished)
 
     def begin(self) -> None:
         """Run on this thread as far as possible."""
@@ -230,6 +333,8 @@ class TaskStep:
                 self._send_done()
             if not part.read.keeps:
                 self.over(self, late=False)
+        self.engine.forget()
+        self.exchange.forget()
 
     def _send_done(self) -> None:
         values = self.engine.made if self.part.mode == "tokens" else self.engine.env

@@ -18,6 +18,7 @@ import numpy as np
 
 from .remote_channel import Channel
 from .remote_messages import TOKEN, VALUE, TaskLostError, pack, pack_token
+from .remote_segments import MIN_BYTES, Lender
 
 MAX_ENDED = 4096  # steps of a client that are remembered as over
 EARLY_SECONDS = 120.0  # how long values of a step that has not begun are kept
@@ -29,12 +30,13 @@ class Exchange:
     Args:
         client, step: whose step it is.
         route: the channel to a task, or to the client; raises TaskLostError.
+        lender: the shared memory for large values; None: all go through the connection.
     """
 
-    __slots__ = ("client", "step", "route", "made", "_lock", "_deliver", "_early")
+    __slots__ = ("client", "step", "route", "lender", "made", "_lock", "_deliver", "_early")
 
-    def __init__(self, client: int, step: int, route: Callable[[int], Channel]) -> None:
-        self.client, self.step, self.route = client, step, route
+    def __init__(self, client: int, step: int, route: Callable[[int], Channel], lender: Lender | None = None) -> None:
+        self.client, self.step, self.route, self.lender = client, step, route, lender
         self.made = time.monotonic()
         self._lock = threading.Lock()
         self._deliver: Callable[..., None] | None = None
@@ -44,9 +46,14 @@ class Exchange:
 
     def send(self, edge: int, destination: int, array: np.ndarray | None, handle: int = 0) -> None:
         """Send the value of an edge; returns when it is on its way. `handle`: of the part that it may begin."""
-        head, data = pack((array,))
+        a = self.client | handle << 32
         try:
-            self.route(destination).send(VALUE, edge, self.step, self.client | handle << 32, head, data)
+            channel = self.route(destination)
+            if array is not None and array.nbytes >= MIN_BYTES and self.lender is not None and destination >= 0:
+                if self.lender.send(channel, edge, self.step, a, array):
+                    return
+            head, data = pack((array,))
+            channel.send(VALUE, edge, self.step, a, head, data)
         except OSError as error:
             raise TaskLostError(f"session: a value cannot be sent to another task: {error}.") from error
 
@@ -69,6 +76,10 @@ class Exchange:
         for what in early:
             deliver(*what)
 
+    def forget(self) -> None:
+        """The step is over here: nothing is passed on any more."""
+        self._deliver, self._early = _dropped, []
+
     def deposit(self, *what: Any) -> Callable[[], None] | None:
         """Something has come; returns what is to be done about it."""
         deliver = self._deliver
@@ -81,11 +92,15 @@ class Exchange:
         return functools.partial(deliver, *what)
 
 
+def _dropped(*what: Any) -> None:
+    """Takes what comes too late."""
+
+
 class Exchanges:
     """The exchanges of one client's steps in a process. Values may come before the step begins, and after it is over."""
 
-    def __init__(self, client: int, route: Callable[[int], Channel]) -> None:
-        self.client, self.route = client, route
+    def __init__(self, client: int, route: Callable[[int], Channel], lender: Lender | None = None) -> None:
+        self.client, self.route, self.lender = client, route, lender
         self._lock = threading.Lock()
         self._open: dict[int, Exchange] = {}
         self._ended: OrderedDict[int, None] = OrderedDict()
@@ -97,7 +112,7 @@ class Exchanges:
             with self._lock:
                 found = self._open.get(step)
                 if found is None and step not in self._ended:
-                    found = self._open[step] = Exchange(self.client, step, self.route)
+                    found = self._open[step] = Exchange(self.client, step, self.route, self.lender)
         return found
 
     def end(self, step: int, late: bool = True) -> None:

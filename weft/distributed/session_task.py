@@ -32,7 +32,9 @@ from .remote_messages import (
     END,
     PING,
     PONG,
+    RELEASE,
     REPLY,
+    SHARED,
     START,
     STOP,
     STOPPED,
@@ -46,6 +48,7 @@ from .remote_messages import (
     receive_token,
 )
 from .remote_partition import CLIENT
+from .remote_segments import Borrower, Lender
 from .remote_store import TaskStore
 from .remote_task_steps import TaskPart, TaskStep, fit
 from .rendezvous import Exchange, Exchanges
@@ -113,7 +116,7 @@ class Client:
         self.number, self.channel = number, channel
         self.parts: dict[int, TaskPart] = {}
         self.steps: dict[int, TaskStep] = {}
-        self.exchanges = Exchanges(number, lambda destination: server.route(self, destination))
+        self.exchanges = Exchanges(number, lambda destination: server.route(self, destination), server.lender)
         self.withdraw: dict[int, Any] = {}  # calls that wait for a queue: how to withdraw them
         self.nodes: dict[int, Any] = {}  # runs of steps whose nodes the client runs one by one
         self.leaves = False  # whether it has said goodbye
@@ -129,6 +132,7 @@ class Connection:
 
     def __init__(self, channel: Channel, client: Client | None) -> None:
         self.channel, self.client = channel, client
+        self.borrower = Borrower(channel)
         self.peer = channel.peer & 0xFFFF  # of a task: its number
 
 
@@ -139,12 +143,14 @@ class Server:
         self.config = config
         self.token = wire.read_token(os.path.join(config.directory, "token"))
         self.store = TaskStore(config.checkpoint)
+        self.lender = Lender()
         self.calls = Calls(self)
         self.clients: dict[int, Client] = {}
         self._gone: dict[int, float] = {}  # clients whose connection broke, and when
         self.table: dict[int, Any] = {}  # number of a task -> (generation, address)
         self._peers: dict[int, tuple[int, Channel]] = {}
         self._peer_lock = threading.Lock()
+        self._borrowing: set[Borrower] = set()  # of connections on which values came through shared memory
         self._epoll = select.epoll()
         self._connections: dict[int, Connection] = {}
         self._listeners: dict[int, socket.socket] = {}
@@ -213,6 +219,8 @@ class Server:
                 connection = self._connections.get(descriptor)
                 if connection is not None:
                     self._readable(descriptor, connection)
+                    for each in list(self._borrowing):
+                        each.give_back()
                 elif descriptor in self._listeners:
                     self._accept(descriptor)
 
@@ -269,6 +277,8 @@ class Server:
             except OSError as error:
                 raise TaskLostError(f"session: {self.config.place} cannot reach another task: {error}.") from error
             self._peers[destination] = (generation, made)
+            self._connections[made.fileno()] = Connection(made, None)  # segments come back on it
+            self._epoll.register(made.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
             return made
 
     def set_table(self, table: dict[str, Any]) -> None:
@@ -289,8 +299,10 @@ class Server:
         with contextlib.suppress(OSError, ValueError):
             self._epoll.unregister(descriptor)
         connection.channel.close()
+        self._borrowing.discard(connection.borrower)
         client = connection.client
         if client is None:
+            self.lender.lost(connection.channel)
             return
         if self.clients.get(client.number) is client:
             del self.clients[client.number]
@@ -338,8 +350,11 @@ class Server:
     def _dispatch(self, connection: Connection, frame: Frame, head: bytes) -> Work | None:
         """Read a frame; returns what takes longer."""
         kind, client = frame.kind, connection.client
-        if kind in (VALUE, TOKEN):
+        if kind in (VALUE, TOKEN, SHARED):
             return self._value(connection, frame, head)
+        if kind == RELEASE:
+            self.lender.returned(connection.channel, frame.a)
+            return None
         if client is None:
             raise WireError(f"a frame of kind {kind} from another task")
         if kind == START:
@@ -380,8 +395,13 @@ class Server:
 
     def _value(self, connection: Connection, frame: Frame, head: bytes) -> Work | None:
         token = frame.kind == TOKEN
-        receive: Any = receive_token if token else receive_arrays
-        got = receive(connection.channel, head, frame.nbytes - frame.b)
+        got: Any
+        if frame.kind == SHARED:
+            self._borrowing.add(connection.borrower)
+            got = [connection.borrower.receive(head)]
+        else:
+            receive: Any = receive_token if token else receive_arrays
+            got = receive(connection.channel, head, frame.nbytes - frame.b)
         client = self.clients.get(frame.a & 0xFFFFFFFF)
         exchange = None if client is None else client.exchanges.get(frame.step)
         if client is None or exchange is None:

@@ -239,7 +239,7 @@ class Placement:
                     self.why[node] += f"; together with {group[0].name if node is not group[0] else group[1].name}"
 
     def _cost(self, group: Iterable[Node], device: Device) -> float:
-        total = self.load[device]
+        total = self.load[device] if any(n.op is not NO_OP for n in group) else 0.0  # what does nothing only waits
         for node in group:
             total += node_seconds(node, device.kind)[0]
             for v in node.inputs:

@@ -138,6 +138,10 @@ class ResumableEngine:
         if ready:
             resume(self)
 
+    def forget(self) -> None:
+        """Let the values of a step that is over go at once, not when the garbage collector finds the cycle they are in."""
+        self.env = {}
+
     def stop(self, error: BaseException | None = None) -> None:
         """Start nothing more, withdraw what waits, and end with `error` once no unit runs."""
         with self._lock:

@@ -141,6 +141,12 @@ class ResumableTokens(TokenEngine):
                 self.pending.pop(key, None)
                 withdraw()
 
+    def forget(self) -> None:
+        """As `ResumableEngine.forget`."""
+        self.made, self.given = {}, {}
+        self.slots.clear()
+        self.loop_constants.clear()
+
     def stop(self, error: BaseException | None = None) -> None:
         """Fire nothing more, withdraw what waits, and end with `error` once no node runs. From any thread."""
         with self.run_state.changed:

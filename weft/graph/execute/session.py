@@ -542,6 +542,8 @@ class PreparedStep:
                 made.append(None)
                 continue
             array = env[t] if t in env else self.plan.constants[t]
-            own = not isinstance(self.plan, (Script, TokenPlan)) and t not in self.plan.fed and t.node.op is not CONSTANT
+            own = (
+                not isinstance(self.plan, (Script, TokenPlan)) and t not in self.plan.fed and t.node.op is not CONSTANT
+            )
             made.append(wrap(array if own else np.array(array)))
         return made[0] if self.structure is None else unflatten(self.structure, made)
