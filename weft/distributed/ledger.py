@@ -19,7 +19,7 @@ from ..data.dataset import Subset, TensorDataset
 from ..data.fetch import LoadError, MapFetcher, Source
 from ..data.loader import DataLoader
 from ..runtime import memory
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from . import tree
 
 
@@ -67,9 +67,12 @@ class WholeBatch(GlobalBatch):
     """A batch that every worker has in full, from a stream or any other iterable."""
 
     def __init__(self, batch: Any) -> None:
-        leaves, self._structure = flatten(batch)
+        leaves: Any
+        self._structure: Any
+        flat = batch.__class__ is tuple and all([v.__class__ is Tensor for v in batch])  # noqa: C419 (quicker)
+        leaves, self._structure = (batch, None) if flat else flatten(batch)
         self._leaves = leaves
-        lengths = {len(v) for v in leaves if isinstance(v, (Tensor, np.ndarray)) and len(v.shape)}
+        lengths = {v.shape[0] for v in leaves if isinstance(v, (Tensor, np.ndarray)) and v.shape}
         if len(lengths) != 1:
             raise ValueError(
                 f"distributed: the tensors of a batch must have one first dimension, the samples. Got {sorted(lengths)}."
@@ -78,10 +81,17 @@ class WholeBatch(GlobalBatch):
 
     def shard(self, number: int, shards: int) -> Any:
         start, stop = tree.bounds(self.samples, shards, number)
-        if stop - start == self.samples:
-            return unflatten(self._structure, self._leaves)
-        cut = [v[start:stop] if isinstance(v, (Tensor, np.ndarray)) and len(v.shape) else v for v in self._leaves]
-        return unflatten(self._structure, cut)
+        cut = self._leaves
+        if stop - start != self.samples:
+            cut = [_range(v, start, stop) if isinstance(v, (Tensor, np.ndarray)) and v.shape else v for v in cut]
+        return cut if self._structure is None else unflatten(self._structure, cut)
+
+
+def _range(values: Any, start: int, stop: int) -> Any:
+    """Some of the samples; without the tape, which has nothing to record, if they are in memory."""
+    if values.__class__ is Tensor and values._node is None and values._data.__class__ is np.ndarray:
+        return wrap(values._data[start:stop])
+    return values[start:stop]
 
 
 def batches(loader: Iterable[Any]) -> Iterator[GlobalBatch]:

@@ -13,9 +13,12 @@ from typing import Any
 
 from ..autograd.tree import flatten
 from ..compiler import tuning
+from ..graph.capture.bound import MISSED, Bound, bound
 from ..graph.capture.function import function
 from ..graph.capture.tracing import CaptureError
 from ..tensor import Tensor
+
+MOST_BINDINGS = 64  # of weights and gradients: those are in one of two buffers, these in one of several slots
 
 
 class Program:
@@ -33,13 +36,20 @@ class Program:
 
     def __init__(self, fn: Callable[..., Any], directory: str, name: str, capture: bool = True) -> None:
         self._fn, self._directory, self._name = fn, Path(directory), name
-        self._captured: Any = function(fn) if capture else None
-        self._compiled: set[Any] = set()
+        self._captured: Any = None
+        if capture:
+            captured = self._captured = function(fn)
+            captured.bindings, captured.notes_writes = MOST_BINDINGS, False
+        self._compiled: dict[Any, Bound | None] = {}  # by the signature of arguments
 
     def __call__(self, *args: Any) -> Any:
         if self._captured is None:
             return self._fn(*args)
         key = _signature(args)
+        known = self._compiled.get(key)
+        if known is not None:
+            found = known(args) if all(a.__class__ is Tensor for a in args) else MISSED
+            return self._captured(*args) if found is MISSED else found
         if key in self._compiled:
             return self._captured(*args)
         try:
@@ -50,7 +60,7 @@ class Program:
                 f"{self._name}: this step cannot be captured and runs eagerly, which is slower: {error}", stacklevel=5
             )
             return self._fn(*args)
-        self._compiled.add(key)
+        self._compiled[key] = bound(self._captured)
         return found
 
     def _compile(self, args: tuple[Any, ...]) -> Any:
@@ -74,5 +84,5 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _signature(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    leaves = args if all([a.__class__ is Tensor for a in args]) else flatten(args)[0]
+    leaves = args if all(a.__class__ is Tensor for a in args) else flatten(args)[0]
     return tuple([(t._data.shape, t._data.dtype) if isinstance(t, Tensor) else type(t) for t in leaves])

@@ -36,24 +36,9 @@ class Randomness:
         self.seed = seed
         self._shard_seed = seed
 
-    @contextlib.contextmanager
-    def shard(self, position: tuple[int, ...], shard: int) -> Iterator[None]:
+    def shard(self, position: tuple[int, ...], shard: int) -> _OfShard:
         """A context for computing a shard of the step at `position`."""
-        before = self._shard_seed
-        self._shard_seed = mix(self.seed, *position, shard, 0)
-        generators = list(weft_random.live)
-        states = [g.state._data.copy() for g in generators]
-        for generator, (own, offset) in zip(generators, states, strict=True):
-            if generator is default_generator:
-                generator.state._data[...] = self._shard_seed, 0
-            else:
-                generator.state._data[...] = mix(int(own), int(offset), *position, shard), 0
-        try:
-            yield
-        finally:
-            self._shard_seed = before
-            for generator, state in zip(generators, states, strict=True):
-                generator.state._data[...] = state
+        return _OfShard(self, position, shard)
 
     @contextlib.contextmanager
     def python(self, purpose: int = COMPUTING) -> Iterator[None]:
@@ -80,6 +65,33 @@ class Randomness:
             generator.state._data[...] = state
         random.setstate(python)
         np.random.set_state(numpy)
+
+
+class _OfShard:
+    """See `Randomness.shard`; a class, because it is entered for every shard of every step."""
+
+    __slots__ = ("_owner", "_position", "_shard", "_before", "_states")
+
+    def __init__(self, owner: Randomness, position: tuple[int, ...], shard: int) -> None:
+        self._owner, self._position, self._shard = owner, position, shard
+
+    def __enter__(self) -> None:
+        owner, position, shard = self._owner, self._position, self._shard
+        self._before = owner._shard_seed
+        seed = owner._shard_seed = mix(owner.seed, *position, shard, 0)
+        own = default_generator.state._data
+        self._states = [(own, own.copy())]
+        if len(weft_random.live) > 1:
+            others = [g.state._data for g in weft_random.live if g is not default_generator]
+            self._states += [(state, state.copy()) for state in others]
+        for state, (first, offset) in self._states[1:]:
+            state[...] = mix(int(first), int(offset), *position, shard), 0
+        own[0], own[1] = seed, 0
+
+    def __exit__(self, *error: object) -> None:
+        self._owner._shard_seed = self._before
+        for state, value in self._states:
+            state[...] = value
 
 
 def mix(seed: int, *position: int) -> int:

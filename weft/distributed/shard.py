@@ -55,7 +55,7 @@ class Report:
 
     @staticmethod
     def read(values: Tensor) -> Report:
-        weight, void, *counts = (float(v) for v in values.numpy())
+        weight, void, *counts = values._data.tolist()
         return Report(weight, bool(void), counts)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import note_mutation
+from ..autograd.tape import memory_of, mutations, note_mutation, renew, tick
 from ..multiprocessing import Segment
 from ..optim.group import update_dtype
 from ..runtime import epoch, owned_memory
@@ -111,6 +111,9 @@ class Shelf:
         self._lay_out()
         self.slices = [*_cut(self.families, pieces), Slice(-1, 0, 0)]
         self._bound: int | None = None
+        self._writes: dict[
+            tuple[int, int], tuple[int, Any]
+        ] = {}  # (buffer, family) -> (memory, write that the tape knows)
         _shelves.add(self)
 
     def holds(self, tensor: Tensor) -> bool:
@@ -223,8 +226,19 @@ class Shelf:
                 entry[0]._data = entry[1 + buffer]
             self._bound = buffer
             for i in range(len(self.families)):  # frozen functions must know that the memory has new contents
-                note_mutation(self.memory[buffer][i, ""], "a distributed step")
+                self._note_write(buffer, i)
         self.buffers.bind(self.memory[buffer])
+
+    def _note_write(self, buffer: int, family: int) -> None:
+        """Tell the tape that the weights of a family changed; a write that it knows already gets another date."""
+        key, write = self._writes.get((buffer, family), (0, None))
+        if write is None or not any([w is write for w in mutations.get(key, ())]):  # noqa: C419 (quicker)
+            array = self.memory[buffer][family, ""]
+            note_mutation(array, "a distributed step")
+            key = id(memory_of(array))
+            self._writes[buffer, family] = (key, mutations[key][-1])
+        else:
+            renew(write.moment, tick())
 
     def rebind(self, buffer: int) -> None:
         """As `bind`, also after other code has given the tensors other memory."""

@@ -26,6 +26,8 @@ from . import context, ledger
 from .parallel import Computed, DataParallel, Report, share
 from .programs import Program
 
+ALONE = object()  # the structure of a result that is one tensor
+
 
 class DistributedStep:
     """A function of a batch that computes gradients, and the update that follows. See `step`."""
@@ -117,6 +119,9 @@ class DistributedStep:
 
     def _numbers(self, result: Any) -> list[float]:
         """The returned scalars; each becomes the mean over shards, the others than the loss weighted by their samples."""
+        if result.__class__ is Tensor and result._data.size == 1:
+            self._structure = ALONE
+            return [float(result._data.reshape(()))]
         leaves, self._structure = flatten(result)
         if not leaves or not all(isinstance(v, (Tensor, int, float)) and np.size(v) == 1 for v in leaves):
             raise TypeError(
@@ -127,6 +132,8 @@ class DistributedStep:
 
     def _result(self, values: list[float]) -> Any:
         tensors = [wrap(np.array(v, np.float32)) for v in values]
+        if self._structure is ALONE:
+            return tensors[0]
         if self._structure is None:  # this worker has computed no shard yet
             return tensors[0] if len(tensors) == 1 else tuple(tensors)
         return unflatten(self._structure, tensors)

@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd.tape import no_grad
+from ..graph.capture.bound import MISSED, Bound, bound
 from ..graph.capture.function import CapturedFunction, function
 from ..optim.group import update_dtype
 from ..tensor import Tensor, wrap
@@ -27,6 +28,7 @@ from . import rows as row_sparse
 from .rows import Rows
 from .shelf import AVERAGE, PRESENT, Family, Shelf, Slice
 
+MOST_BOUND = 256  # updates that are ready to run
 MOST_SHAPES = 6  # of plans that get programs of their own; others are summed first, which takes one more pass
 MIN_BUCKET = 64  # rows: programs are made for powers of two
 
@@ -50,6 +52,12 @@ class Updates:
         self._programs: dict[Any, CapturedFunction[..., Any]] = {}
         self._shapes: set[Any] = set()
         self._scratch: dict[tuple[int, int], tuple[list[Tensor], Tensor]] = {}  # rows while they are updated, by bucket
+        self._places: Slots = {}  # of the latest step, and what follows from them:
+        self._nodes: list[tuple[int, int]] = []
+        self._slots: tuple[Any, ...] = ()  # which memory they are
+        self._has = np.zeros(0, bool)  # whether each parameter has a gradient
+        self._uniform = False  # whether all have one, and were updated equally often
+        self._bound: dict[Any, _BoundUpdate] = {}  # (unit, new buffer, slots) -> the update, ready to run
 
     def norm(self, index: int, places: Slots, plan: Any, scale: float) -> float:
         """The sum of the squares of a slice's gradient."""
@@ -86,6 +94,12 @@ class Updates:
             weight: of all shards, for the means of buffers.
             old, new: the buffers.
         """
+        if places is not self._places:
+            self._look_at(places, plan, self.shelf.memory[old])
+        if self._uniform and scale is not None:
+            known = self._bound.get((index, new, self._slots))
+            if known is not None and known(scale):
+                return
         part = self.shelf.slices[self.order[index]]
         before, after = self.shelf.memory[old], self.shelf.memory[new]
         if part.family < 0:
@@ -95,7 +109,23 @@ class Updates:
         elif scale is None:
             self._keep(part.family, slice(part.start, part.stop), before, after)
         else:
-            self._update_range(part, places, plan, scale, before, after)
+            found = self._update_range(part, places, plan, scale, before, after)
+            if self._uniform and found is not None:
+                if len(self._bound) >= MOST_BOUND:
+                    self._bound.clear()
+                self._bound[index, new, self._slots] = found
+
+    def _look_at(self, places: Slots, plan: Any, before: dict[Any, Any]) -> None:
+        """Find out once per step what is the same for all its slices."""
+        self._places, self._nodes = places, nodes_of(plan)
+        self._slots = (skeleton(plan), *[id(places[node]) for node in self._nodes])
+        self._has = places[self._nodes[0]][PRESENT] > 0
+        if not self._has.all() and len(self._nodes) > 1:
+            self._has = self._summed_presence(plan)
+        self._uniform = bool(self._has.all())
+        if self._uniform and self.shelf.counted:
+            counters = before["counters"][:-1]
+            self._uniform = bool((counters == counters[0]).all())
 
     def write(self, index: int, values: dict[Any, np.ndarray], new: int) -> None:
         """Make `values`, arrays as those of a buffer, the new state; a slice of them."""
@@ -118,9 +148,11 @@ class Updates:
 
     def _update_range(
         self, part: Slice, places: Slots, plan: Any, scale: float, before: dict[Any, Any], after: dict[Any, Any]
-    ) -> None:
+    ) -> _BoundUpdate | None:
+        """Update a slice of dense parameters; returns how to do it again, if one program does it."""
         number, family = part.family, self.shelf.families[part.family]
         factor = wrap(np.array(scale, update_dtype(family.params[0].dtype)))
+        found = None
         for cut, present, first in self._runs(family, part, self._present(places, plan), before):
             if not present:
                 self._keep(number, cut, before, after)
@@ -139,7 +171,11 @@ class Updates:
             keys = ("", *family.keys)
             olds = [at(before[number, key][cut]) for key in keys] if self.shelf.copies == 2 else []
             news = [at(after[number, key][cut]) for key in keys]
-            program(factor, *counts, *olds, *news, *map(at, roots))
+            tensors = [factor, *counts, *olds, *news, *map(at, roots)]
+            program(*tensors)
+            made = bound(program) if shape == skeleton(plan) else None
+            found = None if made is None or cut != slice(part.start, part.stop) else _BoundUpdate(made, tensors)
+        return found
 
     def _counts(self, family: Family, first: int, before: dict[Any, Any]) -> list[Tensor]:
         """The counters that an update depends on: of the parameter with the number `first`, and of the moving averages."""
@@ -149,8 +185,13 @@ class Updates:
 
     def _present(self, places: Slots, plan: Any) -> np.ndarray:
         """Whether each parameter has a gradient in some shard."""
-        shape, roots = skeleton(plan), [places[node][PRESENT] for node in nodes_of(plan)]
-        return np.asarray(summed(shape, iter(roots)) > 0)
+        if places is not self._places:
+            self._look_at(places, plan, self.shelf.memory[0])
+        return self._has
+
+    def _summed_presence(self, plan: Any) -> np.ndarray:
+        roots = [self._places[node][PRESENT] for node in self._nodes]
+        return np.asarray(summed(skeleton(plan), iter(roots)) > 0)
 
     def _runs(
         self, family: Family, part: Slice, present: np.ndarray, before: dict[Any, Any]
@@ -374,6 +415,18 @@ class Updates:
             return value
         old = before[name]
         return np.asarray(old + (value - old) * old.dtype.type(self._rate(before)))
+
+
+class _BoundUpdate:
+    """The update of a slice of one buffer from certain slots: the same program on the same memory, with another factor."""
+
+    def __init__(self, program: Bound, tensors: list[Tensor]) -> None:
+        self._program, self._tensors, self._factor = program, tensors, tensors[0]._data
+
+    def __call__(self, scale: float) -> bool:
+        """Whether the update was made."""
+        self._factor[...] = scale
+        return self._program(self._tensors) is not MISSED
 
 
 # Plans ------------------------------------------------------------------------------------------------------------------

@@ -83,6 +83,11 @@ class CapturedFunction(Generic[P, R]):
         self._frozen: set[str] = set()  # what was reported to happen once
         self._variants = 0  # traces that differ from another one in more than their signature, so far
         self._last: Any = (None, None)  # the signature of the latest call and its trace
+        self.bindings = 1
+        """so many sets of arrays that outside tensors had are remembered as checked, with the arrays: for callers that let these
+        tensors show the same few pieces of memory in turn"""
+        self.notes_writes = True
+        """False: what the program writes is memory of the caller, which no tape refers to"""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: one captured function per instance, so that `self` is not an argument."""
@@ -617,6 +622,7 @@ class Trace:
             self.links += [(t, _link(node)) for t, node in self.relinks.guards]
         self.writes_memory = bool(self.written or self.written_arguments)
         self._outside: Outside | None = None
+        self._bindings: dict[tuple[int, ...], tuple[list[ndarray], Outside | None]] = {}
         if self.writes_memory:
             self._outside = Outside([t._data for t in self.variables], self.written_numbers)
             if self._outside.clash:
@@ -677,10 +683,7 @@ class Trace:
         arguments = [compiled.fit(i, t._data) for i, t in enumerate(tensors)]
         variables = compiled.seen
         if not all(map(is_, map(_data_of, self.variables), variables)):
-            variables = [t._data for t in self.variables]
-            compiled.check_variables(variables)
-            if self.writes_memory:
-                self._outside = Outside(variables, self.written_numbers)
+            variables = self._rebind()
             self._noted = -1
             self.refresh()
         elif self._frozen and self._changed():
@@ -690,7 +693,7 @@ class Trace:
         outputs = compiled.program(arguments, variables)
         if self.written_arguments:
             self._store_arguments(tensors, arguments)
-        if self.mutated:
+        if self.mutated and self.owner.notes_writes:
             self._note_writes()
         results = [wrap(a) for a in outputs[: len(self.values)]]
         entries = [t._node for t in tensors] if self.backward is not None or self.gradients else ()
@@ -709,6 +712,21 @@ class Trace:
             self._store_gradients(tensors, entries, results)
         made = [self._make(r, results, tensors) for r in self.returns]
         return made[0] if self.structure is None else unflatten(self.structure, made)
+
+    def _rebind(self) -> list[ndarray]:
+        """The arrays that outside tensors have now: they are checked, unless they were before."""
+        compiled, variables = self.compiled, [t._data for t in self.variables]
+        key = tuple(map(id, variables))
+        known = self._bindings.get(key)
+        if known is None:
+            compiled.check_variables(variables)
+            known = (variables, Outside(variables, self.written_numbers) if self.writes_memory else None)
+            if self.owner.bindings > 1:
+                if len(self._bindings) >= self.owner.bindings:
+                    self._bindings.clear()
+                self._bindings[key] = known
+        compiled.seen, self._outside = known
+        return known[0]
 
     def _shares(self, tensors: list[Tensor]) -> bool:
         """Whether memory that the program writes is aliased in a way unknown at capture. Raises if an argument that it writes
