@@ -79,7 +79,7 @@ FAMILIES = {
 _FAMILY_OF_FILE = {
     "creation": "creation", "elementwise": "elementwise", "casting": "creation", "reduction": "reduction",
     "special_functions": "elementwise", "statistics": "reduction", "cumulative": "reduction", "shaping": "shaping",
-    "repeating": "shaping", "shapes": "shaping", "dialects": "reduction", "arithmetic": "elementwise", "signal": "products",
+    "repeating": "shaping", "shapes": "shaping", "dialects": "reduction", "arithmetic": "elementwise", "spectra": "products",
     "indexing": "shaping", "gathering": "shaping", "searching": "searching", "sorting": "searching", "sets": "searching",
     "comparison": "elementwise", "products": "products", "linalg_structure": "products", "einsum": "products",
     "random": "random", "softmax": "elementwise", "row_sparse": "rest", "padding": "shaping", "nn": "models",

@@ -759,20 +759,6 @@ class TensorMethods:
         """Whether elements are positive infinity."""
     def isreal(self) -> Tensor:
         """Whether elements have no imaginary part."""
-    def istft(
-        self,
-        n_fft: builtins.int,
-        hop_length: builtins.int | None = None,
-        win_length: builtins.int | None = None,
-        window: ArrayLike | None = None,
-        center: builtins.bool = True,
-        normalized: builtins.bool = False,
-        onesided: builtins.bool = True,
-        length: builtins.int | None = None,
-    ) -> Tensor:
-        """The real signals whose short-time Fourier transform is `x`: the inverse of `stft` with the same
-        arguments.
-        """
     def kron(self, other: ArrayLike) -> Tensor:
         """The Kronecker product."""
     def kthvalue(
@@ -1406,19 +1392,6 @@ class TensorMethods:
         unbiased: builtins.bool | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Standard deviation of a sample and mean over `dim`, as in PyTorch."""
-    def stft(
-        self,
-        n_fft: builtins.int,
-        hop_length: builtins.int | None = None,
-        win_length: builtins.int | None = None,
-        window: ArrayLike | None = None,
-        center: builtins.bool = True,
-        pad_mode: str = 'reflect',
-        normalized: builtins.bool = False,
-        onesided: builtins.bool = True,
-        return_complex: builtins.bool = True,
-    ) -> Tensor:
-        """The short-time Fourier transform of real signals."""
     def stop_gradient(self) -> Tensor:
         """Return `x` as a constant: no gradient flows through."""
     def storage_offset(self) -> builtins.int:

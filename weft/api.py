@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes, random
+from . import dtypes, random, spectra
 from .array_api_info import __array_namespace_info__
 from .autocast import autocast, is_autocast_enabled
 from .autograd import anomaly, checkpoint, function, functional, tape, vmap
@@ -52,6 +52,7 @@ MODULES = [
     creation, conversion, arithmetic, transcendental, special, bessel, special_functions, orthogonal_polynomials, logic, shaping,
     random_families, repeating, indexing, gathering, reduction, products,
     linalg_structure, sorting, searching, sets, cumulative, statistics, comparison, einsum, casting, random, dialects,
+    spectra,
 ]  # fmt: skip
 
 # Names imported on first use, to keep `import weft` fast.

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from ... import dtypes
-from . import arithmetic, creation, indexing, products, shapes, signal, statistics
+from . import arithmetic, creation, indexing, products, shapes, statistics
 
-MODULES: list[ModuleType] = [shapes, indexing, products, arithmetic, statistics, signal, creation]
+MODULES: list[ModuleType] = [shapes, indexing, products, arithmetic, statistics, creation]
 
 ALIASES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",

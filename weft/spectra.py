@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import format_shape
-from ...tensor import Tensor
-from ...typing import DTypeLike
-from ..array import creation, gathering, shaping
-from ..array.check_values import require
-from ..array.elementwise import astype
-from ..core import registry
+from . import dtypes, fft
+from .errors import format_shape
+from .ops.array import creation, gathering, shaping
+from .ops.array.check_values import require
+from .ops.array.elementwise import astype
+from .ops.core import registry
+from .tensor import Tensor
+from .typing import DTypeLike
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "stft"]
 
@@ -103,8 +103,6 @@ def stft(
     >>> wf.stft(wf.ones(16), n_fft=8).shape
     (5, 9)
     """
-    from ... import fft
-
     hop = n_fft // 4 if hop_length is None else hop_length
     if x.ndim not in (1, 2) or dtypes.is_complex(x.dtype):
         raise ValueError(
@@ -150,8 +148,6 @@ def istft(
     >>> bool(wf.allclose(wf.istft(wf.stft(signal, 8), 8), signal, atol=1e-4))
     True
     """
-    from ... import fft
-
     hop = n_fft // 4 if hop_length is None else hop_length
     batch = shaping.expand_dims(x, 0) if x.ndim == 2 else x
     spectra = shaping.matrix_transpose(batch)
