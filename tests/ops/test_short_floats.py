@@ -95,7 +95,7 @@ OF_PARTS = {"lstm": 16, "gru": 16, "rnn": 16, "lstm_cell": 16, "gru_cell": 16, "
 NOT_ENLARGED = {
     "attention_backward", "attention_forward", "scaled_dot_product_attention", "cofactor", "quantile", "lstm", "gru", "rnn",
     "lstm_cell", "gru_cell", "rnn_cell", "rnn_sequence", "gru_sequence", "gru_sequence_backward", "adam_rows", "caught_up",
-    "cross_entropy_backward", "reduce_prod",
+    "cross_entropy_backward", "reduce_prod", "binary_cross_entropy",
 }  # fmt: skip
 
 
