@@ -57,6 +57,7 @@ class Updates:
         self._slots: tuple[Any, ...] = ()  # which memory they are
         self._has = np.zeros(0, bool)  # whether each parameter has a gradient
         self._uniform = False  # whether all have one, and were updated equally often
+        self._bound_rows: dict[tuple[int, int], Bound | None] = {}
         self._bound: dict[Any, _BoundUpdate] = {}  # (unit, new buffer, slots) -> the update, ready to run
 
     def norm(self, index: int, places: Slots, plan: Any, scale: float) -> float:
@@ -346,7 +347,12 @@ class Updates:
         gradient._data[:count] = values
         factor = wrap(np.array(scale, values.dtype))
         counts = self._counts(family, family.first, before)[: int(self.shelf.counted)]
-        self._programs[number, "rows", bucket](factor, *counts, *parts, gradient)
+        tensors = [factor, *counts, *parts, gradient]
+        ready = self._bound_rows.get((number, bucket))
+        if ready is None or ready(tensors) is MISSED:
+            program = self._programs[number, "rows", bucket]
+            program(*tensors)
+            self._bound_rows[number, bucket] = bound(program)
         for key, part in zip(keys, parts, strict=True):
             tables[key][1][indices] = part._data[:count]
 
