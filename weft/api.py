@@ -141,6 +141,15 @@ def public_functions(module: ModuleType) -> dict[str, Any]:
     return {name.rstrip("_"): error_names.public(value) for name, value in functions.items()}
 
 
+def _alias(name: str, function: Any) -> Any:
+    """`function` under a second name, which its errors use; an elementwise op is the same function."""
+    plain = getattr(function, "__wrapped__", None)
+    op = getattr(function, "op", None)
+    if not isinstance(plain, FunctionType) or (op is not None and not op.composite):
+        return function
+    return error_names.guarded(plain, name, body=function)
+
+
 def namespace() -> dict[str, Any]:
     """The public names of `weft` that are imported eagerly."""
     tensor_methods.attach()
@@ -151,7 +160,7 @@ def namespace() -> dict[str, Any]:
         if op.namespace == "weft":
             names.setdefault(op.name, op.call)
     names.update({name: error_names.guarded(f, name) for name, f in aliases.functions().items()})
-    names.update({alias: names[name] for alias, name in aliases.ALIASES.items() if name in names})
+    names.update({alias: _alias(alias, names[name]) for alias, name in aliases.ALIASES.items() if name in names})
     for name in aliases.ACTIVATIONS:
         if name in registry.table:
             names.setdefault(name, registry.table[name].call)

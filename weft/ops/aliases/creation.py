@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import dtypes
 from ...autograd.tape import no_grad
+from ...errors import describe
 from ...tensor import Tensor
 from ...typing import DTypeLike
 from ..array import creation
@@ -240,6 +241,11 @@ def set_printoptions(
     given: dict[str, Any] = {
         "precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth,
     }  # fmt: skip
+    for name, value in given.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise TypeError(f"set_printoptions: {name} must be an integer of at least 0. Got {describe(value)}.")
+    if sci_mode is not None and not isinstance(sci_mode, bool):
+        raise TypeError(f"set_printoptions: sci_mode must be True, False or None. Got {describe(sci_mode)}.")
     if profile == "full":
         given["threshold"] = 2**62
     elif profile == "default":
