@@ -35,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
+def pytest_runtest_setup() -> None:
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray installs a handler in a process that used it
+
+
 def pytest_runtest_logfinish() -> None:
     memory = sys.modules.get("weft.runtime.memory")
     if memory is not None and memory.stats().cached > MOST_CACHED:

@@ -199,8 +199,9 @@ def _numbers(value):
 
 
 _SKIP = {  # what is not a function of values: switches, differentiation, state
+    "set_printoptions",
     "grad", "backward", "value_and_grad", "grad_fn", "vjp", "jvp", "jacobian", "hessian", "register_kernel", "vmap",
-    "checkpoint", "set_default_dtype", "set_printoptions", "get_default_dtype", "manual_seed", "seed", "set_rng_state", "get_rng_state",
+    "checkpoint", "set_default_dtype", "get_default_dtype", "manual_seed", "seed", "set_rng_state", "get_rng_state",
     "initial_seed", "set_detect_anomaly", "is_grad_enabled", "is_autocast_enabled", "__array_namespace_info__",
 }  # fmt: skip
 

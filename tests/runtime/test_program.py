@@ -63,6 +63,7 @@ def test_threads_with_different_signatures():
     assert len(f.signatures) == 4
 
 
+@pytest.mark.filterwarnings("ignore:.*is taken when the function is captured")
 def test_one_signature_from_many_threads_is_captured_once():
     calls = []
 

@@ -53,7 +53,7 @@ def branch_point(directory: str | os.PathLike[str], records: Sequence[Record]) -
     require_plain("latest", path)
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     content = parse_json(data, file_error("latest", path), MAX_BYTES)
     content["schema"].integer(1, 1)
