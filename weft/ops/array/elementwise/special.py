@@ -278,8 +278,8 @@ def _reference_quantile(p: float) -> float:
 def erfinv(x: Term) -> Term:
     """Inverse of the error function; infinite at -1 and 1, NaN outside.
 
-    >>> wf.erf(wf.erfinv(wf.tensor(0.5)))
-    tensor(0.5)
+    >>> wf.erfinv(wf.tensor([0.0, 1.0]))
+    tensor([ 0., inf])
     """
     return _normal_quantile(x * 0.5, 0.5 - s.abs(x) * 0.5) * math.sqrt(0.5)
 
