@@ -298,7 +298,9 @@ class _Reader:
             node.device = tuple([_constraint(c) for c in device.items()]) or None
             for what in (getattr(op, "state", None), getattr(op, "queue", None), getattr(op, "barrier", None)):
                 if what is not None:  # it lives where the nodes that use it are
-                    what.device = tuple([c for c in node.device or () if c.job is not None or c.task is not None]) or None
+                    what.device = (
+                        tuple([c for c in node.device or () if c.job is not None or c.task is not None]) or None
+                    )
         return node
 
     def link(self, graph: Graph, node: Node, entry: Checked, tensors: dict[Value, Tensor]) -> None:
