@@ -364,6 +364,8 @@ class DataParallel:
     @contextlib.contextmanager
     def showing_averages(self) -> Iterator[None]:
         """A context in which the model has the moving averages as weights, in memory of this process."""
+        # If the others are ahead, this worker has not bound the newest state yet, and a later step would do so in here.
+        self.team.settle()
         shown = []
         buffers = {id(tensor): view for tensor, view in self.shelf.buffers.views}
         for source, average in zip(self.ema.sources, self.ema.averages, strict=True):
