@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -267,14 +267,6 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     made = shaping.clone(x)
     subscripts.tensor_setitem(made, (*[slice(None)] * (dim % x.ndim), index), src)
     return made
-
-
-class Unique(NamedTuple):
-    """What `unique` returns when more than the values is asked for."""
-
-    values: Tensor
-    inverse: Tensor | None
-    counts: Tensor | None
 
 
 def unique(
