@@ -32,6 +32,7 @@ LAYERS: list[set[str]] = [
     # what users call to capture or declare, and then run: it sends a graph through everything below
     {
         "graph.capture.function",
+        "graph.capture.trace",
         "graph.capture.backward",
         "graph.execute.regions",
         "graph.execute.executor",

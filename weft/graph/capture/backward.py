@@ -27,7 +27,7 @@ from ..graph import CONSTANT, PLACEHOLDER, Value, replay
 from .relinking import Made
 
 if TYPE_CHECKING:
-    from .function import Trace
+    from .trace import Trace
 
 
 def _tape(tensors: Iterable[Tensor]) -> Iterator[Any]:

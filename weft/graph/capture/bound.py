@@ -19,7 +19,8 @@ from ...runtime import epoch
 from ...tensor import Tensor, wrap
 
 if TYPE_CHECKING:
-    from .function import CapturedFunction, Trace
+    from .function import CapturedFunction
+    from .trace import Trace
 
 _data_of = attrgetter("_data")
 MISSED = object()
