@@ -118,18 +118,18 @@ def test_no_limit_looks_at_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert names(folder) == {"key"} and not (folder / cache_limit.STAMP).exists()
 
 
-def test_code_is_unloaded_when_nothing_refers_to_it() -> None:
+def compiled(addend: float) -> jit.Compiled:
     from weft.compiler.loop_ir import ir as loops
     from weft.compiler.loop_ir.ir import Buffer, Kernel
     from weft.ops.core import scalar as s
 
     i, n = s.index("i"), s.param("n")
     x = Buffer.of("x", "float32", (n,))
+    body = (loops.loop("i", n, [loops.store(x[i], x[i] + addend)], "vector"),)
+    return jit.compile_kernel(Kernel("k", (x,), ("n",), body))
 
-    def compiled(addend: float) -> jit.Compiled:
-        body = (loops.loop("i", n, [loops.store(x[i], x[i] + addend)], "vector"),)
-        return jit.compile_kernel(Kernel("k", (x,), ("n",), body))
 
+def test_code_is_unloaded_when_nothing_refers_to_it() -> None:
     first = compiled(1.25)
     before = jit.loaded()
     calls = [compiled(100.5 + k).call for k in range(5)]
@@ -142,3 +142,28 @@ def test_code_is_unloaded_when_nothing_refers_to_it() -> None:
     calls.clear()
     second = compiled(2.25)  # LLVM is called again: it is time to unload
     assert jit.loaded() == before + 1 and first is not second
+
+
+def test_the_garbage_collector_leaves_unloading_to_the_next_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code in a cycle was unloaded by llvmlite's finaliser, without the lock, and then once more."""
+    import gc
+
+    from llvmlite.binding import ffi
+
+    disposed = []
+    dispose = ffi.lib.LLVMPY_LLJIT_Dylib_Tracker_Dispose
+
+    def recording(tracker: object, problem: object) -> object:
+        disposed.append(tracker)
+        return dispose(tracker, problem)
+
+    monkeypatch.setitem(ffi.lib._fntab, "LLVMPY_LLJIT_Dylib_Tracker_Dispose", recording)
+    compiled(3.25)
+    cycle: list[object] = [compiled(200.5 + k) for k in range(5)]
+    cycle.append(cycle)
+    disposed.clear()
+    del cycle
+    gc.collect()
+    assert not disposed
+    compiled(4.25)
+    assert len(disposed) >= 5 and len({id(d) for d in disposed}) == len(disposed)

@@ -73,7 +73,7 @@ class Engine:
 
 
 _engine: Engine | None = None
-_unused: deque[Any] = deque()  # trackers of code without references
+_unused: deque[Any] = deque()  # pointers to the trackers of code without references
 
 
 def engine() -> Engine:
@@ -247,7 +247,11 @@ def _start_helpers(helpers: list[threading.Thread], work: Callable[[], None], co
 
 class Code:
     """Loaded object code and the `addresses` of its symbols. It is unloaded some time after the last reference is
-    dropped: that may happen at any moment, and LLVM is only called with the lock held."""
+    dropped: that may happen at any moment, and LLVM is only called with the lock held.
+
+    It holds the bare pointer. An object with a finaliser of its own, as llvmlite's, would be finalised together with this one
+    when the garbage collector finds both in a cycle, and `_unload` would then free, perhaps at the same time, what is freed.
+    """
 
     __slots__ = ("addresses", "_tracker", "__weakref__")
 
@@ -264,9 +268,13 @@ def loaded() -> int:
 
 
 def _unload(e: Engine) -> None:
+    from llvmlite.binding import ffi
+
     while _unused:
-        _unused.pop().close()
         e.unloaded += 1
+        with ffi.OutputString() as problem:
+            if ffi.lib.LLVMPY_LLJIT_Dylib_Tracker_Dispose(_unused.pop(), problem):
+                raise RuntimeError(f"llvm: unloading code failed: {problem}")
 
 
 def _load(e: Engine, code: bytes, symbols: list[str]) -> Code:
@@ -280,7 +288,9 @@ def _load(e: Engine, code: bytes, symbols: list[str]) -> Code:
         builder.export_symbol(name)
     e.loaded += 1
     tracker = builder.link(e.lljit, f"weft{e.loaded}")
-    return Code(tracker, {name: tracker[name] for name in symbols})
+    pointer, addresses = tracker._ptr, {name: tracker[name] for name in symbols}
+    tracker.detach()  # an interrupt after this leaves the code loaded, but nothing unloads it twice
+    return Code(pointer, addresses)
 
 
 def versions() -> str:
