@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.each import each
 from weft import models, nn, optim
 from weft.nn import functional as F
 
@@ -241,3 +242,45 @@ def test_captured_batch_norm_nets_give_the_eager_results_and_statistics(name):
         found.append([y.numpy(), *(b.numpy() for b in model.buffers())])
     for eager, compiled in zip(*found, strict=True):
         np.testing.assert_allclose(compiled, eager, rtol=1e-2, atol=2e-3 * abs(eager).max() + 1e-6)
+
+
+# The submodules of torchvision's models of these names, in order: of the whole, and of one block.
+FEATURES = ["features", "avgpool", "classifier"]
+RESNET = ["conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"]
+CHILDREN = {
+    "alexnet": (lambda: models.AlexNet(hidden=8), FEATURES, "classifier", [str(i) for i in range(7)]),
+    "vgg": (lambda: models.VGG((8, "M"), hidden=8), FEATURES, "features", ["0", "1", "2"]),
+    "resnet18": (models.resnet18, RESNET, "layer2.0", ["conv1", "bn1", "relu", "conv2", "bn2", "downsample"]),
+    "resnet50": (models.resnet50, RESNET, "layer1.0", ["conv1", "bn1", "conv2", "bn2", "conv3", "bn3", "relu", "downsample"]),
+    "mobilenet_v2": (models.mobilenet_v2, ["features", "classifier"], "features.1", ["conv"]),
+    "vit": (models.vit_tiny, ["conv_proj", "encoder", "heads"], "encoder", ["dropout", "layers", "ln"]),
+}  # fmt: skip
+
+
+def test_children_have_torchvisions_names_and_order():
+    def check(make, names, place, inner):
+        model = make()
+        assert [name for name, _ in model.named_children()] == names
+        assert [name for name, _ in model.get_submodule(place).named_children()] == inner
+
+    each(check, CHILDREN)
+
+
+def test_a_resnet_without_its_last_child_is_its_feature_extractor():
+    model = models.resnet18(num_classes=3).eval()
+    features = nn.Sequential(*list(model.children())[:-1])
+    x = wf.randn(2, 3, 64, 64)
+    with wf.no_grad():
+        found = features(x)
+        assert found.shape == (2, 512, 1, 1)
+        np.testing.assert_array_equal(model.fc(found[:, :, 0, 0]).numpy(), model(x).numpy())
+
+
+def test_hooks_see_every_relu_of_a_resnet():
+    model, seen = models.resnet18(num_classes=3).eval(), []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ReLU):
+            module.register_forward_hook(lambda m, args, out, name=name: seen.append(name))
+    model(wf.randn(1, 3, 32, 32))
+    assert seen[:3] == ["relu", "layer1.0.relu", "layer1.0.relu"]
+    assert len(seen) == 17

@@ -1,9 +1,11 @@
-"""ResNet (He et al. 2015): convolutional networks with residual connections."""
+"""ResNet (He et al. 2015): convolutional networks with residual connections.
+
+Submodules have torchvision's names and order, so `nn.Sequential(*list(model.children())[:-1])` is the feature extractor.
+"""
 
 from __future__ import annotations
 
 from .. import nn
-from ..nn import functional as F
 from ..ops.array.shaping import flatten
 from ..tensor import Tensor
 from .registry import constructor
@@ -18,14 +20,15 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU()
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        y = F.relu(self.bn1(self.conv1(x)))
-        return F.relu(self.bn2(self.conv2(y)) + shortcut)
+        y = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(y)) + shortcut)
 
 
 class Bottleneck(nn.Module):
@@ -41,13 +44,14 @@ class Bottleneck(nn.Module):
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = nn.Conv2d(width, width * self.expansion, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(width * self.expansion)
+        self.relu = nn.ReLU()
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
-        return F.relu(self.bn3(self.conv3(y)) + shortcut)
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        return self.relu(self.bn3(self.conv3(y)) + shortcut)
 
 
 class ResNet(nn.Module):
@@ -59,6 +63,8 @@ class ResNet(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU()
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         channels = 64
         for i, (width, count) in enumerate(zip((64, 128, 256, 512), layers, strict=True)):
             blocks = []
@@ -73,15 +79,16 @@ class ResNet(nn.Module):
                 blocks.append(block(channels, width, stride, downsample))
                 channels = out
             setattr(self, f"layer{i + 1}", nn.Sequential(*blocks))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(channels, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, stride=2, padding=1)
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(flatten(F.adaptive_avg_pool2d(x, 1), 1))
+        return self.fc(flatten(self.avgpool(x), 1))
 
 
 @constructor
