@@ -29,6 +29,7 @@ from ..graph.declared.variables import State, Variable
 from ..graph.graph import Node, Value
 from ..io.shards import shards_of
 from ..runtime.device import Device
+from .processes import is_stopped, start_time
 from .remote_client import CALL_SECONDS, Hub, Link
 from .remote_messages import TaskLostError
 from .remote_partition import CLIENT
@@ -123,7 +124,7 @@ class Cluster:
         self._connecting = threading.Lock()
         self.checkpoint: str | None = None
         self.keys = StateKeys(self)
-        self.hub = Hub(self.number, token, self._lost)
+        self.hub = Hub(self.number, token, self._lost, self._runs)
 
     @staticmethod
     def join(file: str | os.PathLike[str]) -> Cluster:
@@ -262,6 +263,13 @@ class Cluster:
             self.version += 1
             self._why[link.task] = reason
             self._changed.notify_all()
+
+    def _runs(self, task: int) -> bool:
+        """Whether the process of a task can be seen to run on this machine."""
+        address = self._places[task].address
+        if address is None or not os.path.exists(address["unix"]):
+            return False
+        return start_time(address["pid"]) is not None and not is_stopped(address["pid"])
 
     def why_lost(self, task: int, generation: int) -> str:
         """How a task ended, in words: what the engine says, else what the connection says."""

@@ -45,10 +45,9 @@ class Channel:
         self._start = self._end = 0
         self.bytes_sent = self.bytes_received = 0
         self.descriptors: deque[int] = deque()  # that came and were not taken yet
-        for option in (
-            () if self.signed else (socket.SO_SNDBUF, socket.SO_RCVBUF)
-        ):  # the kernel tunes those of TCP itself
-            self.socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+        if not self.signed:  # the kernel tunes those of TCP itself
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                self.socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 
     def fileno(self) -> int:
         return self.socket.fileno()

@@ -42,6 +42,7 @@ from .wire import WireError
 CONNECT_SECONDS = 5.0
 PING_SECONDS = 0.4
 SILENT_SECONDS = 2.0  # a task that answers no ping for this long fails the steps that need it
+BUSY_SECONDS = 15.0  # the same for a process of this machine that is seen to run: the machine may be overloaded
 CALL_SECONDS = 120.0
 
 
@@ -83,10 +84,13 @@ class Hub:
         number: of the client.
         token: of the cluster.
         lost: called, on any thread, with a link that has ended, and why.
+        runs: whether the process of a task is seen to run on this machine.
     """
 
-    def __init__(self, number: int, token: bytes, lost: Callable[[Link, str], None]) -> None:
-        self.number, self.token, self._on_lost = number, token, lost
+    def __init__(
+        self, number: int, token: bytes, lost: Callable[[Link, str], None], runs: Callable[[int], bool]
+    ) -> None:
+        self.number, self.token, self._on_lost, self._runs = number, token, lost, runs
         self.links: dict[int, Link] = {}
         self.steps: dict[int, Mailbox] = {}
         self._calls: dict[int, tuple[Mailbox, int]] = {}
@@ -312,9 +316,11 @@ class Hub:
                 ):  # a large value is on its way: it would have to wait, and is a sign of life itself
                     link.heard = now
                     continue
-                if now - link.heard > SILENT_SECONDS and link.pinged > link.heard + PING_SECONDS:
-                    self.lose(link, f"it has not answered for {now - link.heard:.1f} seconds")
-                    continue
+                silent = now - link.heard
+                if silent > SILENT_SECONDS and link.pinged > link.heard + PING_SECONDS:
+                    if silent > BUSY_SECONDS or not self._runs(link.task):
+                        self.lose(link, f"it has not answered for {silent:.1f} seconds")
+                        continue
                 link.pinged = now
                 try:
                     link.channel.send(PING, 0, 0, 0)

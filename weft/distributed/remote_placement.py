@@ -93,33 +93,37 @@ class ClusterPlacement(Placement):
         if self._buffers and any(v in self._buffers for v in (*node.inputs, *node.outputs) if isinstance(v, Value)):
             yield "buffers"  # a buffer is no array and stays in its process
 
+    def _state_with(self, group: Sequence[Node]) -> list[Any]:
+        """The state that the nodes of a group use, or are placed with by `colocate_with`."""
+        root = self._root(group[0])
+        found = [x for x in (*self._parents, root) if isinstance(x, (State, Queue, Barrier)) and self._root(x) is root]
+        return list(dict.fromkeys([*found, *[s for n in group for s in state_in(n.op)]]))
+
     def _candidates(self, group: Sequence[Node]) -> list[Device]:
-        homes = {s.home.device for n in group for s in state_in(n.op) if s.home is not None and _is_made(s)}  # type: ignore[union-attr]
+        state = self._state_with(group)
+        homes = {s.home.device for s in state if s.home is not None and _is_made(s)}
         if len(homes) == 1:
             (home,) = homes
             return [d for d in self._tasks if (d.job, d.task) == (home.job, home.task)]
+        kept = next((s for s in state if s.device is None), None)
         here = next((n for n in group if self._stays(n)), None)
-        if here is None:
-            return self._tasks
+        if here is None and kept is None:
+            return self.available if all(n.op is NO_OP for n in group) else self._tasks
         for node in group:
             for wish in node.device or ():
                 if not wish.soft and not wish.allows(HERE):
                     raise ValueError(
                         f"placement: node {node.name!r} ({node.op.name}) cannot be on device({str(wish)!r}): "
-                        f"{self._reason(here)} Made at {node.where}."
+                        f"{self._reason(here, kept)} Made at {node.where}."
                     )
         return [HERE]
 
     def _stays(self, node: Node) -> bool:
         """Whether a node must be in the client's process."""
-        used = list(state_in(node.op))
-        if isinstance(node.op, (SaveOp, RestoreOp)):
-            return True
-        return any(s.device is None for s in used) if used else not is_portable(node, self._modules)
+        return isinstance(node.op, (SaveOp, RestoreOp)) or not is_portable(node, self._modules)
 
-    def _reason(self, node: Node) -> str:
-        used = next(iter(state_in(node.op)), None)
-        if used is not None:
+    def _reason(self, node: Node | None, used: Any) -> str:
+        if used is not None or node is None:
             return (
                 f'{used.name!r} is in this process, because it was not declared inside of `with wf.device("/job:…")`, and '
                 "what uses it stays with it."

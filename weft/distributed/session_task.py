@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -58,6 +60,7 @@ from .wire import Frame, WireError
 VARIABLE = "WEFT_SESSION_TASK"
 """names the configuration in the environment of a task"""
 IS_CLIENT = 1 << 31  # set in the numbers that clients give in the handshake
+NEEDED = ("weft.optim.steps", "weft.ops.nn.namespace", "weft.backends.llvm.native")  # by the first steps, so rather now
 CONNECT_SECONDS = 5.0
 GONE_SECONDS = 60.0  # how long the private state of a client whose connection broke is kept
 Work = Callable[[], None]
@@ -462,10 +465,14 @@ def main() -> None:
     facts = json.loads(text)
     config = Config(**{**facts, "modules": tuple(facts["modules"])})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR2)  # prints what all threads do
     end_with(config.lifeline)
     sys.path.insert(0, os.getcwd())
-    for module in config.modules:
+    for module in (*NEEDED, *config.modules):
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # what was imported stays: collections, during which no thread runs, do not look at it again
     server = Server(config)
     server.listen()
     server.serve()

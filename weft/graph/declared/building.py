@@ -108,6 +108,7 @@ class DeclaredGraph(Graph):
         self.observers: list[Node] = []  # prints and checks: they run whenever their input is computed
         self.updates: dict[Node, tuple[Node, ...]] = {}  # assigns that run whenever one of these nodes does
         self.reads_of: dict[int, list[Tensor]] = {}  # every read of a variable, for its gradient
+        self.placed: list[Any] = []  # state that was declared on a task of a cluster, so that this is not forgotten
 
     @contextmanager
     def as_default(self) -> Iterator[DeclaredGraph]:

@@ -20,7 +20,7 @@ from ...tensor import Tensor, wrap
 from ..capture.tracing import Capture, Gradients, capturing
 from ..graph import Node, Value
 from ..remote_data import holds_memory
-from .building import DeclaredGraph, group
+from .building import DeclaredGraph, group, stay_with
 from .gradients import gradients
 
 ndarray = np.ndarray
@@ -142,6 +142,7 @@ def minimize(optimizer: Any, loss: Tensor) -> Node:
     found = gradients(loss, params)
     if not any(g is not None for g in found):
         raise ValueError("minimize: the loss depends on none of the optimiser's parameters.")
+    since = len(graph.nodes)
     with graph.as_default(), Declaring(graph) as mode:
         try:
             for p, g in zip(params, found, strict=True):
@@ -149,4 +150,23 @@ def minimize(optimizer: Any, loss: Tensor) -> Node:
             optimizer.step()
         finally:
             mode.forget()
+        _place_with_parameters(graph, since, optimizer, params)
         return group(*mode.writes, name="minimize")
+
+
+def _place_with_parameters(graph: DeclaredGraph, since: int, optimizer: Any, params: Sequence[Tensor]) -> None:
+    """Let moments and other state of an optimiser live on the task of the parameters that they belong to, if on one."""
+    from .variables import state_of
+
+    wanted: dict[int, set[Any]] = {}
+    for p in params:
+        for t in (optimizer.state.get(p) or {}).values():
+            if isinstance(t, Tensor):
+                wanted.setdefault(id(t), set()).add(state_of(p).device)
+    for node in graph.nodes[since:]:
+        state = getattr(node.op, "state", None)
+        devices = wanted.get(id(state.tensor), set()) if state is not None else set()
+        if len(devices) == 1 and None not in devices and state is not None and state.home is None:
+            (state.device,) = devices
+            stay_with(node, state.device)
+            graph.placed.append(state)

@@ -33,7 +33,7 @@ from ...tensor import Tensor
 from ..capture.control_flow import ControlOp
 from ..capture.subgraph import Sub
 from ..graph import CONSTANT, PLACEHOLDER, Graph, Node, Value
-from .building import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph
+from .building import NO_OP, DeclaredGraph, GraphOp, IterationNumbers, get_default_graph, stay_with
 from .callables import stored_name
 from .deferred_nodes import DeferredCall, DeferredGradient, DeferredOp, DeferredRule, Place
 from .graph_files import write_graph_files
@@ -354,11 +354,15 @@ def save_variables(variables: Any, path: Any) -> Node:
     >>> v.tensor.tolist()
     [1.0, 2.0]
     """
-    op = SaveOp(str(path), _named("save_variables", variables))
-    return get_default_graph().add(op, (), (), (), user_location(1), op.name)
+    return _files_node(SaveOp(str(path), _named("save_variables", variables)))
 
 
 def restore_variables(variables: Any, path: Any) -> Node:
     """Return a node that reads `variables`, as given to `save_variables`, from the file `path`."""
-    op = RestoreOp(str(path), _named("restore_variables", variables))
-    return get_default_graph().add(op, (), (), (), user_location(1), op.name)
+    return _files_node(RestoreOp(str(path), _named("restore_variables", variables)))
+
+
+def _files_node(op: SaveOp | RestoreOp) -> Node:
+    node = get_default_graph().add(op, (), (), (), user_location(2), op.name)
+    stay_with(node, None)  # variables on tasks of a cluster are written there, but begun here
+    return node

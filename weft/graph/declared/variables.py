@@ -353,6 +353,8 @@ class Variable:
         self.state = state_of(tensor, self.name)
         if self.state.home is None:
             self.state.device = task_scope() or self.state.device
+        if self.state.device is not None:
+            self.graph.placed.append(self.state)
 
     @classmethod
     def remote(cls, shape: Any, init: Any = None, name: str | None = None, dtype: Any = None) -> Variable:
@@ -374,7 +376,7 @@ class Variable:
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         if any(isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 0 for d in sizes):
             raise ValueError(f"Variable.remote: shape must be known sizes of at least 0. Got {shape!r}.")
-        if init is not None and not isinstance(init, (int, float)) and not hasattr(init, "dump"):
+        if init is not None and not isinstance(init, (int, float)) and not hasattr(init, "values"):
             raise TypeError(
                 f"Variable.remote: init must be a number or an initialiser such as `nn.init.normal(0.02)`. Got "
                 f"{describe(init)}. Values that exist here belong into `wf.Variable(values)`."
