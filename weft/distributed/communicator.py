@@ -118,7 +118,7 @@ class Communicator:
     def _processors(self) -> tuple[set[int], set[int]]:
         """Where the other ranks of this host run: the lower ones, and all."""
         exchange = self.exchange
-        found = {q: exchange.processor(q) for q in range(self.world) if q != self.rank and exchange.identity(q)}
+        found = {q: exchange.processor(q) for q in range(self.world) if q != self.rank}
         return {cpu for q, cpu in found.items() if q < self.rank}, set(found.values())
 
     def leave(self) -> None:

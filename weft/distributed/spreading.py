@@ -13,9 +13,9 @@ import os
 import time
 from collections.abc import Callable
 
-LOOK_SECONDS = 0.002
-REST_SECONDS, MAX_REST_SECONDS = 0.01, 0.1
-"""between two moves: doubled as long as the system brings the ranks together again soon"""
+LOOK_SECONDS = 0.001
+REST_SECONDS = 0.004
+"""between two moves, which cost some 20 microseconds each: the system may bring the ranks together again"""
 
 
 @functools.cache
@@ -47,7 +47,6 @@ class Spreading:
         self._processor = processor or _current_processor()
         self._move = move or _move_away
         self._next = self._moved = 0.0
-        self._rest = REST_SECONDS
         self.shared = False
         """whether another rank was last on this processor: then polling only keeps it from running"""
 
@@ -59,9 +58,7 @@ class Spreading:
         self._next = now + LOOK_SECONDS
         here = self._processor()
         lower, every = self._others()
-        if here in lower and now - self._moved >= self._rest and self._move(every):
-            soon = now - self._moved < 4 * self._rest
-            self._rest = min(2 * self._rest, MAX_REST_SECONDS) if soon else REST_SECONDS
+        if here in lower and now - self._moved >= REST_SECONDS and self._move(every):
             self._moved = now
             here = self._processor()
         self.shared = here in every
