@@ -304,8 +304,6 @@ class Tensor(TensorMethods):
 
     def retain_grad(self) -> None:
         """Accumulate the gradient of this non-leaf tensor into its `.grad` in every backward, after its hooks."""
-        if self._node is None:
-            raise RuntimeError("retain_grad: this tensor does not require gradients.")
         if not isinstance(self._node, Leaf):
             from .autograd.hooks import keep_gradient
 
@@ -552,7 +550,8 @@ def current_grad_hook() -> Any:
 
 def set_grad_hook(hook: Any) -> Any:
     """Install the object whose `get(tensor)`/`set(tensor, grad)` serve `.grad` and whose `relink(tensor, node)` is called
-    before the user changes whether a tensor requires gradients; returns the previous one."""
+    before the user changes whether a tensor requires gradients, `hook(name, tensor)` before one gets a gradient hook, and
+    `differentiate()` when the user takes gradients; returns the previous one."""
     global _grad_hook
     previous, _grad_hook = _grad_hook, hook
     return previous

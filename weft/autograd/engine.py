@@ -60,12 +60,17 @@ def run_backward(
     gradients of exactly these tensors are returned (None for one that was not reached) and `.grad` stays untouched.
 
     Inputs may have been computed from each other: with `beyond`, gradients propagate beyond an input; otherwise every input
-    gets only what reaches it without passing through another one.
+    gets only what reaches it without passing through another one, and as another pass goes on from there, which runs the
+    hooks of the inputs, this one does not.
 
     `transposed` is for gradient rules that call the engine: complex gradients are plain transposes at both ends, as they are
     between two nodes, instead of following the user's convention."""
     if retain_graph is None:
         retain_graph = create_graph
+    if not transposed:
+        capture = current_grad_hook()
+        if capture is not None:
+            capture.differentiate()
     seeds = [_seed(t, g, create_graph, transposed) for t, g in zip(outputs, gradients, strict=True)]
     if inputs is None and shards.current.shard is not None:
         seeds = shards.current.shard.seeds(outputs, seeds)
@@ -197,7 +202,7 @@ def _run(
     while queue:
         node = pop(queue)[1]
         g = grads.pop(node)
-        if node.hooks:
+        if node.hooks and (beyond or wanted is None or node not in wanted):
             g = run_hooks(node.hooks, wrap(g) if g.__class__ is ndarray else g)
         if node.__class__ is Output:
             if g.__class__ is ndarray:
@@ -262,7 +267,7 @@ def _run(
         g = grads.pop(leaf)
         if g.__class__ is ndarray:
             g = wrap(g)
-        if leaf.hooks:
+        if leaf.hooks and (beyond or wanted is None or leaf not in wanted):
             g = run_hooks(leaf.hooks, g)
         if wanted is None:
             _accumulate(leaf, g, taken)

@@ -6,7 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .tape import Leaf
+from ..tensor import current_grad_hook
+from .tape import Leaf, note_relink
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -23,6 +24,7 @@ class HookHandle:
     def remove(self) -> None:
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
+            note_relink()
 
     def __enter__(self) -> HookHandle:
         return self
@@ -31,8 +33,18 @@ class HookHandle:
         self.remove()
 
 
+def _note(what: str, tensor: Tensor) -> None:
+    """Called before a tensor gets a hook: captured functions decide what that means for them."""
+    capture = current_grad_hook()
+    if capture is not None:
+        capture.hook(what, tensor)
+    if not tensor.is_symbolic:
+        note_relink()
+
+
 def add_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:
     """Call `hook` with the gradient of `tensor` during backward."""
+    _note("register_hook", tensor)
     node = tensor._node
     if node is None:
         raise RuntimeError("register_hook: this tensor does not require gradients.")
@@ -60,9 +72,23 @@ class _Keeper:
             )  # a copy: the engine may hand the same array to a leaf
 
 
+def hooks_of(node: Any) -> tuple[Any, ...]:
+    """The hooks that a backward pass which ends at `node` runs."""
+    return () if node is None else (*(node.hooks or ()), *(getattr(node, "after", None) or ()))
+
+
+def retains_gradient(tensor: Tensor) -> bool:
+    """Whether `retain_grad` was called on this interior tensor."""
+    hooks = None if tensor._node is None else tensor._node.hooks
+    return hooks is not None and len(hooks) > 0 and isinstance(hooks[-1], _Keeper)
+
+
 def keep_gradient(tensor: Tensor) -> None:
     """Accumulate the gradient of an interior tensor in its `.grad` from now on; idempotent."""
+    _note("retain_grad", tensor)
     node = tensor._node
+    if node is None:
+        raise RuntimeError("retain_grad: this tensor does not require gradients.")
     if node.hooks is None:
         node.hooks = []
     if not node.hooks or not isinstance(node.hooks[-1], _Keeper):
@@ -71,6 +97,7 @@ def keep_gradient(tensor: Tensor) -> None:
 
 def add_accumulate_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:
     """Call `hook(tensor)` after backward added to the `.grad` of this leaf."""
+    _note("register_post_accumulate_grad_hook", tensor)
     node = tensor._node
     if not isinstance(node, Leaf):
         raise RuntimeError("register_post_accumulate_grad_hook: only a leaf that requires gradients accumulates them.")

@@ -19,20 +19,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.engine import run_backward
+from ...autograd.hooks import hooks_of, retains_gradient
 from ...autograd.tape import FREED, Leaf, Node, Output, check_overwritten
 from ...ops.core.inplace import rebase
 from ...ops.core.spec import spec_of
 from ...tensor import Tensor, wrap
 from ..graph import CONSTANT, PLACEHOLDER, Value, replay
 from .relinking import Made
+from .tracing import Uncapturable
 
 if TYPE_CHECKING:
     from .trace import Trace
 
 
-def _tape(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    """The nodes, outputs of nodes and leaves of the tape that `tensors` were computed from."""
-    stack, seen = [t._node for t in tensors], set()
+def _tape(tensors: Iterable[Tensor], ends: Iterable[Any] = ()) -> Iterator[Any]:
+    """The nodes, outputs of nodes and leaves of the tape that `tensors` were computed from, up to `ends`."""
+    stack, seen = [t._node for t in tensors], set(ends)
     while stack:
         node = stack.pop()
         if node is None or node in seen:
@@ -50,9 +52,16 @@ def is_freed(tensor: Tensor) -> bool:
     return any(isinstance(node, Node) and node.saved is FREED for node in _tape([tensor]))
 
 
-def hooked(roots: list[Tensor]) -> bool:
-    """Whether a hook may change a gradient on its way from `roots`."""
-    return any(node.hooks for node in _tape(roots))
+def _hooked(roots: list[Tensor], ends: Iterable[Any]) -> bool:
+    """Whether a hook may change a gradient on its way from `roots` to `ends`."""
+    return any(node.hooks for node in _tape(roots, ends))
+
+
+def _check_hooks(trace: Trace, roots: list[Tensor]) -> None:
+    """Hooks of tensors that the caller gets are run by the caller's backward passes, also where those begin at them."""
+    made = [] if trace.relinks is None else [m.leaf for m in trace.relinks.targets]
+    if any(map(retains_gradient, roots)) or any(map(hooks_of, made)):
+        raise Uncapturable("it returns a tensor with a gradient hook of its own, or one that retains its gradient", "")
 
 
 def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward | None:
@@ -60,13 +69,13 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
 
     `places` says of each where it goes (see `Trace.roots`).
     """
+    _check_hooks(trace, [r for _, r in places])
     places = [(where, r) for where, r in places if not is_freed(r) and not isinstance(r._node, Leaf)]
     roots = [r for _, r in places]
     if not roots:
         return None
     graph = trace.capture.graph
     boundary = len(graph.nodes)
-    has_hooks = hooked(roots)
     with trace.capture:
         cotangents = [wrap(graph.placeholder(tuple(r.shape), r.dtype, "cotangent")) for r in roots]
         wanted: list[tuple[Any, Tensor]] = []
@@ -81,6 +90,7 @@ def capture_backward(trace: Trace, places: list[tuple[Any, Tensor]]) -> Backward
             ]
         if trace.relinks is not None:
             wanted += [(made, wrap(made.value, made.leaf)) for made in trace.relinks.targets]
+        has_hooks = trace.capture.gradients.hooked_bodies or _hooked(roots, [t._node for _, t in wanted])
         # an outside tensor that was itself computed ends the tape of the function; the caller's tape continues it
         gradients = run_backward(
             roots, list(cotangents), inputs=[t for _, t in wanted], retain_graph=False, beyond=False, transposed=True
@@ -161,7 +171,9 @@ class Backward:
             flow = from_graph(graph, inputs, [g for _, g in self.reached])
             arrays = [v.tensor._data for v in self.variables]
             count = len(inputs) - len(arrays)
-            self.compiled = compile_flow(flow, count, arrays, [None] * len(self.reached))
+            self.compiled = compile_flow(
+                flow, count, arrays, [None] * len(self.reached), sizes=self.trace.owner.pullback_sizes
+            )
         return self.compiled
 
     def attach(

@@ -75,6 +75,6 @@ def bound(captured: CapturedFunction[..., Any]) -> Bound | None:
     trace: Trace | None = captured._last[1]
     if trace is None or trace.reason is not None or trace.relinks is not None or trace.gradient_owners:
         return None
-    if trace.backward is not None or trace.gradients or trace._frozen:
+    if trace.backward is not None or trace.gradients or trace._frozen or trace.inner_gradients:
         return None
     return Bound(trace)

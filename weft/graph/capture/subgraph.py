@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tree import flatten, unflatten
+from ...errors import user_location
 from ...ops.core.define import View, current_modes
 from ...ops.core.inplace import LeafWriteError, ReadOnlyError, check_writeable
 from ...ops.core.recording import DETACHED
 from ...ops.internal import deferred_tables
 from ...tensor import Tensor, wrap
-from ..graph import Node, Value
+from ..graph import PLACEHOLDER, Node, Value
 from .tracing import Capture, CapturedGraph, CaptureError, Gradients, Uncapturable, beyond, capturing
 
 ndarray = np.ndarray
@@ -166,6 +167,41 @@ class _BranchGradients(Gradients):
     def relink(self, tensor: Tensor, node: Any) -> None:
         if threading.get_ident() == self.thread and in_function() and not _is_inner(tensor):
             raise Uncapturable("a branch or loop body changes `requires_grad` of a tensor from outside", "")
+
+    def hook(self, what: str, tensor: Tensor) -> None:
+        """Hooks on tensors that the body computes from others that require gradients are traced with its gradient. Whether
+        an iteration's state requires gradients is not known, and tensors from outside have hooks in the iterations and
+        branches only that run."""
+        mode = capturing()
+        if threading.get_ident() != self.thread or mode is None:
+            return
+        data, graph = tensor._data, mode.graph
+        made_here = type(data) is Value and data.node.graph is graph and data.node.op is not PLACEHOLDER
+        if tensor._node is not None and made_here and id(tensor) not in graph.touched:
+            self._mark_hooked()
+            return
+        where = user_location(2)
+        if in_function():
+            raise Uncapturable(
+                f"a branch or loop body calls `{what}` on its state, a value of it or a tensor from outside at {where}",
+                "",
+            )
+        raise CaptureError(
+            f"{what}: a branch or loop body of a declared graph cannot give its state or a tensor from outside a gradient hook. "
+            f"At {where}. Register it outside of the body, or change the gradient with a `wf.autograd.Function`."
+        )
+
+    def _mark_hooked(self) -> None:
+        self.hooked_bodies = True
+        if isinstance(self._outer, _BranchGradients):
+            self._outer._mark_hooked()
+        elif self._outer is not None:
+            self._outer.hooked_bodies = True
+
+    def differentiate(self) -> None:
+        super().differentiate()
+        if self._outer is not None:
+            self._outer.differentiate()
 
 
 def _is_inner(tensor: Tensor) -> bool:

@@ -6,12 +6,14 @@ import functools
 import time
 from collections.abc import Callable
 from operator import attrgetter, is_
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...autograd import withheld
 from ...autograd.engine import run_backward
+from ...autograd.hooks import hooks_of
 from ...autograd.tape import (
     Leaf,
     Moment,
@@ -25,7 +27,7 @@ from ...autograd.tape import (
     renew,
     tick,
 )
-from ...autograd.tree import flatten, unflatten
+from ...autograd.tree import flatten, kind_of, unflatten
 from ...compiler.build import CompiledFlow, compile_flow
 from ...compiler.flow import from_graph
 from ...ops.array.row_sparse import RowSparse
@@ -78,6 +80,8 @@ class Trace:
         ] = []  # (tensor or number of an argument, `gradient_kind` of its gradient)
         self.variants = [self]
         self.links: list[tuple[Tensor, Any]] = []  # outside tensors: whether they are leaves, None: require no gradient
+        self.hooks: list[tuple[Tensor, Any]] = []  # outside tensors: the hooks that the gradients taken here include
+        self.inner_gradients: list[int] = []  # arguments whose gradients it may take, without hooks
         self.relinked = -1  # the clock of `tape.relinked` when `links` was compared last
         started = time.perf_counter()
         self.capture = Capture(getattr(owner.fn, "__qualname__", "function"))
@@ -129,7 +133,8 @@ class Trace:
                 result = [python(*call_args, **call_kwargs)]
             if any(not _same_items(c, items) for c, items in containers):
                 self.reason = (
-                    "it changes a list or dict argument. Return the new values, or write into the tensors in place"
+                    "it changes a container argument (a list, dict or dataclass). Return the new values, or write into the "
+                    "tensors in place"
                 )
             return result
 
@@ -158,6 +163,8 @@ class Trace:
         self.relinks = capture.relinks.collect(self._argument_of, self._position_of)
         self._collect_gradients(returned)
         self._collect_recorded_writes()
+        if capture.gradients.differentiates:
+            self.inner_gradients = [i for i, t in enumerate(capture.leaves) if t._node is not None]
         self.argument_strides = [capture.originals[id(t)]._data.strides for t in capture.stand_ins]
         self._prepare_backward()
         del leaves
@@ -275,6 +282,8 @@ class Trace:
             self.links = [(t, _link(node)) for v in graph.variables for t, node in v.places]
         if self.relinks is not None:
             self.links += [(t, _link(node)) for t, node in self.relinks.guards]
+        if self.capture.gradients.differentiates:
+            self.hooks = [(t, hooks_of(node)) for v in graph.variables for t, node in v.places if node is not None]
         self.writes_memory = bool(self.written or self.written_arguments)
         self._outside: Outside | None = None
         self._bindings: dict[tuple[int, ...], tuple[list[ndarray], Outside | None]] = {}
@@ -303,6 +312,7 @@ class Trace:
             self.owner.memory_budget,
             self.owner.tune,
             freeze,
+            self.owner.sizes,
         )
         self.mutated = [v.tensor for v in self.written]
         self._writes: list[Any] = [(0, None, None)] * len(self.mutated)  # (key of the memory, our write, array)
@@ -316,6 +326,8 @@ class Trace:
         now = relinked.clock
         if self.relinked != now:
             if any(_link(t._node) is not link for t, link in self.links):
+                return False
+            if any(hooks_of(t._node) != hooks for t, hooks in self.hooks):
                 return False
             self.relinked = now
         for owner, kind in self.guards:
@@ -335,6 +347,8 @@ class Trace:
         if self.gradient_owners:
             owners = [tensors[o if o >= 0 else ~o] if o.__class__ is int else o for o in self.gradient_owners]
             tensors = [*tensors, *[o._grad for o in owners]]
+        if any(hooks_of(tensors[i]._node) for i in self.inner_gradients):
+            return Eagerly("an argument has gradient hooks, and it takes gradients itself")
         arguments = [compiled.fit(i, t._data) for i, t in enumerate(tensors)]
         variables = compiled.seen
         if not all(map(is_, map(_data_of, self.variables), variables)):
@@ -530,19 +544,23 @@ class Trace:
 
 
 def _containers(trees: Any) -> list[tuple[Any, list[Any]]]:
-    """The lists and dicts in `trees`, each with what is in it now."""
+    """The containers in `trees` that can be changed, each with what is in it now."""
     found: list[tuple[Any, list[Any]]] = []
     for tree in trees:
-        if isinstance(tree, dict):
-            found.append((tree, [*tree, *tree.values()]))
-            found += _containers(tree.values())
-        elif isinstance(tree, (list, tuple)):
-            if isinstance(tree, list):
-                found.append((tree, list(tree)))
-            found += _containers(tree)
+        kind = kind_of(tree.__class__)
+        if kind is not None:
+            if not isinstance(tree, (tuple, NoneType)):
+                found.append((tree, _items(tree)))
+            found += _containers(kind.split(tree)[1])
     return found
 
 
+def _items(container: Any) -> list[Any]:
+    kind = kind_of(container.__class__)
+    assert kind is not None
+    return [*container, *container.values()] if isinstance(container, dict) else list(kind.split(container)[1])
+
+
 def _same_items(container: Any, items: list[Any]) -> bool:
-    now = [*container, *container.values()] if isinstance(container, dict) else container
+    now = _items(container)
     return len(now) == len(items) and all(map(is_, now, items))

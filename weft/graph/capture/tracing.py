@@ -30,7 +30,7 @@ import numpy as np
 
 from ...autograd.tape import Leaf, grad_mode, no_grad
 from ...autograd.tape import Node as TapeNode
-from ...errors import format_shape
+from ...errors import format_shape, user_location
 from ...ops.core import inplace, recording
 from ...ops.core.define import Mode, operand, suspended
 from ...ops.core.registry import Op
@@ -353,6 +353,8 @@ class Gradients:
 
     def __init__(self, thread: int, capture: Capture | None = None) -> None:
         self.thread, self.capture = thread, capture
+        self.differentiates = False  # whether the function takes gradients itself, which runs hooks of outside tensors
+        self.hooked_bodies = False  # whether a branch or loop body has hooks
         self.changed: dict[int, tuple[Tensor, Any]] = {}
         self.found: dict[int, tuple[Tensor, Any, bool | None]] = {}  # what was there before: its stand-in and its kind
 
@@ -391,6 +393,22 @@ class Gradients:
         """The user changes whether `tensor` requires gradients (Note [Relinking])."""
         if threading.get_ident() == self.thread and self.capture is not None:
             self.capture.relinks.note(tensor, node)
+
+    def hook(self, what: str, tensor: Tensor) -> None:
+        """The user gives `tensor` a gradient hook (`what` is the method): inside, the trace runs it; the caller's tensors
+        keep theirs after the call, and every call adds one."""
+        if threading.get_ident() != self.thread or self.capture is None:
+            return
+        if type(tensor._data) is ndarray or id(tensor) in self.capture.originals:
+            raise Uncapturable(
+                f"it calls `{what}` on an argument or outside tensor at {user_location(2)}",
+                "Register the hook before the call, or on a tensor that the function computes.",
+            )
+
+    def differentiate(self) -> None:
+        """The user takes gradients."""
+        if threading.get_ident() == self.thread:
+            self.differentiates = True
 
 
 class Capture(Mode):
