@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import threading
 import warnings
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -43,9 +45,11 @@ class CapturedFunction(Generic[P, R]):
         freeze: bool = False,
         max_programs: int | None = None,
     ) -> None:
-        functools.update_wrapper(self, fn)
-        self.__name__: str = getattr(fn, "__name__", "function")
         self.fn = fn
+        # the attributes of a model are forwarded: a copy of them would go stale
+        plain = isinstance(fn, (FunctionType, MethodType, BuiltinFunctionType))
+        functools.update_wrapper(self, fn, updated=("__dict__",) if plain else ())
+        self.__name__: str = getattr(fn, "__name__", type(fn).__name__)
         self._python = fn  # called by declared graphs: `fn`, or `fn` with its control flow rewritten
         self._rewriting = Rewriting()
         self.keep_grads = keep_grads
@@ -66,6 +70,58 @@ class CapturedFunction(Generic[P, R]):
         tensors show the same few pieces of memory in turn"""
         self.notes_writes = True
         """False: what the program writes is memory of the caller, which no tape refers to"""
+        self._own = frozenset(self.__dict__)  # last: from now on other attributes are those of the original
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of the original: `captured.parameters()`, `captured.train()`, submodules by name."""
+        if name.startswith("__") or name in ("fn", "_own"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            return getattr(self.fn, name)
+        except AttributeError as error:
+            raise AttributeError(f"{self!r} has no attribute {name!r}. {error}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of the original, unless it is one of the captured function's own."""
+        own = self.__dict__.get("_own")
+        if own is None or name in own or name.startswith("__") or hasattr(type(self), name):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.fn, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:  # copied from a plain function
+            object.__delattr__(self, name)
+        else:
+            delattr(self.fn, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *dir(self.fn)})
+
+    def __repr__(self) -> str:
+        what = repr(self.fn) if hasattr(self.fn, "_modules") else getattr(self.fn, "__qualname__", repr(self.fn))
+        signatures = self.signatures
+        if not signatures:
+            return f"captured({what}, not called yet)"
+        shown = ", ".join(signatures[:3]) + (", …" if len(signatures) > 3 else "")
+        return f"captured({what}, {len(signatures)} signature{'s' * (len(signatures) > 1)}: {shown})"
+
+    def __reduce__(self) -> Any:
+        """Pickled by name where the name leads here, else as the original with its options; programs are made again."""
+        name, module = getattr(self.fn, "__qualname__", ""), getattr(self.fn, "__module__", None)
+        if isinstance(self.fn, MethodType):
+            owner = self.fn.__self__
+            if isinstance(getattr(type(owner), self.fn.__name__, None), CapturedFunction):
+                return getattr, (owner, self.fn.__name__)
+        elif module != "__main__" and _imported(module, name) is self:
+            return name
+        return _rebuild, (self.fn, self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The arguments of `function` that this one was made with."""
+        names = ("keep_grads", "memory_budget", "tune", "freeze", "max_programs")
+        return {name: getattr(self, name) for name in names}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: one captured function per instance, so that `self` is not an argument."""
@@ -75,9 +131,7 @@ class CapturedFunction(Generic[P, R]):
         found = instance.__dict__.get(name)
         if found is None:
             bound = self.fn.__get__(instance, owner)
-            found = CapturedFunction(
-                bound, self.keep_grads, self.memory_budget, self.tune, self.freeze, self.max_programs
-            )
+            found = CapturedFunction(bound, **self._options)
             instance.__dict__[name] = found
         return found
 
@@ -321,6 +375,18 @@ def function(
     if not callable(fn):
         raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
     return CapturedFunction(fn, keep_grads, memory_budget, tune, freeze, max_programs)
+
+
+def _imported(module: str | None, name: str) -> Any:
+    """What `from module import name` finds in a module that is loaded; None if nothing."""
+    found: Any = sys.modules.get(module or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _rebuild(fn: Callable[..., Any], options: dict[str, Any]) -> CapturedFunction[..., Any]:
+    return CapturedFunction(fn, **options)
 
 
 def _inlined() -> bool:
