@@ -44,6 +44,7 @@ from weft.train import (
     TensorBoard,
     Trainer,
 )
+from weft.train.progress import epoch_line
 
 X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
 Y = (X[:, 0] + X[:, 1] > 0).astype(np.int64)
@@ -268,9 +269,138 @@ def test_a_long_loss_curve_stays_small() -> None:
     assert other._losses == curve._losses and other._stride == curve._stride
 
 
-def test_nan_stops() -> None:
+class _LogOfDifference(nn.Module):
+    """Makes NaN in its second line when an input is negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(wf.log(x))
+
+
+@pytest.mark.parametrize("options", [{}, {"capture": True}, {"capture": True, "grad_accumulation": 2}], ids=str)
+def test_a_nan_loss_stops_before_the_update_and_names_its_origin(options: dict[str, Any]) -> None:
+    good, labels = wf.full((4, 4), 1.0), wf.zeros(4, dtype=wf.int64)
+    bad = wf.tensor([[1.0] * 4, [1.0] * 4, [1.0, float("nan"), 1.0, 1.0], [1.0] * 4])
+    trainer = make(_LogOfDifference(), **options)
+    before = weights(trainer)
+    with pytest.raises(
+        FloatingPointError, match=r"nan at step 1 \(epoch 1\). It was made here: log: made NaN .*test_train"
+    ):
+        trainer.fit([(good - 2.0, labels)])
+    assert weights(trainer) == before
+    with pytest.raises(FloatingPointError, match="Tensor 0 of the batch holds NaN or infinities, first in sample 2 of"):
+        make(_LogOfDifference(), **options).fit([(bad, labels)])
+    trainer = make(_LogOfDifference(), **options)
+    with wf.no_grad():
+        trainer.model.linear.weight[0, 0] = float("inf")
+    with pytest.raises(
+        FloatingPointError, match=r"made weights NaN or infinite \(linear.weight\), so its gradients were"
+    ):
+        trainer.fit([(good * 0 + 1, labels)])
+
+
+def test_a_nan_loss_may_go_on() -> None:
+    bad = [(wf.full((4, 4), float("nan")), wf.zeros(4, dtype=wf.int64))]
+    assert np.isnan(make(stop_on_nan=False).fit(bad)[0]["loss"])
     with pytest.raises(FloatingPointError, match=r"the loss is nan at step 1 \(epoch 1\). Lower the learning rate"):
-        make(callbacks=[StopOnNaN()]).fit([(wf.full((4, 4), float("nan")), wf.zeros(4, dtype=wf.int64))], epochs=1)
+        make(callbacks=[StopOnNaN()], stop_on_nan=False).fit(bad)
+
+
+# What it trains on -------------------------------------------------------------------------------------------------------
+
+
+class _Plain:
+    """A dataset that derives from nothing."""
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, i: int) -> Any:
+        return X[i], Y[i]
+
+
+def test_fit_takes_arrays_tensors_datasets_and_loaders() -> None:
+    pairs = {
+        "arrays": lambda t, **k: t.fit(X, Y, **k),
+        "float64": lambda t, **k: t.fit(X.astype(np.float64), Y, **k),
+        "lists": lambda t, **k: t.fit(X.tolist(), Y.tolist(), **k),
+        "tensors": lambda t, **k: t.fit(wf.asarray(X), wf.asarray(Y), **k),
+        "dataset": lambda t, **k: t.fit(TensorDataset(X, Y), **k),
+        "plain": lambda t, **k: t.fit(_Plain(), **k),
+    }
+    ends = {}
+    for name, fit in pairs.items():
+        trainer = make(metrics="accuracy")
+        wf.manual_seed(3)
+        history = fit(trainer, epochs=2, batch_size=10, validation_data=(X, Y))
+        assert {"loss", "accuracy", "val_loss", "val_accuracy"} <= history[-1].keys() and trainer.step == 12
+        ends[name] = weights(trainer)
+    trainer = make()
+    wf.manual_seed(3)
+    trainer.fit(DataLoader(TensorDataset(X, Y), 10, shuffle=True), epochs=2)
+    assert set(ends.values()) == {weights(trainer)}
+    assert trainer.evaluate(X, Y) == pytest.approx(trainer.evaluate(loader()), rel=1e-5)
+    assert (
+        trainer.predict(X.astype(np.float64), batch_size=7).shape == trainer.predict(TensorDataset(X)).shape == (60, 2)
+    )
+
+
+def test_the_last_samples_are_split_off_for_validation() -> None:
+    trainer = make()
+    history = trainer.fit(X, Y, validation_split=0.2, shuffle=False)
+    assert trainer.step == 2 and history[-1]["val_loss"] == pytest.approx(trainer.evaluate(X[48:], Y[48:])["loss"])
+    again = make()
+    assert again.fit(_Plain(), validation_split=0.2, shuffle=False)[-1] == history[-1]
+    assert weights(again) == weights(trainer)
+
+
+def test_a_model_of_two_inputs_takes_a_tuple_of_arrays() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 2)
+
+        def forward(self, a: Any, b: Any) -> Any:
+            return self.linear(a) + self.linear(b)
+
+    trainer = make(Two())
+    assert "val_loss" in trainer.fit((X, X), Y, validation_data=(X, X, Y))[-1]
+    assert trainer.step == 2
+
+
+def test_what_fit_refuses() -> None:
+    def refused(kind: type[Exception], words: str, *args: Any, **options: Any) -> None:
+        with pytest.raises(kind, match=words):
+            make().fit(*args, **options)
+
+    refused(TypeError, "must be arrays .*Got NoneType")
+    refused(ValueError, "batch_size belongs to arrays and datasets. Got it with a DataLoader", loader(), batch_size=3)
+    for options, words in (
+        ({"validation_split": 1.5}, "validation_split must be a fraction between 0 and 1. Got 1.5"),
+        ({"validation_split": 0.1, "validation_data": (X, Y)}, "either validation_split or validation_data"),
+    ):
+        refused(ValueError, words, X, Y, **options)
+    refused(ValueError, "of 1 samples leaves one of the two parts empty", X[:1], Y[:1], validation_split=0.5)
+    refused(TypeError, "val_loader was given twice", loader(), loader(), val_loader=loader())
+
+
+def test_lines_of_epochs_fit_in_80_columns() -> None:
+    logs = {"loss": 0.5, "accuracy": 0.9, "val_loss": 0.6, "val_accuracy": 0.8}
+    speed = {"samples_per_second": 12345.0, "seconds": 1.25}
+    assert epoch_line("epoch 1/2", {"loss": 0.5, **speed}) == "epoch 1/2  loss 0.5000  12,345 samples/s  1.2 s"
+    assert (
+        epoch_line("epoch 1/2", logs) == "epoch 1/2  loss 0.5000  accuracy 0.9000  val_loss 0.6000  val_accuracy 0.8000"
+    )
+    grouped = "loss 0.5000 val 0.6000  accuracy 0.9000 val 0.8000"
+    assert epoch_line("epoch 1/2", {**logs, **speed}) == f"epoch 1/2  {grouped}  12,345/s  1.2 s"
+    assert epoch_line("epoch  1/20", {**logs, **speed}) == f"epoch  1/20  {grouped}  1.2 s"
+    many = {**logs, **{f"metric_{i}": i / 7 for i in range(9)}, **speed}
+    lines = epoch_line("epoch 1/2", many).splitlines()
+    assert len(lines) > 1 and all(len(line) < 80 for line in lines) and lines[1].startswith(" " * 11)
+    assert all(f"metric_{i} {i / 7:.4f}" in "".join(lines) for i in range(9)) and "12,345 samples/s" in lines[-1]
 
 
 # Progress ----------------------------------------------------------------------------------------------------------------
@@ -280,7 +410,8 @@ def test_progress_in_a_file_is_one_line_per_epoch() -> None:
     out = io.StringIO()
     make(metrics="accuracy", progress=Progress(file=out)).fit(loader(), loader(), epochs=2)
     lines = out.getvalue().splitlines()
-    assert len(lines) == 2 and lines[0].startswith("epoch 1/2  loss ") and "samples/s" in lines[1]
+    assert len(lines) == 2 and lines[0].startswith("epoch 1/2  loss ") and "/s  " in lines[1]
+    assert all(len(line) < 80 for line in lines)
 
 
 class Terminal(io.StringIO):
@@ -585,7 +716,7 @@ def test_bad_arguments_of_fit() -> None:
     model = nn.Linear(4, 2)
     with pytest.raises(TypeError, match="loss must be a function"):
         Trainer(model, optim.SGD(model.parameters()), None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="train_loader must give batches, as a DataLoader does. Got NoneType"):
+    with pytest.raises(TypeError, match="must be arrays .`fit.x, y.`., a Dataset or a DataLoader. Got NoneType"):
         make().fit(None)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from ..distributed import is_lead
 from ..distributed.terminal import RemoteBar, drawn_elsewhere
 
+WIDTH = 79  # columns of a line in a file; a terminal has its own
 REFRESH_SECONDS = 0.1  # a step may take microseconds; drawing takes a thousand times longer
 
 
@@ -58,7 +59,8 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
-        self.say(f"epoch {epoch:>{len(str(epochs))}}/{epochs}  {format_logs(logs)}")
+        width = WIDTH if self._bar is None else max(WIDTH // 2, getattr(self._bar.console, "width", WIDTH + 1) - 1)
+        self.say(epoch_line(f"epoch {epoch:>{len(str(epochs))}}/{epochs}", logs, width))
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -84,18 +86,60 @@ def _bar(file: TextIO) -> Any:
     return bar(Console(file=file), transient=True)
 
 
+def epoch_line(head: str, logs: dict[str, float], width: int = WIDTH) -> str:
+    """The logs of an epoch on one line of at most `width` columns.
+
+    In a line that is too long, a value of the validation stands beside that of the training (`loss 0.51 val 0.62`), and then
+    the speed is left out. If the values alone do not fit, they continue on lines of their own, indented below the first
+    value, instead of being broken anywhere by the terminal.
+    """
+    speed = [part for name, part in _parts(logs) if name in _SPEED]
+    values = [part for name, part in _parts(logs) if name not in _SPEED]
+    grouped = _grouped(logs)
+    short = [part.replace(" samples/s", "/s") for part in speed]
+    for parts in ([*values, *speed], [*grouped, *speed], [*grouped, *short], [*grouped, *short[1:]], grouped):
+        line = "  ".join([head, *parts])
+        if len(line) <= width:
+            return line
+    lines = [head]
+    for part in [*grouped, *speed]:
+        if len(lines[-1]) + 2 + len(part) > width and lines[-1].strip() != head:
+            lines.append(" " * len(head))
+        lines[-1] += "  " + part
+    return "\n".join(lines)
+
+
+def _grouped(logs: dict[str, float]) -> list[str]:
+    """The values of an epoch, with `val_loss` as "val" behind `loss`."""
+    shown = {name: part for name, part in _parts(logs) if name not in _SPEED}
+    both = {name for name in shown if f"val_{name}" in shown}
+    return [
+        f"{part} val {shown[f'val_{name}'].rpartition(' ')[2]}" if name in both else part
+        for name, part in shown.items()
+        if name.removeprefix("val_") not in both or name in both
+    ]
+
+
 def format_logs(logs: dict[str, float]) -> str:
     """The logs of an epoch on one line."""
+    return "  ".join(part for _, part in _parts(logs))
+
+
+_SPEED = ("samples_per_second", "seconds")
+
+
+def _parts(logs: dict[str, float]) -> list[tuple[str, str]]:
+    """What is shown of the logs, by name."""
     parts = []
     for name, value in logs.items():
         if name in ("epoch", "step"):
             continue
         if name == "samples_per_second":
-            parts.append(f"{value:,.0f} samples/s")
+            parts.append((name, f"{value:,.0f} samples/s"))
         elif name == "seconds":
-            parts.append(f"{value:.1f} s")
+            parts.append((name, f"{value:.1f} s"))
         elif name.startswith("lr"):
-            parts.append(f"{name} {value:.2e}")
+            parts.append((name, f"{name} {value:.2e}"))
         else:
-            parts.append(f"{name} {value:.4f}")
-    return "  ".join(parts)
+            parts.append((name, f"{name} {value:.4f}"))
+    return parts

@@ -12,6 +12,7 @@ from ..autocast import autocast
 from ..nn.utils import clip_grad_norm_
 from ..runtime import epoch
 from ..tensor import Tensor
+from . import nan_loss
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -76,6 +77,8 @@ class Steps:
     def _train(self, batch: Any) -> tuple[Tensor, ...]:
         trainer = self.trainer
         loss, output, target = self._forward(batch)
+        if trainer.stop_on_nan:
+            nan_loss.check(loss)
         trainer.optimizer.zero_grad()
         loss.backward()
         self._apply()
@@ -101,6 +104,8 @@ class Steps:
     def _accumulate(self, batch: Any) -> tuple[Tensor, ...]:
         trainer = self.trainer
         loss, output, target = self._forward(batch)
+        if trainer.stop_on_nan:
+            nan_loss.check(loss)
         trainer.optimizer.zero_grad()
         loss.backward()
         with wf.no_grad():

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import weft as wf
 from ..distributed import context
 from ..io import Checkpoint, CheckpointError, CheckpointManager, latest, list_checkpoints, open_checkpoint
 from ..tensor import Tensor
-from . import state, watching
+from . import inputs, nan_loss, state, watching
 from .callbacks import Callback, CSVLogger, LossCurve, TensorBoard, better_mode
 from .interrupt import Interrupt
 from .metrics import as_metrics, batch_length
@@ -61,6 +61,8 @@ class Trainer:
         keep: the number of latest checkpoints to keep, besides the best one.
         monitor: the value that determines the best checkpoint; by default "val_loss", or "loss" without validation.
         mode: "min" or "max"; by default derived from `monitor`.
+        stop_on_nan: end training with a FloatingPointError before the update when the loss is NaN. The error names the line
+            that made the NaN, or the sample or weight that held it.
         log_dir: write `history.csv`, `loss.png` and TensorBoard events there.
         progress: show a progress bar.
         facts: JSON values to store in the manifest of checkpoints.
@@ -73,7 +75,7 @@ class Trainer:
     >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
     >>> model = nn.Linear(2, 1)
     >>> trainer = wf.Trainer(model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), progress=False)
-    >>> history = trainer.fit(data.DataLoader(data.TensorDataset(x, x[:, :1]), batch_size=16), epochs=5)
+    >>> history = trainer.fit(x, x[:, :1], batch_size=16, epochs=5)
     >>> history[-1]["loss"] < history[0]["loss"]
     True
     """
@@ -99,6 +101,7 @@ class Trainer:
         keep: int | None = 3,
         monitor: str | None = None,
         mode: str | None = None,
+        stop_on_nan: bool = True,
         log_dir: str | os.PathLike[str] | None = None,
         progress: bool | Progress = True,
         facts: dict[str, Any] | None = None,
@@ -133,6 +136,7 @@ class Trainer:
         self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.checkpoint_every, self.resume, self.keep = checkpoint_every, resume, keep
         self.monitor, self.mode = monitor, mode
+        self.stop_on_nan = stop_on_nan
         self.facts = dict(facts or {})
         self.workers, self.memory = workers, memory
         run = context.current()
@@ -172,8 +176,8 @@ class Trainer:
 
     def forward(self, batch: Any) -> tuple[Tensor, Any, Any]:
         """The loss of a batch, the model's output, and the target that metrics compare it with."""
-        inputs, target = split_batch(batch)
-        output = self.model(*inputs)
+        given, target = split_batch(batch)
+        output = self.model(*given)
         return self.loss(output, target), output, target
 
     def stop(self, reason: str = "asked to") -> None:
@@ -193,13 +197,36 @@ class Trainer:
 
     # Training -----------------------------------------------------------------------------------------------------------
 
-    def fit(self, train_loader: Iterable[Any], val_loader: Any = None, epochs: int = 1) -> list[dict[str, float]]:
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        epochs: int = 1,
+        *,
+        batch_size: int | None = None,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        shuffle: bool = True,
+        train_loader: Any = None,
+        val_loader: Any = None,
+    ) -> list[dict[str, float]]:
         """Train until `epochs` epochs are done in total, including those before a resume and of earlier calls.
 
+        `fit(x, y)` takes arrays or tensors, `fit(dataset)` samples, `fit(loader)` batches. With a dataset or a loader the
+        second argument is the validation data: `fit(train_loader, val_loader)`.
+
         Args:
-            train_loader: a `DataLoader`, or any iterable of batches that can be iterated repeatedly.
-            val_loader: likewise, for validation after each epoch.
+            x: an array or tensor of inputs (a tuple of several for a model with several inputs), a `Dataset`, a `DataLoader`,
+                or any iterable of batches that can be iterated repeatedly. Floats of NumPy arrays take the dtype of the
+                model's parameters.
+            y: the targets, with arrays.
             epochs: the total number of epochs.
+            batch_size: samples per step, with arrays or a dataset; 32 by default.
+            validation_data: what to evaluate on after each epoch: `(x, y)`, a dataset or a loader.
+            validation_split: hold out this last fraction of the samples for validation. They are the last ones as given,
+                before any shuffling, as in Keras: shuffle data that are sorted first.
+            shuffle: with arrays or a dataset, a new random order in each epoch.
+            train_loader, val_loader: other names of the first argument and of `validation_data`.
 
         Returns:
             The history: one dict per epoch, with "loss", the metrics, "val_loss" …
@@ -209,9 +236,17 @@ class Trainer:
         (SystemExit), unless the program handles the signal itself.
         """
         _check_count("epochs", epochs)
-        _check_loader("train_loader", train_loader)
+        x = _same_argument(x, train_loader, "train_loader")
+        if y is not None and not inputs.takes_targets(x, y):
+            y, validation_data = None, _same_argument(y, validation_data, "validation_data")
+        validation_data = _same_argument(validation_data, val_loader, "val_loader")
+        train_loader, val_loader = inputs.loaders(
+            self.model, x, y, batch_size=batch_size, validation_data=validation_data, validation_split=validation_split,
+            shuffle=shuffle,
+        )  # fmt: skip
+        _check_loader("the training data", train_loader)
         if val_loader is not None:
-            _check_loader("val_loader", val_loader)
+            _check_loader("the validation data", val_loader)
         if self.monitor is None:
             self.monitor = "loss" if val_loader is None else "val_loss"
         self.mode = "min" if better_mode(self.monitor, self.mode, "Trainer") > 0 else "max"
@@ -311,9 +346,9 @@ class Trainer:
                 self.batches += batch.parts - 1
                 watching.moved(self)
             elif self.grad_accumulation == 1:
-                loss = self._count(self.totals, self._steps.train(batch), n)
+                loss = self._count(self.totals, self._checked(self._steps.train, batch), n)
             else:
-                loss = self._count(self.totals, self._steps.accumulate(batch), n)
+                loss = self._count(self.totals, self._checked(self._steps.accumulate, batch), n)
                 waiting += 1
             self.batches += 1
             samples += n
@@ -335,6 +370,15 @@ class Trainer:
         if self.batches == 0:
             raise ValueError("Trainer: the training loader is empty. Expected at least one batch (is drop_last set?).")
         return samples
+
+    def _checked(self, step: Callable[[Any], tuple[Tensor, ...]], batch: Any) -> tuple[Tensor, ...]:
+        """Run a step; a NaN loss raises FloatingPointError with its origin."""
+        try:
+            return step(batch)
+        except AssertionError as error:
+            if not nan_loss.is_nan_loss(error):
+                raise
+        raise nan_loss.explained(self, batch)
 
     def _guarded(self, batches: Iterator[Any], loader: Any, val_loader: Any) -> Iterator[Any]:
         """Iterate over `batches`. A signal to the process group also kills the loader's workers: write the checkpoint then."""
@@ -402,12 +446,18 @@ class Trainer:
             logs[metric.name] = metric.result(totals[metric.name])
         return logs
 
-    def evaluate(self, loader: Iterable[Any]) -> dict[str, float]:
+    def evaluate(self, loader: Any, y: Any = None, *, batch_size: int | None = None) -> dict[str, float]:
         """The loss and metrics over a loader, in evaluation mode, with the averaged weights if there is an EMA.
+
+        Args:
+            loader: a loader, a dataset, or with `y` an array or tensor of inputs.
+            y: the targets, with arrays.
+            batch_size: samples per batch, with arrays or a dataset; 32 by default.
 
         Returns:
             Numbers by name: "loss" and the metrics.
         """
+        loader, _ = inputs.loaders(self.model, loader, y, batch_size=batch_size, shuffle=False)
         totals: dict[str, np.ndarray] = {}
         sharded, local = self._sharded, self._local_evaluation()
         if local is not None:
@@ -428,18 +478,26 @@ class Trainer:
             raise ValueError("Trainer: the loader to evaluate on is empty. Expected at least one batch.")
         return self._results(totals)
 
-    def predict(self, data: Any) -> Any:
-        """The model's outputs for a loader (concatenated along the first axis), or for one tensor or array."""
-        single = isinstance(data, (Tensor, np.ndarray))
-        batches = [(wf.asarray(data),)] if single else data
+    def predict(self, data: Any, *, batch_size: int | None = None) -> Any:
+        """The model's outputs for a loader or dataset (concatenated along the first axis), or for one tensor or array.
+
+        Args:
+            data: a loader, a dataset, or a tensor or array, which is one batch unless there is a `batch_size`.
+            batch_size: samples per batch; by default 32 for a dataset.
+        """
+        single = inputs.is_array(data)
+        if single and batch_size is None:
+            batches: Any = [(wf.asarray(inputs.in_model_dtype(self.model, data)),)]
+        else:
+            batches, _ = inputs.loaders(self.model, data, batch_size=batch_size, shuffle=False)
         outputs: list[Any] = []
         local = self._local_evaluation(predicts=True)
         with _evaluation(self.model), _averaged(self.ema):
             if local is not None:
                 outputs += local.predict(batches, lambda b: b if single else split_batch(b, target_optional=True)[0])
             for batch in batches if local is None else ():
-                inputs = batch if single else split_batch(batch, target_optional=True)[0]
-                outputs.append(self._steps.predict(tuple(inputs)))
+                given = batch if single else split_batch(batch, target_optional=True)[0]
+                outputs.append(self._steps.predict(tuple(given)))
         if not outputs:
             raise ValueError("Trainer: nothing to predict for. Expected at least one batch.")
         return outputs[0] if len(outputs) == 1 else _join(outputs)
@@ -645,9 +703,18 @@ def _length(loader: Any) -> int | None:
         return None
 
 
+def _same_argument(value: Any, other: Any, name: str) -> Any:
+    """The one of two spellings of an argument that was given."""
+    if value is not None and other is not None:
+        raise TypeError(f"Trainer: {name} was given twice, under two names. Give it once.")
+    return other if value is None else value
+
+
 def _check_loader(name: str, loader: Any) -> None:
     if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
-        raise TypeError(f"Trainer: {name} must give batches, as a DataLoader does. Got {type(loader).__name__}.")
+        raise TypeError(
+            f"Trainer: {name} must be arrays (`fit(x, y)`), a Dataset or a DataLoader. Got {type(loader).__name__}."
+        )
 
 
 def _check_count(name: str, value: Any) -> None:

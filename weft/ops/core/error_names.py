@@ -65,8 +65,8 @@ def _kind(error: Exception) -> type[Exception]:
 def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception:
     """`error` with a message that starts with `name`; the same object if it does already."""
     message = str(error)
-    if message.startswith(f"{name}: ") and _kind(error) is type(error):
-        return error
+    if message.startswith(f"{name}: ") and _kind(error) is type(error) or type(error) is AssertionError:
+        return error  # an AssertionError is a failed `wf.debug.check`, in the words of the user
     if type(error).__module__.split(".")[0] == "weft" and type(error).__init__ is not Exception.__init__:
         if not isinstance(error, _PLAIN) or "__init__" in type(error).__dict__:
             return error  # an error class with its own constructor is kept
