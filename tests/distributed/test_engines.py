@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import weft as wf
+from weft.distributed import Cluster
 from weft.distributed.engine import EngineError, LocalEngine, Task
 from weft.distributed.host import MARK, Ended, HostJoined, HostLost, Listens
 from weft.distributed.processes import with_variable
@@ -141,6 +143,33 @@ def test_wrong_tokens_and_addresses_are_reported_in_plain_words(cluster: tuple[A
                 ray_engine.RayEngine(str(tmp_path), 0, address, path)
     finally:
         ray_engine._use_token(token)
+
+
+def test_sessions_run_on_the_nodes_of_a_ray_cluster_and_leave_it_running(cluster: tuple[Any, str]) -> None:
+    import ray
+
+    made, token = cluster
+    ray.shutdown()  # the end of an earlier driver
+    graph = wf.Graph()
+    with graph.as_default():
+        x = wf.placeholder(wf.float32, (None, 3))
+        with wf.device("/job:ps/task:0"):
+            w = wf.Variable.remote((3, 2), init=1.0)
+        with wf.device("/job:worker/task:0"):
+            y = x @ w
+        double = w.assign_fn(lambda old: old * 2)
+    with Cluster(ps=1, worker=1, address=made.address, token=token, hosts=2) as tasks:
+        pids = {name: task["pid"] for name, task in tasks.tasks.items()}
+        with wf.Session(graph, cluster=tasks) as sess:
+            assert sess.run([y, double], {x: [[1.0, 2.0, 3.0]]}, timeout=SECONDS)[1].tolist() == [[2.0, 2.0]] * 3
+            os.kill(pids["worker-0"], signal.SIGKILL)  # on the other node: its agent reports it
+            end = time.monotonic() + SECONDS
+            while tasks.tasks.get("worker-0", {}).get("generation") != 2:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            assert sess.run(y, {x: [[1.0, 2.0, 3.0]]}, timeout=SECONDS).tolist() == [[12.0, 12.0]]
+    assert not ray.is_initialized()
+    assert sum(node.all_processes["raylet"][0].process.poll() is None for node in made.list_all_nodes()) == 2
 
 
 def test_the_death_of_a_raylet_is_the_loss_of_its_host(

@@ -47,14 +47,15 @@ class Cluster:
     """Tasks on which sessions run.
 
     Args:
-        engine: "local", processes of this machine, or "ray", processes on the nodes of a Ray cluster.
-        address: `HOST:PORT` of a Ray cluster that runs already; implies `engine="ray"`.
+        engine: "local", processes of this machine, or "ray", processes on the nodes of a Ray cluster. By default "ray" with an
+            address, else "local": on one machine Ray gives nothing that they need, and takes seconds to start.
+        address: `HOST:PORT` of a Ray cluster that runs already, and that this machine is a node of; implies `engine="ray"`.
         token: the path of a file with that cluster's token.
         hosts: how many hosts to use; with "local", directories of this machine stand for hosts.
         transport: "auto", Unix sockets within a host and TCP between hosts, or "tcp".
         cpu, ref: how many devices of these kinds a task has.
         threads: of each task; by default the processors are divided among the tasks.
-        modules: names of modules that tasks import, for ops that they define.
+        modules: names of modules that tasks import, for ops that they define; Ray copies the current directory, where they are.
         jobs: the number of tasks of every job, by its name.
 
     Raises:
@@ -89,7 +90,8 @@ class Cluster:
         def make(directory: str, lifeline: int) -> Any:
             if engine == "local":
                 return make_local(directory, lifeline, hosts, len(places))
-            return make_ray(directory, lifeline, address, token, hosts, -(-len(places) // hosts))
+            code = os.getcwd() if address is not None and modules else None  # which Ray copies to the other nodes
+            return make_ray(directory, lifeline, address, token, hosts, -(-len(places) // hosts), code)
 
         self._supervisor = Supervisor(
             places, make, hosts, tcp, width, self.modules, self.token, self._up, self._down, self._say
@@ -124,7 +126,7 @@ class Cluster:
         self._connecting = threading.Lock()
         self.checkpoint: str | None = None
         self.keys = StateKeys(self)
-        self.hub = Hub(self.number, token, self._lost, self._runs)
+        self.hub = Hub(self.number, token, self._lost, self._runs, self.name_of)
 
     @staticmethod
     def join(file: str | os.PathLike[str]) -> Cluster:

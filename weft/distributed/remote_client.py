@@ -85,12 +85,14 @@ class Hub:
         token: of the cluster.
         lost: called, on any thread, with a link that has ended, and why.
         runs: whether the process of a task is seen to run on this machine.
+        name: what people call a task.
     """
 
     def __init__(
-        self, number: int, token: bytes, lost: Callable[[Link, str], None], runs: Callable[[int], bool]
-    ) -> None:
-        self.number, self.token, self._on_lost, self._runs = number, token, lost, runs
+        self, number: int, token: bytes, lost: Callable[[Link, str], None], runs: Callable[[int], bool],
+        name: Callable[[int], str],
+    ) -> None:  # fmt: skip
+        self.number, self.token, self._on_lost, self._runs, self._name = number, token, lost, runs, name
         self.links: dict[int, Link] = {}
         self.steps: dict[int, Mailbox] = {}
         self._calls: dict[int, tuple[Mailbox, int]] = {}
@@ -146,7 +148,7 @@ class Hub:
     def channel(self, task: int) -> Channel:
         link = self.links.get(task)
         if link is None:
-            raise TaskLostError(f"session: task {task} is not there.")
+            raise TaskLostError(f"session: {self._name(task)} is not there.")
         return link.channel
 
     def ring(self) -> None:
@@ -262,7 +264,7 @@ class Hub:
             self.channel(task).send(CALL, number, 0, self.number, head, data)
         except OSError as error:
             self._calls.pop(number, None)
-            raise TaskLostError(f"session: task {task} cannot be reached: {error}.") from error
+            raise TaskLostError(f"session: {self._name(task)} cannot be reached: {error}.") from error
         except TaskLostError:
             self._calls.pop(number, None)
             raise
@@ -283,10 +285,13 @@ class Hub:
         try:
             while len(answers) + len(failed) < len(numbers):
                 if not self.wait(box, end):
-                    raise TimeoutError(f"session: a task has not answered within {seconds:g} seconds.")
+                    missing = ", ".join(self._name(t) for n, t in numbers.items() if n in self._calls)
+                    raise TimeoutError(f"session: {missing} did not answer within {seconds:g} seconds.")
                 item = box.items.popleft()
                 if isinstance(item, Lost):
-                    raise TaskLostError(f"session: task {item.task} was lost during a call.")
+                    raise TaskLostError(
+                        f"session: {self._name(item.task)} was lost during a call; the session goes on when it is back."
+                    )
                 number, (answer, arrays) = item
                 if "error" in answer:
                     failed.append(load_error(answer["error"]))

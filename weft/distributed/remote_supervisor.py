@@ -123,7 +123,7 @@ class Supervisor:
             elif isinstance(event, HostLost):
                 self._known = engine.places()
                 for place in [p for p in self.places if p.host == event.host]:
-                    self._ended(place, f"its host was lost: {event.reason}")
+                    self._ended(place, f"was lost with its host ({event.reason})")
                     place.host = -1
             elif isinstance(event, Ended):
                 found = next((p for p in self.places if p.name == event.name), None)
@@ -199,9 +199,13 @@ def make_local(directory: str, lifeline: int, hosts: int, workers: int) -> Engin
     return LocalEngine(directory, lifeline, hosts, workers)
 
 
-def make_ray(directory: str, lifeline: int, address: str | None, token: str | None, hosts: int, workers: int) -> Engine:
+def make_ray(
+    directory: str, lifeline: int, address: str | None, token: str | None, hosts: int, workers: int, code: str | None
+) -> Engine:
     try:
         from .ray_engine import RayEngine
     except ImportError:
-        raise EngineError("Ray is not installed. `pip install 'weft[distributed]'` installs it.") from None
-    return RayEngine(directory, lifeline, address, token, hosts, workers)
+        raise EngineError(
+            "Ray is not installed. `pip install 'weft[distributed]'` installs it; `Cluster(engine=\"local\")` needs none."
+        ) from None
+    return RayEngine(directory, lifeline, address, token, hosts, workers, code)
