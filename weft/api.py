@@ -29,6 +29,7 @@ from .ops.array import (
     indexing,
     linalg_structure,
     orthogonal_polynomials,
+    partitioning,
     products,
     random_families,
     reduction,
@@ -51,7 +52,7 @@ from .tensor import Tensor
 MODULES = [
     creation, conversion, arithmetic, transcendental, special, bessel, special_functions, orthogonal_polynomials, logic, shaping,
     random_families, repeating, indexing, gathering, reduction, products,
-    linalg_structure, sorting, searching, sets, cumulative, statistics, comparison, einsum, casting, random, dialects,
+    linalg_structure, sorting, searching, sets, partitioning, cumulative, statistics, comparison, einsum, casting, random, dialects,
     spectra,
 ]  # fmt: skip
 

@@ -20,8 +20,8 @@ _VERSIONS: dict[str, int] = {}
 # By the module or class that users find them in; the first name of a function is the one that is written.
 _NAMES = {
     "weft": (
-        "argwhere asarray astype broadcast_arrays complex concat cummax cummin cumprod cumsum empty_like full full_like "
-        "linspace logcumsumexp masked_select mean meshgrid nonzero ones_like prod repeat searchsorted sum take tensor "
+        "argwhere asarray astype broadcast_arrays complex concat cummax cummin cumprod cumsum dynamic_stitch empty_like full "
+        "full_like linspace logcumsumexp masked_select mean meshgrid nonzero ones_like prod repeat searchsorted sum take tensor "
         "tensordot topk unique_all unique_counts unique_inverse unique_values zeros_like bernoulli multinomial normal "
         "rand_like randn_like uniform one_hot addbmm addcdiv addcmul addmm addmv addr amax amin aminmax as_strided as_tensor "
         "atleast_1d atleast_2d atleast_3d baddbmm binomial block_diag bmm broadcast_tensors bucketize cartesian_prod cdist "
