@@ -69,6 +69,7 @@ LAYERS: list[set[str]] = [
         "multiprocessing",
         "waterfall",
         "svg",
+        "tree",
     },
     {"runtime"},  # threads, memory, devices: what the machine offers
     {"settings"},

@@ -128,6 +128,11 @@ LAZY: dict[str, str] = {
     "info": ".runtime.info:info",
     "gradcheck": ".autograd.gradcheck:gradcheck",
     "gradgradcheck": ".autograd.gradcheck:gradgradcheck",
+    "tree": ".tree",
+    **{f"tree_{n}": f".tree:{n}" for n in ("map", "flatten", "unflatten", "leaves", "structure", "reduce", "transpose")},
+    "register_pytree_node": ".tree:register_pytree_node",
+    "register_pytree_node_class": ".tree:register_pytree_node_class",
+    "register_dataclass": ".tree:register_dataclass",
 }
 
 

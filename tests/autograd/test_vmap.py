@@ -267,7 +267,7 @@ def test_control_flow_and_conversion_have_words():
 def test_bad_axes_have_words():
     with pytest.raises(ValueError, match="batch axes differ in size: 3, 4"):
         wf.vmap(lambda a, b: a)(_x(3), _x(4))
-    with pytest.raises(ValueError, match="in_axes names axis 1 of a tensor of shape"):
+    with pytest.raises(ValueError, match="in_axes names axis 1 of a, a tensor of shape"):
         wf.vmap(lambda a: a, in_axes=1)(_x(3))
     with pytest.raises(ValueError, match="in_axes has 1 entries for 2 arguments"):
         wf.vmap(lambda a, b: a, in_axes=(0,))(_x(3), _x(3))

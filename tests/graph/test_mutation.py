@@ -266,7 +266,7 @@ def test_a_container_that_the_function_changes_is_changed():
         return state["h"]
 
     state, log = {"h": wf.ones(2)}, []
-    with pytest.warns(UserWarning, match="changes a list or dict"):
+    with pytest.warns(UserWarning, match="changes a container argument"):
         wf.function(fn)(state, log)
     assert state["h"].tolist() == [2.0, 2.0] and log[0].item() == 4.0
 

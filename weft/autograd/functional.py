@@ -1,5 +1,7 @@
 """Function transforms for differentiation: `grad`, `vjp`, `jvp`, `jacobian` and `hessian`.
 
+Arguments and results may be trees of tensors (`weft.tree`): dicts, lists, tuples, dataclasses …
+
 Forward mode (`jvp`) is derived from double reverse: differentiating the vector–Jacobian product with respect to its
 vector gives the Jacobian–vector product, for every op that has a gradient rule.
 
@@ -12,7 +14,9 @@ else it returns is detached. A caller under `no_grad` records nothing and gets d
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
@@ -21,33 +25,35 @@ from ..ops.core.spec import is_known
 from ..tensor import Tensor, as_leaf
 from .engine import parents, run_backward
 from .tape import Leaf, grad_mode
-from .tree import flatten, map_tree
+from .tree import count_leaves, flatten, is_container, leaves_like, map_tree, paths, unflatten
 from .vmap import detached, tape_nodes
 
 
 def grad(
     outputs: Any,
-    inputs: Any,
+    inputs: Any = None,
     grad_outputs: Any = None,
     *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
+    has_aux: bool = False,
 ) -> tuple[Any, ...]:
     """Return the gradients of the sum of `outputs` with respect to each of `inputs`; no `.grad` changes.
 
     Only the part of the tape between outputs and inputs is run.
 
     Args:
-        outputs: a tensor or a sequence of tensors.
-        inputs: the tensors to differentiate with respect to: one or a sequence.
+        outputs: a tensor or a sequence of tensors. A function instead gives `grad_fn` of it, as in JAX: `wf.grad(f)(x)`.
+        inputs: the tensors to differentiate with respect to: one, a sequence, or any tree of tensors.
         grad_outputs: the cotangent of each output, of its shape; ones for an output with one element by default.
         retain_graph: keep saved values for another backward pass; defaults to `create_graph`.
         create_graph: record the backward pass, so that the gradients can be differentiated again.
         allow_unused: return None for an input that no output depends on, instead of raising.
+        has_aux: for a function, as in `grad_fn`.
 
     Returns:
-        One gradient per input, as a tuple.
+        One gradient per input, as a tuple; for a tree other than a list or tuple of tensors, a tree like it.
 
     Raises:
         RuntimeError: no output depends on one of the inputs and `allow_unused` is False.
@@ -55,8 +61,12 @@ def grad(
     >>> x = wf.tensor(3.0, requires_grad=True)
     >>> wf.grad(x * x, x)[0].item()
     6.0
+    >>> wf.grad(x * x, {"x": x})
+    {'x': tensor(6.)}
     """
-    outs, ins = _listed(outputs), _listed(inputs)
+    if callable(outputs) and not isinstance(outputs, Tensor):
+        return grad_fn(outputs, 0 if inputs is None else inputs, has_aux)  # type: ignore[return-value]
+    outs, (ins, structure) = _listed(outputs), flatten(inputs)
     seeds = [None] * len(outs) if grad_outputs is None else _listed(grad_outputs)
     if len(seeds) != len(outs):
         raise ValueError(f"grad: expected {len(outs)} grad_outputs, one per output. Got {len(seeds)}.")
@@ -65,23 +75,32 @@ def grad(
     if not allow_unused:
         for i, g in enumerate(results):
             if g is None:
+                name = f"input {i}" if _is_listed(structure) else paths(structure, "inputs")[i]
                 raise RuntimeError(
-                    f"grad: output does not depend on input {i}. Pass `allow_unused=True` to get None for it."
+                    f"grad: output does not depend on {name}. Pass `allow_unused=True` to get None for it."
                 )
-    return tuple(results)
+    return tuple(results) if _is_listed(structure) else unflatten(structure, results)
+
+
+def _is_listed(structure: Any) -> bool:
+    """Whether a structure is one leaf, or a list or tuple of leaves."""
+    return structure is None or structure[0] in (list, tuple) and not any(structure[2])
 
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _tensors(name: str, value: Any) -> list[Any]:
-    """What a function returned, as a list of tensors."""
-    outs = _listed(value)
-    for o in outs:
+def _tensors(name: str, value: Any) -> tuple[list[Any], Any]:
+    """The tensors in what a function returned, and its structure."""
+    outs, structure = flatten(value)
+    for i, o in enumerate(outs):
         if not isinstance(o, Tensor):
-            raise TypeError(f"{name}: the function must return tensors. Got {type(o).__name__}.")
-    return outs
+            where = f" in its {paths(structure, 'result')[i]}" if structure is not None else ""
+            raise TypeError(f"{name}: the function must return tensors. Got {type(o).__name__}{where}.")
+    if not outs:
+        raise TypeError(f"{name}: the function must return tensors. Got {value!r}.")
+    return outs, structure
 
 
 def backward(
@@ -117,13 +136,23 @@ class _Pass:
     `released` decide which results stay on the caller's tape, see Note [Nested differentiation].
     """
 
-    def __init__(self, args: Sequence[Any], argnums: Sequence[int]) -> None:
+    def __init__(self, name: str, fn: Callable[..., Any], args: Sequence[Any], argnums: Sequence[int]) -> None:
         self.recorded = grad_mode.enabled  # by the caller
         self.leaves: set[Leaf] = set()
         self.args = list(args)
+        self.structures: list[Any] = []
+        self.watched: list[Tensor] = []
         for i in argnums:
-            self.args[i] = self._watch(args[i])
-        self.watched: list[Tensor] = [self.args[i] for i in argnums]
+            leaves, structure = flatten(args[i])
+            for k, leaf in enumerate(leaves):
+                self.watched.append(self._watch(leaf, partial(_place, name, fn, i, structure, k)))
+            self.structures.append(structure)
+            self.args[i] = unflatten(structure, self.watched[len(self.watched) - len(leaves) :])
+
+    def rebuilt(self, values: Sequence[Any]) -> list[Any]:
+        """One tree per argument, from one value per tensor in them."""
+        rest = iter(values)
+        return [unflatten(s, [next(rest) for _ in range(count_leaves(s))]) for s in self.structures]
 
     def __enter__(self) -> None:
         grad_mode.enabled = True
@@ -133,9 +162,16 @@ class _Pass:
         for leaf in self.leaves:
             leaf.is_over = True
 
-    def _watch(self, x: Any) -> Tensor:
+    def _watch(self, x: Any, place: Callable[[], str]) -> Tensor:
         if not isinstance(x, Tensor):
+            if isinstance(x, str) or not hasattr(x, "__array__") and not isinstance(x, (bool, int, float, complex)):
+                raise TypeError(f"{place()} must be a tensor, to be differentiated. Got {type(x).__name__}.")
             x = Tensor(x)
+        if not dtypes.is_inexact(x.dtype):
+            raise TypeError(
+                f"{place()} has no gradient: only floating and complex tensors have. Got {x.dtype.name}; "
+                "use `x.astype(wf.float32)` first."
+            )
         if self.recorded and x._node is not None:
             from ..ops.array.shaping import clone
 
@@ -172,6 +208,31 @@ class _Pass:
         return detached(value) if recorded and not self.is_linked([value]) else value
 
 
+def _place(name: str, fn: Callable[..., Any], number: int, structure: Any, leaf: int) -> str:
+    """Which leaf of which argument of `fn` an error of the transform `name` is about: `grad: params["w"]`."""
+    return f"{name}: {paths(structure, argument_name(fn, number))[leaf]}"
+
+
+def argument_name(fn: Callable[..., Any], number: int) -> str:
+    """The name of a positional parameter of `fn`, or `argument 0` if it has none."""
+    try:
+        names = [p.name for p in inspect.signature(fn).parameters.values() if p.kind < p.VAR_POSITIONAL]
+    except (TypeError, ValueError):  # a builtin
+        names = []
+    return names[number] if number < len(names) else f"argument {number}"
+
+
+def positions(name: str, argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
+    """The numbers of the arguments to differentiate, counted from 0."""
+    chosen = [argnums] if isinstance(argnums, int) else list(argnums)
+    for n in chosen:
+        if not isinstance(n, int):
+            raise TypeError(f"{name}: argnums must be an integer or several. Got {argnums!r}.")
+        if not -len(args) <= n < len(args):
+            raise ValueError(f"{name}: argnums {n} is out of range for {len(args)} positional arguments.")
+    return [n % len(args) for n in chosen]
+
+
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -182,7 +243,8 @@ def value_and_grad(
 
     Args:
         fn: a function that returns a tensor with one element.
-        argnums: the position of the argument to differentiate, or several, which gives a tuple of gradients.
+        argnums: the position of the argument to differentiate, or several, which gives a tuple of gradients. An argument is
+            a tensor or a tree of tensors, and its gradient is nested like it.
         has_aux: `fn` returns (value, aux), and the result is ((value, aux), gradient).
 
     >>> value, gradient = wf.value_and_grad(lambda w: (w * w).sum())(wf.tensor([1.0, 2.0]))
@@ -191,10 +253,9 @@ def value_and_grad(
     >>> wf.grad_fn(lambda x: x * wf.grad_fn(lambda y: x * y)(wf.asarray(2.0)))(wf.asarray(1.5)).item()
     3.0
     """
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        inner = _Pass(args, numbers)
+        inner = _Pass("grad", fn, args, positions("grad", argnums, args))
         with inner:
             result = fn(*inner.args, **kwargs)
             value = result[0] if has_aux else result
@@ -202,7 +263,8 @@ def value_and_grad(
                 raise ValueError("value_and_grad: the function must return a tensor with one element.")
             linked = inner.is_linked(flatten(result)[0])
             gradients = _gradients([value], inner.watched, [None], create_graph=linked)
-        answer = inner.released(gradients[0] if isinstance(argnums, int) else tuple(gradients))
+        trees = inner.rebuilt(gradients)
+        answer = inner.released(trees[0] if isinstance(argnums, int) else tuple(trees))
         value = inner.released(value)
         return ((value, inner.released(result[1])) if has_aux else value), answer
 
@@ -228,12 +290,12 @@ def _gradients(
     return [_zeros(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
-def _direction(what: str, number: int, value: Any, of: str, like: Tensor) -> Tensor:
+def _direction(what: str, value: Any, of: str, like: Tensor) -> Tensor:
     """A tangent or cotangent as a tensor of the shape of what it belongs to."""
     direction = value if isinstance(value, Tensor) else Tensor(value)
     if direction.shape != like.shape and is_known(direction.shape) and is_known(like.shape):
         raise ValueError(
-            f"{what} {number} must have the shape of its {of}. Got {format_shape(direction.shape)}; "
+            f"{what} must have the shape of its {of}. Got {format_shape(direction.shape)}; "
             f"expected {format_shape(like.shape)}."
         )
     return direction
@@ -268,37 +330,47 @@ def grad_fn(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """Return `fn(*primals)` and the function that maps cotangents of its outputs to gradients of the primals.
 
+    Primals and outputs are tensors or trees of tensors. The cotangent is nested like the output, or there is one argument per
+    output; the gradients are a tuple with one per primal, nested like it.
+
     >>> y, pullback = wf.vjp(lambda x: x * x, wf.tensor([1.0, 2.0]))
     >>> pullback(wf.tensor([1.0, 10.0]))[0].tolist()
     [2.0, 40.0]
     """
-    inner = _Pass(primals, range(len(primals)))
+    inner = _Pass("vjp", fn, primals, range(len(primals)))
     with inner:
         out = fn(*inner.args)
-    outs = _tensors("vjp", out)
+    outs, structure = _tensors("vjp", out)
 
     def pullback(*cotangents: Any) -> tuple[Any, ...]:
-        if len(cotangents) != len(outs):
-            raise ValueError(f"vjp: expected {len(outs)} cotangents, one per output. Got {len(cotangents)}.")
-        seeds = [
-            _direction("vjp: cotangent", i, c, "output", o)
-            for i, (c, o) in enumerate(zip(cotangents, outs, strict=True))
-        ]
+        given = _cotangents(cotangents, structure, len(outs))
+        names = [f" {i}" for i in range(len(outs))] if _is_listed(structure) else paths(structure)
+        seeds = [_direction(f"vjp: cotangent{n}", c, "output", o) for n, c, o in zip(names, given, outs, strict=True)]
         inner.recorded = grad_mode.enabled
         linked = inner.is_linked([*outs, *seeds])
         gradients = _gradients(outs, inner.watched, seeds, create_graph=linked, retain_graph=True)
-        return inner.released(tuple(gradients))
+        return inner.released(tuple(inner.rebuilt(gradients)))
 
     return inner.released(out), pullback
+
+
+def _cotangents(given: tuple[Any, ...], structure: Any, count: int) -> list[Any]:
+    """The cotangents of a pullback, which are nested like the output, or are one argument per output tensor."""
+    if len(given) == 1 and structure is not None and is_container(given[0]):
+        return leaves_like(structure, given[0], "vjp", "cotangent")
+    leaves = flatten(given)[0]
+    if len(leaves) != count:
+        raise ValueError(f"vjp: expected {count} cotangents, one per output. Got {len(leaves)}.")
+    return leaves
 
 
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """Return `fn(*primals)` and its directional derivative along `tangents` (by double reverse mode).
 
     Args:
-        fn: a function of tensors that returns a tensor or several.
-        primals: the point: a sequence with one tensor per argument.
-        tangents: the direction: one tensor per primal, of its shape.
+        fn: a function of tensors, or trees of them, that returns a tensor or a tree of tensors.
+        primals: the point: a sequence with one entry per argument.
+        tangents: the direction: one entry per primal, nested like it, of its shapes.
 
     >>> y, dy = wf.jvp(lambda x: x * x, [wf.tensor(3.0)], [wf.tensor(1.0)])
     >>> y.item(), dy.item()
@@ -308,21 +380,23 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         raise ValueError(
             f"jvp: expected one tangent per primal. Got {len(primals)} primals and {len(tangents)} tangents."
         )
-    inner = _Pass(primals, range(len(primals)))
-    pairs = enumerate(zip(tangents, inner.watched, strict=True))
-    directions = [_direction("jvp: tangent", i, t, "primal", x) for i, (t, x) in pairs]
+    inner = _Pass("jvp", fn, primals, range(len(primals)))
+    named = [
+        (place, leaf)
+        for i, (t, s) in enumerate(zip(tangents, inner.structures, strict=True))
+        for place, leaf in zip(paths(s, f"tangent {i}"), leaves_like(s, t, "jvp", f"tangent {i}"), strict=True)
+    ]
+    directions = [_direction(f"jvp: {n}", t, "primal", x) for (n, t), x in zip(named, inner.watched, strict=True)]
     with inner:
         out = fn(*inner.args)
-        outs = _tensors("jvp", out)
+        outs, structure = _tensors("jvp", out)
         linked = inner.is_linked([*outs, *directions])
         duals = [inner.leaf(_zeros(o)) if dtypes.is_inexact(o.dtype) else _zeros(o) for o in outs]
         gradients = _gradients(outs, inner.watched, duals, create_graph=True)  # linear in the duals
         live = [d for d in duals if d._node is not None]
         found = iter(_gradients(gradients, live, directions, create_graph=linked))
         derivatives = [next(found) if d._node is not None else d for d in duals]
-    if isinstance(out, (list, tuple)):
-        return inner.released(out), inner.released(type(out)(derivatives))
-    return inner.released(out), inner.released(derivatives[0])
+    return inner.released(out), inner.released(unflatten(structure, derivatives))
 
 
 def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False) -> Any:
@@ -331,49 +405,64 @@ def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False)
     Rows are computed by reverse mode, one per output element.
 
     Args:
-        fn: a function that returns one tensor.
-        inputs: a tensor, or a tuple of tensors, which gives a tuple of Jacobians.
+        fn: a function that returns a tensor, or a tree of tensors, which gives a tree of Jacobians.
+        inputs: the argument, a tensor or a tree; a plain tuple or list is several arguments, and gives a tuple of Jacobians.
+            The Jacobian of one output with respect to a tree is nested like the tree.
         create_graph: accepted for compatibility; the result can always be differentiated again where it depends on tensors
             that require gradients.
 
     >>> wf.jacobian(lambda x: x * x, wf.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
+    return _jacobian("jacobian", fn, inputs)
+
+
+def _jacobian(name: str, fn: Callable[..., Any], inputs: Any) -> Any:
     from ..ops.array.creation import zeros
     from ..ops.array.shaping import reshape, stack
 
-    single = not isinstance(inputs, (list, tuple))
+    single = inputs.__class__ not in (list, tuple)
     primals = [inputs] if single else list(inputs)
-    inner = _Pass(primals, range(len(primals)))
+    inner = _Pass(name, fn, primals, range(len(primals)))
     with inner:
-        out = fn(*inner.args)
-        if not isinstance(out, Tensor):
-            raise TypeError(f"jacobian: the function must return one tensor. Got {type(out).__name__}.")
-        linked = inner.is_linked([out])
-        flat = reshape(out, (-1,))
-        rows = [
-            _gradients([flat[i]], inner.watched, [None], create_graph=linked, retain_graph=True)
-            for i in range(flat.shape[0])
-        ]
-        results = tuple([
-            reshape(stack([row[k] for row in rows]), (*out.shape, *w.shape))
-            if rows else zeros((*out.shape, *w.shape), dtype=w.dtype)
-            for k, w in enumerate(inner.watched)
-        ])  # fmt: skip
-    return inner.released(results[0] if single else results)
+        outs, structure = _tensors(name, fn(*inner.args))
+        linked = inner.is_linked(outs)
+        results = []
+        for out in outs:
+            flat = reshape(out, (-1,))
+            rows = [
+                _gradients([flat[i]], inner.watched, [None], create_graph=linked, retain_graph=True)
+                for i in range(flat.shape[0])
+            ]
+            found = inner.rebuilt([
+                reshape(stack([row[k] for row in rows]), (*out.shape, *w.shape))
+                if rows else zeros((*out.shape, *w.shape), dtype=w.dtype)
+                for k, w in enumerate(inner.watched)
+            ])  # fmt: skip
+            results.append(found[0] if single else tuple(found))
+    return inner.released(unflatten(structure, results))
 
 
-def hessian(fn: Callable[..., Any], inputs: Tensor) -> Tensor:
-    """Return the second derivatives of a scalar function of one tensor, of shape `(*inputs.shape, *inputs.shape)`.
+def hessian(fn: Callable[..., Any], inputs: Any) -> Any:
+    """Return the second derivatives of a scalar function, of shape `(*inputs.shape, *inputs.shape)` for one tensor.
+
+    Args:
+        fn: a function that returns a tensor with one element.
+        inputs: as in `jacobian`. For a tree the result is a tree of trees: `h["a"]["b"]` is the derivative of the gradient with
+            respect to `a`, with respect to `b`.
 
     >>> wf.hessian(lambda x: x[0] * x[0] * x[1], wf.tensor([1.0, 2.0])).tolist()
     [[4.0, 2.0], [2.0, 0.0]]
+    >>> wf.hessian(lambda p: p["a"] * p["b"], {"a": wf.tensor(2.0), "b": wf.tensor(3.0)})["a"]
+    {'a': tensor(0.), 'b': tensor(1.)}
     """
+    single = inputs.__class__ not in (list, tuple)
 
-    def gradient(x: Tensor) -> Tensor:
-        out = fn(x)
+    def gradient(*args: Any) -> Any:
+        out = fn(*args)
         if not isinstance(out, Tensor) or out.size != 1:
             raise ValueError("hessian: the function must return a tensor with one element.")
-        return _gradients([out], [x], [None], create_graph=True)[0]
+        leaves, structure = flatten(args[0] if single else args)
+        return unflatten(structure, _gradients([out], leaves, [None], create_graph=True))
 
-    return jacobian(gradient, inputs)
+    return _jacobian("hessian", gradient, inputs)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..ops.core import define
 from ..ops.core.registry import Op
 from ..tensor import Tensor, wrap
 from ..typing import F
-from .tree import flatten, unflatten
+from .tree import flatten, kind_of, leaves_like, paths, unflatten
 
 
 class _Depth(threading.local):
@@ -183,7 +183,7 @@ def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error
     """Vectorize `fn`, written for one example, over a batch axis.
 
     Args:
-        fn: a function of tensors (in nested lists, tuples and dicts) that is written for one example.
+        fn: a function of tensors, or of trees of them (`weft.tree`), that is written for one example.
         in_axes: the batch axis of every argument: an integer, None (the same value for all examples), or a tuple with
             one entry per argument, which may be nested like the argument.
         out_axes: where the batch axis goes in the results, likewise.
@@ -211,7 +211,7 @@ def vmap(fn: F, in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error
             )
         leaves, structure = flatten(args)
         places = _spread("in_axes", tuple(axes), args)
-        size = _batch_size(leaves, places)
+        size = _batch_size(leaves, places, structure, fn)
         _depth.level += 1
         level = _depth.level
         try:
@@ -232,32 +232,49 @@ def _spread(name: str, axes: Any, tree: Any) -> list[int | None]:
     """One axis per leaf of `tree`: `axes` is a single axis, or nested like (the upper part of) the tree."""
     if axes is None or isinstance(axes, (int, np.integer)) and not isinstance(axes, bool):
         return [None if axes is None else int(axes)] * len(flatten(tree)[0])
-    if isinstance(axes, (list, tuple)) and isinstance(tree, (list, tuple)) and len(axes) == len(tree):
-        return [a for part, sub in zip(axes, tree, strict=True) for a in _spread(name, part, sub)]
-    if isinstance(axes, dict) and isinstance(tree, dict) and set(axes) == set(tree):
-        return [a for key in tree for a in _spread(name, axes[key], tree[key])]
+    own, given = kind_of(tree.__class__), kind_of(axes.__class__)
+    if own is not None and given is not None:
+        structure = (tree.__class__, own.split(tree)[0], (None,) * len(own.split(tree)[1]))
+        parts = leaves_like(structure, axes, f"vmap: {name}", name, exact=False)
+        return [a for part, sub in zip(parts, own.split(tree)[1], strict=True) for a in _spread(name, part, sub)]
     raise ValueError(f"vmap: {name} must be integers or None, nested like the values they describe. Got {axes!r}.")
 
 
-def _batch_size(leaves: list[Any], places: list[int | None]) -> int:
-    sizes = {}
-    for x, axis in zip(leaves, places, strict=True):
+def _batch_size(leaves: list[Any], places: list[int | None], structure: Any, fn: Callable[..., Any]) -> int:
+    sizes: dict[int, tuple[int, Any]] = {}
+    for i, (x, axis) in enumerate(zip(leaves, places, strict=True)):
         if axis is None or not hasattr(x, "shape"):
-            if axis is not None and not isinstance(x, (bool, int, float, complex, str, type(None))):
-                raise TypeError(f"vmap: expected tensors to map over. Got {type(x).__name__}; use None in in_axes.")
+            if axis is not None and not isinstance(x, (bool, int, float, complex, str)):
+                raise TypeError(
+                    f"vmap: expected tensors to map over. Got {type(x).__name__} in {_leaf_name(structure, i, fn)}; "
+                    "use None in in_axes."
+                )
             continue
         if not -len(x.shape) <= axis < len(x.shape):
             raise ValueError(
-                f"vmap: in_axes names axis {axis} of a tensor of shape {format_shape(x.shape)}, which has no such axis. "
-                "Use None for arguments that are not mapped."
+                f"vmap: in_axes names axis {axis} of {_leaf_name(structure, i, fn)}, a tensor of shape "
+                f"{format_shape(x.shape)}, which has no such axis. Use None for arguments that are not mapped."
             )
-        sizes[x.shape[axis]] = x.shape
+        sizes.setdefault(x.shape[axis], (i, x.shape))
     if not sizes:
         raise ValueError("vmap: no argument has a batch axis; in_axes must name at least one.")
     if len(sizes) > 1:
-        shapes = " and ".join(format_shape(s) for s in sizes.values())
+        shapes = " and ".join(f"{format_shape(s)} ({_leaf_name(structure, i, fn)})" for i, s in sizes.values())
         raise ValueError(f"vmap: the batch axes differ in size: {', '.join(map(str, sizes))}, of shapes {shapes}.")
     return next(iter(sizes))
+
+
+def _leaf_name(structure: Any, leaf: int, fn: Callable[..., Any]) -> str:
+    """The path of a leaf of the arguments of `fn`, whose structure is that of their tuple."""
+    from .functional import argument_name
+
+    number = 0
+    for argument in structure[2]:
+        names = paths(argument, argument_name(fn, number))
+        if leaf < len(names):
+            return names[leaf]
+        leaf, number = leaf - len(names), number + 1
+    raise AssertionError("no such leaf")
 
 
 def _enter(x: Any, axis: int | None, level: int) -> Any:

@@ -1,7 +1,7 @@
 """Function transforms over nested arguments: `grad`, `vjp`, `jvp`, Jacobians, `hessian`, `vmap`, under PyTorch's names.
 
-They differ from the functions in `weft` in their signatures (`in_dims`, `has_aux`, `argnums`) and take dicts, lists and tuples of
-tensors where those take tensors, such as the dict of a model's parameters.
+They differ from the functions in `weft` in their signatures (`in_dims`, `has_aux`, `argnums`) and like them take trees of tensors
+(`weft.tree`), such as the dict of a model's parameters.
 """
 
 from __future__ import annotations
@@ -13,48 +13,9 @@ from typing import Any
 import weft as wf
 
 from ..autograd import functional
-from ..autograd.tree import flatten, map_tree, unflatten
+from ..autograd.tree import flatten, map_tensors, unflatten
 from ..autograd.vmap import vmap as _vmap
 from ..tensor import Tensor
-
-
-def _numbers(name: str, argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
-    chosen = [argnums] if isinstance(argnums, int) else list(argnums)
-    for n in chosen:
-        if not -len(args) <= n < len(args):
-            raise ValueError(f"{name}: argnums {n} is out of range for {len(args)} positional arguments.")
-    return [n % len(args) for n in chosen]
-
-
-class _Flat:
-    """A function of some nested arguments as a function of the tensors in them."""
-
-    def __init__(
-        self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], chosen: list[int]
-    ):
-        self.fn, self.args, self.kwargs, self.chosen = fn, list(args), kwargs, chosen
-        self.trees = [flatten(args[i]) for i in chosen]
-        self.leaves = [leaf for leaves, _ in self.trees for leaf in leaves]
-        for leaf in self.leaves:
-            if not isinstance(leaf, Tensor):
-                raise TypeError(
-                    f"{name}: arguments to differentiate must be tensors, or contain only tensors. "
-                    f"Got {type(leaf).__name__}."
-                )
-
-    def __call__(self, *leaves: Any) -> Any:
-        args = list(self.args)
-        for i, tree in zip(self.chosen, self.rebuilt(leaves), strict=True):
-            args[i] = tree
-        return self.fn(*args, **self.kwargs)
-
-    def rebuilt(self, leaves: Sequence[Any]) -> list[Any]:
-        """One nested value per chosen argument, from values for all its tensors."""
-        result, start = [], 0
-        for own, structure in self.trees:
-            result.append(unflatten(structure, list(leaves[start : start + len(own)])))
-            start += len(own)
-        return result
 
 
 def grad_and_value(
@@ -74,10 +35,8 @@ def grad_and_value(
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        flat = _Flat("grad", func, args, kwargs, _numbers("grad", argnums, args))
-        value, gradients = functional.value_and_grad(flat, tuple(range(len(flat.leaves))), has_aux)(*flat.leaves)
-        trees = flat.rebuilt(gradients)
-        return (trees[0] if isinstance(argnums, int) else tuple(trees)), value
+        value, gradients = functional.value_and_grad(func, argnums, has_aux)(*args, **kwargs)
+        return gradients, value
 
     return both
 
@@ -102,26 +61,24 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
     return gradient
 
 
-def _outputs(name: str, fn: Callable[..., Any], has_aux: bool, kept: dict[str, Any]) -> Callable[..., Any]:
-    """`fn` returning the flat tuple of its output tensors; structure and aux are put into `kept`."""
+def _without_aux(name: str, fn: Callable[..., Any], has_aux: bool, kept: list[Any]) -> Callable[..., Any]:
+    """`fn` returning its output alone; aux is put into `kept`."""
+    if not has_aux:
+        return fn
 
-    def flat_outputs(*leaves: Any) -> Any:
-        result = fn(*leaves)
-        if has_aux:
-            if not isinstance(result, tuple) or len(result) != 2:
-                raise TypeError(f"{name}: with has_aux the function must return a pair (output, aux).")
-            result, kept["aux"] = result
-        outs, kept["structure"] = flatten(result)
-        for out in outs:
-            if not isinstance(out, Tensor):
-                raise TypeError(f"{name}: the function must return tensors. Got {type(out).__name__}.")
-        return tuple(outs)
+    @functools.wraps(fn)
+    def output(*args: Any, **kwargs: Any) -> Any:
+        result = fn(*args, **kwargs)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(f"{name}: with has_aux the function must return a pair (output, aux).")
+        kept[:] = [result[1]]
+        return result[0]
 
-    return flat_outputs
+    return output
 
 
 def _detached(tree: Any) -> Any:
-    return map_tree(lambda v: v.detach() if isinstance(v, Tensor) else v, tree)
+    return map_tensors(lambda v: v.detach(), tree)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -136,16 +93,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pullback(wf.tensor([1.0, 10.0]))
     (tensor([ 2., 40.]),)
     """
-    flat = _Flat("vjp", func, primals, {}, list(range(len(primals))))
-    kept: dict[str, Any] = {}
-    outs, pull = functional.vjp(_outputs("vjp", flat, has_aux, kept), *flat.leaves)
-
-    def pullback(*cotangents: Any) -> tuple[Any, ...]:
-        given = cotangents[0] if len(cotangents) == 1 else cotangents
-        return tuple(flat.rebuilt(pull(*flatten(given)[0])))
-
-    output = unflatten(kept["structure"], list(outs))
-    return (output, pullback, _detached(kept["aux"])) if has_aux else (output, pullback)
+    kept: list[Any] = []
+    output, pullback = functional.vjp(_without_aux("vjp", func, has_aux, kept), *primals)
+    return (output, pullback, _detached(kept[0])) if has_aux else (output, pullback)
 
 
 def jvp(
@@ -168,12 +118,9 @@ def jvp(
     >>> wf.func.jvp(lambda x: x * x, (wf.tensor(3.0),), (wf.tensor(1.0),))
     (tensor(9.), tensor(6.))
     """
-    flat = _Flat("jvp", func, tuple(primals), {}, list(range(len(primals))))
-    directions = [leaf for tangent in tangents for leaf in flatten(tangent)[0]]
-    kept: dict[str, Any] = {}
-    outs, slopes = functional.jvp(_outputs("jvp", flat, has_aux, kept), flat.leaves, directions)
-    output, derivative = (unflatten(kept["structure"], list(v)) for v in (outs, slopes))
-    return (output, derivative, _detached(kept["aux"])) if has_aux else (output, derivative)
+    kept: list[Any] = []
+    output, derivative = functional.jvp(_without_aux("jvp", func, has_aux, kept), primals, tangents)
+    return (output, derivative, _detached(kept[0])) if has_aux else (output, derivative)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -203,9 +150,20 @@ def jacrev(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        flat = _Flat("jacrev", func, args, kwargs, _numbers("jacrev", argnums, args))
-        kept: dict[str, Any] = {}
-        outs, pull = functional.vjp(_outputs("jacrev", flat, has_aux, kept), *flat.leaves)
+        chosen = functional.positions("jacrev", argnums, args)
+        kept: list[Any] = []
+        inner = _without_aux("jacrev", func, has_aux, kept)
+
+        @functools.wraps(func)
+        def of_chosen(*values: Any) -> Any:
+            full = list(args)
+            for i, value in zip(chosen, values, strict=True):
+                full[i] = value
+            return inner(*full, **kwargs)
+
+        output, pull = functional.vjp(of_chosen, *[args[i] for i in chosen])
+        outs, structure = flatten(output)
+        leaves, input_structure = flatten(tuple([args[i] for i in chosen]))
         rows = []
         for k, out in enumerate(outs):
             count = out.size
@@ -213,14 +171,14 @@ def jacrev(
             zeros = [wf.zeros_like(o) for o in outs]
 
             def row(seed: Any, k: int = k, zeros: list[Any] = zeros) -> Any:
-                return pull(*zeros[:k], seed, *zeros[k + 1 :])
+                return flatten(pull(unflatten(structure, [*zeros[:k], seed, *zeros[k + 1 :]])))[0]
 
-            found = vmap(row, chunk_size=chunk_size)(eye) if count else [wf.zeros((0, *x.shape)) for x in flat.leaves]
-            shaped = [g.reshape((*out.shape, *x.shape)) for g, x in zip(found, flat.leaves, strict=True)]
-            trees = flat.rebuilt(shaped)
-            rows.append(trees[0] if isinstance(argnums, int) else tuple(trees))
-        result = unflatten(kept["structure"], rows)
-        return (result, _detached(kept["aux"])) if has_aux else result
+            found = vmap(row, chunk_size=chunk_size)(eye) if count else [wf.zeros((0, *x.shape)) for x in leaves]
+            shaped = [g.reshape((*out.shape, *x.shape)) for g, x in zip(found, leaves, strict=True)]
+            trees = unflatten(input_structure, shaped)
+            rows.append(trees[0] if isinstance(argnums, int) else trees)
+        result = unflatten(structure, rows)
+        return (result, _detached(kept[0])) if has_aux else result
 
     return jacobian
 
@@ -286,7 +244,7 @@ def vmap(
         dims = in_dims if isinstance(in_dims, (tuple, list)) else (in_dims,) * len(args)
         leaves, structure = flatten(args)
         places = _spread("in_dims", tuple(dims), args)
-        size = _batch_size(leaves, places)
+        size = _batch_size(leaves, places, structure, func)
         results = []
         for start in range(0, max(size, 1), chunk_size):
             part = [_slice(x, axis, start, start + chunk_size) for x, axis in zip(leaves, places, strict=True)]

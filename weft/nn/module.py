@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd.hooks import HookHandle
+from ..autograd.tree import keep_whole
 from ..graph.declared.python_calls import declared_call
 from ..ops.core.error_names import raise_as
 from ..runtime import epoch
@@ -50,6 +51,7 @@ class IncompatibleKeys(NamedTuple):
     unexpected_keys: list[str]
 
 
+@keep_whole
 class Module:
     """The base class of layers and models. Define `__init__` (assign parameters and children) and `forward`.
 

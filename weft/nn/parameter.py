@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.tree import keep_whole
 from ..runtime import epoch
 from ..tensor import Tensor, as_leaf, to_array
 
 
+@keep_whole
 class Parameter(Tensor):
     """A tensor that requires gradients and is registered by the module it is assigned to.
 

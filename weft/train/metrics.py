@@ -16,6 +16,7 @@ import numpy as np
 
 import weft as wf
 
+from ..autograd.tree import flatten
 from ..tensor import Tensor
 
 
@@ -287,15 +288,8 @@ def as_metric(given: Any) -> Metric:
 
 
 def tensors_in(tree: Any) -> Iterable[Any]:
-    """The tensors and arrays in nested tuples, lists and dicts."""
-    if isinstance(tree, (Tensor, np.ndarray)):
-        yield tree
-    elif isinstance(tree, dict):
-        for value in tree.values():
-            yield from tensors_in(value)
-    elif isinstance(tree, (list, tuple)):
-        for value in tree:
-            yield from tensors_in(value)
+    """The tensors and arrays in a tree."""
+    return [leaf for leaf in flatten(tree)[0] if isinstance(leaf, (Tensor, np.ndarray))]
 
 
 def batch_length(batch: Any) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from ... import dtypes
 from ...autograd.engine import run_backward
 from ...autograd.tape import Node, Output, enable_grad, grad_mode
-from ...autograd.tree import flatten, unflatten
+from ...autograd.tree import difference, flatten, structure_text, unflatten
 from ...errors import describe, user_location
 from ...ops.core.registry import Facts
 from ...ops.core.spec import Spec, same_size, spec_of
@@ -223,7 +223,13 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         return unflatten(subs[0].structure, values)
     specs = [[Spec(v.shape, v.dtype) for v in sub.outputs] for sub in subs]
     common = _all_common(specs[0], specs[1])
-    if subs[0].structure != subs[1].structure or common is None:
+    if subs[0].structure != subs[1].structure:
+        raise CaptureError(
+            "cond: both branches must return the same structure, shapes and dtypes. Got "
+            f"{structure_text(subs[0].structure)} if true and {structure_text(subs[1].structure)} if false: "
+            f"{difference(subs[0].structure, subs[1].structure, 'the second')}."
+        )
+    if common is None:
         raise CaptureError(
             f"cond: both branches must return the same structure, shapes and dtypes. "
             f"Got {specs[0]} if true and {specs[1]} if false."
@@ -285,14 +291,15 @@ def while_loop(
         cond_fn: a function of the state that returns one bool.
         body_fn: a function of the state that returns the next one. In a graph or a captured function the state keeps its
             shapes and dtypes.
-        init: a tuple or list of tensors, passed to both functions as separate arguments, or one tensor.
+        init: a tuple or list of tensors, passed to both functions as separate arguments, or one tensor. Each of them may be a
+            tree (`weft.tree`); a dict, named tuple or dataclass is one state.
         max_iterations: run the loop as a scan of that length, in which finished iterations change nothing; its gradient is
             cheaper where the bound is tight.
 
     >>> wf.while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, s + i), (wf.tensor(0), wf.tensor(0)))[1].item()
     6
     """
-    many = isinstance(init, (tuple, list))
+    many = _is_several(init)
     state = tuple(init) if many else (init,)
     if recording(*flatten(state)[0]) is None or not (_symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)):
         count = 0
@@ -444,6 +451,11 @@ def _needs_capture(cond_fn: Callable[..., Any], state: tuple[Any, ...]) -> bool:
     return _symbolic(cond_fn(*state))
 
 
+def _is_several(init: Any) -> bool:
+    """Whether the state of a loop is several arguments; a named tuple is one."""
+    return isinstance(init, (tuple, list)) and not hasattr(init, "_fields")
+
+
 def _same_form(new: Any, many: bool) -> Any:
     return tuple(new) if many and isinstance(new, (tuple, list)) else (new,)
 
@@ -451,7 +463,7 @@ def _same_form(new: Any, many: bool) -> Any:
 def _bounded_while(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any, bound: int) -> Any:
     from ...ops.array.elementwise import where
 
-    many = isinstance(init, (tuple, list))
+    many = _is_several(init)
     state = tuple(init) if many else (init,)
     leaves, structure = flatten(state)
     leaves = [_as_tensor(v) for v in leaves]
@@ -538,7 +550,10 @@ def _captured_scan(
         new, y = fn(c, x)
         new_leaves, new_structure = flatten(new)
         if new_structure != carry_structure:
-            raise CaptureError("scan: the body must return a carry of the same structure as `init`.")
+            raise CaptureError(
+                "scan: the body must return a carry of the same structure as `init`: "
+                f"{difference(carry_structure, new_structure, 'carry')}."
+            )
         y_leaves, y_structure[0] = flatten(y) if y is not None else ([], None)
         return [_as_tensor(v) for v in (*new_leaves, *y_leaves)]
 

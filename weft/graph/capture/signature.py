@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import dtypes
 from ...autograd.tape import Leaf, grad_mode
+from ...autograd.tree import is_container
 from ...errors import describe
 from ...runtime import epoch
 from ...tensor import Tensor, wrap
@@ -19,7 +20,7 @@ ndarray = np.ndarray
 def is_flat(args: tuple[Any, ...]) -> bool:
     """Whether no argument is a container."""
     for a in args:
-        if a.__class__ is not Tensor and isinstance(a, (list, tuple, dict)):
+        if a.__class__ is not Tensor and a is not None and is_container(a):
             return False
     return True
 
