@@ -29,6 +29,7 @@ from . import sparse as sparse
 from . import special as special
 from . import testing as testing
 from . import train as train
+from . import tree as tree
 from . import utils as utils
 from .autocast import autocast as autocast
 from .autograd.anomaly import detect_anomaly as detect_anomaly
@@ -102,6 +103,16 @@ from .runtime.threads import get_num_threads as get_num_threads
 from .runtime.threads import set_num_threads as set_num_threads
 from .tensor import Tensor as Tensor
 from .train import Trainer as Trainer
+from .tree import flatten as tree_flatten
+from .tree import leaves as tree_leaves
+from .tree import map as tree_map
+from .tree import reduce as tree_reduce
+from .tree import register_dataclass as register_dataclass
+from .tree import register_pytree_node as register_pytree_node
+from .tree import register_pytree_node_class as register_pytree_node_class
+from .tree import structure as tree_structure
+from .tree import transpose as tree_transpose
+from .tree import unflatten as tree_unflatten
 from .typing import ArrayLike
 from .typing import Axis
 from .typing import DTypeLike
@@ -136,34 +147,35 @@ __all__ = [
     "cumsum", "cumulative_prod", "cumulative_sum", "cumulative_trapezoid", "data", "debug",
     "default_generator", "deg2rad", "det", "detach", "detect_anomaly", "device", "devices", "diag",
     "diag_embed", "diagflat", "diagonal", "diff", "digamma", "dist", "distributed", "distributions", "div",
-    "divide", "dot", "double", "dsplit", "dstack", "dtype", "e", "einsum", "embedding", "embedding_bag",
-    "empty", "empty_like", "enable_grad", "enter", "eq", "equal", "erf", "erfc", "erfinv", "exit", "exp",
-    "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo", "fix", "flatten", "flip", "fliplr",
-    "flipud", "float", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax",
-    "fmin", "fmod", "frac", "frexp", "from_dlpack", "from_numpy", "full", "full_like", "func", "function",
-    "gather", "gcd", "ge", "ger", "get_default_dtype", "get_default_graph", "get_num_threads",
-    "get_rng_state", "grad", "grad_fn", "gradcheck", "gradgradcheck", "gradient", "gradients", "greater",
-    "greater_equal", "group", "group_norm", "gt", "half", "hamming_window", "hann_window", "heaviside",
-    "hessian", "histc", "histogram", "hsplit", "hstack", "hypot", "i0", "igamma", "igammac", "iinfo", "imag",
-    "index_add", "index_copy", "index_fill", "index_put", "index_select", "inf", "inference_mode", "info",
-    "initial_seed", "inner", "instance_norm", "int", "int16", "int32", "int64", "int8", "inverse", "io",
-    "is_autocast_enabled", "is_complex", "is_floating_point", "is_grad_enabled", "is_nonzero", "is_tensor",
-    "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft",
-    "jacobian", "jvp", "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal",
-    "lgamma", "linalg", "linear_recurrence", "linspace", "load", "log", "log10", "log1p", "log2",
-    "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "long", "lt", "make_complex",
-    "manual_seed", "map", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_power",
-    "matrix_transpose", "max", "maximum", "mean", "median", "memory", "merge", "meshgrid", "min", "minimize",
-    "minimum", "mm", "mode", "models", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply",
-    "multiprocessing", "mv", "mvlgamma", "name_scope", "nan", "nan_to_num", "nanmean", "nanmedian",
-    "nanquantile", "nanstd", "nansum", "nanvar", "narrow", "ne", "neg", "negative", "newaxis",
-    "next_iteration", "nextafter", "nn", "no_grad", "no_op", "nonzero", "norm", "normal", "not_equal",
-    "numel", "one_hot", "ones", "ones_like", "optim", "outer", "outside_capture", "pad", "pdist", "permute",
-    "permute_dims", "pi", "pinverse", "pixel_shuffle", "pixel_unshuffle", "placeholder", "poisson", "polar",
-    "polygamma", "positive", "pow", "power", "prelu", "prod", "profile", "promote_types", "qr", "quantile",
-    "rad2deg", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "randperm",
-    "ravel", "real", "reciprocal", "register_kernel", "relu", "remainder", "renorm", "repeat",
+    "divide", "dot", "double", "dsplit", "dstack", "dtype", "dynamic_partition", "dynamic_stitch", "e",
+    "einsum", "embedding", "embedding_bag", "empty", "empty_like", "enable_grad", "enter", "eq", "equal",
+    "erf", "erfc", "erfinv", "exit", "exp", "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo",
+    "fix", "flatten", "flip", "fliplr", "flipud", "float", "float16", "float32", "float64", "float_power",
+    "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "frexp", "from_dlpack", "from_numpy", "full",
+    "full_like", "func", "function", "gather", "gcd", "ge", "ger", "get_default_dtype", "get_default_graph",
+    "get_num_threads", "get_rng_state", "grad", "grad_fn", "gradcheck", "gradgradcheck", "gradient",
+    "gradients", "greater", "greater_equal", "group", "group_norm", "gt", "half", "hamming_window",
+    "hann_window", "heaviside", "hessian", "histc", "histogram", "hsplit", "hstack", "hypot", "i0", "igamma",
+    "igammac", "iinfo", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_select", "inf",
+    "inference_mode", "info", "initial_seed", "inner", "instance_norm", "int", "int16", "int32", "int64",
+    "int8", "inverse", "io", "is_autocast_enabled", "is_complex", "is_floating_point", "is_grad_enabled",
+    "is_nonzero", "is_tensor", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf",
+    "isposinf", "isreal", "istft", "jacobian", "jvp", "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le",
+    "lerp", "less", "less_equal", "lgamma", "linalg", "linear_recurrence", "linspace", "load", "log", "log10",
+    "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "long", "lt",
+    "make_complex", "manual_seed", "map", "masked_fill", "masked_scatter", "masked_select", "matmul",
+    "matrix_power", "matrix_transpose", "max", "maximum", "mean", "median", "memory", "merge", "meshgrid",
+    "min", "minimize", "minimum", "mm", "mode", "models", "moveaxis", "movedim", "msort", "mul",
+    "multinomial", "multiply", "multiprocessing", "mv", "mvlgamma", "name_scope", "nan", "nan_to_num",
+    "nanmean", "nanmedian", "nanquantile", "nanstd", "nansum", "nanvar", "narrow", "ne", "neg", "negative",
+    "newaxis", "next_iteration", "nextafter", "nn", "no_grad", "no_op", "nonzero", "norm", "normal",
+    "not_equal", "numel", "one_hot", "ones", "ones_like", "optim", "outer", "outside_capture", "pad", "pdist",
+    "permute", "permute_dims", "pi", "pinverse", "pixel_shuffle", "pixel_unshuffle", "placeholder", "poisson",
+    "polar", "polygamma", "positive", "pow", "power", "prelu", "prod", "profile", "promote_types", "qr",
+    "quantile", "rad2deg", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random",
+    "randperm", "ravel", "real", "reciprocal", "register_dataclass", "register_kernel",
+    "register_pytree_node", "register_pytree_node_class", "relu", "remainder", "renorm", "repeat",
     "repeat_interleave", "reset_default_graph", "reshape", "reshape_as", "restore_variables", "result_type",
     "roll", "rot90", "round", "row_stack", "rsqrt", "rsub", "save", "save_variables", "scan", "scatter",
     "scatter_add", "scatter_reduce", "searchsorted", "seed", "select", "select_scatter", "selu",
@@ -172,12 +184,13 @@ __all__ = [
     "slogdet", "softmax", "sort", "sparse", "special", "split", "sqrt", "square", "squeeze", "stack", "std",
     "std_mean", "stft", "stop_gradient", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "switch",
     "t", "take", "take_along_axis", "take_along_dim", "tan", "tanh", "tensor", "tensor_split", "tensordot",
-    "testing", "threshold", "tile", "topk", "trace", "train", "transpose", "trapezoid", "trapz", "tril",
-    "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "type_as", "uint16", "uint32", "uint64",
-    "uint8", "unbind", "unflatten", "unfold", "uniform", "unique", "unique_all", "unique_consecutive",
-    "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "utils", "value_and_grad",
-    "vander", "var", "var_mean", "vdot", "vecdot", "view_as_complex", "view_as_real", "vjp", "vmap", "vsplit",
-    "vstack", "where", "while_loop", "xlogy", "zeros", "zeros_like",
+    "testing", "threshold", "tile", "topk", "trace", "train", "transpose", "trapezoid", "trapz", "tree",
+    "tree_flatten", "tree_leaves", "tree_map", "tree_reduce", "tree_structure", "tree_transpose",
+    "tree_unflatten", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "type_as",
+    "uint16", "uint32", "uint64", "uint8", "unbind", "unflatten", "unfold", "uniform", "unique", "unique_all",
+    "unique_consecutive", "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "utils",
+    "value_and_grad", "vander", "var", "var_mean", "vdot", "vecdot", "view_as_complex", "view_as_real", "vjp",
+    "vmap", "vsplit", "vstack", "where", "while_loop", "xlogy", "zeros", "zeros_like",
 ]
 
 def BFloat16Tensor(*data: Any) -> Tensor:
@@ -775,6 +788,16 @@ def dsplit(x: ArrayLike, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def dstack(tensors: Sequence[ArrayLike]) -> Tensor:
     """Concatenate along the third axis."""
 dtype = numpy.dtype
+def dynamic_partition(
+    data: ArrayLike,
+    partitions: ArrayLike,
+    num_partitions: builtins.int,
+) -> tuple[Tensor, ...]:
+    """Part the rows of `data` by number: part i has the rows whose entry in `partitions` is i, in their
+    order.
+    """
+def dynamic_stitch(indices: Sequence[ArrayLike], data: Sequence[ArrayLike]) -> Tensor:
+    """Put rows together: row `data[k][i]` becomes row `indices[k][i]` of the result."""
 e: builtins.float
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sum of products over named indices (Einstein summation)."""
@@ -928,12 +951,13 @@ def get_rng_state() -> Tensor:
     """A copy of the default generator's state."""
 def grad(
     outputs: Any,
-    inputs: Any,
+    inputs: Any = None,
     grad_outputs: Any = None,
     *,
     retain_graph: builtins.bool | None = None,
     create_graph: builtins.bool = False,
     allow_unused: builtins.bool = False,
+    has_aux: builtins.bool = False,
 ) -> tuple[Any, ...]:
     """Return the gradients of the sum of `outputs` with respect to each of `inputs`; no `.grad` changes."""
 def grad_fn(
@@ -983,9 +1007,9 @@ def hann_window(
     """The Hann window."""
 def heaviside(x: ArrayLike, values: ArrayLike) -> Tensor:
     """0 for negative numbers, 1 for positive ones, `values` at zero."""
-def hessian(fn: Callable[..., Any], inputs: ArrayLike) -> Tensor:
-    """Return the second derivatives of a scalar function of one tensor, of shape `(*inputs.shape,
-    *inputs.shape)`.
+def hessian(fn: Callable[..., Any], inputs: Any) -> Any:
+    """Return the second derivatives of a scalar function, of shape `(*inputs.shape, *inputs.shape)` for
+    one tensor.
     """
 def histc(x: ArrayLike, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
     """How many elements are in each of `bins` equal intervals between `min` and `max` (by default those of

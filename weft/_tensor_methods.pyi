@@ -533,6 +533,10 @@ class TensorMethods:
         """`x` as float64."""
     def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """`tensor_split` along the third axis."""
+    def dynamic_partition(self, partitions: ArrayLike, num_partitions: builtins.int) -> tuple[Tensor, ...]:
+        """Part the rows of `data` by number: part i has the rows whose entry in `partitions` is i, in
+        their order.
+        """
     def eq(self, x2: Operand) -> Tensor:
         """`x1 == x2`, elementwise."""
     def equal(self, x2: Operand) -> Tensor:
